@@ -1,34 +1,34 @@
-# One image for every role of Weir; docker-compose.yml gives each service its command.
-# PYTHON_IMAGE and CADDY_IMAGE may name a digest (bin/pin-images writes it into .env).
+# All services of Weir use one image; docker-compose.yml sets the command of each service.
+# PYTHON_IMAGE and CADDY_IMAGE can contain a digest, which bin/pin-images writes into .env.
 ARG PYTHON_IMAGE=python:3.11.13-slim-bookworm
 ARG CADDY_IMAGE=caddy:2.10.0-alpine
 
-# The proxy that ends TLS. Its volumes take these owners when they are made.
+# The proxy terminates TLS. A new volume inherits the owner of the folder in the image.
 FROM ${CADDY_IMAGE} AS proxy
 COPY --chmod=0644 Caddyfile /etc/caddy/Caddyfile
-# A copy has no file capabilities: with all capabilities dropped, the kernel would refuse to start the original.
+# The copy has no file capabilities. The original does, and can't start in a container that drops all capabilities.
 RUN cp "$(command -v caddy)" /usr/local/bin/caddy && mkdir -p /data && chown 10001:10001 /data
 USER 10001
 
-# What installs stays behind: the image has what runs Weir (requirements.lock) and neither uv nor a build tool.
+# A separate stage installs the packages, so that the image contains requirements.lock but neither uv nor build tools.
 FROM ${PYTHON_IMAGE} AS packages
 COPY requirements-uv.lock requirements-build.lock requirements.lock /
 RUN pip install --no-cache-dir --require-hashes -r /requirements-uv.lock \
     && python -m venv --without-pip /opt/weir \
     && uv pip install --no-cache --compile-bytecode --python /opt/weir/bin/python --require-hashes \
         --build-constraints /requirements-build.lock --require-build-hashes -r /requirements.lock
-# The charts' script (console/web/plotly_script.py); npm, too, stays behind.
+# The Plotly script for charts (console/web/plotly_script.py). The image contains the script but not npm.
 COPY package.json package-lock.json /scripts/
 RUN apt-get update && apt-get install -y --no-install-recommends npm \
     && npm --prefix /scripts ci --omit=dev --ignore-scripts
 
-# Whoever checks out with a strict umask has files that only they can read; in the image its user has to.
+# With a strict umask, only the owner can read the files of the checkout. In the image, the user weir must read them.
 FROM ${PYTHON_IMAGE} AS sources
 COPY . /srv/weir
 RUN chmod -R u=rwX,go=rX /srv/weir
 
 FROM ${PYTHON_IMAGE}
-# Java for Spark, and the ps that Spark's scripts call. No pip: nothing is installed in a running container.
+# Spark requires Java, and its scripts call ps. Running containers install nothing, so the image contains no pip.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/* \
@@ -38,10 +38,10 @@ COPY --from=packages /opt/weir /opt/weir
 WORKDIR /srv/weir
 COPY --from=sources /srv/weir .
 COPY --from=packages /scripts/node_modules node_modules
-# Roots are read-only: what is not compiled here is compiled by each process, at each start.
+# The root file system is read-only. Without this step, each process would compile the modules at each start.
 RUN python -m compileall -q console controllers queues workers
 
 ENV PATH=/opt/weir/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2 ARROW_DEFAULT_MEMORY_POOL=system WEIR_DATA=/var/lib/weir
-# Volumes take these owners and modes when they are made.
+# New volumes inherit the owners and modes of these folders.
 RUN install -d -o weir -g weir -m 0700 /var/lib/weir && install -d -o weir -g weir -m 0755 /access
 USER weir

@@ -1,4 +1,4 @@
-// What the scripts in static/js are held to; `./test` runs it. Types are checked beside it (jsconfig.json).
+// Rules for the scripts in static/js, which `./test` checks. The TypeScript compiler checks types (jsconfig.json).
 import js from "@eslint/js";
 import globals from "globals";
 

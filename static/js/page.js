@@ -1,4 +1,4 @@
-// The entry of every page: brings the snapshot in and starts what the page is made of.
+// The entry point of each page: loads the snapshot and starts the modules.
 import * as bind from "./values/bind.js";
 import * as commands from "./forms/commands.js";
 import * as drafts from "./forms/drafts.js";

@@ -1,21 +1,22 @@
-// A map of boxes in columns with bands between them: width is rate, and a band has colour only where it arrives at an
-// overloaded box. The order is fixed, and everything is updated in place, so a map is smooth but still.
+// A map of boxes in columns with bands between them. The width of a band is its rate. A band has a color only if it
+// leads to an overloaded box. The order is fixed and elements are updated in place, so that the map changes smoothly.
 import { UNKNOWN, formatted } from "../values/format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const TOP = 40, GAP = 12, MIN_GAP = 4, MIN_BAND = 1, LEFT = 9, PADDING = 8;
 const MAX_GLIDING = 40; // bands
-const EASE = 0.3, GRID = 8; // the part of a change that a width takes at once; the step of a box's height
-const SHRUNK = 0.92, REGROWN = 1.6; // of the scale that fits: what is left free when it shrinks; when it grows again
+const EASE = 0.3, GRID = 8; // share of a change that a width takes per drawing; step of a box's height, px
+const SHRUNK = 0.92, REGROWN = 1.6; // shares of the fitting scale: the new scale; the limit for growth
 
 /**
- * Draws into `host`. columns: [{title, x, width, height}]. leastHeight: of the map; fill: share of it that the widest
- * column's bands take. Returns draw({boxes: one list a column, links: [{from, to, rate, state}]}).
+ * Draw into the element "host". columns: [{title, x, width, height}]. leastHeight: minimum height of the map. fill:
+ * share of the height that the bands of the widest column take.
+ * Returns draw({boxes: one list per column, links: [{from, to, rate, state}]}).
  * A box: {id, subject, name, rate | figure, lines: [[left, right]], state, stale, url, share (a bar of 0 … 1), mark (0 … 1)}.
  */
 export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }) {
-  const drawn = new Map(), eased = new Map(); // elements by their key; rates as they are drawn
-  let scale = null, latest = 0; // pixels for an event a second; which drawing it is
+  const drawn = new Map(), eased = new Map(); // elements by key; smoothed rates by band
+  let scale = null, latest = 0; // pixels per event/s; number of the current drawing
 
   function element(parent, key, tag, attributes) {
     let found = drawn.get(key);
@@ -36,7 +37,8 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     if (found.textContent !== text) found.textContent = text;
   }
 
-  /** Places for boxes and bands. The scale only changes when it must, so that bands don't breathe with every second. */
+  /** Compute the places of boxes and bands. The scale changes only if necessary, so that widths don't change every
+   * second. */
   function layout({ boxes, links }) {
     const height = Math.max(leastHeight, ...boxes.map((column, index) => column.length * (columns[index].height + 20) + GAP * column.length));
     ease(links);
@@ -55,8 +57,8 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     return { placed, height: TOP + height };
   }
 
-  /** Workers take thousands of events at once: a width follows its rate in steps, so that the map doesn't breathe. What
-   * is drawn is the eased rate, so the scale is made for it: after a burst it is far above the rate. */
+  /** Smooth the rates, because workers take thousands of events at once. The scale must fit the smoothed rate, which is
+   * far above the rate after a burst. */
   function ease(links) {
     const before = new Map(eased);
     eased.clear();
@@ -82,7 +84,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     const frame = { x: box.x, y: box.y.toFixed(1), width: box.width, height: box.height.toFixed(1), rx: 4 };
     const rect = element(group, `rect ${key}`, "rect", { class: "box", ...frame });
     if (box.stale) {
-      // Behind what the box says, also where that was drawn before it was old.
+      // The hatching is behind the text of the box, even if the text was drawn first.
       const hatched = element(group, `hatch ${key}`, "rect", { class: "hatch", ...frame });
       if (rect.nextSibling !== hatched) rect.after(hatched);
     }
@@ -95,7 +97,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     if (bar) drawShare(group, key, box, first + 17 * lines.length + 9);
   }
 
-  /** The last line of a box in a state begins with the state's sign. */
+  /** Draw a line of a box. The last line of a box with a state begins with the state's sign. */
   function drawLine(group, key, box, word, text, y) {
     const left = box.x + LEFT, right = box.x + box.width - LEFT, signed = box.state && key.endsWith(` ${box.lines.length - 1}`);
     if (signed) element(group, `sign ${key}`, "path", { class: "sign", d: SIGNS[box.state] ?? SIGNS.ROUND, transform: `translate(${left + 5} ${(y - 4).toFixed(1)})` });
@@ -103,7 +105,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     if (word) label(group, `second ${key}`, right, y.toFixed(1), text, { class: "second", "text-anchor": "end" });
   }
 
-  /** A bar of what is used, and a mark where it should be. */
+  /** Draw a bar of the used share, and a mark at the setpoint. */
   function drawShare(group, key, box, y) {
     const whole = box.width - 2 * LEFT, at = (share) => (box.x + LEFT + whole * Math.min(1, Math.max(0, share))).toFixed(1);
     const line = { y: y.toFixed(1), height: 3 };
@@ -113,7 +115,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
   }
 
   return function draw({ boxes, links }) {
-    latest += 1; // not the number of the snapshot: one may be drawn twice
+    latest += 1; // not the snapshot's number: a snapshot may be drawn twice
     const present = new Set(boxes.flat().map((box) => box.id));
     const shown = links.filter((link) => present.has(link.from) && present.has(link.to));
     host.classList.toggle("many", shown.length > MAX_GLIDING);
@@ -131,8 +133,8 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
   };
 }
 
-/** The greatest scale (pixels for an event a second) at which no column is higher than the map: with every box at its
- * least height beside its bands, gaps at their least, and bands that are never thinner than one can see. */
+/** Return the largest scale, in pixels per event/s, at which no column is higher than the map. Boxes, gaps, and bands
+ * count with their minimum sizes. */
 function fittingScale(boxes, columns, links, height, fill) {
   const through = (side, id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.eased, 0);
   const scales = boxes.map((column, index) => {
@@ -146,8 +148,8 @@ function fittingScale(boxes, columns, links, height, fill) {
 
 function placeColumn(column, { x, width, height: least }, height, placed, links) {
   const held = (side, id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.width, 0);
-  const grid = (size) => Math.ceil(size / GRID) * GRID; // less than a step moves nothing
-  const most = height - (column.length - 1) * (least + MIN_GAP); // the others keep their least height
+  const grid = (size) => Math.ceil(size / GRID) * GRID; // a change below one step moves nothing
+  const most = height - (column.length - 1) * (least + MIN_GAP); // the other boxes keep their minimum height
   const sizes = column.map((box) => Math.min(most, Math.max(least, grid(Math.max(held("from", box.id), held("to", box.id)) + PADDING))));
   const total = sizes.reduce((sum, size) => sum + size, 0);
   const gap = column.length > 1 ? Math.min(28, Math.max(MIN_GAP, (height - total) / (column.length - 1))) : 0;
@@ -183,7 +185,7 @@ function rateOf(value) {
   return value == null ? UNKNOWN : formatted(value, "rate");
 }
 
-/** A name that would run into its figure is cut; the page behind it has the whole. */
+/** Shorten a name that would overlap its figure. The linked page shows the whole name. */
 function clipped(name, width, figure) {
   const most = Math.floor((width - 24 - figure.length * 7) / 6.9);
   return name.length > most ? `${name.slice(0, most - 1)}…` : name;

@@ -1,5 +1,5 @@
-// Charts: Plotly with one layout made of the tokens. A figure declares its lanes and series in the page; history comes
-// from the server once, live snapshots continue it, and only charts that are seen are drawn.
+// Plotly charts with one layout based on the tokens. A figure declares its lanes and series in the page. The history is
+// requested once, live snapshots continue it, and only visible charts are drawn.
 import { decisions, watch } from "./decisions.js";
 import { banded, changesOf, edgesOf, marked } from "./expected.js";
 import { VERDICT_WORDS } from "../values/format.js";
@@ -12,11 +12,11 @@ import { resolve, store, subscribe } from "../values/store.js";
 
 const POINTS = 450;
 const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24, HEADING_LANE = 22;
-const KEPT_SECONDS = 7200; // as long the live snapshots continue a line; a longer one is asked for anew, pixel by pixel
+const KEPT_SECONDS = 7200; // maximum range that live snapshots continue; a longer one is requested again
 const MAX_BARS = 3, CHARACTER_WIDTH = 6.5;
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
 
-// Up to four areas are distinguished by their labels and two greys; more by their hues.
+// Up to four areas are distinguished by their labels and two shades, more by their hues.
 const MAX_SHADES = 4;
 
 const charts = new Set();
@@ -28,14 +28,14 @@ class Chart {
     this.lanes = [...figure.querySelectorAll("[data-lane]")].map(readLane);
     this.series = this.lanes.flatMap((lane) => lane.series).filter((series) => series.constant === null);
     this.paths = this.series.flatMap((series) => [series.path, ...edgesOf(series)]);
-    // A figure of a time that is over stands still; one that names its own length doesn't follow the address.
+    // A figure with an end doesn't move. A figure with its own length ignores the address.
     this.own = figure.dataset.minutes ? Number(figure.dataset.minutes) * 60 : null;
     this.end = figure.dataset.end ? Number(figure.dataset.end) : null;
     this.ranged();
-    this.question = 0; // the newest: an answer to an older one is dropped
+    this.question = 0; // number of the newest request; answers to older ones are dropped
     this.failed = false;
     this.time = [];
-    this.before = null; // the same a day or a week earlier, moved to the times of this one
+    this.before = null; // values of a day or a week earlier, shifted to the current times
     this.columns = new Map(this.paths.map((path) => [path, []]));
     this.signs = null;
     this.acted = watch();
@@ -46,7 +46,7 @@ class Chart {
     this.load();
   }
 
-  /** What the address asks for, unless the figure says it. */
+  /** Set the range from the address, unless the figure declares its own. */
   ranged() {
     const { seconds, until, before } = ranges.range();
     this.seconds = this.own ?? seconds;
@@ -54,7 +54,7 @@ class Chart {
     this.compared = this.own === null ? before : null;
   }
 
-  /** Another range, or another comparison: a zoom into the one before is over. */
+  /** Show another range or comparison. This ends a zoom. */
   show() {
     this.ranged();
     if (this.paused) this.resume();
@@ -75,7 +75,8 @@ class Chart {
     this.draw();
   }
 
-  /** What has come live goes on behind the newest that was; before that the server knows more, also of gaps. */
+  /** Join the history with the live values after it. For earlier times the history is more complete, also across
+   * gaps. */
   take({ time, series }) {
     const last = time.at(-1) ?? -Infinity, after = this.continues() ? this.time.filter((at) => at > last) : [];
     for (const path of this.paths) {
@@ -85,7 +86,7 @@ class Chart {
     this.time = [...time, ...after];
   }
 
-  /** Whether live snapshots continue its lines, one by one. */
+  /** Check if live snapshots continue the lines. */
   continues() {
     return this.until === null && this.seconds <= KEPT_SECONDS;
   }
@@ -131,7 +132,7 @@ class Chart {
     return series.some(({ path, constant }) => constant !== null || this.columns.get(path).some((value) => typeof value === "number"));
   }
 
-  /** Why nothing is drawn. */
+  /** Return why nothing is drawn. */
   why() {
     if (this.failed) return "The console is not responding.";
     return this.continues() ? "No data yet. The chart starts with the next snapshot." : "No data for this period.";
@@ -140,22 +141,23 @@ class Chart {
   say(text) {
     const said = this.plot.querySelector(".nothing");
     if (said) return write(said, text);
-    if (this.listening) window.Plotly.purge(this.plot); // or it would draw on into what is taken away here
+    if (this.listening) window.Plotly.purge(this.plot); // otherwise Plotly would draw into the removed element
     this.listening = false;
     this.plot.replaceChildren(Object.assign(document.createElement("p"), { className: "nothing", textContent: text }));
   }
 
   listen() {
     this.listening = true;
-    // A zoom is a question about one stretch of time: live waits until it is answered.
+    // Live updates pause during a zoom.
     this.plot.on("plotly_relayout", (change) => {
-      if (change["xaxis.autorange"] || change["xaxis.range"]) this.resume(); // a double click, or the button that resets
+      if (change["xaxis.autorange"] || change["xaxis.range"]) this.resume(); // a double click or the reset button
       else if (change["xaxis.range[0]"]) this.pause(change["xaxis.range[0]"], change["xaxis.range[1]"]);
     });
     this.plot.on("plotly_click", ({ points }) => { const link = points.find((point) => point.data.name === "decisions")?.customdata?.[1]; if (link) location.assign(kept(link)); });
   }
 
-  /** From and to: as the axis has them, local times without a zone, which Date reads as such. */
+  /** Pause live updates at a zoom. from and to: local times without a zone, as the axis has them and Date reads
+   * them. */
   pause(from, to) {
     const [since, until] = [from, to].map((at) => new Date(at).toISOString());
     const address = `/differences/?${new URLSearchParams({ from: since, to: until })}`;
@@ -181,7 +183,7 @@ class Chart {
     const colours = tokens(), narrow = this.figure.offsetWidth < NARROW;
     const signs = this.signs?.decisions.length || this.signs?.guard.length ? this.signs : null, bars = this.bars();
     const heights = this.lanes.map((_, index) => LANE_HEIGHTS[Math.min(index, 1)]);
-    // The first lane's title stands below the bars; without bars it stands in the margin.
+    // The first lane's title is below the bars, or in the margin if there are none.
     const above = bars.length ? BAR_LANE * bars.length + HEADING_LANE : 0;
     const space = TOP + BOTTOM + above + (signs ? TRIANGLE_LANE : 0);
     const inner = heights.reduce((total, height) => total + height, 0) + LANE_GAP * (heights.length - 1);
@@ -234,7 +236,7 @@ class Chart {
     return traces;
   }
 
-  /** What was measured and done a day or a week before, behind what is. */
+  /** Return the lines of a day or a week earlier, which are behind the current ones. */
   faint(lane, axis, colours) {
     const { time, series, words } = this.before, holes = gaps(time);
     return lane.series.filter(({ constant, kind }) => constant === null && kind !== "reference").map(({ path, label, kind }) => ({
@@ -244,7 +246,8 @@ class Chart {
     }));
   }
 
-  /** Areas stand on each other in the order they are declared; two that touch differ, those without any don't count. */
+  /** Return the fill of a stacked area. Areas are stacked in declared order. Adjacent areas differ; empty ones don't
+   * count. */
   area(lane, series, colours, axis) {
     if (!lane.stacked) return {};
     const there = lane.series.filter(({ path }) => this.columns.get(path).some(Boolean)), index = Math.max(0, there.indexOf(series));
@@ -262,13 +265,13 @@ class Chart {
     return highest > 0 ? highest * 1.12 : 1;
   }
 
-  /** The triangles of this chart; null when it has no lane for them. */
+  /** Load the decisions that this chart marks by triangles, if it has a lane for them. */
   async decided() {
     const about = this.figure.dataset.decisions;
     if (about === undefined) return;
     const { seconds, until } = this, to = until ?? store.snapshot?.at ?? Date.now() / 1000;
     const found = await decisions(about, { from: to - seconds, to });
-    if (seconds !== this.seconds || until !== this.until) return; // the range is another by now
+    if (seconds !== this.seconds || until !== this.until) return; // the range has changed since
     this.signs = found;
     this.draw();
   }
@@ -290,7 +293,7 @@ function readLane(element) {
 
 const date = (seconds) => new Date(seconds * 1000);
 
-/** Places after which nothing was measured for long: no line may pretend to know what was between. */
+/** Return the places of gaps without measurements, so that no line spans them. */
 function gaps(time) {
   const steps = time.slice(1).map((at, index) => at - time[index]);
   const usual = [...steps].sort((one, other) => one - other)[Math.floor(steps.length / 2)] ?? 0;
@@ -312,7 +315,7 @@ function lineOf(kind, colours) {
   }[kind];
 }
 
-/** Labels of stacked areas stand at the middle of each, not at its own height. */
+/** Move the labels of stacked areas to the middle of each area. */
 function middles(ends) {
   let below = 0;
   return ends.map((end) => {
@@ -330,7 +333,7 @@ function triangles(signs, colours, layout, share) {
   };
 }
 
-/** Where the guard limited, delayed or held what the law decided: under the decisions' triangles. */
+/** Return the marks of decisions that the guard limited, delayed, or held. They are below the triangles. */
 function guarded(events, colours) {
   return {
     x: events.map((row) => date(row.at)), y: events.map(() => -0.75), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
@@ -345,9 +348,9 @@ function overrideBar(bar, row, colours, layout, plotted) {
   const left = Math.max(Number(new Date(bar.from)), from), right = Math.min(Number(new Date(bar.to)), to);
   if (right <= left) return;
   layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: new Date(left), x1: new Date(right), y0: low, y1: high, line: { color: colours.text, width: 1 }, fillcolor: colours.surface });
-  // A bar too short for its words has them at its left.
+  // A bar that is too short for its label has it on its left.
   const fits = (right - left) / (to - from) * plotted.width > bar.label.length * CHARACTER_WIDTH + 12;
-  if (!fits && plotted.width < NARROW) return; // there is no room at its left either
+  if (!fits && plotted.width < NARROW) return; // no room on its left either
   layout.annotations.push({ text: plain(bar.label), x: new Date(fits ? right : left), xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
 }
 

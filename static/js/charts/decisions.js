@@ -1,10 +1,11 @@
-// What loops did in a stretch of time, for the triangles of a chart: asked of the server, and again when a loop has acted.
+// Decisions of loops in a time range, for the triangles of a chart. They are requested again after a loop acts.
 
 const MIN_MILLISECONDS = 5_000;
 
 const NONE = { decisions: [], guard: [] };
 
-/** {decisions: [{at, verdict, count, url, title}], guard: [{at, url, title}]} of the loops that `about` names (loop=3, queue=alert, node=n1; empty: all). */
+/** Return {decisions: [{at, verdict, count, url, title}], guard: [{at, url, title}]} of the loops that "about" names
+ * (loop=3, queue=alert, node=n1; empty: all). */
 export async function decisions(about, { from, to }) {
   const query = new URLSearchParams(about);
   query.set("from", from.toFixed(3));
@@ -17,7 +18,7 @@ export async function decisions(about, { from, to }) {
   }
 }
 
-/** Says of a snapshot whether loops have acted since the last one it was asked about, at most each few seconds. */
+/** Return a function that checks if a snapshot has new actions of loops. It reports them at most every 5 s. */
 export function watch() {
   let seen = null, last = -Infinity;
   return (snapshot) => {

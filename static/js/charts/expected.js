@@ -1,5 +1,5 @@
-// Where a rate is expected (`bands` of the snapshot): an area behind the line that was measured, of as far as any is
-// known. It is made a quarter of an hour before its time. And when a rate went to another level: a dotted line.
+// Expected ranges of rates ("bands" in the snapshot): an area behind the measured line, as far as the range is known. A
+// range is computed 15 minutes ahead. A dotted line marks a change of a rate's level.
 import { resolve } from "../values/store.js";
 import { plain } from "./plot.js";
 
@@ -8,18 +8,18 @@ const RATE = /^(totals|queues\..+)\.(in|out)_per_second$/;
 
 const isBanded = ({ path, kind, constant }) => constant === null && kind === "measured" && RATE.test(path);
 
-/** The series of the lower and the upper edge; none where no band is made. */
+/** Return the paths of the lower and the upper edge, or none if the series has no band. */
 export function edgesOf(series) {
   return isBanded(series) ? ["low", "high"].map((edge) => `bands.${series.path}.${edge}`) : [];
 }
 
-/** The changes of level of a lane's rates, the earliest first. */
+/** Return the level changes of a lane's rates, the earliest first. */
 export function changesOf(lane, snapshot) {
   const found = lane.series.filter(isBanded).flatMap(({ path, label }) => (resolve(snapshot, `bands.${path}.changes`) ?? []).map((change) => ({ ...change, label })));
   return found.sort((one, other) => one.at - other.at);
 }
 
-/** A dotted line at each, with its levels where there is room for the words; all are said on hovering. */
+/** Draw a dotted line at each change, with the levels where there is room. Hovering shows the levels of each change. */
 export function marked(changes, { axis, factor, highest, width }, colours, layout) {
   const [from, to] = layout.xaxis.range.map(Number), shown = changes.filter(({ at }) => at * 1000 > from && at * 1000 < to);
   const place = (at) => (at * 1000 - from) / (to - from) * width;
@@ -38,7 +38,7 @@ export function marked(changes, { axis, factor, highest, width }, colours, layou
   }];
 }
 
-/** An area for each rate of a lane whose band is known: its edges stand still between two that are kept. */
+/** Return an area for each rate of a lane whose band is known. The edges are constant between two stored values. */
 export function banded(lane, axis, { time, columns }, colours) {
   return lane.series.flatMap((series) => {
     const [low, high] = edgesOf(series).map((path) => columns.get(path));

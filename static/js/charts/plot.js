@@ -1,4 +1,4 @@
-// What all plots have in common: the tokens' colours, one layout, axes from zero, labels at the right end.
+// Common parts of all plots: the colors of the tokens, one layout, axes from zero, and labels at the right end.
 import { formatted } from "../values/format.js";
 
 export const TOP = 32, BOTTOM = 28, NARROW = 520;
@@ -7,7 +7,7 @@ const RIGHT = 132, LEFT = 56, LABEL_HEIGHT = 15;
 const COLOURS = ["text", "muted", "line", "surface", "raised", "toobusy", "accent", "expected", "fill", "band"];
 const HUES = [1, 2, 3, 4, 5, 6, 7, 8].map((place) => `hue-${place}`);
 
-// A registered token is read as the one colour it has in the theme in force, not as light-dark(…).
+// A registered token resolves to its color in the current theme, not to light-dark(…).
 for (const name of COLOURS) CSS.registerProperty({ name: `--${name}`, syntax: "<color>", inherits: true, initialValue: "transparent" });
 
 export function tokens() {
@@ -17,7 +17,7 @@ export function tokens() {
   return { text, muted, line, surface, raised, toobusy, accent, expected, shades, hues: HUES.map(of) };
 }
 
-/** The one layout all charts have. */
+/** Return the layout that all charts share. */
 export function frame(colours, height, narrow) {
   const font = { family: "system-ui, sans-serif", size: 12, color: colours.muted };
   return {
@@ -40,16 +40,16 @@ export function scale(colours, domain, highest) {
   };
 }
 
-/** A name or a sentence, which Plotly then shows as it is written: it takes some tags for its own, a link among them, and
- * %{…} for a value. Names come from other people's plants, too. */
+/** Escape a text for Plotly, which interprets some tags, such as links, and %{…} as a value. Names can come from other
+ * operators' plants. */
 export const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "%\u200b{");
 
-/** The unit stands above its axis, where it can be read without turning the head. */
+/** Return a heading above the axis. A rotated title would be harder to read. */
 export function heading(colours, text, y, narrow) {
   return { text: plain(text), x: 0, xshift: narrow ? -40 : -LEFT + 4, y, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", yshift: 7, showarrow: false, font: { size: 12, color: colours.muted } };
 }
 
-/** Names and values at the right end; those that would touch are moved apart. */
+/** Add names and values at the right end. Labels that would overlap are moved apart. */
 export function labels(ends, axis, colours, layout, highest, height) {
   const least = highest * LABEL_HEIGHT / height;
   const sorted = ends.sort((one, other) => other.last - one.last);

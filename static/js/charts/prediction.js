@@ -1,4 +1,4 @@
-// What would be on the model, asked of the server while gains are typed; an answer to an older question is dropped.
+// The prediction of the model, requested while gains are typed. Answers to older requests are dropped.
 const PAUSE_MILLISECONDS = 200;
 
 let timer = null, newest = 0;
@@ -17,7 +17,7 @@ function later() {
 
 const questions = () => document.querySelectorAll("input[data-asks]");
 
-/** Whether a question beside the parameters is open. */
+/** Check if a what-if field beside the parameters has a value. */
 const asked = () => [...questions()].some(({ value }) => value.trim());
 
 async function ask() {

@@ -1,5 +1,5 @@
-// Which stretch of time the charts of a page show, and what they are compared with: both stand in the address
-// (minutes, or from and to; compare), so a link shows the same.
+// The time range of a page's charts, and their comparison. Both are in the address (minutes, or from and to; compare),
+// so that a link shows the same.
 
 const FIRST_MINUTES = 15, MAX_MINUTES = 400 * 1440;
 const DAY_SECONDS = 86400;
@@ -7,7 +7,8 @@ const COMPARED = { day: { seconds: DAY_SECONDS, words: "1 day earlier" }, week: 
 
 const query = () => new URLSearchParams(location.search);
 
-/** {seconds, until (null: now), before (null, or how long before the compared values are, and its words)}. */
+/** Return {seconds, until, before}. until: null for now. before: the shift of the compared values and its words, or
+ * null. */
 export function range() {
   const asked = query(), before = COMPARED[asked.get("compare")] ?? null;
   const since = Date.parse(asked.get("from") ?? ""), until = Date.parse(asked.get("to") ?? "");
@@ -16,7 +17,7 @@ export function range() {
   return { seconds: 60 * (minutes > 0 && minutes <= MAX_MINUTES ? minutes : FIRST_MINUTES), until: null, before };
 }
 
-/** How times are written on an axis, and under the pointer. */
+/** Return the formats of times on the axis and in the tooltip. */
 export function timeFormats(seconds) {
   if (seconds <= DAY_SECONDS / 4) return { tickformat: "%H:%M", hoverformat: "%H:%M:%S" };
   return { tickformat: seconds <= 2 * DAY_SECONDS ? "%H:%M" : "%-d %b", hoverformat: "%a %-d %b, %H:%M" };

@@ -1,9 +1,9 @@
-// Spark lines: the last 15 minutes of a value, drawn anew every few seconds and only where they are seen.
+// Spark lines: the last 15 minutes of a value, drawn again every few seconds.
 import { AGAIN_MILLISECONDS, GAP_SECONDS, history } from "../values/history.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
 const SECONDS = 900, POINTS = 90, STEP_SECONDS = 5, WIDTH = 72, HEIGHT = 18, PAD = 2, MIN_SPAN = 0.4;
-const MAX_SERIES = 50; // of one question: the server takes 100, and a proxy an address of 8 kB
+const MAX_SERIES = 50; // per request: the server accepts 100, and a proxy an address of 8 kB
 const kept = new Map(); // path → [[at, value]]
 let newest = null; // the time of the last snapshot
 
@@ -35,7 +35,7 @@ async function loadSome(names, now) {
   drawAll();
 }
 
-/** The server keeps minimum and maximum of each stretch; a line this small is clearer by the middle of the two. */
+/** Average the minimum and maximum that the server returns for each step, because a small line is clearer that way. */
 function evened(values, time) {
   const points = [];
   for (let index = 0; index < values.length; index += 2) {
@@ -62,11 +62,12 @@ function drawAll() {
   for (const spark of document.querySelectorAll("[data-spark]")) draw(spark, kept.get(spark.dataset.spark) ?? []);
 }
 
-/** Around its middle; never magnified beyond 40 % of its height, so that a small wobble looks small. */
+/** Draw a line around its middle. The scale spans at least 40 % of the highest value, so that a small change looks
+ * small. */
 function draw(spark, points) {
   const known = points.filter(([, value]) => typeof value === "number");
   if (known.length < 2) return spark.replaceChildren();
-  // Up to now: what is unknown by now ends before the right edge, and a gap is no line.
+  // The time axis ends now: a line without a current value ends before the right edge, and gaps stay empty.
   const end = points.at(-1)[0], values = known.map(([, value]) => value);
   const highest = Math.max(...values), lowest = Math.min(...values);
   const span = Math.max(highest - lowest, MIN_SPAN * Math.abs(highest), 1e-9), middle = (highest + lowest) / 2;

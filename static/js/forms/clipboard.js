@@ -1,6 +1,6 @@
-// Copying. Over plain http a page has no clipboard of its own: there the selection is copied, as a person would.
+// Copying to the clipboard. Pages over plain HTTP have no clipboard API, so they copy a selection instead.
 
-/** Whether it could be copied. */
+/** Copy a text. Returns true on success. */
 export async function copied(text) {
   if (!navigator.clipboard) return copiedBySelection(text);
   try {

@@ -1,4 +1,4 @@
-// "Copy as command": what a form would do, as a line for a terminal. A form names its command; its fields are the options.
+// "Copy as command": the terminal command for a form. The form names the command, and its fields are the options.
 import { copied } from "./clipboard.js";
 import { toast } from "./toast.js";
 import { NOT_TYPED, valuesOf } from "./sending.js";
@@ -11,7 +11,7 @@ export function start() {
   document.addEventListener("click", ({ target }) => { if (target.matches("[data-copy-command]")) copy(target.form); });
 }
 
-/** The button stands where there is a line of them; forms of one button have no room for a second. */
+/** Add the button to a form with a row of buttons. A form with one button has no room for it. */
 function offer(form) {
   const line = form.querySelector(".line-form, .buttons");
   if (!line || form.querySelector("[data-copy-command]")) return;
@@ -25,7 +25,7 @@ async function copy(form) {
   toast(await copied(text) ? `Copied: ${text}` : `The browser blocked copying. Copy this text: ${text}`);
 }
 
-/** One line; of a form that changes several values, one for each that is changed. */
+/** Return the command, or one command per changed value if the form changes several values. */
 export function commandOf(form) {
   const values = [...valuesOf(form)].filter(([name, value]) => !NOT_TYPED.includes(name) && !BESIDE.test(name) && value !== "" && !(name === "minutes" && value === "until"));
   const would = [...form.querySelectorAll(".would:not(:disabled)")], named = would.map((field) => field.name);
@@ -36,7 +36,7 @@ export function commandOf(form) {
   return each.map((more) => ["manage.py weir", form.dataset.command, more, ...shared].filter(Boolean).join(" ")).join("\n");
 }
 
-/** A command takes a value in the unit of the law. */
+/** Convert a value to the unit of the law, which commands expect. */
 function inLaw({ value, dataset }) {
   const factor = Number(dataset.factor ?? 1);
   return factor === 1 ? value : String(Number((Number(value) / factor).toPrecision(12)));

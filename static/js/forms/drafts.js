@@ -1,14 +1,14 @@
-// What somebody has typed is not lost when the session ends under it: kept in this tab until the login, then put back.
+// Drafts: typed values are kept in this tab when the session ends, and are restored after the login.
 
 const DRAFTS = "weir:drafts", LOGGED_IN = "weir:through-login";
 const SECRET = "input[type=password], input[type=file], input[type=hidden]";
 
-/** Called by the login page: whoever comes back from it finds the forms as they were. */
+/** Record that the user passed the login page, so that drafts are restored. */
 export function passLogin() {
   sessionStorage.setItem(LOGGED_IN, "1");
 }
 
-/** Remembers every form of this page that was changed. */
+/** Store each changed form of this page. */
 export function keep() {
   const forms = [...document.querySelectorAll("form[method=post]")].map((form) => ({ action: form.getAttribute("action"), nth: nth(form), fields: changed(form) }));
   const touched = forms.filter(({ fields }) => fields.length);
@@ -16,14 +16,14 @@ export function keep() {
 }
 
 export function start() {
-  // A form without fetch leaves the page itself: should the answer be a login, this is what is put back.
+  // A form without fetch leaves the page. If the answer is the login page, this draft is restored after it.
   document.addEventListener("submit", ({ target }) => { if (target.matches("form[method=post]:not([data-steer])")) keep(); });
   const text = sessionStorage.getItem(DRAFTS), through = sessionStorage.getItem(LOGGED_IN);
   sessionStorage.removeItem(LOGGED_IN);
   if (!text) return;
   const draft = JSON.parse(text);
   if (through && draft.path !== location.pathname) return;
-  sessionStorage.removeItem(DRAFTS); // without a login between, what was sent was done
+  sessionStorage.removeItem(DRAFTS); // without a login in between, the form was processed
   if (through) restore(draft.forms);
 }
 
@@ -49,7 +49,8 @@ function put(field, value) {
   field.dispatchEvent(new Event("change", { bubbles: true }));
 }
 
-/** [name, which of that name, value] of each field that is not as the server wrote it; secrets are never kept. */
+/** Return [name, index among fields of that name, value] of each changed field. Secrets, such as passwords, are
+ * excluded. */
 function changed(form) {
   const seen = {};
   return [...form.elements].flatMap((field) => {

@@ -1,4 +1,4 @@
-// A text in lines: their numbers beside it, and the line of what is wrong marked. Without scripts it is a plain field.
+// A text editor with line numbers, which marks the line of an error. Without scripts it is a plain text field.
 
 export function start() {
   document.querySelectorAll("[data-editor]").forEach(prepare);
@@ -21,14 +21,14 @@ function number(field, gutter) {
   gutter.replaceChildren(...Array.from({ length: count }, (_, at) => Object.assign(document.createElement("span"), { textContent: String(at + 1) })));
 }
 
-/** Marks the line, or none. The mark lies behind the text and scrolls with it. */
+/** Mark a line, or none if null. The mark is behind the text and scrolls with it. */
 export function mark(editor, line) {
   editor.toggleAttribute("data-wrong", line !== null);
   editor.style.setProperty("--wrong-line", String(line ?? 0));
   for (const [at, each] of [...editor.querySelectorAll(".gutter > span")].entries()) each.classList.toggle("wrong", at + 1 === line);
 }
 
-/** The line in the middle of what is seen. */
+/** Scroll a line to the middle of the field. */
 function show(field, line) {
   const height = parseFloat(getComputedStyle(field).lineHeight);
   field.scrollTop = Math.max(0, (line - 1) * height - field.clientHeight / 2);

@@ -1,11 +1,11 @@
-// Forms that steer: what is and what would be, the difference in words, errors beside their field, undo after.
+// Forms that change the plant: current and new values, the difference in words, errors beside their fields, and undo.
 import { clockOrDay, formatted, words } from "../values/format.js";
 import { copied } from "./clipboard.js";
 import { refreshAll } from "../values/refresh.js";
 import { NOT_TYPED, newKey, send, valuesOf } from "./sending.js";
 import { toast } from "./toast.js";
 
-// The newest of each address whose outcome is not known: the same again goes under its key, and is done once only.
+// The newest submission per address whose outcome is unknown. A repetition reuses its key, so it runs only once.
 const submissions = new Map();
 
 export function start() {
@@ -26,7 +26,7 @@ function prepare(part) {
   if (part.matches("form[data-selection]")) select(part);
 }
 
-// --- what is, what would be ------------------------------------------------------------------------------
+// --- current and new values ---------------------------------------------------------------------------------
 
 const isChoice = (field) => field.matches("select");
 const changed = (form) => [...form.querySelectorAll(".would:not(:disabled)")]
@@ -48,7 +48,7 @@ function differ(form) {
   button.disabled = !different.length || wrong.length > 0;
 }
 
-/** The end of an override as a button says it: for 30 min, until 14:30 (of another day with it), with no expiry. */
+/** Return the expiry as button text: for 30 min, until 14:30 (with the day if it is not today), or with no expiry. */
 function ending(form) {
   const { minutes, expires_at: at } = form.elements;
   if (minutes.value === "endless") return "with no expiry";
@@ -56,7 +56,7 @@ function ending(form) {
   return minutes.value ? `for ${minutes.selectedOptions[0].textContent.trim().replace(/^in /, "")}` : "";
 }
 
-/** "Custom time…" asks for the time. */
+/** Show the time field if "Custom time…" is selected. */
 function expire(choice) {
   const label = choice.form.querySelector("[data-custom-expiry]"), field = label.querySelector("input");
   label.hidden = field.disabled = choice.value !== "until";
@@ -74,7 +74,7 @@ function effect(form, different, verb) {
   return `Override ${what} ${ending(form)}`;
 }
 
-/** A value as it was typed, only grouped when it is a plain number. */
+/** Format a typed value, with digit grouping if it is a plain number. */
 const plain = (text) => (Number.isFinite(Number(text)) ? formatted(Number(text)) : text);
 
 function sentence(field) {
@@ -88,18 +88,18 @@ function sentence(field) {
   return `${capital(labelOf(field))}${by} ${measured(would, field)} instead of ${measured(was, field)}${after(field)}.`;
 }
 
-/** A number with its unit; "% of capacity" says no more than % here. */
+/** Format a number with its unit. "% of capacity" is shortened to "%". */
 function measured(value, field) {
   const unit = (field.dataset.unit ?? "").split(" ")[0];
   return ["%", "MiB", "s"].includes(unit) ? `${formatted(value)} ${unit}` : formatted(value);
 }
 
-/** An override ends; a question puts nothing in force. */
+/** Return the words on the end of an override. A form without data-steer only asks, so nothing takes effect. */
 const after = (field) => (field.form.matches("[data-steer]") ? " until the override ends" : "");
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
-/** A sentence when the value lies outside its range, else an empty text. */
+/** Return an error sentence if the value is outside its range, otherwise an empty text. */
 function outside(field) {
   if (isChoice(field)) return "";
   const value = Number(field.value), low = limitOf(field, "minimum"), high = limitOf(field, "maximum");
@@ -125,7 +125,8 @@ function showRange(field) {
   if (!mark.hidden) mark.style.setProperty("--at", place(Number(field.value)));
 }
 
-/** A wide range is shown by its logarithm, else its lower half would be one pixel. */
+/** Return a value's position in its range, 0 to 1. The scale of a wide range is logarithmic: a linear scale would
+ * compress its lower half to one pixel. */
 function position(value, low, high) {
   if (low < 0 && high > 0 && high - low > 100) return 0.5 + Math.sign(value) * Math.log1p(Math.abs(value)) / Math.log1p(Math.max(-low, high)) / 2;
   if (high - low > 100) return value > low ? Math.log1p(value - low) / Math.log1p(high - low) : 0;
@@ -139,9 +140,9 @@ async function submit(event) {
   if (form.matches("form[data-mode-form]")) return askWhy(event);
   if (!form.matches("form[data-steer]") || event.submitter?.matches("[data-plain]")) return;
   event.preventDefault();
-  if (form.dataset.sending) return; // the second of a double click
+  if (form.dataset.sending) return; // the second click of a double click
   clearErrors(form);
-  // The attribute, not the property: a button named "action" would stand in its place.
+  // The attribute is read because a button named "action" hides the property.
   const url = event.submitter?.getAttribute("formaction") ?? form.getAttribute("action");
   form.dataset.sending = "true";
   const values = valuesOf(form, event.submitter);
@@ -152,7 +153,8 @@ async function submit(event) {
   else refuse(form, answer.errors, event.submitter);
 }
 
-/** Another value, or another button, is another submission. A form that was written anew meanwhile has another token. */
+/** Return the key of a submission. Another value or button needs another key. The tokens of a form that the server
+ * rendered again don't count. */
 function keyOf(url, values) {
   const said = [...values].filter(([name]) => !NOT_TYPED.includes(name))
     .map(([name, value]) => [name, value instanceof File ? [value.name, value.size, value.lastModified] : value]);
@@ -161,15 +163,15 @@ function keyOf(url, values) {
   return submissions.get(url).key;
 }
 
-/** What is said of these is a whole sentence, and nobody sees a field of that name. */
+/** Names that error messages omit: no visible field has them, and the message is a whole sentence. */
 const NAMELESS = new Set(["digest", "form"]);
 
 function refuse(form, errors, pressed) {
   const said = document.getElementById(form.dataset.said);
   if (said) return say(said, Object.values(errors).flat().join(" "));
   for (const [name, messages] of Object.entries(errors)) {
-    // A button that is refused has no place of its own for words: they stand at the form's end. One that says what
-    // it does needs no name before them.
+    // A rejected button has no place for a message, so it goes to the end of the form. A button with a value needs no
+    // name before the message.
     const field = [...form.elements].find((element) => element.name === name && element.type !== "submit" && element.checkVisibility());
     const beside = field?.closest("label, td, .pair, .field");
     const note = Object.assign(document.createElement("span"), { className: "error", textContent: `${beside || pressed?.value || NAMELESS.has(name) ? "" : `${words(name)}: `}${messages.join(" ")}` });
@@ -182,7 +184,7 @@ function refuse(form, errors, pressed) {
   }
 }
 
-/** A form of buttons has no field to stand beside: what can't be done is said under the page's title. */
+/** Show an error under the page's title, for a form that has only buttons. */
 function say(place, text) {
   place.textContent = text;
   place.hidden = false;
@@ -201,20 +203,20 @@ function done(form, answer) {
   toast(answer.message, ids.length ? () => undo(ids[0]) : null);
   form.closest("#why")?.setAttribute("hidden", "");
   if (form.elements.reason) form.elements.reason.value = "";
-  // The values in force have changed: the server writes the form again with them, once no hand is on it.
+  // The active values have changed: the server renders the form again once it is not in use.
   const focus = document.activeElement;
   if (focus instanceof HTMLElement && form.contains(focus)) focus.blur();
   refreshAll(form);
 }
 
-/** Takes back what was set with one submission: the server sets again what that has ended. */
+/** Undo a submission. The server restores the values that it replaced. */
 async function undo(id) {
   const answer = await send(`/overrides/${id}/undo`, new FormData());
   toast(answer.ok ? answer.message : Object.values(answer.errors).flat().join(" "));
   refreshAll();
 }
 
-// --- modes: what it will do, why, and until when, in one line under the title -----------------------------
+// --- modes: effect, reason, and expiry in one line under the title ------------------------------------------
 
 const EFFECTS = {
   auto: "Auto: the loop applies the decisions of its law.",
@@ -226,11 +228,11 @@ const EFFECTS = {
 function askWhy(event) {
   event.preventDefault();
   const line = document.getElementById("why"), form = line.querySelector("form"), mode = event.submitter.value;
-  const handedOver = mode === "hold" || mode === "manual"; // nobody steers but a person: these revert by themselves
+  const handedOver = mode === "hold" || mode === "manual"; // no automatic control: these modes expire by default
   form.elements.mode.value = mode;
   form.elements.minutes.querySelector('[value=""]').hidden = handedOver;
   form.elements.minutes.value = handedOver ? event.target.elements.minutes?.value ?? "30" : "";
-  // What an earlier choice had asked for is not sent with this one.
+  // The custom time of an earlier choice must not be sent with this one.
   expire(form.elements.minutes);
   form.querySelector("[data-manual]").hidden = form.elements.value.disabled = mode !== "manual";
   line.querySelector("[data-what]").textContent = EFFECTS[mode];
@@ -247,13 +249,13 @@ function nameMode(form) {
   form.querySelector("[data-do]").textContent = `${verb} ${ending(form)}`.trim();
 }
 
-// --- selections: what can be done, and to how many ---------------------------------------------------------
+// --- selections: actions and number of selected rows ---------------------------------------------------------
 
 function select(target) {
   const form = target.closest("form[data-selection]");
   const boxes = [...form.querySelectorAll("[data-choice]")];
   if (target.matches("[data-select-all]")) boxes.forEach((box) => { box.checked = target.checked; });
-  // All that fit a filter, of which the boxes are one page.
+  // All rows that match a filter. The checkboxes show only one page of them.
   const all = form.querySelector("[data-all]:checked");
   const count = all ? Number(all.dataset.all) : boxes.filter((box) => box.checked).length;
   for (const button of form.querySelectorAll("[data-counts]")) {

@@ -1,5 +1,5 @@
-// A value that somebody put in place leaves the form in the second in which it ends: nobody may read it as in force. The
-// server writes the part anew a little later, and when nobody's hand is on it.
+// Removes the value of an expired override from its form immediately, so that nobody reads it as active. The server
+// renders the part again later, once it is not in use.
 import { formatted } from "../values/format.js";
 import { subscribe } from "../values/store.js";
 

@@ -1,4 +1,4 @@
-// The login page: what was typed before the session ended is put back after it.
+// The login page: records the login, so that typed values are restored after it.
 import { passLogin } from "./drafts.js";
 
 passLogin();

@@ -1,5 +1,5 @@
-// Points by hand: a queue's 1,000 points per node as they are and as they would be, checked as they are typed or
-// dragged. What is dragged onto one node comes from the others in proportion, so the sum stays 1,000.
+// Manual changes of points: a queue's 1,000 points per node, current and new, checked on each input. Dragging one
+// node's slider takes points from the others in proportion, so the sum stays 1,000.
 import { formatted } from "../values/format.js";
 
 const TOTAL = 1000;
@@ -36,7 +36,8 @@ function check(form) {
   button.textContent = button.disabled ? button.dataset.effect : `${button.dataset.effect}, move ${formatted(moved, "integer")} points`;
 }
 
-/** The dragged node gets what its slider says; nodes that may change share the rest as they shared it before. */
+/** Set the dragged node to the value of its slider. The nodes that may change share the rest in their former
+ * proportions. */
 function drag(form, slider) {
   const rows = [...form.querySelectorAll("[data-is]")].map(read);
   const mine = rows.find((row) => row.node === slider.dataset.drag);
@@ -59,7 +60,7 @@ function read(field) {
   return { field, node: field.dataset.node, closed: field.dataset.closed, is: Number(field.dataset.is), would: text === "" ? 0 : Number(text) };
 }
 
-/** Why it can't be a plan, in a sentence, or an empty text. */
+/** Return why the points can't become a plan, or an empty text. */
 function refusal(rows, sum, minimum) {
   const odd = rows.find((row) => !Number.isInteger(row.would) || row.would < 0 || row.would > TOTAL);
   if (odd) return `${odd.node}: enter a whole number from 0 to 1,000.`;

@@ -1,8 +1,8 @@
-// Forms that say beforehand what they would do: whenever one changes it is asked of the server, which changes nothing.
+// Forms with a preview: each change requests it from the server, which applies nothing.
 import { timestamp } from "../values/format.js";
 
 const PAUSE_MILLISECONDS = 350;
-const asked = new WeakMap(); // form → the number of its newest question: an answer to an older one is outdated
+const asked = new WeakMap(); // form → number of its newest request: answers to older ones are outdated
 
 export function start() {
   for (const form of document.querySelectorAll("form[data-preview]")) {
@@ -47,7 +47,7 @@ function write(place, { sentence, rows, difference = [] }) {
   place.replaceChildren(words, ...(rows.length ? [list] : []), ...(difference.length ? [differing(difference)] : []));
 }
 
-/** Lines that come and go, as the server writes them, too. */
+/** Create the block of added and removed lines, with the markup that the server also uses. */
 function differing(lines) {
   const block = Object.assign(document.createElement("pre"), { className: "mono difference", tabIndex: 0 });
   block.setAttribute("aria-label", "Difference");
@@ -69,7 +69,7 @@ function item({ title, url, at, note }) {
   return row;
 }
 
-/** Of the fields that belong to one choice, only those of the chosen one are there. */
+/** Show only the fields of the selected choice. */
 function show(select) {
   for (const field of select.form.querySelectorAll("[data-of]")) field.hidden = !field.dataset.of.split(" ").includes(select.value);
 }

@@ -1,4 +1,4 @@
-// The form of an override on many loops: what the chosen value takes, and which loops it would be on.
+// The bulk override form: the values that a parameter accepts, and the loops that the override applies to.
 import { words } from "../values/format.js";
 import { store } from "../values/store.js";
 

@@ -1,4 +1,4 @@
-// A short word at the edge, with a way back while there is one.
+// Short messages at the edge of the page, with an optional button such as Undo.
 const TOAST_SECONDS = 12;
 
 export function toast(text, act = null, label = "Undo") {

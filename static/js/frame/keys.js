@@ -1,4 +1,5 @@
-// The keyboard: / search, j and k rows, Enter opens, ? help, Esc closes the drawer.
+// Keyboard shortcuts: / focuses the search, j and k select a row, Enter opens it, a acknowledges an alert, ? opens the
+// help, and Esc closes a menu or the drawer.
 
 import { kept } from "./past.js";
 
@@ -33,7 +34,7 @@ function close() {
   if (link) location.assign(kept(link.href));
 }
 
-/** Moves to the next row that can be opened; the row takes the focus, so that a reader says it. */
+/** Focus the next or previous row that can be opened, so that screen readers announce it. */
 function step(direction) {
   const rows = [...document.querySelectorAll("tr[data-href]")].filter((row) => row.offsetParent);
   if (!rows.length) return;

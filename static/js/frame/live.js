@@ -1,4 +1,4 @@
-// The way of the snapshot into the page: websocket first, and a visible fallback to polling. Honest about age.
+// Delivery of snapshots to the page by WebSocket, with polling as the fallback, and the age of the data.
 import { logIn } from "../forms/sending.js";
 import { connect, merged, replace, store } from "../values/store.js";
 
@@ -6,23 +6,23 @@ const POLL_SECONDS = 2, PATIENCE_MILLISECONDS = 10_000;
 const FIRST_WAIT_SECONDS = 0.5, MAX_WAIT_SECONDS = 3;
 const FAILURES_BEFORE_POLLING = 2;
 const SILENT_AFTER_SECONDS = 3;
-const DEAD_AFTER_SECONDS = 8; // a console that lives sends something each few seconds: if nothing else, that nothing came
-const DELAYS = 60; // as many of the newest fresh snapshots are compared
+const DEAD_AFTER_SECONDS = 8; // the server sends a snapshot or a silence message at least every few seconds
+const DELAYS = 60; // number of recent fresh snapshots to compare
 const NOT_LOGGED_IN = 4401, NOT_ALLOWED = 4403, NOT_SEEN = "Not allowed";
-// All live connections of this person, or of the console, are taken: polling shows the same, and another may end.
+// Close codes for too many live connections of the user or of the console. The page polls until a slot is free.
 const TOO_MANY = 4429, TRY_LATER = 1013;
 const CROWDED_WAIT_SECONDS = 60;
 
-const view = document.body.dataset.view || "whole"; // what this page shows of the plant (console/live/view.py)
+const view = document.body.dataset.view || "whole"; // part of the plant that this page shows (console/live/view.py)
 let socket = null, failures = 0, polling = null, asked = false, crowded = false;
-let arrived = null; // when the newest word on age came, on the browser's own monotonic clock
+let arrived = null; // time of the newest information on age, on the browser's monotonic clock
 let ageOnArrival = 0;
-let heard = 0; // when anything at all came over the socket, on the same clock
-let polled = null; // the number of the snapshot that the last poll brought
+let heard = 0; // time of the last message or connection attempt, on the same clock
+let polled = null; // sequence number of the last polled snapshot
 let pollUnderWay = false;
-const delays = []; // of fresh snapshots: this browser's monotonic clock less the plant's
+const delays = []; // of fresh snapshots: the browser's monotonic clock minus the snapshot's time
 
-/** Seconds since the newest snapshot was made: its age on arrival, then by a clock that can't jump; null: unknown. */
+/** Return the newest snapshot's age in seconds, null if unknown. The monotonic clock that it uses can't jump. */
 export function ageSeconds() {
   return arrived === null ? null : ageOnArrival + (performance.now() - arrived) / 1000;
 }
@@ -47,31 +47,31 @@ function open() {
   if (window.DecompressionStream) query.set("packed", "1");
   const opened = new WebSocket(`${scheme}://${location.host}/live/?${query}`);
   opened.binaryType = "arraybuffer";
-  asked = false; // what was asked of the socket before, nobody answers any more
-  // One after the other: unpacking takes its time, and no delta may overtake another.
+  asked = false; // a request on the previous socket gets no answer
+  // Messages are chained because unpacking is asynchronous, and a delta must not overtake an earlier one.
   let before = Promise.resolve();
   opened.addEventListener("message", ({ data }) => {
     if (socket === opened) heard = performance.now();
     before = before.then(() => unpacked(data))
-      .then((message) => { if (socket === opened) receive(message); }, () => opened.close()) // unreadable: begin anew
-      .catch(reportError); // a fault of one message's must not silence those after it
+      .then((message) => { if (socket === opened) receive(message); }, () => opened.close()) // unreadable: reconnect
+      .catch(reportError); // an error in one message must not stop the later ones
   });
-  // After what came before it, or a message still being unpacked would call a closed connection live.
+  // Queued after the messages: a message that is still being unpacked would set a closed connection to live.
   opened.addEventListener("close", (event) => { before = before.then(() => { if (socket === opened) closed(event.code); }); });
   socket = opened;
   heard = performance.now();
 }
 
-/** A network may drop a connection unsaid: the browser calls it open, and nothing comes any more. */
+/** Abandon a connection that the network dropped silently: the browser reports it as open, but no messages arrive. */
 function leaveDead() {
   if (!socket || socket.readyState > WebSocket.OPEN || performance.now() - heard < DEAD_AFTER_SECONDS * 1000) return;
   const dead = socket;
-  socket = null; // first, for its end takes a while when nobody answers it
+  socket = null; // cleared before close(), because an unanswered close takes a while
   dead.close();
   closed();
 }
 
-/** A message as it was meant: text, or packed in zlib's format. */
+/** Parse a message: JSON text, or JSON compressed in the zlib format. */
 async function unpacked(data) {
   if (typeof data === "string") return JSON.parse(data);
   return new Response(new Blob([data]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
@@ -85,7 +85,7 @@ function closed(code = 0) {
   failures += 1;
   if (!polling) connect("down");
   if (failures >= FAILURES_BEFORE_POLLING) poll();
-  // Every page of a plant loses its socket at the same instant: a random part keeps them from returning as one.
+  // All pages lose their sockets at the same instant. The random factor spreads their reconnections.
   const wait = Math.min(MAX_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** failures) * (0.75 + Math.random() / 2);
   setTimeout(open, wait * 1000);
 }
@@ -107,7 +107,7 @@ function receive(message) {
   } else if (message.delta && (!store.snapshot || message.at > store.snapshot.at)) ask();
 }
 
-/** A gap, or an observer that counts anew: what came between is unknown, so ask for the whole, once until it comes. */
+/** Request a whole snapshot after a gap or an observer restart, once until it arrives. */
 function ask() {
   if (asked) return;
   asked = true;
@@ -124,24 +124,25 @@ function accept(snapshot, age) {
   else connect("live");
 }
 
-/** The server measured the silence itself; its word needs no agreement of clocks. */
+/** Set the age to the server's measurement of the silence, which needs no synchronized clocks. */
 function silent(seconds) {
   arrived = performance.now();
   ageOnArrival = seconds;
   connect("silent");
 }
 
-/** The age of a snapshot that may be old: against fresh ones, or by both wall clocks as long as none has come. */
+/** Return the age of a snapshot that may be old: relative to fresh ones, or by wall clocks before the first fresh
+ * one. */
 function ageOfAny(at) {
   if (delays.length) return Math.max(0, delayOf(at) - Math.min(...delays));
   const apparent = Date.now() / 1000 - at;
   return apparent > 0 && apparent < 86400 ? apparent : 0;
 }
 
-/** The age of one that is sent as soon as it is made: by how much it is later than the quickest of the last minute. This
- * browser's wall clock is not asked, so one that is wrong, or put right, makes nothing old. */
+/** Return the age of a snapshot that is sent as soon as it is made: its delay beyond the smallest recent delay. The
+ * browser's wall clock is not used, so a wrong or corrected clock makes no snapshot look old. */
 function ageOfFresh(at) {
-  if (store.snapshot && at < store.snapshot.at) delays.length = 0; // the plant's clock was put back
+  if (store.snapshot && at < store.snapshot.at) delays.length = 0; // the plant's clock was set back
   delays.push(delayOf(at));
   if (delays.length > DELAYS) delays.shift();
   return delays.at(-1) - Math.min(...delays);
@@ -156,7 +157,7 @@ async function poll() {
 }
 
 async function fetchOnce() {
-  if (pollUnderWay) return; // one at a time, or a slow console would get ever more of them
+  if (pollUnderWay) return; // one request at a time; otherwise a slow console would receive more and more of them
   pollUnderWay = true;
   try {
     const headers = { Accept: "application/json" }, signal = AbortSignal.timeout(PATIENCE_MILLISECONDS);
@@ -177,14 +178,14 @@ async function fetchOnce() {
   }
 }
 
-/** An answer that was long on its way may be older than what is shown. An observer that starts anew counts from 1, and a
- * plant's clock may be put back, but hardly both at once. */
+/** Check if a polled snapshot is newer than the shown one, because a slow answer may be older. A restarted observer
+ * counts from 1, and a plant's clock may be set back, but both at once is unlikely. */
 const isNewer = (seq, at) => !store.snapshot || seq > store.snapshot.seq || at > store.snapshot.at;
 
-/** Made since the last poll, so young; of the first nobody knows how long it has been there. */
+/** Check if a snapshot was made since the last poll. The age of the first polled snapshot is unknown. */
 const isFresh = (seq) => polled !== null && seq !== polled;
 
-/** Every few seconds instead of each second; when too many pages are open, that is said, and nothing is wrong. */
+/** Set the connection state to polling, with the reason if too many pages are open. */
 function sayPolling() {
   connect("polling", crowded ? { word: "Polling: too many open pages" } : {});
 }
@@ -194,7 +195,7 @@ function stopPolling() {
   polling = polled = null;
 }
 
-/** A connection may be open and nothing come: silence is said whatever the reason. */
+/** Report the age and any silence, because an open connection may deliver nothing. */
 function watch() {
   leaveDead();
   const seconds = ageSeconds();

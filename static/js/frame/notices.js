@@ -1,4 +1,4 @@
-// Before an override reverts by itself it is said once, with a way to give it more time.
+// A toast shortly before an override expires, with a button to extend it.
 import { countdown, words } from "../values/format.js";
 import { isPast } from "./past.js";
 import { send } from "../forms/sending.js";
@@ -12,7 +12,7 @@ export function start() {
   if (!isPast()) subscribe((snapshot) => (snapshot.overrides ?? []).filter((row) => due(row, snapshot.at)).forEach(say));
 }
 
-/** Whether it is about to revert; said again when its end was moved. */
+/** Check if an override is about to expire. A changed expiry leads to a new notice. */
 const due = (row, now) => row.notice_at && row.notice_at <= now && now < row.expires_at && !said.has(`${row.id}@${row.expires_at}`);
 
 function say(row) {

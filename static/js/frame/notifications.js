@@ -1,11 +1,11 @@
-// Alerts as notifications of the browser: each step of each alert once, whatever the number of open pages. What is to be
-// shown stands in the snapshot until somebody acts, so a page that was away shows it when it is back.
+// Browser notifications for alerts: one per escalation step, however many pages are open. The snapshot lists the step
+// until someone acts, so a page that was closed shows it later.
 import { calling } from "../values/derived.js";
 import { isPast } from "./past.js";
 import { subscribe } from "../values/store.js";
 
 const KEPT = "weir-announced", LOCK = "weir-announce";
-const AGAIN_MILLISECONDS = 10_000; // after a notification could not be shown
+const AGAIN_MILLISECONDS = 10_000; // retry delay after a failed notification
 const ASKED = "Show alerts as browser notifications, even while you work in another window.";
 const title = document.title;
 
@@ -15,7 +15,7 @@ export function start() {
     if (target.closest("[data-notify-test]")) test();
   });
   offer();
-  if (isPast()) return; // what called then calls nobody now
+  if (isPast()) return; // past alerts need no notification
   subscribe((snapshot) => {
     const count = calling(snapshot).filter((alert) => alert.quiet == null).length;
     const shown = count ? `(${count}) ${title}` : title;
@@ -39,7 +39,7 @@ async function allow() {
   offer();
 }
 
-/** A test of the browsers is shown by the one in which it was asked for. */
+/** Show a test notification in the browser that requested it. */
 async function test() {
   if (!("Notification" in window)) return;
   if (Notification.permission === "default") await allow();
@@ -48,7 +48,7 @@ async function test() {
 
 let pending = null;
 
-/** One page at a time, since all of them see the same snapshot. */
+/** Show new alerts in one page at a time, because all pages receive the same snapshot. */
 function announce(alerts) {
   if (!alerts.length || !("Notification" in window) || Notification.permission !== "granted") return;
   const signature = alerts.map((alert) => `${alert.id}@${alert.announce}`).join();
@@ -63,7 +63,7 @@ async function showNew(alerts) {
   for (const alert of alerts) {
     if (known[alert.id] === alert.announce) continue;
     await show(alert);
-    known[alert.id] = alert.announce; // only now: one that could not be shown is tried again
+    known[alert.id] = alert.announce; // set after showing, so that a failed notification is retried
     remember(known, alerts);
   }
 }
@@ -89,12 +89,12 @@ async function show(alert) {
     const note = new Notification(words, options);
     note.onclick = () => { window.focus(); location.assign(options.data.url); };
   } catch {
-    // A phone's browser shows them through a worker only.
+    // Mobile browsers show notifications only through a service worker.
     await (await worker()).showNotification(words, options);
   }
 }
 
-/** The worker's registration, once it works: of one that has only just been fetched a browser shows nothing. */
+/** Return the service worker's registration once it is active; before that, it can't show notifications. */
 async function worker() {
   const { href } = /** @type {HTMLLinkElement} */ (document.getElementById("notifier"));
   const registration = await navigator.serviceWorker.register(href), coming = registration.installing ?? registration.waiting;

@@ -1,5 +1,5 @@
-// A page about the past stands still. Its links lead to the same instant on other pages, and so do those of a page that
-// can't show it and says so: who looks at the past never comes to the present unnoticed.
+// A page about the past doesn't update. Its links keep the instant, also on a page that can't show that instant, so
+// that users don't switch to live data unnoticed.
 
 const NO_PAGE = /^\/(?:api|static|control|help|logout)\b/;
 
@@ -7,15 +7,15 @@ export const isPast = () => "past" in document.body.dataset;
 
 export function start() {
   if (!instant()) return;
-  // Before the link is followed, by hand or by a key: rows and the map are drawn later than this starts.
+  // Links are rewritten just before they are followed, because rows and the map are drawn after this runs.
   document.addEventListener("click", ({ target }) => keep(target.closest("a[href], tr[data-href]")), true);
   document.addEventListener("focusin", ({ target }) => keep(target.closest("a[href], tr[data-href]")), true);
 }
 
-/** The instant that this page is about, or was asked for; null: the present. */
+/** Return the instant that this page shows, or that was requested; null for the present. */
 const instant = () => (isPast() || "unreached" in document.body.dataset ? new URLSearchParams(location.search).get("at") : null);
 
-/** An address of this console, at the instant of this page. */
+/** Return the address with this page's instant added, if it is a page of this console. */
 export function kept(address) {
   const at = instant(), url = new URL(address, location.href);
   if (!at || url.origin !== location.origin || NO_PAGE.test(url.pathname) || url.searchParams.has("from") || url.searchParams.has("at")) return address;

@@ -1,5 +1,6 @@
-// The palette: every page, subject, plan, alert and action by name. Ctrl-K or / opens it, arrows choose, Enter goes.
-// What there is, and what this person may do, the server says (/api/v1/palette); the newest question alone is answered.
+// The command palette: pages, subjects, plans, alerts, and actions by name. Ctrl-K or / opens it, the arrow keys select
+// a result, and Enter opens it. The server returns what the user may see (/api/v1/palette). Answers to older queries
+// are dropped.
 
 import { kept } from "./past.js";
 
@@ -22,7 +23,7 @@ export function start() {
   document.addEventListener("keydown", open);
 }
 
-/** Also from within a field: who types something else can still go elsewhere. */
+/** Open the palette on Ctrl-K or Cmd-K, even while another field has the focus. */
 function open(event) {
   if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
   if (document.querySelector("dialog[open]")) return;
@@ -99,7 +100,7 @@ function key(event) {
   }
 }
 
-/** Who types faster than the server answers goes to what was typed, not to what was there before. */
+/** Open the selected result. If it belongs to an earlier text, wait for the answer to the current one. */
 function enter() {
   if (!list.hidden && answered === typed()) return go(options()[chosen]);
   goesWhenAnswered = true;

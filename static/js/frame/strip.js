@@ -1,4 +1,4 @@
-// The strip: connection and data age, overrides with the nearest countdown, alerts. Ticks honestly.
+// The status strip: connection state and data age, overrides with the next expiry, and alerts.
 import { style, write } from "../values/bind.js";
 import { calling } from "../values/derived.js";
 import { SEVERITY_STATES, age, clockOrDay, countdown, healthWord, words } from "../values/format.js";
@@ -7,8 +7,8 @@ import { isPast } from "./past.js";
 import { store, subscribe } from "../values/store.js";
 
 const WORDS = { live: "Live", polling: "Polling", silent: "Stale", down: "Offline" };
-const OLD = { silent: "Observer not responding", down: "Disconnected" }; // what the page shows is as of an earlier time
-const AGED = ["live", "polling", "silent", "down"]; // their slot holds the age of what the page shows
+const OLD = { silent: "Observer not responding", down: "Disconnected" }; // states in which the page shows old data
+const AGED = ["live", "polling", "silent", "down"]; // states whose slot shows the age of the data
 const connection = document.getElementById("connection");
 
 export function start() {
@@ -28,8 +28,8 @@ function show() {
     document.body.dataset.connection = state;
     if (state in OLD || before in OLD) say(state in OLD ? `${word ?? OLD[state]}. ${asOf()}` : WORDS[state]);
   }
-  // Until something is heard, what the server wrote stays: it knows whether the plant starts or nobody answers, and of
-  // what time the page is.
+  // Keep the server's text until the first message arrives. It says whether the plant is starting or unreachable, and
+  // gives the time of the page.
   if (state !== "starting") {
     write(connection.querySelector(".word"), WORDS[state] ?? state);
     write(connection.querySelector(".age"), AGED.includes(state) && seconds !== null ? `· ${age(seconds)}` : "");
@@ -39,7 +39,7 @@ function show() {
   if (store.snapshot) showTime(store.snapshot, state in OLD);
 }
 
-/** While nothing newer comes, the headline is of its own time; the next snapshot writes it anew. */
+/** Add the snapshot's time to the headline while the data is old. The next snapshot overwrites it. */
 function showTime(snapshot, old) {
   alerts(snapshot);
   if (!old) return;
@@ -50,8 +50,8 @@ function showTime(snapshot, old) {
   for (const element of document.querySelectorAll('[data-bind="health"]')) element.toggleAttribute("data-stale", true);
 }
 
-/** Across the page, while what it shows is old: since when, and of what time it is. Its age counts on, so that readers
- * hear of the change alone, once, from the announcer. */
+/** Show a bar with the start of the outage and the time of the data. Its age changes constantly, so screen readers get
+ * only the change of state, from the announcer. */
 function showBar(state, seconds, since, word) {
   const bar = document.getElementById("disconnected"), old = state in OLD;
   if (!bar) return;
@@ -88,7 +88,7 @@ const reverting = (nearest) => `<span class="state bare" data-state="BUSY"><i cl
 
 function alerts(snapshot) {
   const found = calling(snapshot), place = document.getElementById("strip-alerts");
-  const unknown = !found.length && store.connection.state in OLD; // one may have begun since
+  const unknown = !found.length && store.connection.state in OLD; // an alert may have started since
   const signature = `${found.length} ${found[0]?.severity} ${unknown}`;
   if (!place || place.dataset.shown === signature) return;
   place.dataset.shown = signature;
@@ -98,13 +98,13 @@ function alerts(snapshot) {
       : none("alerts", "alerts");
 }
 
-/** A sign out of the sprite that the page already names. */
+/** Return an icon of the sprite that the page already uses. */
 function icon(name) {
   const sprite = document.querySelector(".icon use")?.getAttribute("href").split("#")[0];
   return `<svg class="icon" aria-hidden="true"><use href="${sprite}#${name}"></use></svg>`;
 }
 
-/** Countdowns run by the plant's clock, as far as this browser's differs from it. */
+/** Update countdowns by the plant's clock, which can differ from the browser's. */
 function countDown() {
   const now = plantNow();
   for (const element of document.querySelectorAll("[data-until]")) {
@@ -133,7 +133,7 @@ function plantNow() {
 
 let announced = null;
 
-/** Readers hear of a change of the word, not of every number. */
+/** Announce a changed health word to screen readers, but not each changed number. */
 function announce(snapshot) {
   const word = healthWord(snapshot.health);
   if (announced !== null && announced !== word) say(`${word}: ${snapshot.health.sentence}`);

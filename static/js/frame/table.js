@@ -1,4 +1,5 @@
-// Tables: worst first, sort and filter in the URL. A row never moves under the pointer: re-sorting waits until it leaves.
+// Tables: worst first, with sort order and filter in the URL. A table is not sorted again while a user points at it or
+// works in it.
 import { isPointed, isWorkedOn } from "../values/hand.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
@@ -30,7 +31,7 @@ function prepare(root) {
     sort(table);
   }
   for (const field of document.querySelectorAll("input[data-filter]")) {
-    // Who types has put it into the address, but for spaces and capitals.
+    // The field with the focus already matches the URL, except for spaces and capitals.
     if (field !== document.activeElement) field.value = new URLSearchParams(location.search).get("filter") ?? field.value;
     filter(field);
   }
@@ -40,7 +41,7 @@ function addButton(table, head) {
   const button = Object.assign(document.createElement("button"), { className: "sort", type: "button", textContent: head.textContent });
   button.addEventListener("click", () => {
     const same = table.dataset.sort === head.dataset.key;
-    // The first click on a number puts the largest on top, on a name the first letter.
+    // The first click sorts numbers in descending order and names in ascending order.
     const first = head.classList.contains("number") || head.dataset.key === "badness" ? "descending" : "ascending";
     table.dataset.order = same ? (table.dataset.order === "descending" ? "ascending" : "descending") : first;
     table.dataset.sort = head.dataset.key;
@@ -84,16 +85,16 @@ function sort(table, forced = false) {
   if (sorted.some((row, index) => row !== rows[index])) body.append(...sorted);
 }
 
-/** How bad a state is, with the load beside it. */
+/** Return the rank of a state plus its load. A stale state ranks higher. */
 function badness(cell) {
   const mark = cell.querySelector(".state"), share = cell.parentElement.querySelector(".bar")?.style.getPropertyValue("--share");
   return (STATES[mark?.dataset.state] ?? 4.5) + Number(share || 0) * 0.9 + (mark?.hasAttribute("data-stale") ? 0.5 : 0);
 }
 
-/** A cell as something to compare: a state by its rank and the load beside it, a number, an age, or text. */
+/** Return the value of a cell for sorting: the rank of a state, a number, an age in seconds, or text. */
 function value(cell, key) {
   if (key === "badness") return badness(cell);
-  // What a clock says is of any day.
+  // The displayed time has no date, so the timestamp is compared.
   const tick = cell.querySelector("[data-format=tick]");
   if (tick && store.snapshot) return resolve(store.snapshot, tick.dataset.bind) ?? -Infinity;
   const text = cell.textContent.trim();
@@ -103,7 +104,8 @@ function value(cell, key) {
   return text.toLowerCase();
 }
 
-/** What waits for nobody knows how long waits longest; what is unknown otherwise stands last. */
+/** Check if an unknown wait belongs to waiting events: it sorts as the longest. Other unknown values sort as the
+ * lowest. */
 function waitsUnknown(cell) {
   const path = cell.dataset.unknown;
   return Boolean(path) && store.snapshot !== null && resolve(store.snapshot, path) > 0;
@@ -124,7 +126,7 @@ function filter(field) {
   }
 }
 
-/** A click anywhere on a row opens it; links, fields and a text selection keep their own meaning. */
+/** Open the clicked row, unless the click is on a link or a field or selects text. */
 function open(event) {
   const row = event.target.closest("tr[data-href]");
   if (!row || event.target.closest("a, button, input, label") || String(getSelection())) return;

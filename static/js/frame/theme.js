@@ -1,7 +1,7 @@
-// Runs before the first paint, so that a chosen theme never flashes; everything else is a module.
+// Runs before the first paint, so that the selected theme doesn't flash. A module would run too late.
 (() => {
   try {
     const theme = localStorage.getItem("weir-theme");
     if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
-  } catch { /* storage refused: the system's theme holds */ }
+  } catch { /* storage is blocked: the system's theme applies */ }
 })();

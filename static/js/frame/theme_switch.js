@@ -1,4 +1,4 @@
-// The theme switch of the settings page. An empty choice follows the system.
+// The theme switch of the settings page. An empty value selects the system's theme.
 
 export function start() {
   const group = document.getElementById("theme");

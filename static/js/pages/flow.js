@@ -18,7 +18,7 @@ if (host) {
     const { boxes, links } = model(newest, shown);
     const lined = boxes.map((column) => column.map((box) => ({ ...box, lines: box.second ? [box.second] : [] })));
     const { svg, label } = drawMap({ boxes: lined, links });
-    svg.dataset.snapshot = newest.seq; // which one is drawn
+    svg.dataset.snapshot = newest.seq; // sequence number of the drawn snapshot
     if (!boxes[0].length) label(svg, "no producers", 0, 60, "No active producers", { class: "second" });
   };
   subscribe((snapshot) => { newest = snapshot; if (!document.hidden) draw(); });

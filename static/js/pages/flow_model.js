@@ -1,12 +1,12 @@
-// What the flow map shows of a snapshot: boxes in five columns, and the bands between them. Knows nothing of drawing.
+// The data of the flow map: boxes in five columns, and the bands between them. Drawing is in flow.js.
 import { STATE_WORDS, UNKNOWN, formatted } from "../values/format.js";
 import { folded } from "../values/fold.js";
 
 const MAX_PRODUCERS = 6, MAX_QUEUES = 9, MAX_NODES = 9, MAX_SINKS = 7;
 const OVERLOADED = ["BUSY", "TOOBUSY"], RANKS = { OFFLINE: 3, TOOBUSY: 2, BUSY: 1 };
-const SEVERITIES = { critical: 3, warning: 2, notice: 1, unknown: 1 }; // a subject that is well has none
+const SEVERITIES = { critical: 3, warning: 2, notice: 1, unknown: 1 }; // a healthy subject has no severity here
 
-/** {boxes: five columns, links}. `shown` is rate, waiting or latency: the second line of what has one. */
+/** Return {boxes: five columns, links}. shown: rate, waiting, or latency, for the second line of a box. */
 export function model(snapshot, shown) {
   const parts = folds(snapshot), places = placesOf(parts), bands = new Bands();
   for (const [name, row] of Object.entries(snapshot.producers ?? {})) {
@@ -17,14 +17,14 @@ export function model(snapshot, shown) {
   for (const sink of ends) bands.add(`3:${sink.of}`, sink.id, sink.rate, null, Boolean(sink.stale));
   const boxes = [producerBoxes(parts.producers), queueBoxes(parts.queues, shown, snapshot.states ?? {}), nodeBoxes(parts.nodes, snapshot.states ?? {}), consumers(snapshot, shown), ends];
   const present = new Set(boxes.flat().map((box) => box.id));
-  // In the order of the columns' boxes, so that the bands of one box do not cross.
+  // In the order of the boxes, so that the bands of a box do not cross.
   const order = new Map(boxes.flat().map((box, place) => [box.id, place]));
   const links = bands.all().filter((band) => present.has(band.from) && present.has(band.to))
     .sort((one, other) => order.get(one.from) - order.get(other.from) || order.get(one.to) - order.get(other.to));
   return { boxes, links };
 }
 
-/** From a queue to its nodes, and from there to who consumes it. */
+/** Add the bands from a queue to its nodes, and from these to their consumer. */
 function addContainers(bands, snapshot, places, name, queue) {
   const old = queue.kind === "pipeline" && Boolean(snapshot.states?.["pipeline/main"]?.stale);
   for (const [node, container] of Object.entries(queue.containers ?? {})) {
@@ -34,11 +34,11 @@ function addContainers(bands, snapshot, places, name, queue) {
   }
 }
 
-/** Bands by their ends: what goes the same way is one band; its rate is unknown only while no part of it is known. */
+/** Bands by their ends. Rates with the same ends are added. The rate is unknown only if all of them are. */
 class Bands {
   #bands = new Map();
 
-  /** old: its rate is of when the pipeline last worked. */
+  /** Add a rate to a band. old: the rate is from the pipeline's last report. */
   add(from, to, rate, state = null, old = false) {
     const key = `${from}>${to}`, band = this.#bands.get(key) ?? { from, to, rate: null, state, old };
     if (typeof rate === "number") band.rate = (band.rate ?? 0) + rate;
@@ -61,7 +61,7 @@ function folds({ producers = {}, queues, nodes, states = {} }) {
 
 const nodeBadness = (node) => (RANKS[node.state] ?? 0) + Math.min(node.utilisation ?? 0, 0.99) * (RANKS[node.state] ? 1 : 0.5);
 
-/** By its state; of queues that are well the largest are shown. */
+/** Rank a queue by its severity. Healthy queues rank by their input rate. */
 function queueBadness(queue, state) {
   const below = (value) => 0.9 * (1 - 1 / (1 + (value ?? 0))), severity = SEVERITIES[state?.severity];
   return severity ? severity + below(queue.wait_seconds) : below(queue.in_per_second);
@@ -131,7 +131,7 @@ function consumers(snapshot, shown) {
   return boxes;
 }
 
-/** Where events go in the end: what the pipeline finds, and what the queues' handlers write to. */
+/** Return the sinks: the complex events of the pipeline, and the targets of the queues' handlers. */
 function sinks(snapshot, queues) {
   const boxes = [];
   if (queues.some(([, queue]) => queue.kind === "pipeline")) {
@@ -145,7 +145,7 @@ function sinks(snapshot, queues) {
   return boxes;
 }
 
-/** How a subject's box is drawn: with its sign only where something is wrong, hatched where it is old. */
+/** Return how to draw a subject's box: with its sign only if something is wrong, and hatched if its data is old. */
 function drawn(states, subject) {
   const state = states[subject], wrong = state && state.sign !== "NORMAL" && state.severity !== "well";
   return { subject, stale: state?.stale ?? false, ...(wrong ? { state: state.sign ?? "UNKNOWN" } : {}) };
@@ -153,7 +153,7 @@ function drawn(states, subject) {
 
 const sum = (...values) => values.reduce((total, value) => total + value, 0);
 
-/** Of what is known, the sum (or another measure); unknown when nothing is. */
+/** Return the sum (or another measure) of the known values, or null if none is known. */
 function known(values, measure = sum) {
   const numbers = values.filter((value) => typeof value === "number");
   return numbers.length ? measure(...numbers) : null;

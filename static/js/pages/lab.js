@@ -1,12 +1,12 @@
-// The entry of the lab's pages: small multiples, one plot a series, one key over all of them. The first law is in text
-// colour and on top, its rivals in hues; a plot that stands beside another of the same series has its scale.
+// The entry point of the lab's pages: small multiples, one plot per series, with one legend. The first law has the text
+// color and is on top, and its baselines have hues. Plots of the same series share a scale.
 import { frame, heading, plain, scale, tokens } from "../charts/plot.js";
 import { words } from "../values/format.js";
 
-/** @type {[number, number, string][]} from how many seconds on, the seconds of a unit, its name */
+/** @type {[number, number, string][]} minimum duration in seconds, seconds per unit, unit name */
 const UNITS = [[172800, 86400, "days"], [7200, 3600, "hours"], [300, 60, "min"], [0, 1, "s"]];
 const HEIGHT = 210;
-const asked = new Map(); // experiment → its series, as a promise
+const asked = new Map(); // experiment → promise of its series
 
 start();
 
@@ -27,7 +27,7 @@ async function load(experiment) {
     const response = await fetch(`/api/v1/experiments/${experiment}/series`, { headers: { Accept: "application/json" } });
     return response.ok ? (await response.json()).laws : {};
   } catch {
-    return {}; // disconnected: the strip says so, and the figures say that nothing is there
+    return {}; // disconnected: the strip says so, and the figures say that there is no data
   }
 }
 
@@ -63,7 +63,7 @@ function draw(figure, all, high) {
 
 const colour = (place, colours) => (place <= 0 ? colours.text : colours.hues[(place - 1) % colours.hues.length]);
 
-/** The key of all plots of an experiment takes their colours. */
+/** Color the legend, which all plots of an experiment share. */
 function key(figure, order, colours) {
   const place = document.getElementById(figure.dataset.key);
   place?.querySelectorAll("[data-law]").forEach((element) => element.style.setProperty("--line", colour(order.indexOf(element.dataset.law), colours)));

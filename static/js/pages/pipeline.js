@@ -5,12 +5,12 @@ import { NOT_JUDGED } from "../values/bind.js";
 import { resolve, subscribe } from "../values/store.js";
 
 const host = document.getElementById("pipeline-map");
-// From where on a part is busy: as nodes are (queues/nodes/node_state.py).
+// Thresholds of a busy part, as for nodes (queues/nodes/node_state.py).
 const BUSY = Number(host?.dataset.busy), TOOBUSY = Number(host?.dataset.toobusy);
 const WIDTHS = { source: 126, replicas: 150, result: 152, combiner: 152, operators: 152, sinks: 126 };
 const MIN_WIDTH = 1200, MIN_GAP = 44;
 
-/** Busy by the share of the time that something works: the words of nodes, for what has no thresholds of its own. */
+/** Return the state by utilization. Parts have no thresholds of their own, so those of nodes apply. */
 function stateOf(row) {
   if (row.utilisation == null) return "UNKNOWN";
   if (row.utilisation >= TOOBUSY) return "TOOBUSY";
@@ -44,7 +44,7 @@ function busyBox(id, name, row, word, text, url) {
   };
 }
 
-/** What the map shows of one application. */
+/** Return the boxes, the links, and the number of operator levels of an application's map. */
 export function model(snapshot, name, row, chosen) {
   const levels = Math.max(0, ...Object.values(row.operators).map((each) => each.level)) + 1;
   const setpoint = snapshot.loops?.[`flow/${name}`]?.setpoint, room = row.result_queue;
@@ -73,8 +73,8 @@ export function model(snapshot, name, row, chosen) {
   return { boxes, links: made, levels };
 }
 
-/** Of an application that does not run no part is idle: the word of its state stands in place of each part's. Where it
- * does not move, the parts show what they did last, hatched. */
+/** Apply the application's state to its parts, because no part of a stopped application is idle. If the state is stale,
+ * the parts show their last values, hatched. */
 function markAs(state, boxes, made) {
   for (const box of boxes) {
     box.stale = state.stale;
@@ -118,7 +118,7 @@ if (host) {
   const { application, operator } = host.dataset;
   let drawMap = null, levelsDrawn = null, last = null;
   subscribe((snapshot) => {
-    // A process that begins anew says nothing of its applications at first: what they did last is old then.
+    // A restarted process reports no applications at first: the last ones are shown as stale.
     const said = resolve(snapshot, "pipeline.applications")?.[application], row = said ?? last;
     if (!row || document.hidden) return;
     last = row;

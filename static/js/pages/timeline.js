@@ -1,6 +1,6 @@
-// The timeline's hand: a crosshair that reads values, a cursor that sets the instant, a drag that zooms. Everything is
-// drawn by the server from the address, so each of them only changes the address and asks for the parts anew. Times are
-// the server's: this browser's clock is never asked.
+// Input of the timeline: a crosshair reads values, a cursor sets the instant, and a drag zooms. The server draws
+// everything from the address, so each input changes the address and fetches the parts. Times come from the server,
+// never from the browser's clock.
 import { STATE_WORDS, formatted, timestamp } from "../values/format.js";
 import { refreshAll } from "../values/refresh.js";
 import { write } from "../values/bind.js";
@@ -29,7 +29,7 @@ function start() {
   arrive();
 }
 
-/** The strips are new: their data, and the focus that stood on the cursor before. */
+/** Read the data of the new strips, and restore the focus of the cursor. */
 function arrive() {
   const text = document.getElementById("timeline-scrub")?.textContent;
   data = text ? JSON.parse(text) : null;
@@ -41,7 +41,7 @@ const shareOf = (seconds) => (data ? (seconds - data.since) / (data.until - data
 const secondsAt = (share) => data.since + share * (data.until - data.since);
 const iso = (seconds) => new Date(seconds * 1000).toISOString().replace(/\.\d+Z$/, "Z");
 
-/** Where a pointer is on the axis; null outside of the plots. */
+/** Return the pointer's position on the axis, 0 to 1, or null outside the plots. */
 function shareUnder(event, clamped = false) {
   const box = over()?.getBoundingClientRect();
   if (!box || !data) return null;
@@ -56,7 +56,7 @@ function begin(event) {
   const share = shareUnder(event);
   if (share === null) return;
   drag = { pointer: event.pointerId, from: share, x: event.clientX, touch: event.pointerType === "touch" };
-  if (!drag.touch) event.preventDefault(); // no text is selected by a drag over the strips
+  if (!drag.touch) event.preventDefault(); // a drag over the strips must not select text
 }
 
 function move(event) {
@@ -66,7 +66,7 @@ function move(event) {
   }
   if (event.pointerId !== drag.pointer) return;
   const share = shareUnder(event, true);
-  if (drag.touch) return read(share); // a finger reads as it moves, and sets the instant where it leaves
+  if (drag.touch) return read(share); // a touch reads values while it moves, and sets the instant when it ends
   if (Math.abs(event.clientX - drag.x) < DRAG_PIXELS) return;
   const band = document.querySelector("[data-select]"), [left, right] = [drag.from, share].sort((one, other) => one - other);
   band.hidden = false;
@@ -74,7 +74,7 @@ function move(event) {
   band.style.width = `${100 * (right - left)}%`;
 }
 
-/** The browser took the pointer for something else: a finger scrolls the page. */
+/** Cancel the drag, because the browser uses the pointer for something else, such as scrolling. */
 function leave(event) {
   if (event.pointerId !== drag?.pointer) return;
   letGo();
@@ -96,7 +96,7 @@ function end(event) {
   if (until - since >= MIN_ZOOM_SECONDS) go({ from: iso(since), to: iso(until) }, true);
 }
 
-/** The keyboard moves the cursor; the page follows once it rests. */
+/** Move the cursor by key. The page follows after a short pause. */
 function step(event) {
   if (!event.target.matches("[data-cursor]") || !data) return;
   const now = pinned ?? 1;
@@ -114,7 +114,7 @@ function look(share) {
   go({ from: iso(data.since), to: iso(data.until), at: iso(Math.max(Math.ceil(data.since), Math.min(Math.floor(data.until), secondsAt(share)))) });
 }
 
-/** The same page at another address, without a jump. */
+/** Change the address and fetch the parts, without loading the page. */
 function go(query, kept = false) {
   const address = `${location.pathname}?${new URLSearchParams(query)}`;
   focused = document.activeElement?.matches("[data-cursor]") ?? false;
@@ -122,7 +122,7 @@ function go(query, kept = false) {
   refreshAll();
 }
 
-// --- what stands at an instant --------------------------------------------------------------------------------
+// --- values at an instant -------------------------------------------------------------------------------------
 
 function read(share) {
   const line = cursor(), seconds = secondsAt(share);
@@ -138,7 +138,7 @@ function read(share) {
   for (const strip of document.querySelectorAll(".track.node")) showState(strip, share);
 }
 
-/** The newest row that is not after an instant, unless it is too old to speak of it. */
+/** Return the index of the newest row at or before an instant, or null if the row is too old. */
 function newest(seconds) {
   const { times, reach } = data;
   let low = 0, high = times.length;
@@ -161,7 +161,7 @@ function showState(strip, share) {
   write(mark.querySelector(".word"), STATE_WORDS[band?.dataset.state] ?? "—");
 }
 
-/** The pointer has left: what is shown is the instant that was set, or the end. */
+/** Show the selected instant, or the end of the range, after the pointer leaves. */
 function restore() {
   const line = cursor();
   if (drag || !line || !data) return;

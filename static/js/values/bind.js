@@ -1,11 +1,11 @@
-// Elements that declare data-bind follow the snapshot; only what changed is written.
+// Elements with data-bind follow the snapshot. Only changed values are written.
 import { FORMATS, VERDICT_WORDS, formatted, healthWord, timestamp, utc } from "./format.js";
 import { derived } from "./derived.js";
 import { resolve, subscribe } from "./store.js";
 
-// Of a subject that is not there, or no more: what the page says of it is old.
+// The evaluation of a subject that the snapshot lacks: the page shows old data about it.
 export const NOT_JUDGED = { sign: "", stale: true, finding: "", word: "Unknown" };
-// A tick is late as console/display/loop_order.py says it.
+// Limits for late ticks, as in console/display/loop_order.py.
 const LATE_INTERVALS = 2, GRACE_SECONDS = 2;
 
 const SPECIAL = {
@@ -52,7 +52,7 @@ const SPECIAL = {
   },
 };
 
-/** Binds every declared element of a part of the page; called again for parts that are replaced. */
+/** Update each bound element of a part of the page. Also called for replaced parts. */
 export function update(snapshot, root = document) {
   for (const element of root.querySelectorAll("[data-bind]")) {
     const value = resolve(snapshot, element.dataset.bind), format = element.dataset.format;
@@ -67,7 +67,7 @@ export function update(snapshot, root = document) {
   }
 }
 
-/** Times stand in UTC until the page is alive; then in the reader's zone, UTC on hover. */
+/** Convert times from UTC, as the server writes them, to the user's time zone. The tooltip shows UTC. */
 export function localise(root = document) {
   for (const element of root.querySelectorAll("time[data-time]")) {
     const date = new Date(element.dateTime);

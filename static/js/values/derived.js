@@ -1,8 +1,8 @@
-// Short sentences under the figures, made of several values of the snapshot. A merge patch removes what became
-// unknown, so unknown is null or absent: `== null` asks for both.
+// Short texts under the figures, computed from several values of the snapshot. A merge patch removes unknown values, so
+// an unknown value is null or absent: "== null" covers both.
 import { STATE_WORDS, UNKNOWN, age, formatted } from "./format.js";
 
-const NEARLY = 0.05; // of a slot: one that works all the time is at work for a little less, by its notes
+const NEARLY = 0.05; // slots: the measured share of a fully busy slot is slightly below 1
 const TRENDS = { rising: "Backlog rising", falling: "Backlog falling", steady: "Backlog steady" };
 
 export const derived = {
@@ -116,7 +116,7 @@ export const derived = {
   alert_worst(element, { alerts = [] }) {
     const value = alertOf(alerts, element)?.value ?? null;
     if (value === null) return;
-    const { worst, above } = element.dataset; // what is stored comes later than what is measured
+    const { worst, above } = element.dataset; // the stored value can lag behind the measured one
     element.dataset.worst = String((above === "yes" ? Math.max : Math.min)(Number(worst), value));
     set(element, formatted(Number(element.dataset.worst), "rate"));
   },
@@ -184,14 +184,14 @@ export const derived = {
   },
 };
 
-/** The open alerts that call for somebody, or are in somebody's hands. */
+/** Return the open alerts that notify someone, or that someone acknowledged. */
 export const calling = (snapshot) => (snapshot?.alerts ?? []).filter(({ quiet }) => quiet == null || quiet === "acknowledged");
 
 const alertOf = (alerts, element) => alerts.find((alert) => alert.id === Number(element.dataset.alert));
 
 const planOf = (plans, element) => plans.find((plan) => plan.id === Number(element.dataset.plan));
 
-/** A node's part of a split bar; only an overloaded node gives it a colour. */
+/** Create a node's segment of a split bar. */
 function part(name, points, state) {
   const element = document.createElement("i");
   Object.assign(element.dataset, { node: name, state });
@@ -202,19 +202,19 @@ function part(name, points, state) {
 
 const jobs = (queues) => Object.values(queues).filter((queue) => queue.kind === "jobs");
 
-/** The sum of what is known; unknown when nothing is. */
+/** Return the sum of the known values, or null if none is known. */
 function sum(values) {
   const known = values.filter((value) => typeof value === "number");
   return known.length ? known.reduce((total, value) => total + value, 0) : null;
 }
 
-/** A small number beside a link of the rail; nothing when it is zero. A reader hears what it counts. */
+/** Show a count beside a navigation link, nothing at zero. The label tells screen readers what is counted. */
 function badge(element, number, of) {
   set(element, number ? String(number) : "");
   if (element.ariaLabel !== null && element.ariaLabel !== `${number} ${of}`) element.ariaLabel = `${number} ${of}`;
 }
 
-/** A line of the headline's list: the sign, what is wrong, what to do. */
+/** Create an entry of the headline's list: the sign, the problem, and the recommended step. */
 function finding({ sign, sentence, step }) {
   const line = document.createElement("li"), mark = document.createElement("span"), glyph = document.createElement("i");
   const said = document.createElement("span"), first = document.createElement("small");
@@ -241,7 +241,7 @@ function count(rows) {
   return counts;
 }
 
-// What a silent node last said is not how busy it is.
+// The last report of a silent node doesn't say how busy it is now.
 function busiestNode(nodes) {
   return Object.entries(nodes).filter(([, node]) => node.utilisation != null && !node.stale && node.state !== "OFFLINE")
     .sort((one, other) => other[1].utilisation - one[1].utilisation)[0];

@@ -1,12 +1,13 @@
-// Of many rows the worst stand alone and the others are one. Who stands alone changes only when it must, so that a map of
-// two hundred nodes is as still as one of three.
+// Folding of long lists: the worst rows stay single, and the others become one row. The selection is stable, so that a
+// map of many nodes doesn't keep moving.
 
 const KEPT_MILLISECONDS = 30_000;
 const kept = new Map(); // kind → { names, at }
 
 /**
- * {single, rest} of [name, row] pairs, both in their order. `badness(row)` is 0 for what is well; up to `most` stand alone.
- * The choice holds for 30 s, unless something is overloaded that is not among them.
+ * Split [name, row] pairs into {single, rest}, both in their order. The worst rows are single, as many as "most" says.
+ * badness(row) is at least 1 for an overloaded row. The selection lasts 30 s. An overloaded row
+ * outside it causes a new selection, unless all selected rows are overloaded too.
  */
 export function folded(kind, rows, most, badness, now = performance.now()) {
   if (rows.length <= most + 1) return { single: rows, rest: [] };

@@ -1,8 +1,8 @@
-// Numbers as text: the twin of console/display/formats.py, same names, same precision. Unknown is a dash.
+// Number formats, with the names and precision of console/display/formats.py. Unknown values become a dash.
 
 export const UNKNOWN = "—";
 export const STATE_WORDS = { IDLE: "Idle", NORMAL: "Normal", BUSY: "Busy", TOOBUSY: "Too busy", OFFLINE: "Offline" };
-/** What is read before the plant's sentence, or at a node. An observer of an earlier version gives no word. */
+/** Return the health word of the plant or of a node. Observers of earlier versions send no word. */
 export const healthWord = (row) => row?.word || (STATE_WORDS[row?.state] ?? "Unknown");
 export const SEVERITY_STATES = { critical: "TOOBUSY", warning: "BUSY", notice: "IDLE" };
 export const VERDICT_WORDS = {
@@ -39,7 +39,7 @@ export const FORMATS = {
   clock: (value) => clockFormat.format(new Date(value * 1000)),
 };
 
-/** A value as text in one of FORMATS; text stays text. */
+/** Format a value by one of FORMATS. Text is returned unchanged. */
 export function formatted(value, name = "number") {
   if (value === null || value === undefined || value === "") return UNKNOWN;
   if (typeof value !== "number") return String(value);
@@ -49,7 +49,7 @@ export function formatted(value, name = "number") {
 /** @type {[number, string][]} */
 const AGE_STEPS = [[86400, "d"], [3600, "h"], [60, "min"]];
 
-/** Seconds as the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d. */
+/** Format seconds in the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d. */
 export function age(seconds) {
   for (const [step, unit] of AGE_STEPS) {
     if (seconds >= step) return `${whole(seconds / step)} ${unit}`;
@@ -57,7 +57,7 @@ export function age(seconds) {
   return seconds < 10 ? `${one(seconds)} s` : `${whole(seconds)} s`;
 }
 
-/** Seconds as m:ss, or h:mm:ss from one hour on; never below zero. */
+/** Format seconds as m:ss, or as h:mm:ss from one hour. Negative values become zero. */
 export function countdown(value) {
   const seconds = Math.max(0, Math.round(value));
   const two_digits = (number) => String(number).padStart(2, "0");
@@ -68,21 +68,21 @@ export function countdown(value) {
 
 const TIMESTAMP_FORMATS = { clock: clockFormat, minute: minuteFormat, day: dayFormat, date: dateFormat };
 
-/** An instant in the reader's own zone: name is clock, minute, day or date. */
+/** Format an instant in the user's time zone. name: clock, minute, day, or date. */
 export function timestamp(date, name = "clock") {
   return TIMESTAMP_FORMATS[name].format(date);
 }
 
-/** Of today the clock alone; of another day with the day, as a page may stand open for days. */
+/** Format an instant of today as a time, any other with its day, because a page may stay open for days. */
 export function clockOrDay(date, name = "clock") {
   const clock = timestamp(date, name);
   return date.toDateString() === new Date().toDateString() ? clock : `${timestamp(date, "day")}, ${clock}`;
 }
 
-/** UTC, for the hover. */
+/** Format an instant as UTC, for tooltips. */
 export function utc(date) {
   return `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
-/** snake_case as words. */
+/** Convert snake_case to words. */
 export const words = (name) => String(name).replaceAll("_", " ");

@@ -1,17 +1,18 @@
-// Whether somebody's hand is on a part of the page: nothing is taken from under it.
+// Checks for use of a part of the page. A part in use is not replaced or sorted again.
 
 const FIELD = "input:not([type=checkbox], [type=radio]), textarea, select";
-const hovers = matchMedia("(hover: hover)"); // a finger leaves its pointer where it was last
+const hovers = matchMedia("(hover: hover)"); // touch screens keep :hover on the last touched element
 
 export const isPointed = (part) => hovers.matches && part.matches(":hover");
 
-/** A field within is being filled in. */
+/** Check if a text or selection field of the part has the focus. */
 export function isTypedIn(part) {
   const focus = document.activeElement;
   return focus !== part && part.contains(focus) && focus.matches(FIELD);
 }
 
-/** Or the keyboard has come to something within, or text is selected. Where a click left the focus nobody works. */
+/** Check if a field or the keyboard focus is in the part, or if text in it is selected. Focus left by a click doesn't
+ * count. */
 export function isWorkedOn(part) {
   const focus = document.activeElement, selection = getSelection();
   return isTypedIn(part) || (focus !== part && part.contains(focus) && focus.matches(":focus-visible"))

@@ -1,9 +1,10 @@
-// What was: columns of the metrics, asked of the server once, then continued by the live snapshots.
+// Metric history, requested from the server once and continued by live snapshots.
 
-export const AGAIN_MILLISECONDS = 10_000; // after it did not answer
-export const GAP_SECONDS = 10; // no snapshot for so long: what was between, the server knows
+export const AGAIN_MILLISECONDS = 10_000; // retry delay after a failed request
+export const GAP_SECONDS = 10; // after a gap this long, the history is requested again
 
-/** {time: [s], series: {name: [value or null]}} of a stretch of time, empty where nothing is kept; null: no answer. */
+/** Return {time: [s], series: {name: [value or null]}} of a time range, empty if nothing is stored, null if the server
+ * is unavailable. */
 export async function history(names, { from, to, points }) {
   const query = new URLSearchParams({ from: from.toFixed(3), to: to.toFixed(3), points: String(points) });
   names.forEach((name) => query.append("series", name));

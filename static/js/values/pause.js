@@ -1,4 +1,4 @@
-// A list that follows live stands still while somebody reads it: a button names the part that it pauses.
+// Pause buttons of lists that follow live data. A button names the part that it pauses.
 
 export function start() {
   document.addEventListener("click", ({ target }) => {

@@ -1,15 +1,15 @@
-// Parts whose rows come and go are written by the server alone: when what they list has changed, the page is fetched
-// again and only those parts are put in place. So there is one template for every row, and values stay live between.
+// Parts whose rows change are rendered only by the server: when their content changes, the page is fetched again and
+// only these parts are replaced. Each row has one template, and values stay live between fetches.
 import { NOT_TYPED, isLogin, logIn } from "../forms/sending.js";
 import { localise, update, write } from "./bind.js";
 import { isPointed, isTypedIn, isWorkedOn } from "./hand.js";
 import { resolve, store, subscribe } from "./store.js";
 
 const PAUSE_SECONDS = 4, MAX_PAUSE_SECONDS = 32;
-const PATIENCE_MILLISECONDS = 30_000; // a fetch that hangs would be the last
+const PATIENCE_MILLISECONDS = 30_000; // a fetch that hangs would block all later ones
 const WORST_SECONDS = 15, RECEIVERS_SECONDS = 5, RECORDS_SECONDS = 10;
 
-const OURS = "– Weir"; // the title of whatever the console says; a proxy that answers for it knows of no page
+const OURS = "– Weir"; // title suffix of the console's own pages, which a proxy's error page lacks
 const GONE = {
   403: "You no longer have access to this page. Ask an administrator for the required role. The last known state is shown below.",
   404: "This item no longer exists. The last known state is shown below.",
@@ -18,12 +18,12 @@ const GONE = {
 const FIELDS = "input[name]:not([type=file], [type=hidden]), textarea[name], select[name]";
 const CHECKED = new Set(["radio", "checkbox"]);
 
-const signatures = new WeakMap(); // part → what it shows
+const signatures = new WeakMap(); // part → signature of its content
 let due = new Set(), running = false, last = -Infinity;
-let asked = null; // by a hand, and not fetched since: the actions whose forms are emptied, for they were carried out
-let refusals = 0; // one after the other
+let asked = null; // set by a user's change until the next fetch: the actions whose forms are cleared
+let refusals = 0; // consecutive failures
 
-/** What a part shows, as a text that changes when the part must be written again. */
+/** Signatures by kind: texts that change when a part must be rendered again. */
 const SIGNATURES = {
   keys: (snapshot, path) => Object.keys(resolve(snapshot, path) ?? {}).sort().join(),
   value: (snapshot, path) => String(resolve(snapshot, path) ?? ""),
@@ -47,7 +47,7 @@ const SIGNATURES = {
   run: (snapshot, id) => JSON.stringify(snapshot.runs?.[id] ?? null),
   every: (snapshot, seconds) => String(Math.floor(snapshot.at / Number(seconds))),
   starting: (snapshot) => Object.entries(snapshot.parts ?? {}).map(([name, part]) => name + part.state).sort().join(),
-  never: () => "", // only when a hand asks
+  never: () => "", // only after a user's change
   rules: (snapshot) => JSON.stringify(snapshot.pipeline?.rules ?? null),
   worst: (snapshot) => Object.entries(snapshot.states ?? {}).filter(([, state]) => state.kind !== "loop" || state.finding)
     .map(([key, state]) => key + state.severity + state.sign + state.stale).join() + Math.floor(snapshot.at / WORST_SECONDS),
@@ -59,14 +59,15 @@ const acted = (snapshot) => Object.values(snapshot.loops ?? {})
 const alertSignature = (alert) => [alert.id, alert.severity, alert.state, alert.quiet, alert.quiet_until, alert.under, alert.round, alert.step].join(" ");
 
 export function start() {
-  // A page that was written before the first snapshot shows nothing of it: whatever comes is a change.
+  // A page rendered before the first snapshot shows nothing of it, so any snapshot is a change.
   if (!store.snapshot) for (const element of document.querySelectorAll("[data-refresh][id]")) signatures.set(element, null);
   subscribe(look);
   document.addEventListener("visibilitychange", () => { if (store.snapshot) look(store.snapshot); });
   setInterval(goOn, RECORDS_SECONDS * 1000);
 }
 
-/** While no snapshot comes what is made of records goes on: alerts begin and end, or nobody evaluates them any more. */
+/** Refresh parts that show records while no snapshot arrives: alerts still start and end, or are no longer
+ * evaluated. */
 function goOn() {
   if (document.hidden || store.connection.state !== "silent") return;
   const records = document.querySelectorAll("[data-records][id]:not([data-paused])");
@@ -74,7 +75,7 @@ function goOn() {
   if (records.length) run();
 }
 
-/** Refreshes every part that depends on what was just changed by hand: by this form, if any. */
+/** Refresh all parts after a user's change. form: the form that made the change, if any. */
 export function refreshAll(form = null) {
   for (const element of document.querySelectorAll("[data-refresh][id]")) due.add(element.id);
   asked ??= new Set();
@@ -83,11 +84,11 @@ export function refreshAll(form = null) {
 }
 
 function look(snapshot) {
-  if (document.hidden) return; // whoever comes back finds it fetched then
+  if (document.hidden) return; // fetched when the page becomes visible again
   for (const element of document.querySelectorAll("[data-refresh][id]:not([data-paused])")) {
     const [kind, path] = split(element.dataset.refresh);
     const signature = SIGNATURES[kind](snapshot, path);
-    // The first look has the snapshot the server wrote the page with.
+    // The first call gets the snapshot that the server rendered the page with.
     if (!signatures.has(element)) signatures.set(element, signature);
     else if (signatures.get(element) !== signature) {
       signatures.set(element, signature);
@@ -104,13 +105,13 @@ function split(text) {
 }
 
 async function run() {
-  if (running) return; // what is on its way was written before a hand's change: it is fetched once more
+  if (running) return; // a running fetch may predate a user's change: another one follows it
   running = true;
   const ids = [...due], emptied = asked;
   due = new Set();
   asked = null;
   try {
-    // A page that chose what it shows stays with it, whatever its address would choose by now.
+    // A page can declare the address of its parts, because its own address may select other data by now.
     const address = document.body.dataset.parts ? document.body.dataset.parts + location.search : location.href;
     const response = await fetch(address, {
       headers: { Accept: "text/html", "X-Weir-Parts": "1" }, signal: AbortSignal.timeout(PATIENCE_MILLISECONDS),
@@ -124,7 +125,7 @@ async function run() {
     if (response.ok) replaceParts(ids, fresh, emptied);
   } catch {
     refusals += 1;
-    ids.forEach((id) => due.add(id)); // too busy, or disconnected, as the strip says: tried again, less and less often
+    ids.forEach((id) => due.add(id)); // busy or disconnected: retried with increasing pauses
   } finally {
     running = false;
     last = performance.now();
@@ -132,7 +133,7 @@ async function run() {
   }
 }
 
-/** A page that stands as it was says why: what it is about was removed, or its reader may no longer see it. */
+/** Say why the page no longer updates: its subject was removed, or the user lost access. */
 function sayGone(text) {
   const said = document.getElementById("page-gone");
   if (!text) return said?.remove();
@@ -144,32 +145,33 @@ function sayGone(text) {
 
 function replaceParts(ids, fresh, emptied) {
   const isBehind = "absent" in fresh.body.dataset && store.snapshot !== null;
-  // What a part said instead of the page is over: this page has none of the fresh one's parts, so take the whole.
+  // The new page has no placeholder, so this page has none of its parts: reload it.
   if (!isBehind && ids.some((id) => isInstead(id) && !fresh.getElementById(id))) return location.reload();
   for (const id of ids) {
     const old = document.getElementById(id), part = fresh.getElementById(id);
     if (!old) continue;
-    if ("paused" in old.dataset) signatures.set(old, null); // as soon as it follows again
+    if ("paused" in old.dataset) signatures.set(old, null); // refreshed when it is resumed
     else if (waits(old, part, isBehind, emptied)) due.add(id);
     else swap(old, part, emptied);
   }
 }
 
-/** Whether a part is put in place later: what was written without a snapshot knows less than this page, but for records. */
+/** Check if a part must be replaced later. A page rendered without a snapshot knows less than this one, except
+ * records. */
 function waits(old, part, isBehind, emptied) {
   if (isBehind && !(part && (emptied || old.matches("[data-records]")))) return true;
-  // The page may be written by a server that has not seen the snapshot yet.
+  // The server that rendered the page may not have received the snapshot yet.
   return (isInstead(old.id) && part !== null && !emptied) || isHeld(old, emptied);
 }
 
-/** Nothing is taken from under a hand: a part that is worked on, or with the pointer on its rows, waits, unless the hand
- * itself asked for the change. A part without rows, which offers what can be done now, minds no pointer. */
+/** Check if a part is in use and must not be replaced. After a user's change, only a field with the focus counts. The
+ * pointer doesn't hold a part with data-eager, which has no rows to click. */
 function isHeld(part, emptied) {
   if (emptied) return isTypedIn(part);
   return isWorkedOn(part) || (isPointed(part) && !("eager" in part.dataset)) || part.querySelector("[data-choice]:checked, [data-all]:checked") !== null;
 }
 
-/** Whether a part stands there instead of a page that can't be shown yet. */
+/** Check if a part is the placeholder of a page that can't be shown yet. */
 const isInstead = (id) => document.getElementById(id)?.matches("[data-instead]") ?? false;
 
 function swap(old, part, emptied) {
@@ -187,7 +189,7 @@ function swap(old, part, emptied) {
   focused?.focus({ preventScroll: true });
 }
 
-/** What of the new part stands for what has the focus in the old one. */
+/** Return the element of the new part that corresponds to the focused element of the old part. */
 function focusIn(old, part) {
   const focus = document.activeElement;
   if (focus === old) return part;
@@ -198,7 +200,7 @@ function focusIn(old, part) {
 
 const actionOf = (field) => field.form?.getAttribute("action") ?? "";
 
-/** What somebody has typed or chosen stays, where the new part has the same field: only its own form's action empties it. */
+/** Copy typed and selected values to the same fields of the new part, except in forms whose action was carried out. */
 export function keepTyped(old, part, emptied) {
   const before = [...old.querySelectorAll(FIELDS)], fields = [...part.querySelectorAll(FIELDS)];
   for (const field of before) {
@@ -211,7 +213,7 @@ export function keepTyped(old, part, emptied) {
   }
 }
 
-/** The field again: in the form of the same row, or where it is the only one of its kind, then and now. */
+/** Find the same field of the new part: in the form of the same row, or the only one of its kind before and after. */
 function sameField(field, before, fields) {
   const isAlike = (each) => each.name === field.name && each.type === field.type && actionOf(each) === actionOf(field)
     && (!CHECKED.has(field.type) || each.value === field.value);
@@ -219,7 +221,7 @@ function sameField(field, before, fields) {
   return alike.find((each) => rowOf(each) === rowOf(field)) ?? (only ? alike[0] : null);
 }
 
-/** What a form says of itself: several rows may have one action, and what they send unseen differs. */
+/** Identify a field's form by its id and hidden values, because forms of several rows may share an action. */
 function rowOf(field) {
   const unseen = [...(field.form?.querySelectorAll("input[type=hidden]") ?? [])].filter(({ name }) => !NOT_TYPED.includes(name));
   return [field.form?.id, ...unseen.map(({ name, value }) => `${name}=${value}`)].join();

@@ -1,4 +1,4 @@
-// The newest snapshot and who wants to know of it. Merge patches (RFC 7396) are applied here.
+// The newest snapshot and its listeners. Merge patches (RFC 7396) are applied here.
 
 const listeners = new Set();
 
@@ -7,7 +7,7 @@ export const store = {
   connection: { state: "starting", since: Date.now() },
 };
 
-/** Calls back with (snapshot) now, when there is one, and after every change. */
+/** Call listener(snapshot) now, if there is a snapshot, and after each change. Returns a function that unsubscribes. */
 export function subscribe(listener) {
   listeners.add(listener);
   if (store.snapshot) listener(store.snapshot);
@@ -20,7 +20,7 @@ export function replace(snapshot) {
   for (const listener of listeners) listener(snapshot);
 }
 
-/** A merge patch applied to a document; neither is changed, and what the patch leaves alone is shared. */
+/** Return a document with a merge patch applied. Neither is modified, and unchanged parts are shared. */
 export function merged(document, patch) {
   if (patch === null || typeof patch !== "object" || Array.isArray(patch)) return patch;
   const result = document !== null && typeof document === "object" && !Array.isArray(document) ? { ...document } : {};
@@ -31,7 +31,8 @@ export function merged(document, patch) {
   return result;
 }
 
-/** The value at a dotted path. A key may hold dots itself (host names), so the longest key that fits is taken. */
+/** Return the value at a dotted path. A key, such as a host name, may contain dots, so the longest matching key
+ * wins. */
 export function resolve(document, path) {
   let parts = path.split("."), value = document;
   while (parts.length) {
@@ -45,7 +46,7 @@ export function resolve(document, path) {
   return value ?? null;
 }
 
-/** Remembers the state of the connection and tells the frame. */
+/** Store the connection state and dispatch the event weir:connection. */
 export function connect(state, details = {}) {
   const before = store.connection;
   store.connection = { ...details, state, since: before.state === state ? before.since : Date.now() };

@@ -383,6 +383,6 @@ def test_images_are_pinned_by_what_the_registry_says_and_the_secrets_stay(tmp_pa
 @pytest.mark.parametrize("unknown", ["caddy", "valkey", "python"])
 def test_an_image_that_the_registry_does_not_name_fails_and_leaves_the_pins_as_they_were(unknown, tmp_path):
     done = pinned(tmp_path, unknown)
-    assert done.returncode != 0 and f"no digest of {unknown}" in done.stderr
+    assert done.returncode != 0 and f"no digest for {unknown}" in done.stderr
     assert (tmp_path / ".env").read_text() == "WEIR_SECRET_KEY=kept\nVALKEY_IMAGE=old\n"
     assert not list(tmp_path.glob(".env.*"))

@@ -60,7 +60,7 @@ def test_an_adapter_is_found_because_its_module_declares_it():
 
 def test_every_adapter_stands_in_the_contract_that_keeps_adapters_apart():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    [apart] = [each for each in contracts if each["name"] == "Adapters of plants know nothing of each other"]
+    [apart] = [each for each in contracts if each["name"] == "Plant adapters are independent of each other"]
     assert [f"workers.plants.foreign.{name}" for name in adapters.load_adapter_modules()] == sorted(
         apart["modules"]
     )
