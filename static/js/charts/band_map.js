@@ -12,7 +12,8 @@ const SHRUNK = 0.92, REGROWN = 1.6; // shares of the fitting scale: the new scal
  * Draw into the element "host". columns: [{title, x, width, height}]. leastHeight: minimum height of the map. fill:
  * share of the height that the bands of the widest column take.
  * Returns draw({boxes: one list per column, links: [{from, to, rate, state}]}).
- * A box: {id, subject, name, rate | figure, lines: [[left, right]], state, stale, url, share (a bar of 0 … 1), mark (0 … 1)}.
+ * A box: {id, subject, name, rate | figure, lines: [[left, right]], state, stale, url, share (a bar of 0 … 1),
+ * mark (0 … 1)}.
  */
 export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }) {
   const drawn = new Map(), eased = new Map(); // elements by key; smoothed rates by band
@@ -37,8 +38,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     if (found.textContent !== text) found.textContent = text;
   }
 
-  /** Compute the places of boxes and bands. The scale changes only if necessary, so that widths don't change every
-   * second. */
+  /** Compute the places of boxes and bands. The scale changes only if necessary, so that widths stay stable. */
   function layout({ boxes, links }) {
     const height = Math.max(leastHeight, ...boxes.map((column, index) => column.length * (columns[index].height + 20) + GAP * column.length));
     ease(links);

@@ -75,8 +75,7 @@ class Chart {
     this.draw();
   }
 
-  /** Join the history with the live values after it. For earlier times the history is more complete, also across
-   * gaps. */
+  /** Join the history with the live values after it. For earlier times, the history is more complete. */
   take({ time, series }) {
     const last = time.at(-1) ?? -Infinity, after = this.continues() ? this.time.filter((at) => at > last) : [];
     for (const path of this.paths) {
@@ -156,8 +155,7 @@ class Chart {
     this.plot.on("plotly_click", ({ points }) => { const link = points.find((point) => point.data.name === "decisions")?.customdata?.[1]; if (link) location.assign(kept(link)); });
   }
 
-  /** Pause live updates at a zoom. from and to: local times without a zone, as the axis has them and Date reads
-   * them. */
+  /** Pause live updates at a zoom. from and to: local times without a zone, as the axis and Date have them. */
   pause(from, to) {
     const [since, until] = [from, to].map((at) => new Date(at).toISOString());
     const address = `/differences/?${new URLSearchParams({ from: since, to: until })}`;
@@ -246,8 +244,7 @@ class Chart {
     }));
   }
 
-  /** Return the fill of a stacked area. Areas are stacked in declared order. Adjacent areas differ; empty ones don't
-   * count. */
+  /** Return the fill of a stacked area, in declared order. Adjacent areas differ; empty ones don't count. */
   area(lane, series, colours, axis) {
     if (!lane.stacked) return {};
     const there = lane.series.filter(({ path }) => this.columns.get(path).some(Boolean)), index = Math.max(0, there.indexOf(series));

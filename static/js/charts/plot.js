@@ -40,8 +40,7 @@ export function scale(colours, domain, highest) {
   };
 }
 
-/** Escape a text for Plotly, which interprets some tags, such as links, and %{…} as a value. Names can come from other
- * operators' plants. */
+/** Escape a text for Plotly, which interprets some tags, such as links, and %{…}. Names can come from other plants. */
 export const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "%\u200b{");
 
 /** Return a heading above the axis. A rotated title would be harder to read. */

@@ -7,7 +7,7 @@ const COMPARED = { day: { seconds: DAY_SECONDS, words: "1 day earlier" }, week: 
 
 const query = () => new URLSearchParams(location.search);
 
-/** Return {seconds, until, before}. until: null for now. before: the shift of the compared values and its words, or
+/** Return {seconds, until, before}. until: null for now. before: shift of the compared values and its words, or
  * null. */
 export function range() {
   const asked = query(), before = COMPARED[asked.get("compare")] ?? null;

@@ -62,8 +62,7 @@ function drawAll() {
   for (const spark of document.querySelectorAll("[data-spark]")) draw(spark, kept.get(spark.dataset.spark) ?? []);
 }
 
-/** Draw a line around its middle. The scale spans at least 40 % of the highest value, so that a small change looks
- * small. */
+/** Draw a line around its middle. The scale spans at least 40 % of the highest value: a small change looks small. */
 function draw(spark, points) {
   const known = points.filter(([, value]) => typeof value === "number");
   if (known.length < 2) return spark.replaceChildren();

@@ -49,8 +49,7 @@ function put(field, value) {
   field.dispatchEvent(new Event("change", { bubbles: true }));
 }
 
-/** Return [name, index among fields of that name, value] of each changed field. Secrets, such as passwords, are
- * excluded. */
+/** Return [name, index among fields of that name, value] of each changed field, except secrets such as passwords. */
 function changed(form) {
   const seen = {};
   return [...form.elements].flatMap((field) => {

@@ -36,8 +36,7 @@ function check(form) {
   button.textContent = button.disabled ? button.dataset.effect : `${button.dataset.effect}, move ${formatted(moved, "integer")} points`;
 }
 
-/** Set the dragged node to the value of its slider. The nodes that may change share the rest in their former
- * proportions. */
+/** Set the dragged node to its slider's value. The nodes that may change share the rest in their former proportions. */
 function drag(form, slider) {
   const rows = [...form.querySelectorAll("[data-is]")].map(read);
   const mine = rows.find((row) => row.node === slider.dataset.drag);

@@ -4,10 +4,9 @@ import { keep } from "./drafts.js";
 /** Fields that the server fills in, not the user. */
 export const NOT_TYPED = ["csrfmiddlewaretoken", "submission"];
 
-const PATIENCE_MILLISECONDS = 60_000; // then the outcome of the request is unknown
+const PATIENCE_MILLISECONDS = 60_000; // after this, the outcome is unknown
 
-/** Post a form's values. Returns {ok: true, …} or {ok: false, errors}. The key identifies a submission across
- * repetitions. */
+/** Post a form's values. Returns {ok: true, …} or {ok: false, errors}. A repeated submission has the same key. */
 export async function send(url, body, key = newKey()) {
   try {
     const headers = { Accept: "application/json", "Idempotency-Key": key, "X-CSRFToken": csrfToken() };
@@ -33,8 +32,7 @@ export function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Return a form's values. Times are typed in the user's zone, or in UTC if the field says so, and are sent with the
- * zone. */
+/** Return a form's values. Times are typed in the user's zone, or in UTC if the field says so, and are sent in UTC. */
 export function valuesOf(form, submitter = null) {
   const values = new FormData(form, submitter);
   for (const field of form.querySelectorAll("input[type=datetime-local]:not(:disabled)")) {

@@ -131,8 +131,7 @@ function silent(seconds) {
   connect("silent");
 }
 
-/** Return the age of a snapshot that may be old: relative to fresh ones, or by wall clocks before the first fresh
- * one. */
+/** Return the age of a snapshot that may be old: relative to fresh ones, or by wall clocks if there are none yet. */
 function ageOfAny(at) {
   if (delays.length) return Math.max(0, delayOf(at) - Math.min(...delays));
   const apparent = Date.now() / 1000 - at;

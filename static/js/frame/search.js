@@ -1,6 +1,5 @@
-// The command palette: pages, subjects, plans, alerts, and actions by name. Ctrl-K or / opens it, the arrow keys select
-// a result, and Enter opens it. The server returns what the user may see (/api/v1/palette). Answers to older queries
-// are dropped.
+// The command palette: pages, subjects, plans, alerts, and actions by name. Ctrl-K or / opens it, arrow keys select,
+// and Enter opens the result. The server returns what the user may see (/api/v1/palette). Late answers are dropped.
 
 import { kept } from "./past.js";
 

@@ -104,8 +104,7 @@ function value(cell, key) {
   return text.toLowerCase();
 }
 
-/** Check if an unknown wait belongs to waiting events: it sorts as the longest. Other unknown values sort as the
- * lowest. */
+/** Check if an unknown wait belongs to waiting events and so sorts as the longest. Other unknown values sort lowest. */
 function waitsUnknown(cell) {
   const path = cell.dataset.unknown;
   return Boolean(path) && store.snapshot !== null && resolve(store.snapshot, path) > 0;

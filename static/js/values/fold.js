@@ -6,8 +6,8 @@ const kept = new Map(); // kind → { names, at }
 
 /**
  * Split [name, row] pairs into {single, rest}, both in their order. The worst rows are single, as many as "most" says.
- * badness(row) is at least 1 for an overloaded row. The selection lasts 30 s. An overloaded row
- * outside it causes a new selection, unless all selected rows are overloaded too.
+ * badness(row) is at least 1 for an overloaded row. The selection lasts 30 s. An overloaded row outside it causes a new
+ * selection, unless all selected rows are overloaded too.
  */
 export function folded(kind, rows, most, badness, now = performance.now()) {
   if (rows.length <= most + 1) return { single: rows, rest: [] };

@@ -11,7 +11,7 @@ export function isTypedIn(part) {
   return focus !== part && part.contains(focus) && focus.matches(FIELD);
 }
 
-/** Check if a field or the keyboard focus is in the part, or if text in it is selected. Focus left by a click doesn't
+/** Check if a field or the keyboard focus is in the part, or if its text is selected. Focus by a click doesn't
  * count. */
 export function isWorkedOn(part) {
   const focus = document.activeElement, selection = getSelection();

@@ -66,8 +66,7 @@ export function start() {
   setInterval(goOn, RECORDS_SECONDS * 1000);
 }
 
-/** Refresh parts that show records while no snapshot arrives: alerts still start and end, or are no longer
- * evaluated. */
+/** Refresh parts with records while no snapshot arrives: alerts still start and end, or are no longer evaluated. */
 function goOn() {
   if (document.hidden || store.connection.state !== "silent") return;
   const records = document.querySelectorAll("[data-records][id]:not([data-paused])");
@@ -156,8 +155,8 @@ function replaceParts(ids, fresh, emptied) {
   }
 }
 
-/** Check if a part must be replaced later. A page rendered without a snapshot knows less than this one, except
- * records. */
+/** Check if a part must be replaced later. A page rendered without a snapshot knows less than this one, but has
+ * all records. */
 function waits(old, part, isBehind, emptied) {
   if (isBehind && !(part && (emptied || old.matches("[data-records]")))) return true;
   // The server that rendered the page may not have received the snapshot yet.

@@ -31,8 +31,7 @@ export function merged(document, patch) {
   return result;
 }
 
-/** Return the value at a dotted path. A key, such as a host name, may contain dots, so the longest matching key
- * wins. */
+/** Return the value at a dotted path. A key, such as a host name, may contain dots: the longest matching key wins. */
 export function resolve(document, path) {
   let parts = path.split("."), value = document;
   while (parts.length) {
