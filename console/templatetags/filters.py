@@ -1,6 +1,7 @@
 """Template filters that convert a value to a text, an address, or a part of itself."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC
 from typing import Any
 from urllib.parse import urlencode
@@ -24,7 +25,7 @@ from workers.plants.registry import LOCAL
 from workers.steering.scope import Scope
 
 register = template.Library()
-for name, function in {
+FILTERS: dict[str, Callable[..., Any]] = {
     "iso": format_iso_time,
     "value": formats.format_value,
     "input": formats.format_for_input,
@@ -38,7 +39,8 @@ for name, function in {
     "brief": formats.format_brief_number,
     "health_word": state_words.get_health_word,
     "state_word": state_words.get_state_word,
-}.items():
+}
+for name, function in FILTERS.items():
     register.filter(name, function)
 
 

@@ -60,7 +60,7 @@ def _iterate_plant_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
         yield watched.get_state("plant", "nodes", [fault], sign=OFFLINE)
     slots = snapshot.totals.worker_slots
     if any(queue.kind == "jobs" for queue in snapshot.queues.values()) and slots is not None:
-        missing = f"No worker is processing the jobs queues: {stopped.explain_no_slots(snapshot)}."
+        missing = f"No workers process events of the jobs queues: {stopped.explain_no_slots(snapshot)}."
         yield watched.get_state(
             "plant", "workers", watched.find_faults("plant", "workers", "workers_missing", slots, missing, {})
         )

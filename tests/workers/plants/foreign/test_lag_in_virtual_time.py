@@ -64,7 +64,7 @@ class VirtualShop:
             self.pass_second(at, per_second)
             if at % READING_SECONDS:
                 continue
-            topology = self.topology(float(at))
+            topology = self.get_topology(float(at))
             if at % TICK_SECONDS == 0:
                 observed = catalog.read_observation(law, inputs.observe_queueing(topology))
                 _, decision = law.decide(parameters, {}, observed)
