@@ -1,4 +1,4 @@
-"""Wrong API tokens are counted per address: above MOST within WINDOW_SECONDS they are answered 429.
+"""Wrong API tokens are counted per address: above MAX_FAILURES within WINDOW_SECONDS they are answered 429.
 
 A valid token is never rejected because of others at its address.
 """
@@ -15,7 +15,7 @@ from console.connections.control_server import control
 from queues import keys
 
 logger = logging.getLogger(__name__)
-MOST = 20
+MAX_FAILURES = 20
 WINDOW_SECONDS = 900
 
 
@@ -23,7 +23,9 @@ class TooManyFailures(Exception):  # noqa: N818 - it is an answer, not a fault
     """This address sent too many wrong tokens and has to wait."""
 
     def __init__(self, seconds: int) -> None:
-        super().__init__(f"More than {MOST} invalid tokens came from your address; try again in {seconds} s.")
+        super().__init__(
+            f"More than {MAX_FAILURES} invalid tokens came from your address; try again in {seconds} s."
+        )
         self.seconds = seconds
 
 
@@ -57,4 +59,4 @@ def _count_failure(address: str) -> int:
     except redis.RedisError as error:
         logger.warning("Invalid tokens can't be counted: %s", error)
         return 0
-    return max(1, left) if count > MOST else 0
+    return max(1, left) if count > MAX_FAILURES else 0

@@ -11,7 +11,7 @@ from console.audit import audit_log
 from console.models import SavedFilter
 from queues.errors import BadInput
 
-MAX_NAME, MAX_QUERY, MOST = 60, 1_000, 30
+MAX_NAME, MAX_QUERY, MAX_FILTERS = 60, 1_000, 30
 PLACES = ("before", "after")  # the user's position in the list, not part of a filter
 
 
@@ -27,9 +27,9 @@ def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilt
     if not 1 <= len(kept) <= MAX_QUERY:
         raise BadInput("query", f"must have 1 to {MAX_QUERY:,} characters; choose a filter first.")
     others = list_filters(user, page).exclude(name=name)
-    if others.count() >= MOST:
+    if others.count() >= MAX_FILTERS:
         raise BadInput(
-            "name", f"exceeds the limit: a page has at most {MOST} filters. Remove a filter first."
+            "name", f"exceeds the limit: a page has at most {MAX_FILTERS} filters. Remove a filter first."
         )
     row, _ = SavedFilter.objects.update_or_create(user=user, page=page, name=name, defaults={"query": kept})
     audit_log.record(actor, "filter.save", str(row), after={"page": page, "name": name, "query": kept})

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 from queues import environment as variables
 
 HIDDEN = "…"
-SHORTEST = 6  # a shorter word would be found everywhere
+MIN_WORD_LENGTH = 6  # a shorter word would be found everywhere
 PERCENT = re.compile(r"%[0-9A-F]{2}")
 PASSWORD = re.compile(r"://[^\s:/@]*:(.+)@")  # of an address; it may contain any of these characters, too
 # user:password@ in an address; a bearer or a token of ours; password=…, "secret": "…", also within JSON's own
@@ -60,7 +60,7 @@ def _list_encoded_forms(word: str) -> set[str]:
     coded = {quote(form, safe=safe) for form in plain for safe in ("", "/", "!$&'()*+,;=")}
     coded |= {PERCENT.sub(lambda found: found[0].lower(), form) for form in coded}
     in_json = {json.dumps(form, ensure_ascii=ascii)[1:-1] for form in plain for ascii in (True, False)}
-    return {form for form in plain | coded | in_json if len(form) >= SHORTEST}
+    return {form for form in plain | coded | in_json if len(form) >= MIN_WORD_LENGTH}
 
 
 def _list_secrets(environment: Mapping[str, str]) -> Iterator[str]:
@@ -70,4 +70,4 @@ def _list_secrets(environment: Mapping[str, str]) -> Iterator[str]:
         if name in declared or name.startswith(families) or variables.SECRET_NAME.match(name):
             words = [value, *value.split(), value.rpartition("@")[0].rpartition(":")[2]]
             words += [match[1] for text in [value, *words] if (match := PASSWORD.search(text))]
-            yield from (word for word in words if len(word) >= SHORTEST)
+            yield from (word for word in words if len(word) >= MIN_WORD_LENGTH)

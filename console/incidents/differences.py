@@ -23,7 +23,7 @@ from workers.history.stretches import (
     fold_rare,
 )
 
-SHORTEST, LONGEST, MAX_READ = timedelta(minutes=1), timedelta(days=7), timedelta(hours=6)
+MIN_RANGE, MAX_RANGE, MAX_READ = timedelta(minutes=1), timedelta(days=7), timedelta(hours=6)
 AGAINST = {"before": "the previous range", "day": "the same time a day earlier", "week": "a week earlier"}
 SHIFTS = {"day": timedelta(days=1), "week": timedelta(days=7)}
 MAX_ROWS = 60
@@ -53,8 +53,8 @@ def build_compared_ranges(since: datetime, until: datetime, against: str) -> tup
     """Return the range and its reference, in whole seconds. Raises `BadInput` that names to or against."""
     if against not in AGAINST:
         raise BadInput("against", f"must be one of {', '.join(AGAINST)}, not {against[:40]!r}.")
-    longest = min(LONGEST, SHIFTS.get(against, LONGEST))
-    if not SHORTEST <= until - since <= longest:
+    longest = min(MAX_RANGE, SHIFTS.get(against, MAX_RANGE))
+    if not MIN_RANGE <= until - since <= longest:
         days = "1 day" if longest.days == 1 else f"{longest.days} days"
         raise BadInput("to", f"must be 1 minute to {days} after from.")
     here = TimeRange(float(int(since.timestamp())), float(int(until.timestamp())))

@@ -11,7 +11,7 @@ from queues.errors import BadInput
 PRESETS = {15: "15 min", 60: "1 h", 360: "6 h", 1_440: "1 d", 10_080: "7 d"}  # minutes → words
 FIRST_MINUTES = 60
 MAX_MINUTES = 400 * 1_440
-LEAST = timedelta(seconds=10)
+MIN_LENGTH = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Window:
     def zoom(self, factor: float, now: datetime) -> "Window":
         """Return a window around the time shown (or the middle), `factor` times as long."""
         middle = self.at or self.since + (self.until - self.since) / 2
-        length = min(max((self.until - self.since) * factor, LEAST), timedelta(minutes=MAX_MINUTES))
+        length = min(max((self.until - self.since) * factor, MIN_LENGTH), timedelta(minutes=MAX_MINUTES))
         until = min(middle + length / 2, now)
         return Window(until - length, until, at=self.at)
 
@@ -106,7 +106,7 @@ def _build_fixed(since: datetime, until: datetime, at: datetime | None) -> Windo
         raise BadInput("from", f"is more than {MAX_MINUTES // 1_440} days before to; choose a shorter range.")
     if at is not None and not since <= at <= until:
         raise BadInput("at", "must be between from and to.")
-    return Window(since, max(until, since + LEAST), at=at)
+    return Window(since, max(until, since + MIN_LENGTH), at=at)
 
 
 def _build_around(at: datetime, minutes: int, now: datetime) -> Window:

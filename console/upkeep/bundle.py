@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from console import release
 from console.connections.control_server import control
-from console.connections.log_text import HIDDEN, SHORTEST, end_of, mask_secrets, mask_words
+from console.connections.log_text import HIDDEN, MIN_WORD_LENGTH, end_of, mask_secrets, mask_words
 from console.embedded.local import EmbeddedServers
 from console.upkeep.backup.archive import build_partial_path, create_file
 from console.upkeep.doctor import FAULTS, report
@@ -200,4 +200,4 @@ def _list_folder_processes() -> list[str]:
     words = [EmbeddedServers(settings.WEIR_DATA).password, settings.SECRET_KEY]
     first = settings.WEIR_DATA / "first-login"
     words += first.read_text().split()[1:] if first.exists() else []
-    return [word for word in words if len(word) >= SHORTEST]
+    return [word for word in words if len(word) >= MIN_WORD_LENGTH]

@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 MAX_POINTS, CLIMBS, GROWTH, REFIT_DAYS = 240, 3, 0.25, 2.0
 WEEK_DAYS = 7.0
 # Powers of the scales, and the share of the mean below which a rate counts as 0.
-SCALES, LEAST = (1.0, 0.5, 0.0), 0.1
+SCALES, MIN_SHARE = (1.0, 0.5, 0.0), 0.1
 MAX_SPREAD = 1.0
 # Deviation, as a share of the forecast, at the start of the first day.
 UNSEEN_SHARE = 0.3
@@ -187,7 +187,7 @@ class Forecaster:
         at = at_seconds[-MAX_POINTS:] / self._day_seconds
         rates = rates_per_second[-MAX_POINTS:]
         level = float(rates.mean()) or 1.0
-        shares = np.maximum(rates / level, LEAST)
+        shares = np.maximum(rates / level, MIN_SHARE)
         process = self._fit_process(at, shares)
         mean, deviation = self._scale.back(*process.predict_ahead(ahead_seconds / self._day_seconds))
         seen_days = float(at_seconds[-1] - at_seconds[0]) / self._day_seconds

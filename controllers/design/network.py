@@ -28,7 +28,7 @@ from controllers.framework.parameter import Parameter, read_document
 from queues.errors import BadInput
 
 MAX_POPULATIONS = 200_000
-LEAST = 1e-50
+MIN_MAGNITUDE = 1e-50
 STATION = (
     Parameter("name", "name", "Name of the station.", kind="text", required=True),
     Parameter(
@@ -114,8 +114,8 @@ def _check_sizes(given: Mapping[str, Any]) -> None:
         for name in ("service_seconds", "visits"):
             sizes |= {f"classes[{at}].{name}.{station}": value for station, value in row[name].items()}
     for field, value in sizes.items():
-        if value is not None and 0 < value < LEAST:
-            raise BadInput(field, f"must be 0 or at least {LEAST:g}, not {value:g}")
+        if value is not None and 0 < value < MIN_MAGNITUDE:
+            raise BadInput(field, f"must be 0 or at least {MIN_MAGNITUDE:g}, not {value:g}")
 
 
 def _check_populations(classes: list[Customers]) -> None:

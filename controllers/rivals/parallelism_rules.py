@@ -19,7 +19,7 @@ Tasks = Mapping[str, int]
 TARGET = 0.7
 DS2_LOW, DS2_HIGH, CATCH_UP_SECONDS = 0.4, 1.0, 300.0
 HPA_TOLERANCE, HPA_DOWN_SECONDS = 0.1, 300.0
-HELD_UP, HELD_UP_MOST, IDLE, SHRINK = 0.05, 0.75, 0.5, 0.8
+HELD_UP, MAX_HELD_UP, IDLE, SHRINK = 0.05, 0.75, 0.5, 0.8
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def apply_dhalion(seen: SeenPath) -> Tasks:
     tasks = {measured.name: measured.tasks for measured in seen.operators}
     slow = max(seen.operators, key=lambda each: each.held_up_share)
     if slow.held_up_share > HELD_UP:
-        share = min(slow.held_up_share, HELD_UP_MOST)
+        share = min(slow.held_up_share, MAX_HELD_UP)
         return tasks | {slow.name: seen.clip_tasks(math.ceil(slow.tasks * (1 + share / (1 - share))))}
     idle = min(seen.operators, key=lambda each: each.utilisation)
     if idle.utilisation < IDLE:

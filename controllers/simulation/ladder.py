@@ -34,7 +34,7 @@ from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutc
 DECISION_SECONDS, START_SECONDS, OVERLOAD_SECONDS, SECONDS = 5, 300, 600, 3_600
 BASE, QUIET, MISPLACED = 1_000.0, 0.6, 0.85
 REBALANCE_SECONDS, NODE_SECONDS = 15, 30
-WORKERS_STEP, WORKERS_MOST, NODE_ADDS, NODES_IDLE = 0.1, 1.4, 0.3, 2
+WORKERS_STEP, MAX_WORKERS, NODE_ADDS, NODES_IDLE = 0.1, 1.4, 0.3, 2
 ORDERS, HELD_EVENTS = 0.2, 60_000.0
 SETTINGS = (
     Parameter("overload_percent", "% of 1000 events/s", "Offered load.", 300.0, 1, 1_000),
@@ -67,7 +67,7 @@ class SimulatedLadder:
         """Return the exhausted levels."""
         return {
             "rebalance": self.placed >= 1.0,
-            "workers": self.workers >= WORKERS_MOST - 1e-9,
+            "workers": self.workers >= MAX_WORKERS - 1e-9,
             "nodes": self.nodes >= NODES_IDLE,
             "throttle": held_back >= HELD_EVENTS - 1e-6,
         }
@@ -78,7 +78,7 @@ class SimulatedLadder:
             self.placing += 1
             self.placed = 1.0 if self.placing >= REBALANCE_SECONDS else self.placed
         if allows(level, "workers") and decides:
-            self.workers = min(WORKERS_MOST, self.workers + WORKERS_STEP)
+            self.workers = min(MAX_WORKERS, self.workers + WORKERS_STEP)
         if allows(level, "nodes") and self.nodes + len(self.starting) < NODES_IDLE:
             self.starting.append(NODE_SECONDS)
         self.starting = [left - 1 for left in self.starting]

@@ -14,8 +14,8 @@ from queues.errors import MalformedEvent
 from queues.events.arrow_message import record_batch_header
 from queues.events.block import FIELDS, from_columns, takes_type
 
-METADATA_MOST_BYTES = 64 * 1024
-BATCHES_MOST = 4_096
+MAX_METADATA_BYTES = 64 * 1024
+MAX_BATCHES = 4_096
 _WHAT = "is not an Arrow stream"
 
 
@@ -28,9 +28,9 @@ def read_events(body: bytes, now_us: int, most_rows: int) -> Iterator[pa.RecordB
         rows, batches = rows + _count_rows(message, schema), batches + 1
         if rows > most_rows:
             raise MalformedEvent("body", f"must have at most {most_rows} events; send several requests.")
-        if batches > BATCHES_MOST:
+        if batches > MAX_BATCHES:
             raise MalformedEvent(
-                "body", f"must have at most {BATCHES_MOST} record batches; write larger batches."
+                "body", f"must have at most {MAX_BATCHES} record batches; write larger batches."
             )
         yield from_columns(_read_valid_batch(message, schema), now_us)
 
@@ -46,8 +46,8 @@ def _read_next_message(reader: pa.BufferReader) -> pa.ipc.Message | None:
         return None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MalformedEvent("body", f"{_WHAT} ({_format_error(error)}).") from None
-    if message.metadata.size > METADATA_MOST_BYTES:
-        raise MalformedEvent("body", f"must have at most {METADATA_MOST_BYTES} bytes of metadata.")
+    if message.metadata.size > MAX_METADATA_BYTES:
+        raise MalformedEvent("body", f"must have at most {MAX_METADATA_BYTES} bytes of metadata.")
     return message
 
 

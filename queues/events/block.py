@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queues.errors import MalformedEvent
-from queues.events.times import TIME_LEAST_US, TIME_MOST_US, convert_number_to_us, convert_numbers_to_us
+from queues.events.times import MAX_TIME_US, MIN_TIME_US, convert_number_to_us, convert_numbers_to_us
 
 BLOCK_EVENTS = 512
 MAX_BYTES = 2**20  # of a block of large events: several blocks are read and copied at once
@@ -34,13 +34,13 @@ SCHEMA = pa.schema(
 )
 FIELDS = tuple(SCHEMA.names)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TEXT_MOST = 1_000
+MAX_TEXT = 1_000
 TEXTS = ("id", "type", "source", "key")
 NOT_EMPTY = ("type",)  # null means unknown; an empty text says nothing
-ATTRIBUTES_MOST = 65_536
+MAX_ATTRIBUTES = 65_536
 SURELY_FLAT = 200  # this many brackets can't nest deeper than JSON can be written
 _ATTRIBUTES_MESSAGE = (
-    f"must be a JSON object with at most {ATTRIBUTES_MOST} characters and 254 levels of nesting."
+    f"must be a JSON object with at most {MAX_ATTRIBUTES} characters and 254 levels of nesting."
 )
 _TIME_MESSAGE = "must be a time from 1970 to 2199, in ISO 8601 or as s, ms, µs, or ns since 1970"
 
@@ -204,7 +204,7 @@ def parse_text(value: Any, name: str) -> str | None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= 64:
         value = str(value)
-    if not isinstance(value, str) or len(value) > TEXT_MOST or not _is_encodable(value) or "\0" in value:
+    if not isinstance(value, str) or len(value) > MAX_TEXT or not _is_encodable(value) or "\0" in value:
         raise MalformedEvent(name, _describe_text_limits(name))
     if not value and name in NOT_EMPTY:
         raise MalformedEvent(name, _describe_text_limits(name))
@@ -224,7 +224,7 @@ def parse_time_us(value: Any, now_us: int, unit_ns: int | None = None, given: An
         raise MalformedEvent(
             "time", f"{_TIME_MESSAGE}, not {_shorten_for_message(value if given is None else given)}."
         ) from None
-    if not TIME_LEAST_US <= time_us < TIME_MOST_US:
+    if not MIN_TIME_US <= time_us < MAX_TIME_US:
         raise MalformedEvent(
             "time", f"{_TIME_MESSAGE}, not {_shorten_for_message(value if given is None else given)}."
         )
@@ -260,8 +260,8 @@ def parse_attributes(value: Any) -> str | None:
 
 
 def is_attributes(text: str) -> bool:
-    """Return whether a text is a JSON object of at most ATTRIBUTES_MOST characters and 254 levels."""
-    if len(text) > ATTRIBUTES_MOST:
+    """Return whether a text is a JSON object of at most MAX_ATTRIBUTES characters and 254 levels."""
+    if len(text) > MAX_ATTRIBUTES:
         return False
     try:
         document = orjson.loads(text)
@@ -379,14 +379,14 @@ def _check_columns(batch: pa.RecordBatch, attributes_are_read: bool) -> None:
     if batch.num_rows == 0:
         return
     times = _get_times_us(batch)
-    if times.min() < TIME_LEAST_US or times.max() >= TIME_MOST_US:
+    if times.min() < MIN_TIME_US or times.max() >= MAX_TIME_US:
         raise MalformedEvent("time", f"{_TIME_MESSAGE}; the time of a row is out of this range.")
     value = batch.column(FIELDS.index("value"))
     if value.null_count < len(value) and not pc.all(pc.is_finite(value)).as_py():
         raise MalformedEvent("value", "must have finite numbers; a row has an invalid value.")
     for name in TEXTS:
         array = batch.column(FIELDS.index(name))
-        if array.null_count < len(array) and not _are_texts(array, TEXT_MOST, name in NOT_EMPTY):
+        if array.null_count < len(array) and not _are_texts(array, MAX_TEXT, name in NOT_EMPTY):
             raise MalformedEvent(name, f"{_describe_text_limits(name)[:-1]}; a row has an invalid value.")
     attributes = batch.column(FIELDS.index("attributes"))
     if attributes.null_count < len(attributes) and not _are_attributes(attributes, attributes_are_read):
@@ -423,7 +423,7 @@ def _get_lengths_and_bytes(texts: pa.Array) -> tuple[Any, Any]:
 
 def _are_attributes(texts: pa.Array, are_read: bool) -> bool:
     if are_read:
-        return bool((pc.max(pc.utf8_length(texts)).as_py() or 0) <= ATTRIBUTES_MOST)
+        return bool((pc.max(pc.utf8_length(texts)).as_py() or 0) <= MAX_ATTRIBUTES)
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
@@ -478,7 +478,7 @@ def _is_encodable(text: str) -> bool:
 
 def _describe_text_limits(name: str) -> str:
     least = 1 if name in NOT_EMPTY else 0
-    return f"must be text of {least} to {TEXT_MOST} characters, without NUL."
+    return f"must be text of {least} to {MAX_TEXT} characters, without NUL."
 
 
 def _shorten_for_message(value: Any) -> str:

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from queues.errors import BadInput, MalformedEvent
 from queues.events.block import (
-    ATTRIBUTES_MOST,
     FIELDS,
+    MAX_ATTRIBUTES,
     SCHEMA,
     from_columns,
     from_rows,
@@ -254,10 +254,8 @@ def _format_object(document: Mapping[str, Any]) -> str:
         text = orjson.dumps(document).decode()
     except TypeError as error:
         raise MalformedEvent("attributes", f"must be a JSON object ({error}).") from None
-    if len(text) > ATTRIBUTES_MOST:
-        raise MalformedEvent(
-            "attributes", f"must be a JSON object with at most {ATTRIBUTES_MOST} characters."
-        )
+    if len(text) > MAX_ATTRIBUTES:
+        raise MalformedEvent("attributes", f"must be a JSON object with at most {MAX_ATTRIBUTES} characters.")
     return text
 
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 COLUMNS = ("type", "key", "source")
 MAX_EVENTS = 2_000
-MAX_VALUES, LONGEST = 8, 80  # of a column; characters of a value
+MAX_VALUES, MAX_VALUE_LENGTH = 8, 80  # of a column; characters of a value
 NONE = "(none)"
 Composition = dict[str, int | dict[str, int]]
 
@@ -31,6 +31,6 @@ def _count_most_frequent(column: pa.Array) -> dict[str, int]:
     rows = zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
     counts: dict[str, int] = {}
     for value, count in sorted(rows, key=lambda row: (-row[1], row[0] or ""))[:MAX_VALUES]:
-        shown = NONE if value is None else value[:LONGEST]
+        shown = NONE if value is None else value[:MAX_VALUE_LENGTH]
         counts[shown] = counts.get(shown, 0) + count
     return counts

@@ -23,7 +23,7 @@ import pyarrow as pa
 from queues.errors import BadInput, MalformedEvent
 from queues.events.block import FIELDS
 from queues.events.columns import Columns, Mapper, convert_rows_to_batch, group_by_name
-from queues.events.plain_lines import LINE_MOST_BYTES, build_plain_batch
+from queues.events.plain_lines import MAX_LINE_BYTES, build_plain_batch
 from queues.standard_input import get_standard_input
 from queues.text.csv_dialect import NAMES, convert_decimal_comma, detect_separator, split_header_cells
 
@@ -32,7 +32,7 @@ CHUNK_BYTES = 512 * 1024
 # Small enough that they and their objects stay in the cache: twice as fast as a megabyte of them.
 LINES_AT_ONCE = 1_000
 BATCH_EVENTS = 8_192
-RECORD_MOST_LINES = 100
+MAX_RECORD_LINES = 100
 NAMED = 20
 # A chunk that is not plain is detected at its first line, or at its last. After one, this many are not tried.
 PIECES_NOT_TRIED = 7
@@ -169,7 +169,7 @@ class JsonLines:
     def convert_to_batch(self, mapper: Mapper, texts: list[bytes], now_us: int) -> pa.RecordBatch:
         """Convert all lines at once. Raises if one of them is not plain."""
         rows = list(map(orjson.loads, texts))
-        if max(map(len, texts)) > LINE_MOST_BYTES or set(map(type, rows)) != {dict}:
+        if max(map(len, texts)) > MAX_LINE_BYTES or set(map(type, rows)) != {dict}:
             raise ValueError("a line is not an object or is too long")
         return mapper.convert_to_batch(rows, now_us)
 
@@ -212,7 +212,7 @@ class CsvLines:
 
     def convert_to_batch(self, mapper: Mapper, texts: list[bytes], now_us: int) -> pa.RecordBatch:
         """Convert all records at once. Raises if one of them is not plain."""
-        if max(map(len, texts)) > LINE_MOST_BYTES:
+        if max(map(len, texts)) > MAX_LINE_BYTES:
             raise ValueError("a line is too long")
         rows = self._read(b"\n".join(texts))
         if len(rows) != len(texts) or set(map(len, rows)) != {len(self._header)}:
@@ -252,12 +252,12 @@ class CsvLines:
         position = 0
         while position < len(waiting):
             end, quotes = position, 0
-            while end < len(waiting) and end - position < RECORD_MOST_LINES:
+            while end < len(waiting) and end - position < MAX_RECORD_LINES:
                 quotes += waiting[end][1].count(b'"')
                 end += 1
                 if quotes % 2 == 0:
                     break
-            if quotes % 2 and end == len(waiting) and end - position < RECORD_MOST_LINES:
+            if quotes % 2 and end == len(waiting) and end - position < MAX_RECORD_LINES:
                 self._open = waiting[position:]
                 return
             # A quote that is never closed spoils only its own line.
@@ -334,7 +334,7 @@ def _iterate_line_chunks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         end = data.rfind(b"\n")
         if end < 0:
             # Too long already: what is kept is enough to reject the line, and limits its memory.
-            carry = data[: LINE_MOST_BYTES + 1]
+            carry = data[: MAX_LINE_BYTES + 1]
             continue
         text = data[:end]
         if b"\r" in text:
@@ -389,5 +389,5 @@ def _values_of(cells: Sequence[str]) -> Sequence[str | None]:
 
 
 def _check_length(text: bytes) -> None:
-    if len(text) > LINE_MOST_BYTES:
-        raise MalformedEvent("line", f"must have at most {LINE_MOST_BYTES} bytes.")
+    if len(text) > MAX_LINE_BYTES:
+        raise MalformedEvent("line", f"must have at most {MAX_LINE_BYTES} bytes.")

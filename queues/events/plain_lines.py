@@ -15,7 +15,7 @@ from queues.events.block import SCHEMA, TEXTS, from_columns
 from queues.events.columns import parse_iso_times
 from queues.events.times import convert_numbers_to_us
 
-LINE_MOST_BYTES = 2**20
+MAX_LINE_BYTES = 2**20
 MAX_EXACT = 2**53
 _NEWLINE, _OPENING, _CLOSING = b"\n{}"
 _BESIDE_TIME = [(name, pa.string()) for name in TEXTS] + [("value", pa.float64())]
@@ -51,7 +51,7 @@ def _count_lines(text: bytes) -> int:
     ends = np.append(np.flatnonzero(letters == _NEWLINE), letters.size)
     begins = np.append(0, ends[:-1] + 1)
     lengths = ends - begins
-    if lengths.min() < 2 or lengths.max() > LINE_MOST_BYTES:
+    if lengths.min() < 2 or lengths.max() > MAX_LINE_BYTES:
         raise ValueError("a line is empty or too long")
     if (letters[begins] != _OPENING).any() or (letters[ends - 1] != _CLOSING).any():
         raise ValueError("a line is not an object")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-TIME_LEAST_US = 0
-TIME_MOST_US = 7_258_118_400_000_000  # 2200-01-01
+MIN_TIME_US = 0
+MAX_TIME_US = 7_258_118_400_000_000  # 2200-01-01
 # ns of one unit, by the end of a column's name.
 UNITS_NS = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
 # ns of one unit, by the size of a number: the first that it reaches.
@@ -32,7 +32,7 @@ def convert_number_to_us(number: float, unit: int | None = None) -> int:
         time_us = int(number) * unit // 1_000
     else:
         time_us = round(number * (unit // 1_000))
-    if not TIME_LEAST_US <= time_us < TIME_MOST_US:
+    if not MIN_TIME_US <= time_us < MAX_TIME_US:
         raise ValueError("the time is not from 1970 to 2199")
     return time_us
 
@@ -43,7 +43,7 @@ def convert_numbers_to_us(numbers: Any, unit: int | None = None) -> Any:
     units = np.select([size >= least for least, _ in _SIZES], [each for _, each in _SIZES], 1)
     units = np.full(len(numbers), unit) if unit else units
     with np.errstate(over="ignore"):
-        is_known = size * units < TIME_MOST_US * 1e3  # also refuses NaN, and what int64 can't hold
+        is_known = size * units < MAX_TIME_US * 1e3  # also refuses NaN, and what int64 can't hold
     if not is_known.all():
         raise ValueError("a time is not from 1970 to 2199")
     if numbers.dtype.kind == "f":

@@ -6,7 +6,7 @@ import orjson
 import pyarrow as pa
 
 from queues.events.block import SCHEMA
-from queues.events.times import TIME_MOST_US
+from queues.events.times import MAX_TIME_US
 
 TYPE = "unreadable"
 
@@ -16,7 +16,7 @@ def build_unreadable_event(block_id: str, at_us: int, data: bytes) -> pa.RecordB
     attributes = orjson.dumps({"base64": base64.b64encode(data).decode()}).decode()
     event = {
         "id": block_id.replace("\0", "\\0"),
-        "time": min(at_us, TIME_MOST_US - 1),
+        "time": min(at_us, MAX_TIME_US - 1),
         "type": TYPE,
         "attributes": attributes,
     }

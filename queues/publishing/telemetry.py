@@ -23,7 +23,7 @@ import psutil
 from queues import checks, logs
 from queues import environment as variables
 from queues.errors import BadInput, MalformedEvent, WeirError
-from queues.events.block import TEXT_MOST, EncodedBlock
+from queues.events.block import MAX_TEXT, EncodedBlock
 from queues.nodes import heartbeat_file, process_watchdog
 from queues.nodes.cadence import wait_seconds
 from queues.nodes.open_files import raise_open_file_limit
@@ -149,7 +149,7 @@ class HostTelemetry:
             "type": kind,
             "source": self._host,
             # Linux cuts a process's name at 15 bytes, even in the middle of a character.
-            "key": checks.make_storable(key)[:TEXT_MOST],
+            "key": checks.make_storable(key)[:MAX_TEXT],
             "value": float(value),
             "attributes": attributes,
         }

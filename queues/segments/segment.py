@@ -20,7 +20,7 @@ from queues import keys
 from queues.control.refused import know_of_refused_writes
 from queues.errors import BadInput, NodeFull, NodeUnavailable, describe_connection_error
 from queues.events.block import Block, EncodedBlock, decode, find_newest_time_us
-from queues.events.times import TIME_MOST_US
+from queues.events.times import MAX_TIME_US
 from queues.redis_types import Entries
 from queues.segments.flush import Flush
 from queues.segments.gauge import read_gauges
@@ -366,7 +366,7 @@ def _parse_claim(entry_id: bytes, fields: Any, tries: int) -> ClaimedBlock:
         block_id=_block_id(entry_id, fields),
         events=count_of(fields.get(b"n")),
         tries=tries,
-        newest_time_us=min(count_of(fields.get(b"t")), TIME_MOST_US - 1),
+        newest_time_us=min(count_of(fields.get(b"t")), MAX_TIME_US - 1),
         data=read_stored_bytes(fields, b"d"),
         inserted_at_seconds=parse_entry_seconds(entry_id),
     )
@@ -390,7 +390,7 @@ def parse_entry_seconds(entry_id: bytes) -> float:
 
     The id starts with the node's clock in milliseconds, or with a foreign value.
     """
-    return min(int(entry_id.split(b"-")[0]) / 1000, TIME_MOST_US / 1e6 - 1)
+    return min(int(entry_id.split(b"-")[0]) / 1000, MAX_TIME_US / 1e6 - 1)
 
 
 def count_of(text: bytes | None) -> int:

@@ -109,7 +109,9 @@ def test_limits_begin_with_min_or_max():
         for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
         for name in re.findall(
-            r"^\s*((?:LEAST|MOST|LONGEST|SHORTEST)_\w+) ?[:=]", path.read_text(encoding="utf-8"), re.M
+            r"^\s*((?:\w+_)?(?:LEAST|MOST|LONGEST|SHORTEST)(?:_\w+)?) ?[:=,]",
+            path.read_text(encoding="utf-8"),
+            re.M,
         )
     ]
     assert not others

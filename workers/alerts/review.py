@@ -21,7 +21,7 @@ HEADER = (
     "id", "rule", "title", "severity", "labels", "fired_at", "resolved_at", "seconds", "worst", "threshold",
     "came_back", "acknowledged_after_seconds", "acknowledged_by", "told", "under", "actions", "effective",
 )  # fmt: skip
-LONGEST = timedelta(days=31)
+MAX_RANGE = timedelta(days=31)
 NONE_FIRED = "No alerts fired."
 
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-MOST = 2048
+MAX_SPANS = 2048
 BATCH = 512
 EVERY_SECONDS = 2.0
 COMPLAIN_SECONDS = 60.0
@@ -28,7 +28,7 @@ class Unsent(Generic[T]):
         what: str,
         send: Callable[[Sequence[T]], bool],
         *,
-        most: int = MOST,
+        most: int = MAX_SPANS,
         batch: int = BATCH,
         every_seconds: float = EVERY_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from queues.events.composition import COLUMNS, LONGEST, MAX_VALUES
+from queues.events.composition import COLUMNS, MAX_VALUE_LENGTH, MAX_VALUES
 from queues.nodes.heartbeat import ContainerCounters
 from queues.nodes.membership import Membership
 from queues.nodes.node_state import OFFLINE, SILENT
@@ -394,7 +394,7 @@ def limit_sample(sample: EventSample) -> EventSample:
     limited = {}
     for name in COLUMNS:
         most = heapq.nlargest(MAX_VALUES, getattr(sample, name).items(), key=lambda row: row[1])
-        limited[name] = {value[:LONGEST]: count for value, count in most}
+        limited[name] = {value[:MAX_VALUE_LENGTH]: count for value, count in most}
     return EventSample(events=sample.events, **limited)
 
 

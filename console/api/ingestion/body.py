@@ -12,7 +12,7 @@ from console.api.request.refusals import RefusedError
 GZIP = b"\x1f\x8b"
 GZIP_WINDOW = zlib.MAX_WBITS | 16
 CHUNK_BYTES = 64 * 1024
-MEMBERS_MOST = 1_000  # a gzip file may have several members; each has a cost, even an empty one
+MAX_MEMBERS = 1_000  # a gzip file may have several members; each has a cost, even an empty one
 
 
 def body_of(request: HttpRequest) -> bytes:
@@ -61,9 +61,9 @@ def _unpack(body: memoryview, limit_bytes: int) -> bytearray:
             plain += member.decompress(data, limit_bytes + 1 - len(plain))
             if len(plain) > limit_bytes:
                 raise RefusedError(413, "body", f"decompresses to more than {limit_bytes} bytes; send less.")
-            if members > MEMBERS_MOST:
+            if members > MAX_MEMBERS:
                 raise RefusedError(
-                    413, "body", (f"has more than {MEMBERS_MOST} gzip members; compress it once.")
+                    413, "body", (f"has more than {MAX_MEMBERS} gzip members; compress it once.")
                 )
             data = member.unused_data if member.eof else member.unconsumed_tail
     if not member.eof:

@@ -41,10 +41,10 @@ ARROW = ("application/vnd.apache.arrow.stream",)
 THROTTLE_SECONDS = 5
 # Limits of a request, so that it costs at most 2 s of CPU and 256 MB whatever it contains.
 # WEIR_MAX_BODY_BYTES bounds a body of Arrow; JSON, which is parsed character by character, has its own bound.
-EVENTS_MOST = 100_000
-LINES_MOST = 50_000  # a line may have to be read twice, once for itself
-LINES_MOST_BYTES = 16 * 2**20
-CONTAINERS_MOST = 250_000
+MAX_EVENTS = 100_000
+MAX_LINES = 50_000  # a line may have to be read twice, once for itself
+MAX_LINES_BYTES = 16 * 2**20
+MAX_CONTAINERS = 250_000
 BODY = {
     "requestBody": {
         "required": True,
@@ -148,9 +148,9 @@ def _check_size(body: bytes) -> None:
     """
     containers = body.count(b"{") + body.count(b"[")
     for most, count, what in (
-        (LINES_MOST_BYTES, len(body), "bytes of JSON lines"),
-        (LINES_MOST, body.count(b"\n"), "lines"),
-        (CONTAINERS_MOST, containers, "JSON objects and lists"),
+        (MAX_LINES_BYTES, len(body), "bytes of JSON lines"),
+        (MAX_LINES, body.count(b"\n"), "lines"),
+        (MAX_CONTAINERS, containers, "JSON objects and lists"),
     ):
         if count > most:
             message = f"must have at most {most} {what}, decompressed; send the events in several requests."
@@ -168,7 +168,7 @@ def _read_all_lines(lines: EventLines) -> list[pa.RecordBatch]:
 def _publish_arrow(client: Client, queue: str, body: bytes, strict: bool) -> Status[Any]:
     now_us = round(time.time() * 1_000_000)
     try:
-        batches = list(read_events(body, now_us, EVENTS_MOST))  # all of it before anything is published
+        batches = list(read_events(body, now_us, MAX_EVENTS))  # all of it before anything is published
     except MalformedEvent as error:
         raise RefusedError(400, error.field, error.message) from None
     counts = _publish(client, queue, merge_batches(batches))

@@ -84,8 +84,8 @@ def _span(request: HttpRequest) -> tuple[datetime, datetime, dict[str, list[str]
         since, until = (_read_date(request, *bound) for bound in (("from", fallback[0]), ("to", now)))
         if not since < until:
             raise BadInput("to", "must be after from.")
-        if until - since > reviews.LONGEST:
-            raise BadInput("from", f"must be at most {reviews.LONGEST.days} days before to.")
+        if until - since > reviews.MAX_RANGE:
+            raise BadInput("from", f"must be at most {reviews.MAX_RANGE.days} days before to.")
     except BadInput as error:
         return *fallback, {error.field: [error.message]}
     return since, until, {}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controllers.parallelism.advice_value import AdvisedOperator, AdvisedTick, compute_advice_value
 
-LONGEST = 15.0
+MAX_WAIT_SECONDS = 15.0
 
 
 def operator(tasks, advised, rate, service, waiting=0.0):
@@ -43,7 +43,9 @@ def told(ticks, change):
 @settings(deadline=None)
 @given(courses)
 def test_advice_that_is_what_there_was_would_have_changed_nothing(ticks):
-    value = compute_advice_value(told(ticks, lambda each: replace(each, advised=each.tasks)), LONGEST)
+    value = compute_advice_value(
+        told(ticks, lambda each: replace(each, advised=each.tasks)), MAX_WAIT_SECONDS
+    )
     assert value.advised_task_hours == value.task_hours
     assert value.advised_waiting_event_seconds == pytest.approx(value.waiting_event_seconds, abs=1e-6)
 
@@ -51,8 +53,10 @@ def test_advice_that_is_what_there_was_would_have_changed_nothing(ticks):
 @settings(deadline=None)
 @given(courses, st.integers(0, 10))
 def test_with_more_tasks_nothing_waits_longer_and_with_fewer_nothing_shorter(ticks, more):
-    was = compute_advice_value(ticks, LONGEST)
-    rich = compute_advice_value(told(ticks, lambda each: replace(each, advised=each.advised + more)), LONGEST)
+    was = compute_advice_value(ticks, MAX_WAIT_SECONDS)
+    rich = compute_advice_value(
+        told(ticks, lambda each: replace(each, advised=each.advised + more)), MAX_WAIT_SECONDS
+    )
     assert rich.advised_task_hours >= was.advised_task_hours
     assert rich.advised_waiting_event_seconds <= was.advised_waiting_event_seconds + 1e-6
     assert rich.waiting_event_seconds == was.waiting_event_seconds
@@ -61,13 +65,13 @@ def test_with_more_tasks_nothing_waits_longer_and_with_fewer_nothing_shorter(tic
 @settings(deadline=None)
 @given(courses, st.floats(1.0, 1e6))
 def test_it_does_not_matter_when_it_was_and_gaps_count_for_nothing(ticks, later):
-    value = compute_advice_value(ticks, LONGEST)
+    value = compute_advice_value(ticks, MAX_WAIT_SECONDS)
     moved = [replace(tick, at=tick.at + later) for tick in ticks]
-    assert compute_advice_value(moved, LONGEST).measured_seconds == pytest.approx(
+    assert compute_advice_value(moved, MAX_WAIT_SECONDS).measured_seconds == pytest.approx(
         value.measured_seconds, abs=1e-3
     )
     gap = [*ticks, *(replace(tick, at=tick.at + 1e5) for tick in ticks)]
-    twice = compute_advice_value(gap, LONGEST)
+    twice = compute_advice_value(gap, MAX_WAIT_SECONDS)
     assert twice.task_hours == pytest.approx(2 * value.task_hours)
     assert twice.advised_waiting_event_seconds == pytest.approx(2 * value.advised_waiting_event_seconds)
 
@@ -75,7 +79,7 @@ def test_it_does_not_matter_when_it_was_and_gaps_count_for_nothing(ticks, later)
 def test_a_pool_that_is_too_small_and_advice_to_double_it():
     """10/s come for an hour, 1 s each: 8 processes fall behind by 2/s, 16 keep up."""
     rows = [operator(8, 16, 10.0, 1.0, 2.0 * 5 * at) for at in range(721)]
-    value = compute_advice_value(course(rows), LONGEST)
+    value = compute_advice_value(course(rows), MAX_WAIT_SECONDS)
     assert value.measured_seconds == 3_600
     assert (value.task_hours, value.advised_task_hours) == pytest.approx((8.0, 16.0))
     assert value.waiting_event_seconds == pytest.approx(3_600 * 3_600, rel=0.01)  # ∫ 2 t dt
@@ -85,19 +89,21 @@ def test_a_pool_that_is_too_small_and_advice_to_double_it():
 
 def test_a_pool_that_is_too_large_and_advice_to_halve_it():
     """2/s come, 1 s each: of 8 processes 4 do, and a little more waits (M/M/4: 0.17, 0.22 by the formula)."""
-    value = compute_advice_value(course([operator(8, 4, 2.0, 1.0) for _ in range(721)]), LONGEST)
+    value = compute_advice_value(course([operator(8, 4, 2.0, 1.0) for _ in range(721)]), MAX_WAIT_SECONDS)
     assert (value.task_hours, value.advised_task_hours) == pytest.approx((8.0, 4.0))
     assert value.advised_waiting_event_seconds == pytest.approx(0.2197 * 3_600, rel=0.01)
 
 
 def test_advice_below_what_comes_piles_up_what_can_not_be_worked_off():
-    value = compute_advice_value(course([operator(4, 1, 2.0, 1.0) for _ in range(121)]), LONGEST)
+    value = compute_advice_value(course([operator(4, 1, 2.0, 1.0) for _ in range(121)]), MAX_WAIT_SECONDS)
     assert value.advised_waiting_event_seconds > 0.95 * 600 * 600 / 2  # ∫ 1 t dt
 
 
 def test_what_was_not_measured_is_not_reported():
-    nothing = compute_advice_value([AdvisedTick(at=5.0 * at, operators={}) for at in range(100)], LONGEST)
+    nothing = compute_advice_value(
+        [AdvisedTick(at=5.0 * at, operators={}) for at in range(100)], MAX_WAIT_SECONDS
+    )
     assert (nothing.measured_seconds, nothing.task_hours, nothing.waiting_event_seconds) == (0, 0, None)
     rows = [replace(operator(8, 4, 2.0, 1.0), waiting_events=None) for _ in range(10)]
-    value = compute_advice_value(course(rows), LONGEST)
+    value = compute_advice_value(course(rows), MAX_WAIT_SECONDS)
     assert value.waiting_event_seconds is None and value.task_hours > 0

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.events.block import from_columns, from_events
-from queues.events.composition import LONGEST, MAX_EVENTS, MAX_VALUES, NONE, compute_composition
+from queues.events.composition import MAX_EVENTS, MAX_VALUE_LENGTH, MAX_VALUES, NONE, compute_composition
 
 CHARACTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])  # an event's text has no NUL
 keys = st.lists(st.one_of(st.none(), st.text(CHARACTERS, max_size=3)), min_size=1, max_size=60)
@@ -31,4 +31,4 @@ def test_of_many_events_a_few_are_taken_evenly_though_they_are_sorted():
 
 def test_a_long_value_is_cut():
     found = compute_composition(from_events([{"type": "a", "key": "k" * 500}], 1))
-    assert found["key"] == {"k" * LONGEST: 1}
+    assert found["key"] == {"k" * MAX_VALUE_LENGTH: 1}

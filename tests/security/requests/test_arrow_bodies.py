@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from queues.errors import MalformedEvent
 from queues.events.arrow_message import record_batch_header
-from queues.events.arrow_stream import BATCHES_MOST, read_events
+from queues.events.arrow_stream import MAX_BATCHES, read_events
 from queues.segments.segment import Segment
 from tests.security.requests.arrow_bodies import END, batch_of, columns, schema_of, stream
 from tests.security.requests.producing import ARROW
@@ -118,7 +118,7 @@ REFUSED = {
     "a time before 1970": (stream(columns(time=pa.array([-1], pa.timestamp("us", "UTC")))), "1970"),
     "a time in 2200": (stream(columns(time=pa.array([7_258_118_400.0]))), "1970 to 2199"),
     "a time of no number": (stream(columns(time=pa.array([np.nan]))), "time"),
-    "record batches without end": (stream(*[columns(value=[1.0])] * (BATCHES_MOST + 1)), "record batches"),
+    "record batches without end": (stream(*[columns(value=[1.0])] * (MAX_BATCHES + 1)), "record batches"),
     "a legacy stream of no length": (b"\0\0\0\0" * 4, "Arrow stream"),
 }
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from queues.events.arrow_stream import read_events
-from queues.events.block import ATTRIBUTES_MOST, TEXT_MOST, from_columns, from_events
+from queues.events.block import MAX_ATTRIBUTES, MAX_TEXT, from_columns, from_events
 from queues.events.lines import EventLines
 from tests.security.requests.arrow_bodies import stream
 
@@ -17,7 +17,7 @@ NOW_US = 1_790_000_000_000_000
 TEXTS = st.one_of(
     st.none(),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
-    st.sampled_from(["", "\0", "a\0", "x" * TEXT_MOST, "x" * (TEXT_MOST + 1), "ä" * TEXT_MOST, "é" * 1_001]),
+    st.sampled_from(["", "\0", "a\0", "x" * MAX_TEXT, "x" * (MAX_TEXT + 1), "ä" * MAX_TEXT, "é" * 1_001]),
 )
 TIMES = st.one_of(
     st.none(),
@@ -45,8 +45,8 @@ ATTRIBUTES = st.one_of(
             '{"a":' + "[" * 250 + "]" * 250 + "}",
             '{"a":' + "[" * 300 + "]" * 300 + "}",
             '{"a":' + "[" * 3_000 + "]" * 3_000 + "}",
-            '{"a":"' + "x" * ATTRIBUTES_MOST + '"}',
-            '{"a":"' + "ä" * (ATTRIBUTES_MOST - 8) + '"}',
+            '{"a":"' + "x" * MAX_ATTRIBUTES + '"}',
+            '{"a":"' + "ä" * (MAX_ATTRIBUTES - 8) + '"}',
             "[]",
             "{}{}",
             "",

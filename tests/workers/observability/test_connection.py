@@ -11,7 +11,7 @@ from queues import environment as variables
 from tests.waiting import MAX_SECONDS, until
 from workers.observability import collector
 from workers.observability.collector import Collector
-from workers.observability.unsent import MOST
+from workers.observability.unsent import MAX_SPANS
 
 
 class Asked(ThreadingHTTPServer):
@@ -90,7 +90,7 @@ def test_one_that_takes_connections_and_never_answers_keeps_nobody_waiting(monke
     monkeypatch.setattr(collector, "SEND_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connected = at(f"http://127.0.0.1:{silent.getsockname()[1]}", monkeypatch)
-        for _ in range(2 * MOST):
+        for _ in range(2 * MAX_SPANS):
             send(connected)
         until(lambda: connected.unsent.dropped > 0)
         connected.unsent.end(0.01)

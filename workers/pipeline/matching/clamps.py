@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_INT64_MIN, _INT64_MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def clamp_chain(low: np.ndarray, high: np.ndarray, start: int) -> np.ndarray:
@@ -17,7 +17,7 @@ def clamp_chain(low: np.ndarray, high: np.ndarray, start: int) -> np.ndarray:
     count = len(low)
     length = max(1, math.isqrt(count))
     runs = -(-count // length)
-    lows, highs = _arrange_runs(low, runs, length, _LEAST), _arrange_runs(high, runs, length, _MOST)
+    lows, highs = _arrange_runs(low, runs, length, _INT64_MIN), _arrange_runs(high, runs, length, _INT64_MAX)
     for step in range(1, length):
         least, most = lows[step].copy(), highs[step].copy()
         _clamp(lows[step - 1], least, most, out=lows[step])

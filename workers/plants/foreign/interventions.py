@@ -26,7 +26,7 @@ from workers.plants.models import RegisteredPlant
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 logger = logging.getLogger(__name__)
-LONGEST = 255  # characters of a subject and a value; the name of a queue can be this long
+MAX_LENGTH = 255  # characters of a subject and a value; the name of a queue can be this long
 MAX_ERROR = 300
 MAX_IN_FORCE = 100  # per plant
 TRY_SECONDS, GIVE_UP_SECONDS = 10, 3_600.0
@@ -99,10 +99,10 @@ def prepare_intervention(
 
     Raise `BadInput`, naming `subject` or `value`, and what the plant raises.
     """
-    if not subject or len(subject) > LONGEST:
-        raise BadInput("subject", f"must have 1 to {LONGEST} characters ({kind.subject}).")
-    if len(value) > LONGEST:
-        raise BadInput("value", f"must have at most {LONGEST} characters.")
+    if not subject or len(subject) > MAX_LENGTH:
+        raise BadInput("subject", f"must have 1 to {MAX_LENGTH} characters ({kind.subject}).")
+    if len(value) > MAX_LENGTH:
+        raise BadInput("value", f"must have at most {MAX_LENGTH} characters.")
     value = value if kind.value else ""
     noted = {intervention.field: intervention for intervention in list_active(control, name)}
     earlier = noted.get(_format_field(kind.name, subject))

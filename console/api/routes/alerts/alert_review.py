@@ -32,8 +32,8 @@ def get_alert_review(
     actor_for(request, "plant.view")
     end = until or timezone.now()
     begin = since or end - timedelta(hours=12)
-    if not timedelta(0) < end - begin <= review.LONGEST:
-        raise BadInput("from", f"must be before `to`, by at most {review.LONGEST.days} days.")
+    if not timedelta(0) < end - begin <= review.MAX_RANGE:
+        raise BadInput("from", f"must be before `to`, by at most {review.MAX_RANGE.days} days.")
     rows_of_review = list(review.iterate_review_rows(begin, end))
     return {
         "from": begin,

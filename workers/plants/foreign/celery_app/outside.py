@@ -5,7 +5,7 @@ from typing import Any
 from queues.checks import is_number, is_whole
 
 MAX_NAME = 255  # the maximum length in AMQP
-MOST = 10**12
+MAX_VALUE = 10**12
 
 
 def parse_name(value: Any) -> str:
@@ -23,9 +23,9 @@ def parse_text(value: Any) -> str:
 
 def count_of(value: Any) -> int | None:
     """Return a whole number from 0 that is a possible count."""
-    return int(value) if is_whole(value, 0, MOST) else None
+    return int(value) if is_whole(value, 0, MAX_VALUE) else None
 
 
 def parse_seconds(value: Any) -> float | None:
     """Return a time or a duration."""
-    return float(value) if is_number(value, 0, MOST) else None
+    return float(value) if is_number(value, 0, MAX_VALUE) else None

@@ -33,7 +33,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")
 SOURCE, NOT_SET = "outside", "events from outside the cluster"
 REVISION = "deployment.kubernetes.io/revision"
 WINDOW_SECONDS = 30.0
-LEAST, MOST, MAX_WORKLOADS = 1, 20, 20
+MIN_REPLICAS, MAX_REPLICAS, MAX_WORKLOADS = 1, 20, 20
 MAX_REPLICA_DIGITS = 5
 BOUNDS_SECONDS = 10.0
 OPTIONS: Mapping[str, PlantOption] = {
@@ -44,8 +44,8 @@ OPTIONS: Mapping[str, PlantOption] = {
         required=True,
     ),
     OPTION: PlantOption(HELP, "Lag sources"),
-    "minimum": PlantOption("minimum replicas of a workload", "Minimum", default=str(LEAST)),
-    "maximum": PlantOption("maximum replicas of a workload", "Maximum", default=str(MOST)),
+    "minimum": PlantOption("minimum replicas of a workload", "Minimum", default=str(MIN_REPLICAS)),
+    "maximum": PlantOption("maximum replicas of a workload", "Maximum", default=str(MAX_REPLICAS)),
 }
 NEEDS = (
     "To read: get on deployments and statefulsets of the namespace (group apps).",
@@ -274,7 +274,7 @@ def parse_paths(text: str) -> list[list[tuple[str, str]]]:
 def read_replica_bounds(address: PlantAddress) -> tuple[int, int]:
     """Return the minimum and maximum replicas. Raise `BadInput`."""
     bounds = []
-    for name, default in (("minimum", LEAST), ("maximum", MOST)):
+    for name, default in (("minimum", MIN_REPLICAS), ("maximum", MAX_REPLICAS)):
         text = address.get_option(name, str(default))
         number = parse_digits(text, MAX_REPLICA_DIGITS)
         if number is None:
