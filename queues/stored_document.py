@@ -8,6 +8,7 @@ rejected document stops its readers.
 """
 
 import logging
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -36,7 +37,10 @@ class BadDocument(WeirError, ValueError):  # noqa: N818
 
 Read = TypeVar("Read", bound=StoredDocument)
 _ENCODER = msgspec.json.Encoder()
-_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
+# msgspec stores the description of a type before it is complete, and runs Python code until then. A decoder that
+# another thread builds meanwhile would use the incomplete description, and crash the process.
+_BUILDING = threading.Lock()
 
 
 def encode_document(document: StoredDocument | Mapping[str, Any]) -> bytes:
@@ -49,14 +53,20 @@ def encode_document(document: StoredDocument | Mapping[str, Any]) -> bytes:
 
 def decode_document(kind: type[Read], text: bytes | str, name: str) -> Read:
     """Parse the document of a JSON text. Raises `BadDocument` that names the position below `name`."""
-    decoder = _DECODERS.get(kind)
-    if decoder is None:
-        decoder = _DECODERS.setdefault(kind, msgspec.json.Decoder(kind, strict=False))
     try:
-        document: Read = decoder.decode(text)
+        document: Read = get_decoder(kind).decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _build_error(name, str(error)) from None
     return document
+
+
+def get_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of a type. Use no other one for a type with a Struct: threads could build both at once."""
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        with _BUILDING:
+            decoder = _DECODERS.setdefault(kind, msgspec.json.Decoder(kind, strict=False))
+    return decoder
 
 
 def decode_readable_document(kind: type[Read], text: bytes | str | None) -> Read | None:
@@ -101,6 +111,7 @@ class ReportReader:
 
 def convert(kind: type[Read], value: Any, name: str = "document") -> Read:
     """Convert plain values to a document. Raises `BadDocument` that names the position below `name`."""
+    get_decoder(kind)  # builds the description of the type, which `msgspec.convert` uses too
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:

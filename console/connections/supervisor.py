@@ -18,6 +18,7 @@ from supervisor.xmlrpc import SupervisorTransport, UnixStreamHTTPConnection
 from console.connections.log_text import end_of, mask_secrets
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
+from queues.stored_document import get_decoder
 
 RUNNING = ("RUNNING", "STARTING")
 SUSPENDED = "SUSPENDED"  # our own: the supervisor knows no such state
@@ -198,6 +199,7 @@ def ends_file(data: Path) -> Path:
 def read_ends(data: Path) -> dict[str, ProcessEnd]:
     """Return {process: how it ended}; empty if nothing was recorded."""
     try:
-        return msgspec.json.decode(ends_file(data).read_bytes(), type=dict[str, ProcessEnd])
+        ends: dict[str, ProcessEnd] = get_decoder(dict[str, ProcessEnd]).decode(ends_file(data).read_bytes())
+        return ends
     except (OSError, msgspec.DecodeError):
         return {}

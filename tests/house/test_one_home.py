@@ -1,6 +1,7 @@
 """A fact has one home: what one module defines no other spells again."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -103,3 +104,15 @@ def test_values_from_outside_are_checked_in_one_module():
 def test_pages_take_the_plant_for_silent_after_as_long_as_sockets_and_terminals():
     script = (ROOT / "static" / "js" / "frame" / "live.js").read_text(encoding="utf-8")
     assert f"const SILENT_AFTER_SECONDS = {SILENT_AFTER_SECONDS:g};" in script
+
+
+def test_types_are_decoded_by_msgspec_in_one_module():
+    """Its lock keeps two threads from building the description of a type at once, which crashes the process."""
+    used = [
+        (name, node.lineno)
+        for name, node in nodes()
+        if name != "queues/stored_document.py"
+        and isinstance(node, ast.Call)
+        and re.fullmatch(r"msgspec\.(convert|json\.(decode|Decoder))", ast.unparse(node.func))
+    ]
+    assert used == [], "use queues.stored_document.get_decoder"

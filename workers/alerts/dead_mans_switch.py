@@ -23,6 +23,7 @@ from django.utils import timezone
 from queues import environment as variables
 from queues import keys
 from queues.errors import BadInput
+from queues.stored_document import get_decoder
 from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS
 from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
 from workers.coordination.leases import Lease
@@ -114,7 +115,7 @@ class DeadMansSwitch:
 
     def _gather_facts(self, now: datetime) -> WatchFacts:
         stored = self._control.get(keys.SNAPSHOT)
-        published = msgspec.json.decode(stored, type=_SnapshotTime).at if isinstance(stored, bytes) else None
+        published = get_decoder(_SnapshotTime).decode(stored).at if isinstance(stored, bytes) else None
         watch = AlertWatch.objects.filter(pk=1).first()
         return WatchFacts(
             observed_seconds=None if published is None else now.timestamp() - published,

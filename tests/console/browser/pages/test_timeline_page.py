@@ -72,7 +72,7 @@ def test_the_pointer_reads_values_and_a_click_sets_the_instant(open_page, observ
     # What the moment was is drawn with the page's next part, a little after its address has changed.
     until(lambda: abs(rate(page) - middle) <= 15)
     page.get_by_role("link", name=re.compile("Open overview as of")).click()
-    expect(page.get_by_text("The plant as of")).to_be_visible()
+    expect(page.get_by_text("Plant state at")).to_be_visible()
     expect(page.locator("#connection")).to_have_attribute("data-connection", "past")
     page.locator("#flow a[href^='/nodes/n2']").click()
     expect(page).to_have_url(re.compile(r"/nodes/n2/\?at="))
