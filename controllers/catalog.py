@@ -15,7 +15,7 @@ from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
 
 # Packages that support or test the laws. They define none, and importing them takes time.
-WITHOUT_LAWS = ("design", "framework", "patterns", "rivals", "simulation")
+WITHOUT_LAWS = ("design", "framework", "patterns", "baselines", "simulation")
 
 
 def find_laws() -> dict[str, Law]:

@@ -26,7 +26,7 @@ from bench.celery.stock_workers import Rival, StockWorker, drive
 from bench.celery.watched import Attached
 
 MIN_SECONDS = 920.0
-RIVALS = (
+BASELINES = (
     Rival("weir", ("--concurrency", "2")),
     Rival("fixed 8", ("--concurrency", "8")),
     Rival("fixed 9", ("--concurrency", "9")),
@@ -43,15 +43,17 @@ def run(seconds: float) -> dict[str, Any]:
     load = square_wave(max(seconds, MIN_SECONDS))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-celery-")))
-        names = [rival.name for rival in RIVALS]
+        names = [baseline.name for baseline in BASELINES]
         brokers = {
             "valkey": stack.enter_context(valkey(names)),
             "rabbitmq": stack.enter_context(rabbitmq(names, folder / "rabbitmq")),
         }
         workers = {
-            (broker, rival.name): stack.enter_context(StockWorker(rival, url[rival.name], folder / broker))
+            (broker, baseline.name): stack.enter_context(
+                StockWorker(baseline, url[baseline.name], folder / broker)
+            )
             for broker, url in brokers.items()
-            for rival in RIVALS
+            for baseline in BASELINES
         }
         attached = stack.enter_context(Attached({name: url["weir"] for name, url in brokers.items()}, folder))
         attached_seconds = attached.wait_until_seen()

@@ -12,7 +12,7 @@ OBJECTIVE_SECONDS = 0.8
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one rival. lost: tasks that were sent and never ended; doubled: that ended more than once."""
+    """Of one baseline. lost: tasks that were sent and never ended; doubled: that ended more than once."""
 
     waiting_p95_seconds: float
     waiting_mean_seconds: float
@@ -39,41 +39,41 @@ class Outcome:
 def figures(
     outcomes: Mapping[tuple[str, str], Outcome], attached_seconds: Mapping[str, float], brokers: Sequence[str]
 ) -> dict[str, Any]:
-    """As `manage.py bench` shows them: Weir's own, its rivals', and Weir's over theirs."""
+    """As `manage.py bench` shows them: Weir's own, its baselines', and Weir's over theirs."""
     document: dict[str, dict[str, Any]] = {"figures": {}, "peers": {}, "ratio": {}}
     for broker in brokers:
-        rivals = {name: outcome for (of, name), outcome in outcomes.items() if of == broker}
-        weir = rivals.pop("weir")
+        baselines = {name: outcome for (of, name), outcome in outcomes.items() if of == broker}
+        weir = baselines.pop("weir")
         document["figures"] |= {
             f"{broker}: attached, s": attached_seconds[broker],
             **_rows(f"{broker}: weir", weir),
         }
-        for name, outcome in rivals.items():
+        for name, outcome in baselines.items():
             document["peers"] |= _rows(f"{broker}: {name}", outcome)
-        for name, rival in compare(weir, rivals).items():
-            waiting = weir.waiting_p95_seconds / max(rival.waiting_p95_seconds, 1e-6)
+        for name, baseline in compare(weir, baselines).items():
+            waiting = weir.waiting_p95_seconds / max(baseline.waiting_p95_seconds, 1e-6)
             document["ratio"][f"{broker}: waiting p95, of {name}"] = waiting
             document["ratio"][f"{broker}: worker-seconds, of {name}"] = (
-                weir.worker_seconds / rival.worker_seconds
+                weir.worker_seconds / baseline.worker_seconds
             )
     return document
 
 
-def compare(weir: Outcome, rivals: Mapping[str, Outcome]) -> dict[str, Outcome]:
+def compare(weir: Outcome, baselines: Mapping[str, Outcome]) -> dict[str, Outcome]:
     """The best fixed size, --autoscale with that number, and --autoscale at equal cost, where there are."""
-    fixed = {int(name.split()[1]): each for name, each in rivals.items() if name.startswith("fixed")}
+    fixed = {int(name.split()[1]): each for name, each in baselines.items() if name.startswith("fixed")}
     kept = [size for size, each in fixed.items() if each.waiting_p95_seconds <= OBJECTIVE_SECONDS]
     best = min(kept, default=max(fixed))
     compared_results = {f"the best fixed size ({best})": fixed[best]}
-    if (same := rivals.get(f"autoscale {best}")) is not None:
+    if (same := baselines.get(f"autoscale {best}")) is not None:
         compared_results[f"autoscale {best}"] = same
     costly = [
         (each.worker_seconds, name)
-        for name, each in rivals.items()
+        for name, each in baselines.items()
         if name.startswith("autoscale") and each.worker_seconds >= weir.worker_seconds
     ]
     if costly:
-        compared_results[f"{min(costly)[1]}, at equal cost"] = rivals[min(costly)[1]]
+        compared_results[f"{min(costly)[1]}, at equal cost"] = baselines[min(costly)[1]]
     return compared_results
 
 

@@ -41,11 +41,11 @@ class Done:
 class StockWorker:
     """One worker of an app of its own; use as a context manager."""
 
-    def __init__(self, rival: Rival, broker: str, folder: Path) -> None:
-        self.name, self.broker = rival.name, broker
-        self._arguments = rival.arguments
+    def __init__(self, baseline: Rival, broker: str, folder: Path) -> None:
+        self.name, self.broker = baseline.name, broker
+        self._arguments = baseline.arguments
         folder.mkdir(parents=True, exist_ok=True)
-        self._record, self._log = folder / f"{rival.name}.tasks", folder / f"{rival.name}.log"
+        self._record, self._log = folder / f"{baseline.name}.tasks", folder / f"{baseline.name}.log"
         self._record.touch()
         app: Any = Celery("shop", set_as_current=False, broker=broker)
         self._work = app.signature("bench.celery.shop.work")

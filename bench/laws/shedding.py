@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from controllers.baselines import full_shedding_program
 from controllers.patterns.application import ArrangedPatterns, OperatorPattern, arrange
 from controllers.patterns.needs import Needs
-from controllers.rivals import full_shedding_program
 from controllers.shedding.problem import Overload
 from controllers.shedding.program import solve
 
@@ -67,7 +67,7 @@ def time_arranging(rows: list[OperatorPattern]) -> float:
     fresh = [OperatorPattern(row.name, row.operator, row.needs, row.emits, row.seconds) for row in rows]
     started = time.perf_counter()
     application = arrange(fresh)
-    assert application.places and application.takers and all(each.counts.size for each in fresh)
+    assert application.places and application.consumers and all(each.counts.size for each in fresh)
     return time.perf_counter() - started
 
 

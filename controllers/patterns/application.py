@@ -85,13 +85,13 @@ class ArrangedPatterns:
         return emitters
 
     @cached_property
-    def takers(self) -> Mapping[str, tuple[OperatorPattern, ...]]:
+    def consumers(self) -> Mapping[str, tuple[OperatorPattern, ...]]:
         """Return the patterns that take each emitted type."""
-        takers: dict[str, tuple[OperatorPattern, ...]] = dict.fromkeys(self.emitters, ())
+        consumers: dict[str, tuple[OperatorPattern, ...]] = dict.fromkeys(self.emitters, ())
         for pattern in self.patterns:
-            for symbol in takers.keys() & set(pattern.symbols):
-                takers[symbol] = (*takers[symbol], pattern)
-        return takers
+            for symbol in consumers.keys() & set(pattern.symbols):
+                consumers[symbol] = (*consumers[symbol], pattern)
+        return consumers
 
     @cached_property
     def operators(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class ArrangedPatterns:
         names = {pattern.name for pattern in self.get_patterns(operator)}
         for pattern in self.patterns:
             if pattern.name in names:
-                names |= {taker.name for taker in self.takers[pattern.emits]}
+                names |= {consumer.name for consumer in self.consumers[pattern.emits]}
         return tuple(pattern for pattern in self.patterns if pattern.name in names)
 
     def build_arrival_vectors(self, arrivals: Mapping[str, Rates]) -> dict[str, Floats]:

@@ -119,8 +119,8 @@ def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Inde
     donors = (allocation.loads > search.limits) | allocation.drained
     # Only an answer that beats the greedy one is useful: this removes most of the program.
     at_most = None if quick is None else price(quick, search.cost)[0] - 1
-    takers = receivers & (allocation.loads < search.limits)
-    problem = mixed_integer.MoveProblem(allocation, search.rules, search.limits, donors, takers, at_most)
+    consumers = receivers & (allocation.loads < search.limits)
+    problem = mixed_integer.MoveProblem(allocation, search.rules, search.limits, donors, consumers, at_most)
     best = choose_cheapest_moves([quick, _find_exact_moves(problem, search)], search.cost)
     if best is None:
         # If room has to be made first, every node may give and take.

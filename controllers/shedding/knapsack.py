@@ -52,14 +52,14 @@ def _is_separable(problem: SheddingProblem) -> bool:
         pattern.is_plain for pattern in problem.patterns
     ):
         return False
-    taken = [taker.name for symbol in problem.varying for taker in application.takers[symbol]]
+    taken = [consumer.name for symbol in problem.varying for consumer in application.consumers[symbol]]
     return len(set(taken)) == len(taken) and not {pattern.name for pattern in problem.bottleneck} & set(taken)
 
 
 def _list_consuming_patterns(problem: SheddingProblem, symbol: str) -> list[OperatorPattern]:
     """Return the patterns of the problem that take a type."""
     ours = {pattern.name for pattern in problem.patterns}
-    return [taker for taker in problem.overload.application.takers[symbol] if taker.name in ours]
+    return [consumer for consumer in problem.overload.application.consumers[symbol] if consumer.name in ours]
 
 
 def cap(problem: SheddingProblem, pattern: OperatorPattern, but: frozenset[str] = frozenset()) -> float:
@@ -90,11 +90,11 @@ def _compute_gain(
     if pattern.gain == 0:
         return []
     curves = [[_Piece(np.inf, problem.weight[pattern.emits] * pattern.gain)]]
-    for taker in _list_consuming_patterns(problem, pattern.emits):
+    for consumer in _list_consuming_patterns(problem, pattern.emits):
         # One match here makes gain / count matches there.
-        ratio = pattern.gain / taker.needs.counts[pattern.emits]
-        most = cap(problem, taker, but=frozenset((pattern.emits,)))
-        beyond = _cut(gains[taker.name], most)
+        ratio = pattern.gain / consumer.needs.counts[pattern.emits]
+        most = cap(problem, consumer, but=frozenset((pattern.emits,)))
+        beyond = _cut(gains[consumer.name], most)
         curves.append([_Piece(piece.width / ratio, piece.slope * ratio) for piece in beyond])
     return list(_sum_curves(curves))
 

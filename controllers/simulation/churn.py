@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
+from controllers.baselines.greedy_band import GreedyBand
 from controllers.framework.parameter import Parameter
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove
 from controllers.rebalancing.node_scaling import find_restoring_moves
-from controllers.rivals.greedy_band import GreedyBand
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.scenario import (
     Floats,

@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from controllers.baselines.concurrency_limits import BASELINES, Limit, LimitStep, get_envoy_threads
 from controllers.concurrency.law import Concurrency
 from controllers.design.friendliness import TABLE_1
 from controllers.design.queueing_models import Station, compute_throughput
 from controllers.framework.parameter import Parameter
-from controllers.rivals.concurrency_limits import RIVALS, Limit, LimitStep, get_envoy_threads
 from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome
 from queues.errors import BadInput
 
@@ -144,16 +144,16 @@ def explore(method: str, yields: Callable[[int], float], p: float) -> Exploratio
     return ExplorationResult(first, cold, warm - cold, np.asarray(path, dtype=float))
 
 
-def follow(rival: str, network: ClosedNetwork) -> ExplorationResult:
+def follow(baseline: str, network: ClosedNetwork) -> ExplorationResult:
     """Run a baseline until its threads stay the same."""
     limit, path = Limit(), list[int]()
     while len(path) < MAX_STEPS:
-        threads = min(get_envoy_threads(limit) if rival == "envoy" else limit.threads, MAX_THREADS)
+        threads = min(get_envoy_threads(limit) if baseline == "envoy" else limit.threads, MAX_THREADS)
         path.append(threads)
         if len(path) > SETTLED and len(set(path[-SETTLED:])) == 1:
             break
         rate = network.evaluate(threads)
-        limit = RIVALS[rival](
+        limit = BASELINES[baseline](
             limit, LimitStep(threads, rate, threads / rate, network.least_seconds, network.idle_seconds)
         )
     steps = len(path) if len(path) == MAX_STEPS else max(1, len(path) - SETTLED)
@@ -194,7 +194,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 SCENARIO = Scenario(
     "concurrency",
     "Number of threads chosen by throughput, on queueing models without noise (Tang, section 3.2).",
-    ("tcc", "explorer", *RIVALS),
+    ("tcc", "explorer", *BASELINES),
     SETTINGS,
     ("threads", "utilisation", "steps"),
     run,

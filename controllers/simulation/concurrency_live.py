@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
+from controllers.baselines.concurrency_limits import BASELINES, Limit, LimitStep, get_envoy_threads
 from controllers.concurrency.law import Concurrency
 from controllers.framework.parameter import Parameter
-from controllers.rivals.concurrency_limits import RIVALS, Limit, LimitStep, get_envoy_threads
 from controllers.simulation.model.scenario import (
     Floats,
     Scenario,
@@ -119,7 +119,7 @@ class Candidate:
 class Baseline:
     """A baseline: one step per check. It is never steady, so every tenth check counts as a steady state."""
 
-    rival: str
+    baseline: str
     idle_seconds: float
     least_seconds: float
     limit: Limit = field(default_factory=Limit)
@@ -130,7 +130,7 @@ class Baseline:
 
     @property
     def threads(self) -> int:
-        return get_envoy_threads(self.limit) if self.rival == "envoy" else min(self.limit.threads, 1_000)
+        return get_envoy_threads(self.limit) if self.baseline == "envoy" else min(self.limit.threads, 1_000)
 
     def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
         """Return the size of the pool from the completions since the last check, ignoring `epoch`."""
@@ -139,7 +139,7 @@ class Baseline:
         if total > 0:
             rate = len(gaps) / total
             seen = LimitStep(self.threads, rate, self.threads / rate, self.least_seconds, self.idle_seconds)
-            self.limit = RIVALS[self.rival](self.limit, seen)
+            self.limit = BASELINES[self.baseline](self.limit, seen)
         if self.checks % 10 == 0:
             self.rests.append((now, self.threads))
         return self.threads
@@ -333,7 +333,7 @@ def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:
 SCENARIO = Scenario(
     "concurrency-live",
     "Engines that find their number of threads under load, with competition and drift (Tang, section 4).",
-    ("tcc", "explorer", *RIVALS),
+    ("tcc", "explorer", *BASELINES),
     SETTINGS,
     (
         "threads_first",

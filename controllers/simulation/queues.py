@@ -23,12 +23,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from controllers.baselines.greedy_band import GreedyBand
+from controllers.baselines.thesis_queues import Thesis
 from controllers.framework.parameter import Parameter
 from controllers.rebalancing.allocation import Allocation, IndexedMove
 from controllers.rebalancing.law import Rebalancing
 from controllers.rebalancing.node_scaling import NodeScaling
-from controllers.rivals.greedy_band import GreedyBand
-from controllers.rivals.thesis_queues import Thesis
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
 from queues.nodes.node_state import IDLE, NORMAL, OFFLINE

@@ -37,7 +37,7 @@ from controllers.simulation.model.scenario import Floats
 
 PRICE = 10.0
 AFTER_REST_SECONDS = 2.0  # Events that arrive at an empty queue are seen within this time.
-OURS, RIVALS = "worker_rate", ("thesis", "static")
+OURS, BASELINES = "worker_rate", ("thesis", "static")
 Seconds = npt.NDArray[np.bool_]
 # Tuned: the worth of a worker's start and its evaluation. People's requirements are not tuned.
 TUNED = ("fill_share", "trend_gain", "caution")
@@ -71,7 +71,7 @@ class ReplayedTimeRange:
 def replay(
     values: Mapping[str, Any], inflow: Floats, who: str = OURS, hold_seconds: Seconds | None = None
 ) -> ReplayedTimeRange:
-    """Return the result of a load with the law and all of its parameters, or with one of RIVALS.
+    """Return the result of a load with the law and all of its parameters, or with one of BASELINES.
 
     These are `thesis`, the thesis' method, and `static`, the workers of the load's greatest second, known in
     advance. hold_seconds: the seconds without decisions.

@@ -119,7 +119,7 @@ class LoopCosts:
     run_seconds: float | None
     prices: CostPrices
     law: CostSide
-    rivals: Sequence[CostDifference]
+    baselines: Sequence[CostDifference]
     held_seconds: int
     holds: CostDifference | None
 
@@ -181,7 +181,9 @@ def compute_loop_costs(
         run_seconds=run_seconds,
         prices=prices,
         law=ours,
-        rivals=[_compute_excess(ours, replay_side(name, words)) for name, words in replay.rivals.items()],
+        baselines=[
+            _compute_excess(ours, replay_side(name, words)) for name, words in replay.baselines.items()
+        ],
         held_seconds=held,
         holds=None if with_holds is None else _compute_excess(ours, with_holds),
     )

@@ -8,8 +8,8 @@ offered load of each second is given. Measures are those since the last topology
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 
+from controllers.baselines.parallelism_rules import MeasuredInterval
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from controllers.rivals.parallelism_rules import MeasuredInterval
 from controllers.simulation.model.elastic_chain import KINDS, Chain
 from workers.plants.plant import PlantUnavailable
 

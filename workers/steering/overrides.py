@@ -363,8 +363,8 @@ def require_single_owner(loops: Iterable[Loop], mode: str, now: datetime, field:
         if {other.mode, get_effective_mode(other, held[other.pk], now)} & set(Loop.ACTING)
     ]
     for loop in begins:
-        if (rival := ownership.find_competing_loop(loop, [*act, *begins])) is not None:
-            raise BadInput(field, ownership.explain_refusal(loop, rival))
+        if (competitor := ownership.find_competing_loop(loop, [*act, *begins])) is not None:
+            raise BadInput(field, ownership.explain_refusal(loop, competitor))
 
 
 def _knows(loop: Loop, name: str) -> bool:

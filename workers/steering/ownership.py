@@ -62,10 +62,10 @@ def find_competing_loop(loop: Loop, acting: Iterable[Loop]) -> Loop | None:
     return next((other for other in others if meet(loop.target, other.target)), None)
 
 
-def explain_refusal(loop: Loop, rival: Loop) -> str:
+def explain_refusal(loop: Loop, competitor: Loop) -> str:
     """Explain in a sentence, with what to do."""
-    what = loop.target.get("operator") or rival.target.get("operator")
+    what = loop.target.get("operator") or competitor.target.get("operator")
     return (
-        f"can't be set for {loop.name}: {rival.name} already sets the tasks of {what};"
-        f" set {rival.name} to advise first."
+        f"can't be set for {loop.name}: {competitor.name} already sets the tasks of {what};"
+        f" set {competitor.name} to advise first."
     )

@@ -187,7 +187,7 @@ def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS
         "held_seconds": loop_costs.held_seconds,
         "prices": convert(CostPriceList, vars(loop_costs.prices)),
         "law": _build_side_row(loop_costs.law),
-        "rivals": [_build_difference_row(rival) for rival in loop_costs.rivals],
+        "baselines": [_build_difference_row(baseline) for baseline in loop_costs.baselines],
         "holds": None if loop_costs.holds is None else _build_difference_row(loop_costs.holds),
     }
 

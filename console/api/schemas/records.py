@@ -201,7 +201,7 @@ class LoopCostsDetail(ApiAnswer):
     run_seconds: Annotated[float | None, Field(description="Mean duration of a run, s.")]
     prices: CostPriceList
     law: CostSideRow
-    rivals: list[CostDifferenceRow]
+    baselines: list[CostDifferenceRow]
     held_seconds: int
     holds: Annotated[
         CostDifferenceRow | None,

@@ -50,8 +50,8 @@ def page(request: HttpRequest) -> HttpResponse:
     """Show the costs of `?loop=ID&hours=…`; without a loop, of the plant only."""
     errors: dict[str, list[str]] = {}
     plant, costs_of_loop, hours, now, status = None, None, FIRST_HOURS, timezone.now(), 200
-    rivals = [name for name, kind in KINDS.items() if kind.replay is not None]
-    here = list_active_loops().filter(law__in=rivals).exclude(target__has_key="plant")
+    baselines = [name for name, kind in KINDS.items() if kind.replay is not None]
+    here = list_active_loops().filter(law__in=baselines).exclude(target__has_key="plant")
     loops = list(here.order_by("name"))
     loop = next(
         (loop_choice for loop_choice in loops if str(loop_choice.pk) == request.GET.get("loop", "")), None

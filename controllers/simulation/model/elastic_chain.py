@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.rivals.parallelism_rules import MeasuredInterval
+from controllers.baselines.parallelism_rules import MeasuredInterval
 from controllers.simulation.model.scenario import Floats, create_random_generator
 
 TIMEOUT_SECONDS, BUFFER_EVENTS = 60, 300_000.0

@@ -8,6 +8,17 @@ from typing import Any
 import numpy as np
 
 from controllers import catalog
+from controllers.baselines.parallelism_rules import (
+    Hpa,
+    MeasuredInterval,
+    SeenPath,
+    Tasks,
+    apply_dhalion,
+    apply_ds2,
+    apply_static_peak,
+)
+from controllers.baselines.thesis_queueing import apply_wt
+from controllers.baselines.thesis_regression import Record, ThesisRegression
 from controllers.design.forecast import (
     Forecaster,
     compute_bucket_averages,
@@ -18,17 +29,6 @@ from controllers.framework.decision import Decision, Json
 from controllers.parallelism.forecast_law import ParallelismForecast
 from controllers.parallelism.joint_law import JointParallelism
 from controllers.parallelism.queueing_law import QueueingParallelism
-from controllers.rivals.parallelism_rules import (
-    Hpa,
-    MeasuredInterval,
-    SeenPath,
-    Tasks,
-    apply_dhalion,
-    apply_ds2,
-    apply_static_peak,
-)
-from controllers.rivals.thesis_queueing import apply_wt
-from controllers.rivals.thesis_regression import Record, ThesisRegression
 from controllers.simulation.model.elastic_chain import KINDS, SHARES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.model.scenario import Floats
 

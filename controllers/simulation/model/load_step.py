@@ -16,9 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.parallelism.joint_law import JointParallelism
-from controllers.parallelism.scaling_curve import ScalingCurve
-from controllers.rivals.parallelism_rules import (
+from controllers.baselines.parallelism_rules import (
     TARGET,
     Hpa,
     MeasuredInterval,
@@ -27,6 +25,8 @@ from controllers.rivals.parallelism_rules import (
     apply_dhalion,
     apply_ds2,
 )
+from controllers.parallelism.joint_law import JointParallelism
+from controllers.parallelism.scaling_curve import ScalingCurve
 from controllers.simulation.model.elastic_laws import decide_jointly
 from controllers.simulation.model.scenario import create_random_generator
 

@@ -267,7 +267,7 @@ def test_names_as_long_as_they_may_be_fit_a_phone(path, open_page, observer, tmp
 
 @pytest.mark.slow
 def test_a_phone_shows_every_cost_without_scrolling(open_page, observer, served, things):
-    """Of the plant and of a loop beside its rivals."""
+    """Of the plant and of a loop beside its baselines."""
     with recorded(served, things["loop"]):
         page = open_page(f"/costs/?loop={things['loop']}", viewport=PHONE)
     widths = "[...document.querySelectorAll('.scroll')].map((each) => each.scrollWidth - each.clientWidth)"

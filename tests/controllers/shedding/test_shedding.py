@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
+from controllers.baselines import full_shedding_program
 from controllers.patterns.application import arrange
-from controllers.rivals import full_shedding_program
 from controllers.shedding.inputs import SheddingInputs, build_application
 from controllers.shedding.knapsack import solve_piecewise
 from controllers.shedding.latency_bound import compute_operator_budget, compute_operator_seconds

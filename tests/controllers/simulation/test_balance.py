@@ -1,11 +1,11 @@
-"""The lab's balance: a hog on one replica, unequal nodes; our law beside its rivals."""
+"""The lab's balance: a hog on one replica, unequal nodes; our law beside its baselines."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.rivals.shortest_queue import join
+from controllers.baselines.shortest_queue import join
 from controllers.simulation import balance
 
 SCENARIO = balance.SCENARIO
@@ -41,8 +41,8 @@ def test_with_eight_unequal_nodes_the_shortest_queue_is_beaten(hog):
 
 @pytest.mark.parametrize("law", ["round-robin", "shortest-queue"])
 def test_where_all_are_alike_nothing_is_lost_to_the_rivals(law):
-    ours, rival = (run(each, replicas=8, hog=0).metrics for each in ("lqr", law))
-    assert ours["delay_mean_seconds"] <= 1.02 * rival["delay_mean_seconds"]
+    ours, baseline = (run(each, replicas=8, hog=0).metrics for each in ("lqr", law))
+    assert ours["delay_mean_seconds"] <= 1.02 * baseline["delay_mean_seconds"]
 
 
 def test_the_hogged_replica_gets_what_it_can_do():

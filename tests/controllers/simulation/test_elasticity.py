@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.actions.lab.trace_files import read_trace
-from controllers.rivals.thesis_queueing import apply_wt
-from controllers.rivals.thesis_regression import Record, ThesisRegression
+from controllers.baselines.thesis_queueing import apply_wt
+from controllers.baselines.thesis_regression import Record, ThesisRegression
 from controllers.simulation import elasticity
 from controllers.simulation.elasticity import SCENARIO
 from controllers.simulation.model.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain

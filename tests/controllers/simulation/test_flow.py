@@ -1,10 +1,10 @@
-"""The lab's flow: a hog, a plant that changes, a starvation; our law beside its rivals."""
+"""The lab's flow: a hog, a plant that changes, a starvation; our law beside its baselines."""
 
 import numpy as np
 import pytest
 
+from controllers.baselines.spark_pid import SparkPid
 from controllers.flow.admission import Flow
-from controllers.rivals.spark_pid import SparkPid
 from controllers.simulation import flow
 
 SCENARIO = flow.SCENARIO

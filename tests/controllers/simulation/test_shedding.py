@@ -60,8 +60,8 @@ def test_with_something_scarce_downstream_a_forecast_keeps_the_recall():
 @pytest.mark.thorough
 def test_no_rival_that_drops_keeps_as_much_and_without_dropping_the_queue_grows():
     ours = short("global", load_percent=150)
-    for rival in ("random", "utility"):
-        assert short(rival, load_percent=150)["recall"] < ours["recall"] - 0.1
+    for baseline in ("random", "utility"):
+        assert short(baseline, load_percent=150)["recall"] < ours["recall"] - 0.1
     none = short("none", load_percent=150)
     assert none["bound_violations"] > 0.95 and none["latency_mean_seconds"] > 100
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from controllers import catalog
-from controllers.rivals import shedders
+from controllers.baselines import shedders
 from controllers.shedding.latency_bound import WaitingTimeModel
 from queues.events import block
 from queues.nodes.agent import Agent
@@ -161,7 +161,7 @@ class Overload:
     trace: Trace
     bound_seconds: float
     next: int = 0
-    rival: bool = False
+    baseline: bool = False
     log: list[dict] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -180,7 +180,7 @@ class Overload:
         if self._seconds % 5 == 0:
             tick_due(self.plant, now, self.control, laws=("ladder",))
         if self._seconds % 2 == 0:
-            self._shed_at_random(snapshot) if self.rival else tick_due(
+            self._shed_at_random(snapshot) if self.baseline else tick_due(
                 self.plant, now, self.control, laws=("shedding",)
             )
         self.log.append(self._figures(snapshot))
@@ -210,9 +210,9 @@ class Overload:
     def drain(self, phase: Phase, seconds: float = 90.0) -> None:
         """Until all of it is worked and nothing is shed any more; markers move event time on."""
         deadline = time.monotonic() + seconds
-        if self.rival:
+        if self.baseline:
             self.plant.steer_pipeline("exact", {"shed": {}})
-            self.rival = False
+            self.baseline = False
         with Client(self.control_url, producer="test") as client:
             while time.monotonic() < deadline:
                 now = time.time()
@@ -248,7 +248,7 @@ class Overload:
         }
 
     def _shed_at_random(self, snapshot: Snapshot) -> None:
-        """The rival: as much as our law would spend, drawn from everything alike."""
+        """The baseline: as much as our law would spend, drawn from everything alike."""
         loop = Loop.objects.get(name="shedding/exact")
         before = (loop.state or {}).get("sensor")
         seen = shedding.measure_target(loop.target, snapshot, before, time.time())

@@ -1,4 +1,4 @@
-"""What a loop saved against its rivals, and what a hold cost: on its record, in money only where priced."""
+"""What a loop saved against its baselines, and what a hold cost: on its record, in money only where priced."""
 
 from datetime import timedelta
 from typing import Any
@@ -62,9 +62,9 @@ def ask(loop: Loop, hours: float = 0.5) -> costs.LoopCosts:
 def test_without_a_price_amounts_are_known_and_no_money_is(loop):
     record(loop)
     found = ask(loop)
-    assert [each.side.name for each in found.rivals] == ["thesis", "static"]
+    assert [each.side.name for each in found.baselines] == ["thesis", "static"]
     assert found.law.worker_hours is not None and found.law.worker_hours > 0
-    assert found.law.cost is None and all(each.cost is None for each in found.rivals)
+    assert found.law.cost is None and all(each.cost is None for each in found.baselines)
     price(worker_hour=6.0)  # one price alone: what the delay costs is still not known
     assert ask(loop).law.workers_cost is not None and ask(loop).law.cost is None
 
@@ -73,10 +73,10 @@ def test_money_is_amounts_times_prices_and_a_saving_the_difference(loop):
     record(loop)
     price(worker_hour=6.0, delay_second=0.5)
     found = ask(loop)
-    for side in (found.law, *(each.side for each in found.rivals)):
+    for side in (found.law, *(each.side for each in found.baselines)):
         hours = side.runs * found.run_seconds / 3600
         assert side.cost == pytest.approx(hours * 6.0 + side.late_seconds * 0.5)
-    for each in found.rivals:
+    for each in found.baselines:
         assert each.cost == pytest.approx(each.side.cost - found.law.cost)
     assert found.held_seconds == 0 and found.holds is None
 
@@ -89,7 +89,7 @@ def test_a_hold_costs_what_came_late_because_nobody_decided(loop):
     # Of 200 s all but the wait that is allowed, until what has waited is served.
     assert 150 < found.holds.late_seconds < 260
     assert found.holds.cost > 0.5 * 150
-    # The rivals and the law itself are measured without it.
+    # The baselines and the law itself are measured without it.
     assert found.law.late_seconds == 0
 
 

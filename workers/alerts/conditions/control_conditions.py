@@ -61,8 +61,8 @@ def _build_reading(evidence: Evidence, loop: LoopFacts, value: float | None, sen
     if loop.cause is not None:
         touches["cause"] = loop.cause
     crowded = evidence.crowd.crowded if evidence.crowd is not None else {}
-    if (crowding := crowded.get(loop.target.get("queue", ""))) is not None:
-        touches["crowded_by"] = crowding
+    if (starvation := crowded.get(loop.target.get("queue", ""))) is not None:
+        touches["crowded_by"] = starvation
     return Reading(_build_labels(loop), value, sentence, touches)
 
 

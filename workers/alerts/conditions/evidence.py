@@ -24,7 +24,7 @@ from queues.errors import BadInput
 from queues.publishing.producers import LEFT_SECONDS
 from queues.redis_types import Fields
 from queues.stored_document import decode_readable_document
-from workers.alerts.conditions.crowding import Starvation, StarvedGroup
+from workers.alerts.conditions.starvation import Starvation, StarvedGroup
 from workers.alerts.lifecycle.models import AlertRule, Message
 from workers.coordination.freshness import Freshness
 from workers.documents.alerts import AuditVerdict

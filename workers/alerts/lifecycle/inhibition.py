@@ -177,8 +177,8 @@ def _belong(how: str, cause: Party, party: Party) -> bool:
 
 
 def _explain_crowding(party: Party) -> str | None:
-    crowding: str | None = party.touches.get("crowded_by")
-    return crowding
+    starvation: str | None = party.touches.get("crowded_by")
+    return starvation
 
 
 def _queue(party: Party) -> str | None:

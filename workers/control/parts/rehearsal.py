@@ -44,11 +44,11 @@ class LoadReplay:
     """A loop's recorded load processed by its baselines (`workers.control.costs`).
 
     load: as in a `TuningModel`, a row for each second. worked: the result for the law (under its name) or a
-    baseline, with the seconds without decisions, if any. rivals: descriptions by name. reads: fields that an
+    baseline, with the seconds without decisions, if any. baselines: descriptions by name. reads: fields that an
     observation must have; older versions recorded fewer.
     """
 
     reads: frozenset[str]
     load: Callable[[Sequence[Observed]], Floats]
     worked: Callable[[Values, Floats, str, Seconds | None], WorkedLoad]
-    rivals: Mapping[str, str]
+    baselines: Mapping[str, str]

@@ -48,7 +48,7 @@ def test_with_prices_savings_and_the_hold_are_money(browsers, loop, secrets, sto
     headers = {"authorization": f"Bearer {secrets['viewer']}"}
     found = browsers["anonymous"].get(f"/api/v1/loops/{loop.pk}/costs", headers=headers).json()
     assert found["law"]["cost"] is not None and found["prices"]["node_hour"] is None
-    assert [each["side"]["name"] for each in found["rivals"]] == ["thesis", "static"]
+    assert [each["side"]["name"] for each in found["baselines"]] == ["thesis", "static"]
     plant = browsers["anonymous"].get("/api/v1/costs", headers=headers).json()
     assert plant["nodes_cost"] is None and plant["worker_hours"] is None
 

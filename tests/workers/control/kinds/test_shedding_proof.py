@@ -76,7 +76,7 @@ def _worked_per_second(plant: Overload) -> float:
 def test_at_twice_the_capacity_the_global_table_keeps_most_matches_and_the_bound(plant, nodes):
     capacity, outcomes = capacity_of(plant), {}
     for name in ("global", "local", "random"):
-        plant.rival = name == "random"
+        plant.baseline = name == "random"
         plant.steer_law(perspective="local" if name == "local" else "global")
         phase = plant.publish(2 * capacity, OVERLOAD_SECONDS)
         plant.drain(phase)

@@ -4,7 +4,7 @@ A path leads from a queue to a pool that takes from it, and ends where a task st
 that a task waits, in the broker and in the worker that has taken it. The run time of the task is its service
 time.
 
-Counts are rates (`takers`) times WINDOW_SECONDS, divided evenly among the processes of a pool: a pool has one
+Counts are rates (`consumers`) times WINDOW_SECONDS, divided evenly among the processes of a pool: a pool has one
 queue for all of them. Ready messages in a queue of several pools are divided by their processes.
 
 A topology has at most MAX_PATHS paths. If queues and workers make more, queues with the same workers become
@@ -23,8 +23,8 @@ from controllers.parallelism.measured_topology import (
 )
 from workers.plants.foreign.celery_app.arrivals import Arrivals
 from workers.plants.foreign.celery_app.broker import MAX_QUEUES, QueueLength
+from workers.plants.foreign.celery_app.consumers import PoolDemand
 from workers.plants.foreign.celery_app.remote_control import MAX_WORKERS, WorkerPool
-from workers.plants.foreign.celery_app.takers import PoolDemand
 from workers.plants.foreign.celery_app.task_events import PoolEvents, select_recent_seconds
 
 WINDOW_SECONDS = 10.0
@@ -128,13 +128,13 @@ def group_queues_by_source(
     each_its_own: dict[str, tuple[str, ...]] = {QUEUE.format(name): (name,) for name in lengths}
     if len(_build_links(pools, each_its_own)) + len(lengths) + len(pools) <= MAX_PATHS:
         return each_its_own
-    by_takers: dict[tuple[str, ...], list[str]] = {}
+    by_consumers: dict[tuple[str, ...], list[str]] = {}
     for name in lengths:
-        takers = tuple(pool.pool.worker for pool in pools if name in pool.pool.queues)
-        by_takers.setdefault(takers, []).append(name)
+        consumers = tuple(pool.pool.worker for pool in pools if name in pool.pool.queues)
+        by_consumers.setdefault(consumers, []).append(name)
     return {
         QUEUES.format(names[0], len(names) - 1) if names[1:] else QUEUE.format(names[0]): tuple(names)
-        for names in by_takers.values()
+        for names in by_consumers.values()
     }
 
 
@@ -168,11 +168,13 @@ def _build_links(pools: Sequence[PoolMeasures], sources: Mapping[str, tuple[str,
 
 def _build_source(name: str, queues: tuple[str, ...], pools: Sequence[PoolMeasures]) -> MeasuredOperator:
     """Return a source. Its output is known if all workers of its queues take from no other queues."""
-    takers = [pool for pool in pools if not set(queues).isdisjoint(pool.pool.queues)]
-    rates = [taker.arrivals_per_second for taker in takers if set(taker.pool.queues) == set(queues)]
+    consumers = [pool for pool in pools if not set(queues).isdisjoint(pool.pool.queues)]
+    rates = [
+        consumer.arrivals_per_second for consumer in consumers if set(consumer.pool.queues) == set(queues)
+    ]
     known = [rate for rate in rates if rate is not None]
     tasks: tuple[Mapping[str, float | None], ...] = ()
-    if takers and len(known) == len(takers):
+    if consumers and len(known) == len(consumers):
         tasks = ({"outputs": sum(known) * WINDOW_SECONDS},)
     return MeasuredOperator(name, "source", 1, 1, 1, A_QUEUE, tasks=tasks)
 

@@ -130,8 +130,8 @@ def _build_queues_section(
 
 
 def _queue(name: str, length: QueueLength, pools: Sequence[PoolMeasures]) -> list[Value]:
-    takers = [pool for pool in pools if name in pool.pool.queues]
-    oldest = max((taker.oldest_seconds for taker in takers), default=None)
+    consumers = [pool for pool in pools if name in pool.pool.queues]
+    oldest = max((consumer.oldest_seconds for consumer in consumers), default=None)
     return [
         name,
         length.waiting,
@@ -139,7 +139,7 @@ def _queue(name: str, length: QueueLength, pools: Sequence[PoolMeasures]) -> lis
         length.unacknowledged,
         length.consumers,
         _round_seconds(oldest) if length.waiting else 0.0,
-        _format_some([taker.pool.worker for taker in takers]) or "none responding",
+        _format_some([consumer.pool.worker for consumer in consumers]) or "none responding",
     ]
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from workers.plants.foreign.celery_app.arrivals import Arrivals
 from workers.plants.foreign.celery_app.broker import QueueLength
+from workers.plants.foreign.celery_app.consumers import AllConsumers
 from workers.plants.foreign.celery_app.remote_control import WorkerPool
-from workers.plants.foreign.celery_app.takers import AllConsumers
 
 
 def observed(came, started, until, step=1.0):
@@ -117,32 +117,32 @@ def pool(begun, queues=("mail",)):
     )
 
 
-def demand(takers, at, begun, waiting):
+def demand(consumers, at, begun, waiting):
     """Return the demand once per second; waiting None: the broker reports that the queue does not exist."""
     lengths = {} if waiting is None else {"mail": QueueLength(waiting)}
-    return takers.observe(at, [pool(begun)], {WORKER}, lengths, {WORKER: 0})[WORKER]
+    return consumers.observe(at, [pool(begun)], {WORKER}, lengths, {WORKER: 0})[WORKER]
 
 
 def test_a_queue_that_is_away_with_its_node_brings_no_load_when_it_is_there_again():
     """RabbitMQ reports a queue whose node is away as not found; all of it is back later."""
-    takers = AllConsumers()
+    consumers = AllConsumers()
     for second in range(60):
-        demand(takers, float(second), 2 * second, 500)
+        demand(consumers, float(second), 2 * second, 500)
     for second in range(60, 70):
-        demand(takers, float(second), 118, None)
+        demand(consumers, float(second), 118, None)
     rates = [
-        demand(takers, float(second), 118 + 2 * (second - 70), 500).per_second for second in range(70, 90)
+        demand(consumers, float(second), 118 + 2 * (second - 70), 500).per_second for second in range(70, 90)
     ]
     assert max(rates) < 4.0
     assert rates[-1] == pytest.approx(2.0, rel=0.2)
 
 
 def test_a_queue_that_was_deleted_and_made_anew_begins_with_nothing_waiting():
-    takers = AllConsumers()
+    consumers = AllConsumers()
     for second in range(60):
-        demand(takers, float(second), 2 * second, 500)
-    demand(takers, 60.0, 120, None)
+        demand(consumers, float(second), 2 * second, 500)
+    demand(consumers, 60.0, 120, None)
     for second in range(61, 90):
-        found = demand(takers, float(second), 120 + 2 * (second - 60), 0)
+        found = demand(consumers, float(second), 120 + 2 * (second - 60), 0)
     assert found.per_second == pytest.approx(2.0, rel=0.2)
     assert found.oldest_seconds == 0.0

@@ -27,6 +27,7 @@ from workers.plants.foreign.celery_app.asking.late_workers import (
 )
 from workers.plants.foreign.celery_app.asking.same_names import SameNames
 from workers.plants.foreign.celery_app.broker import MAX_QUEUES, Broker, QueueLength
+from workers.plants.foreign.celery_app.consumers import AllConsumers, PoolDemand, split_ready_messages
 from workers.plants.foreign.celery_app.interventions import AppInterventions
 from workers.plants.foreign.celery_app.known_workers import (
     KnownWorkers,
@@ -50,7 +51,6 @@ from workers.plants.foreign.celery_app.remote_control import (
     WorkerPool,
 )
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, ResumedQueues
-from workers.plants.foreign.celery_app.takers import AllConsumers, PoolDemand, split_ready_messages
 from workers.plants.foreign.celery_app.task_events import PoolEvents
 from workers.plants.foreign.celery_app.unserved_queues import UnservedQueues
 from workers.plants.foreign.kind import MAX_POOLS, Adapter, PlantAddress
@@ -101,7 +101,7 @@ class CeleryPlant(Adapter):
         self._late = LateWorkers(control, in_force or NoInterventions(), clock)
         self._missed = MissedWorkers(known or OwnKnownWorkers())
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
-        self._takers, self._unserved = AllConsumers(), UnservedQueues()
+        self._consumers, self._unserved = AllConsumers(), UnservedQueues()
         self._unserved_now: Mapping[str, UnservedQueue] = {}
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → (time of its answer, pool)
         self._lives: dict[str, float] = {}  # worker → start time, in seconds since 1970
@@ -136,7 +136,7 @@ class CeleryPlant(Adapter):
             self._list_reserved_tasks(pools),
         )
         waiting = {worker: count for worker, (count, _) in held.items()}
-        demands = self._takers.observe(at, pools, self._fresh, self._lengths, waiting)
+        demands = self._consumers.observe(at, pools, self._fresh, self._lengths, waiting)
         before = {measured_pool.pool.worker: measured_pool for measured_pool in self._measured}
         blurred = self._same.list_blurred_workers(pools)
         # A late worker keeps its last measures: zero started tasks would be a guess.

@@ -84,7 +84,7 @@ class AllConsumers:
         self._by_queues = {queues: self._by_queues.get(queues) or ConsumerSet() for queues in sets}
         demands: dict[str, PoolDemand] = {}
         for queues, members in sets.items():
-            takers = self._by_queues[queues]
+            consumers = self._by_queues[queues]
             if all(pool.worker in fresh for pool in members):
                 ready = {
                     queue: (
@@ -94,8 +94,8 @@ class AllConsumers:
                     for queue in queues
                     if queue in lengths
                 }
-                takers.observe(at, members, ready, sum(reserved[pool.worker] for pool in members))
-            rate, oldest = takers.arrivals.per_second, takers.arrivals.oldest_seconds
+                consumers.observe(at, members, ready, sum(reserved[pool.worker] for pool in members))
+            rate, oldest = consumers.arrivals.per_second, consumers.arrivals.oldest_seconds
             for pool in members:
                 part = _compute_process_share([pool], members)
                 demands[pool.worker] = PoolDemand(None if rate is None else rate * part, oldest)
@@ -106,9 +106,9 @@ def split_ready_messages(pools: Sequence[WorkerPool], lengths: Mapping[str, Queu
     """Return the ready messages for each worker: its share of each of its queues, by processes."""
     sums = {pool.worker: 0.0 for pool in pools}
     for queue, length in lengths.items():
-        takers = [pool for pool in pools if queue in pool.queues]
-        for pool in takers:
-            sums[pool.worker] += length.waiting * _compute_process_share([pool], takers)
+        consumers = [pool for pool in pools if queue in pool.queues]
+        for pool in consumers:
+            sums[pool.worker] += length.waiting * _compute_process_share([pool], consumers)
     return sums
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from controllers.baselines.parallelism_rules import SeenPath, Tasks
 from controllers.parallelism.forecast_law import find_cheapest_path
-from controllers.rivals.parallelism_rules import SeenPath, Tasks
 
 Floats = npt.NDArray[np.float64]
 DAY_SECONDS, ELAPSED_SECONDS, TASKS = 86_400.0, 10_000.0, 10.0

@@ -107,7 +107,7 @@ def apply_hill_climber(limit: Limit, seen: LimitStep) -> Limit:
     return replace(limit, value=value, direction=direction, last_per_second=seen.throughput_per_second)
 
 
-RIVALS: Mapping[str, Callable[[Limit, LimitStep], Limit]] = {
+BASELINES: Mapping[str, Callable[[Limit, LimitStep], Limit]] = {
     "vegas+": apply_vegas_plus,
     "vegas++": apply_vegas_plus_plus,
     "gradient2": apply_gradient2,

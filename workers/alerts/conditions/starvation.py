@@ -32,7 +32,7 @@ class StarvedGroup:
 
 
 class Starvation:
-    """The crowding state, updated with one snapshot after another."""
+    """The starvation state, updated with one snapshot after another."""
 
     def __init__(self) -> None:
         self._forget()
@@ -45,7 +45,7 @@ class Starvation:
         self._crowded: dict[str, tuple[str, float]] = {}
 
     def follow(self, snapshot: Snapshot | None, monotonic_seconds: float) -> StarvedGroup | None:
-        """Return the crowding as of this snapshot; None while no queue crowds, or nothing is known."""
+        """Return the starvation as of this snapshot; None while no queue starves others, or nothing is known."""
         slots = snapshot.totals.worker_slots if snapshot else None
         if snapshot is None or not slots:
             self._forget()

@@ -1,4 +1,4 @@
-"""The rivals of the parallelism laws do what their sources say."""
+"""The baselines of the parallelism laws do what their sources say."""
 
 import math
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.rivals.parallelism_rules import (
+from controllers.baselines.parallelism_rules import (
     Hpa,
     MeasuredInterval,
     SeenPath,
@@ -15,8 +15,8 @@ from controllers.rivals.parallelism_rules import (
     apply_ds2,
     apply_static_peak,
 )
-from controllers.rivals.thesis_queueing import apply_wt
-from controllers.rivals.thesis_regression import Record, ThesisRegression
+from controllers.baselines.thesis_queueing import apply_wt
+from controllers.baselines.thesis_regression import Record, ThesisRegression
 
 
 def measured(name, tasks, load, **other):

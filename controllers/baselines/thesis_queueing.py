@@ -10,8 +10,8 @@ can't be kept, are exceptions there (7.1.4, 7.1.5): nothing changes.
 import math
 from collections.abc import Sequence
 
+from controllers.baselines.parallelism_rules import SeenPath, Tasks
 from controllers.parallelism.queueing_topology import QueueingOperator
-from controllers.rivals.parallelism_rules import SeenPath, Tasks
 
 
 def apply_wt(seen: SeenPath, bound_seconds: float, correction: float = 1.0) -> Tasks:

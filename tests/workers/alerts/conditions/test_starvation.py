@@ -3,7 +3,7 @@
 import pytest
 
 from tests.workers.snapshots import snapshot_of
-from workers.alerts.conditions.crowding import Starvation, StarvedGroup
+from workers.alerts.conditions.starvation import Starvation, StarvedGroup
 
 QUEUES = ("mail", "orders", "video")
 
@@ -19,16 +19,16 @@ def pool(slots=4, **busy):
     )
 
 
-def followed_from(seconds, *snapshots, crowding):
+def followed_from(seconds, *snapshots, starvation):
     """What is known at last, of snapshots every two seconds."""
     found = None
     for number, snapshot in enumerate(snapshots):
-        found = crowding.follow(snapshot, seconds + 2.0 * number)
+        found = starvation.follow(snapshot, seconds + 2.0 * number)
     return found
 
 
-def followed(*snapshots, crowding=None):
-    return followed_from(0.0, *snapshots, crowding=crowding or Starvation())
+def followed(*snapshots, starvation=None):
+    return followed_from(0.0, *snapshots, starvation=starvation or Starvation())
 
 
 def test_the_queue_with_most_workers_of_a_full_pool_crowds_the_others():
@@ -55,29 +55,29 @@ def test_two_that_are_slow_do_not_explain_each_other():
 
 
 def test_a_full_second_is_no_crowd_and_an_empty_one_ends_none():
-    crowding = Starvation()
-    assert followed(pool(), pool(mail=4), crowding=crowding) is None
-    assert followed(*[pool(mail=4)] * 20, crowding=crowding) is not None
-    assert crowding.follow(pool(), 40.0) is not None
+    starvation = Starvation()
+    assert followed(pool(), pool(mail=4), starvation=starvation) is None
+    assert followed(*[pool(mail=4)] * 20, starvation=starvation) is not None
+    assert starvation.follow(pool(), 40.0) is not None
 
 
 def test_it_ends_when_its_workers_are_done_and_the_others_have_had_time_to_catch_up():
-    crowding = Starvation()
-    followed(*[pool(mail=4)] * 20, crowding=crowding)
-    catching_up = followed_from(40.0, *[pool(orders=4)] * 3, crowding=crowding)
+    starvation = Starvation()
+    followed(*[pool(mail=4)] * 20, starvation=starvation)
+    catching_up = followed_from(40.0, *[pool(orders=4)] * 3, starvation=starvation)
     assert catching_up is not None and catching_up.crowded["orders"] == "mail"
-    assert followed_from(46.0, *[pool(mail=1)] * 80, crowding=crowding) is None
+    assert followed_from(46.0, *[pool(mail=1)] * 80, starvation=starvation) is None
 
 
 def test_who_crowds_now_waits_for_nobody():
-    crowding = Starvation()
-    followed(*[pool(mail=4)] * 20, crowding=crowding)
-    found = followed_from(40.0, *[pool(orders=4)] * 30, crowding=crowding)
+    starvation = Starvation()
+    followed(*[pool(mail=4)] * 20, starvation=starvation)
+    found = followed_from(40.0, *[pool(orders=4)] * 30, starvation=starvation)
     assert found == StarvedGroup("orders", {"mail": "orders", "video": "orders"})
 
 
 def test_where_nothing_is_known_nobody_is_named():
-    crowding = Starvation()
-    assert followed(*[pool(mail=4)] * 20, crowding=crowding) is not None
-    assert crowding.follow(None, 100.0) is None
-    assert crowding.follow(pool(slots=0), 101.0) is None
+    starvation = Starvation()
+    assert followed(*[pool(mail=4)] * 20, starvation=starvation) is not None
+    assert starvation.follow(None, 100.0) is None
+    assert starvation.follow(pool(slots=0), 101.0) is None

@@ -50,8 +50,8 @@ class Thesis:
 class _Round:
     """One decision of every node; `now` follows the moves, while the states stay those at the start."""
 
-    def __init__(self, rival: Thesis, plant: Allocation, chance: np.random.Generator) -> None:
-        self.rival, self.now, self.chance = rival, plant, chance
+    def __init__(self, baseline: Thesis, plant: Allocation, chance: np.random.Generator) -> None:
+        self.baseline, self.now, self.chance = baseline, plant, chance
         self.states = [self._classify_node(node) for node in range(len(plant.nodes))]
         used = [state for state in self.states if state in (NORMAL, BUSY, TOOBUSY)]
         self.scaling_out = 2 * sum(state != NORMAL for state in used) > len(used)
@@ -65,15 +65,15 @@ class _Round:
         if not self.now.at_node[node]:
             return IDLE
         share = self.now.loads[node] / self.now.capacity[node]
-        return TOOBUSY if share >= self.rival.toobusy else BUSY if share >= self.rival.busy else NORMAL
+        return TOOBUSY if share >= self.baseline.toobusy else BUSY if share >= self.baseline.busy else NORMAL
 
     def halve_containers(self, node: int) -> None:
         queues = sorted(self.now.at_node[node])
-        count = max(1, math.ceil(self.rival.share * len(queues)))
+        count = max(1, math.ceil(self.baseline.share * len(queues)))
         for queue in self.chance.choice(queues, min(count, len(queues)), replace=False):
             points = self.now.points[int(queue)][node]
             half = points // 2
-            amount = points if half < self.rival.minimum_points else half
+            amount = points if half < self.baseline.minimum_points else half
             target = self._choose_target(int(queue), node, whole=amount == points)
             if target is not None:
                 self._make(IndexedMove(int(queue), node, target, amount), self.balance)
@@ -99,7 +99,7 @@ class _Round:
         return (
             self.scaling_down
             and self.states[node] == NORMAL
-            and self.chance.random() < self.rival.offload_chance
+            and self.chance.random() < self.baseline.offload_chance
         )
 
     def offload(self, node: int) -> None:

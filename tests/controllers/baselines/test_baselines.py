@@ -1,4 +1,4 @@
-"""The rivals of rebalancing do what their sources say, and keep the invariants of points."""
+"""The baselines of rebalancing do what their sources say, and keep the invariants of points."""
 
 from collections import Counter
 
@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers import catalog
+from controllers.baselines.greedy_band import GreedyBand
+from controllers.baselines.thesis_queues import Thesis
 from controllers.rebalancing.allocation import from_observation
 from controllers.rebalancing.law import Rebalancing
-from controllers.rivals.greedy_band import GreedyBand
-from controllers.rivals.thesis_queues import Thesis
 from tests.controllers.rebalancing.plants import node, observation, observations, queue
 
-RIVALS = [Thesis(share, 350.0, 450.0) for share in (0.0, 0.25, 0.4)] + [GreedyBand()]
+BASELINES = [Thesis(share, 350.0, 450.0) for share in (0.0, 0.25, 0.4)] + [GreedyBand()]
 
 
 def allocation(seen):
@@ -32,12 +32,12 @@ def crowded(queues=10):
 
 @pytest.mark.thorough
 @settings(max_examples=100, deadline=None)
-@given(seen=observations(), rival=st.sampled_from(RIVALS), seed=st.integers(0, 99))
-def test_every_rival_keeps_the_points_the_minimum_and_moves_only_what_is_there(seen, rival, seed):
+@given(seen=observations(), baseline=st.sampled_from(BASELINES), seed=st.integers(0, 99))
+def test_every_rival_keeps_the_points_the_minimum_and_moves_only_what_is_there(seen, baseline, seed):
     plant = allocation(seen)
     if not plant.available.any():
         return
-    balance, scaling = rival.decide(plant, np.random.default_rng(seed))
+    balance, scaling = baseline.decide(plant, np.random.default_rng(seed))
     now = plant
     for move in [*balance, *scaling]:
         assert 1 <= move.points <= now.points[move.queue].get(move.source, 0)
@@ -56,10 +56,10 @@ def test_the_thesis_gives_half_of_its_share_of_containers(share, count):
 
 @pytest.mark.thorough
 def test_the_chance_of_hitting_the_right_container_is_the_share_of_table_4_1():
-    rival = Thesis(0.4, 350.0, 450.0, offload_chance=0.0)
+    baseline = Thesis(0.4, 350.0, 450.0, offload_chance=0.0)
     rounds = 2_000
     hits = Counter(
-        any(move.queue == 0 for move in rival.decide(crowded(), np.random.default_rng(seed))[0])
+        any(move.queue == 0 for move in baseline.decide(crowded(), np.random.default_rng(seed))[0])
         for seed in range(rounds)
     )
     assert hits[True] / rounds == pytest.approx(0.4, abs=0.035)
