@@ -46,7 +46,7 @@ def test_what_can_not_be_kept_is_refused_at_its_field_and_nothing_is(change, fie
 
 
 def test_a_person_keeps_a_bounded_number(viewer, monkeypatch):
-    monkeypatch.setattr(saved_filters, "MOST", 1)
+    monkeypatch.setattr(saved_filters, "MAX_FILTERS", 1)
     viewer.post("/filters/save", POSTED)
     answer = viewer.post("/filters/save", {**POSTED, "name": "b"}, headers={"Accept": "application/json"})
     assert "name" in answer.json()["errors"] and SavedFilter.objects.count() == 1
