@@ -126,7 +126,11 @@ class WholePlant:
         elif kind == "web":
             address = ("--host", "0.0.0.0", "--port", str(WEB_PORT))
             uvicorn = (self.program("uvicorn"), "console.asgi:application")
-            self.start("console", name, *uvicorn, *address, *WEB_OPTIONS)
+            # The version before an upgrade lacks the protocols that limit connections.
+            options = (
+                WEB_OPTIONS if (self.code / "console" / "connections" / "web_protocols.py").exists() else ()
+            )
+            self.start("console", name, *uvicorn, *address, *options)
         else:
             command = {"observer": "observe", "alerter": "alert"}[kind]
             self.start("console", name, python, "manage.py", command)
