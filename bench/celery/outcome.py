@@ -12,7 +12,7 @@ OBJECTIVE_SECONDS = 0.8
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one baseline. lost: tasks that were sent and never ended; doubled: that ended more than once."""
+    """Outcome of one baseline. lost: sent tasks that never ended; doubled: tasks that ended more than once."""
 
     waiting_p95_seconds: float
     waiting_mean_seconds: float
@@ -39,7 +39,7 @@ class Outcome:
 def figures(
     outcomes: Mapping[tuple[str, str], Outcome], attached_seconds: Mapping[str, float], brokers: Sequence[str]
 ) -> dict[str, Any]:
-    """As `manage.py bench` shows them: Weir's own, its baselines', and Weir's over theirs."""
+    """Return the rows that `manage.py bench` shows: Weir, its baselines, and the ratio of Weir to each."""
     document: dict[str, dict[str, Any]] = {"figures": {}, "peers": {}, "ratio": {}}
     for broker in brokers:
         baselines = {name: outcome for (of, name), outcome in outcomes.items() if of == broker}

@@ -97,7 +97,7 @@ def _is_locked(folder: int) -> bool:
 
 
 def _has_listener(folder: int) -> bool:
-    """Return whether anybody listens at the socket.
+    """Return whether a process listens at the socket.
 
     The socket is opened relative to the folder: a path could have changed.
     """

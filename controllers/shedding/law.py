@@ -150,7 +150,7 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
     application, named = inputs.application, inputs.observation["bottleneck"]
     admitted: dict[str, Floats] = {}
     made = application.compute_emissions(inputs.outside, admitted)
-    tables_found = []
+    bottlenecks = []
     for operator in application.operators if named is None else [named]:
         offered = inputs.compute_offered_per_second(operator, made)
         overload = Overload(
@@ -172,8 +172,8 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
             admitted |= {table.pattern.name: table.admitted for table in tables}
             made = application.compute_emissions(inputs.outside, admitted)
         if sheds or named is not None:
-            tables_found.append(Bottleneck(overload, offered, tables))
-    return tables_found, {symbol: float(made[application.index[symbol]]) for symbol in application.emitters}
+            bottlenecks.append(Bottleneck(overload, offered, tables))
+    return bottlenecks, {symbol: float(made[application.index[symbol]]) for symbol in application.emitters}
 
 
 def _apply_budgets(

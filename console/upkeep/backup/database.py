@@ -56,17 +56,19 @@ def list_models(models_of: Any = apps) -> list[type[models.Model]]:
         for model in models_of.get_models(include_auto_created=True)
         if model._meta.managed and not model._meta.proxy and model._meta.label_lower not in PASSING
     ]
-    return _order_migrations(table_names)
+    return _sort_by_dependency(table_names)
 
 
-def _order_migrations(found: list[type[models.Model]]) -> list[type[models.Model]]:
+def _sort_by_dependency(remaining: list[type[models.Model]]) -> list[type[models.Model]]:
     ordered: list[type[models.Model]] = []
-    while found:
-        ready = [model for model in found if not _needs(model) & {other._meta.label for other in found}]
+    while remaining:
+        ready = [
+            model for model in remaining if not _needs(model) & {other._meta.label for other in remaining}
+        ]
         if not ready:
-            raise TypeError(f"{[each._meta.label for each in found]} have circular references.")
+            raise TypeError(f"{[model._meta.label for model in remaining]} have circular references.")
         ordered += sorted(ready, key=lambda model: model._meta.label)
-        found = [model for model in found if model not in ready]
+        remaining = [model for model in remaining if model not in ready]
     return ordered
 
 
