@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from queues.nodes.heartbeat import UtilisedParts
+from queues.nodes.heartbeat import UtilizationByPart
 from queues.stored_document import convert_to_plain, replace_fields
 from workers.coordination.merge_patch import compute_patch, document_difference
 from workers.documents.loops import LoopStatus
@@ -84,7 +84,7 @@ def large_snapshot(chance: random.Random, seq: int) -> Snapshot:
 
 
 def _node(chance: random.Random) -> NodeStatus:
-    parts = UtilisedParts(chance.random(), chance.random(), chance.random())
+    parts = UtilizationByPart(chance.random(), chance.random(), chance.random())
     return NodeStatus(
         state="NORMAL",
         age_seconds=_rate(chance),

@@ -65,7 +65,7 @@ class Fold:
     def ask(self, actor: str, content: Hashable, most: int = MAX_A_MINUTE) -> int | None:
         """Answer as `admit`, for an entry that a transaction writes: call `note` when it has ended."""
         with self._lock:
-            minute = self._get_current_minute(actor)
+            minute = self._open_current_minute(actor)
             if content in minute.noted or len(minute.noted) >= most:
                 minute.uncounted += 1
                 return None
@@ -74,11 +74,11 @@ class Fold:
     def note(self, actor: str, content: Hashable) -> None:
         """Remember an entry that was written."""
         with self._lock:
-            minute = self._get_current_minute(actor)
+            minute = self._open_current_minute(actor)
             minute.noted.add(content)
             minute.uncounted = 0
 
-    def _get_current_minute(self, actor: str) -> _Minute:
+    def _open_current_minute(self, actor: str) -> _Minute:
         now = self._monotonic()
         minute = self._minutes.setdefault(actor, _Minute(now))
         self._minutes.move_to_end(actor)

@@ -38,7 +38,7 @@ def end_of(log: Path, most_bytes: int) -> str:
 
 def mask_secrets(text: str, environment: Mapping[str, str] = variables.PROCESS) -> str:
     """Return the text with the environment's secrets, and text that looks like a secret, masked."""
-    text = mask_words(text, _list_secrets(environment))
+    text = mask_words(text, _iterate_secrets(environment))
     address, bearer, token, named = PATTERNS
     text = token.sub(HIDDEN, bearer.sub(HIDDEN, address.sub(f"{HIDDEN}@", text)))
     return named.sub(lambda found: found[1] + HIDDEN, text)
@@ -63,7 +63,7 @@ def _list_encoded_forms(word: str) -> set[str]:
     return {form for form in plain | coded | in_json if len(form) >= MIN_WORD_LENGTH}
 
 
-def _list_secrets(environment: Mapping[str, str]) -> Iterator[str]:
+def _iterate_secrets(environment: Mapping[str, str]) -> Iterator[str]:
     declared = {variable.name for variable in variables.DECLARED if variable.secret}
     families = (variables.PASSWORD_PREFIX, variables.SECRET_PREFIX)
     for name, value in environment.items():

@@ -92,7 +92,7 @@ def _update_estimate(
     before: Estimate, regressor: Floats, measured: float, noise: float, forgetting: float
 ) -> Estimate:
     """Apply one step of the filter to all of θ."""
-    covariance = _compute_covariance(before, noise)
+    covariance = _predict_covariance(before, noise)
     theta = np.array([before.a, before.ratio, before.offset])
     reach = covariance @ regressor
     # Rounding may leave a negative variance, or zero to divide by.
@@ -110,7 +110,7 @@ def _update_estimate(
 
 def _update_offset(before: Estimate, regressor: Floats, measured: float, noise: float) -> Estimate:
     """Apply one step of the filter to c, with a and b fixed."""
-    covariance = _compute_covariance(before, noise)
+    covariance = _predict_covariance(before, noise)
     surprise = measured - float(regressor @ [before.a, before.ratio, before.offset])
     share = covariance[2, 2] / (noise**2 + covariance[2, 2])
     covariance[2, :] *= 1 - share
@@ -130,7 +130,7 @@ def is_covariance(numbers: Sequence[float]) -> bool:
     return bool((matrix == matrix.T).all() and (np.diag(matrix) >= 0).all())
 
 
-def _compute_covariance(before: Estimate, noise: float) -> Floats:
+def _predict_covariance(before: Estimate, noise: float) -> Floats:
     """Return P of this sample: c may have drifted."""
     known = before.covariance or np.diag([*FIRST_VARIANCE, (FIRST_OFFSET_NOISES * noise) ** 2]).ravel()
     covariance = np.array(known).reshape(3, 3)

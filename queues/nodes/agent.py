@@ -22,7 +22,7 @@ from queues.control import connection as control_connection
 from queues.errors import BadInput, WeirError
 from queues.nodes import heartbeat_file, process_watchdog
 from queues.nodes.cadence import wait_seconds
-from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilisedParts
+from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilizationByPart
 from queues.nodes.login import add_login
 from queues.nodes.node_state import NodeState, StateThresholds, smooth, step
 from queues.nodes.open_files import raise_open_file_limit
@@ -57,7 +57,9 @@ class NodeSample:
         return sum(int(gauge["inserted_events"] or 0) for gauge in self.containers.values())
 
 
-def compute_utilized_parts(before: NodeSample | None, now: NodeSample, spec: NodeSpec) -> UtilisedParts:
+def compute_utilization_by_part(
+    before: NodeSample | None, now: NodeSample, spec: NodeSpec
+) -> UtilizationByPart:
     """Return the utilization by part.
 
     Rates need two samples; a counter that went back (a new server) counts as 0.
@@ -65,11 +67,11 @@ def compute_utilized_parts(before: NodeSample | None, now: NodeSample, spec: Nod
     limit = min(filter(None, (now.maxmemory_bytes, spec.capacity.memory_bytes)))
     memory = now.memory_bytes / limit
     if before is None or now.at_seconds <= before.at_seconds:
-        return UtilisedParts(0.0, memory, 0.0)
+        return UtilizationByPart(0.0, memory, 0.0)
     elapsed = now.at_seconds - before.at_seconds
     cpu = max(0.0, now.cpu_seconds - before.cpu_seconds) / elapsed
     events = max(0, now.inserted_events - before.inserted_events) / elapsed
-    return UtilisedParts(cpu, memory, events / spec.capacity.events_per_second)
+    return UtilizationByPart(cpu, memory, events / spec.capacity.events_per_second)
 
 
 class Agent:
@@ -167,7 +169,7 @@ class Agent:
 
     def _build_heartbeat(self, topology: Topology, now: NodeSample) -> Heartbeat:
         spec, held = topology.get_node(self.name), topology.on_node(self.name)
-        utilised = compute_utilized_parts(self._before, now, spec)
+        utilised = compute_utilization_by_part(self._before, now, spec)
         raw = max(utilised.cpu, utilised.memory, utilised.events)
         thresholds = StateThresholds(busy=spec.busy, toobusy=spec.toobusy)
         self._state = step(self._state, raw, topology.has_points(self.name), thresholds)

@@ -3,7 +3,7 @@
 from queues.stored_document import StoredDocument, decode_document, encode_document
 
 
-class UtilisedParts(StoredDocument, frozen=True, gc=False):
+class UtilizationByPart(StoredDocument, frozen=True, gc=False):
     """Shares of capacity: CPU of the server's core, memory, and received events per second."""
 
     cpu: float
@@ -50,7 +50,7 @@ class Heartbeat(StoredDocument, frozen=True, kw_only=True):
     state: str | None = None
     utilisation: float | None = None
     raw: float | None = None
-    parts: UtilisedParts | None = None
+    parts: UtilizationByPart | None = None
     memory_bytes: int | None = None
     ahead_seconds: float | None = None
     containers: dict[str, ContainerCounters] = {}

@@ -22,10 +22,10 @@ MAX_REQUESTED_CHUNK_SECONDS = 7_200.0
 
 def must_yield(run: Run, chunk: Chunk, now: datetime) -> bool:
     """Return whether a worker must give this chunk back before it is done."""
-    return chunk.yields < MAX_YIELDS and is_scheduled_run_waiting(run, now)
+    return chunk.yields < MAX_YIELDS and is_blocking_scheduled_run(run, now)
 
 
-def is_scheduled_run_waiting(run: Run, now: datetime) -> bool:
+def is_blocking_scheduled_run(run: Run, now: datetime) -> bool:
     """Return whether a scheduled run has no worker while one of its role is at this requested run."""
     if not run.is_requested:
         return False

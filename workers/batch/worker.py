@@ -71,7 +71,7 @@ class BatchWorker:
     def _should_leave(self) -> bool:
         """Return whether another run is due for the worker's place."""
         now = self._clock()
-        return fair_share.is_scheduled_run_waiting(self._run, now) or fair_share.is_others_turn(
+        return fair_share.is_blocking_scheduled_run(self._run, now) or fair_share.is_others_turn(
             self._run, now
         )
 

@@ -1,6 +1,6 @@
 """Nodes in the snapshot."""
 
-from queues.nodes.heartbeat import UtilisedParts
+from queues.nodes.heartbeat import UtilizationByPart
 from queues.stored_document import StoredDocument
 from queues.topology import Capacity, NodeSpec
 
@@ -23,7 +23,7 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     age_seconds: float | None = None
     utilisation: float | None = None
     raw: float | None = None
-    parts: UtilisedParts | None = None
+    parts: UtilizationByPart | None = None
     busy: float = _SPEC.busy
     toobusy: float = _SPEC.toobusy
     in_per_second: float | None = None

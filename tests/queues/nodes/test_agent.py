@@ -11,8 +11,8 @@ import redis
 
 from queues import keys
 from queues.nodes import agent as agents
-from queues.nodes.agent import Agent, NodeSample, compute_utilized_parts, connect
-from queues.nodes.heartbeat import UtilisedParts
+from queues.nodes.agent import Agent, NodeSample, compute_utilization_by_part, connect
+from queues.nodes.heartbeat import UtilizationByPart
 from queues.nodes.membership import Membership
 from queues.segments.segment import Segment
 from queues.topology import Capacity, NodeSpec, Topology
@@ -38,16 +38,18 @@ def sample(at: float, cpu: float, memory: int, maxmemory: int, inserted: int) ->
 
 def test_utilisation_by_part_is_a_share_of_capacity():
     before, now = sample(0.0, 5.0, 10, 0, 100), sample(2.0, 5.5, 60, 0, 2_100)
-    assert compute_utilized_parts(before, now, SPEC) == UtilisedParts(cpu=0.25, memory=0.6, events=1.0)
-    assert compute_utilized_parts(None, now, SPEC) == UtilisedParts(cpu=0.0, memory=0.6, events=0.0)
+    assert compute_utilization_by_part(before, now, SPEC) == UtilizationByPart(
+        cpu=0.25, memory=0.6, events=1.0
+    )
+    assert compute_utilization_by_part(None, now, SPEC) == UtilizationByPart(cpu=0.0, memory=0.6, events=0.0)
 
 
 def test_memory_is_measured_against_what_the_server_may_really_take():
-    assert compute_utilized_parts(None, sample(0.0, 0.0, 20, 40, 0), SPEC).memory == 0.5
+    assert compute_utilization_by_part(None, sample(0.0, 0.0, 20, 40, 0), SPEC).memory == 0.5
 
 
 def test_a_server_that_came_back_empty_gives_no_negative_rates():
-    shares = compute_utilized_parts(sample(0.0, 50.0, 10, 0, 9_000), sample(1.0, 0.1, 10, 0, 0), SPEC)
+    shares = compute_utilization_by_part(sample(0.0, 50.0, 10, 0, 9_000), sample(1.0, 0.1, 10, 0, 0), SPEC)
     assert (shares.cpu, shares.events) == (0.0, 0.0)
 
 

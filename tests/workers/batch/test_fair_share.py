@@ -147,6 +147,6 @@ def test_a_run_of_another_role_is_no_reason_to_leave(plant):
     task_definitions.define("elsewhere", "rollup", requirements=())
     experiment = runs.begin("lab", plant.where(), owner=person("anna"))
     runs.begin("elsewhere", plant.where())
-    assert not fair_share.is_scheduled_run_waiting(experiment, plant.now)
+    assert not fair_share.is_blocking_scheduled_run(experiment, plant.now)
     runs.begin("rollup", plant.where())
-    assert fair_share.is_scheduled_run_waiting(experiment, plant.now)
+    assert fair_share.is_blocking_scheduled_run(experiment, plant.now)

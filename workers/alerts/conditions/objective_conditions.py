@@ -20,7 +20,7 @@ def _format_windows(pair: BurnPair) -> str:
     return f"{WINDOWS[pair.long_minutes]} and {WINDOWS[pair.short_minutes]}"
 
 
-def _read_burn_rate(pair: BurnPair, evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_burn_rates(pair: BurnPair, evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, objective in evidence.plant.objectives.items():
         rate = objective.burn.get(pair.name)
         speed = "at an unknown rate" if rate is None else f"at {rate:.1f} times the allowed rate"
@@ -49,7 +49,7 @@ def _find_spent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _build_reader(pair: BurnPair) -> Callable[[Evidence, float], Iterator[Reading]]:
-    return partial(_read_burn_rate, pair)
+    return partial(_read_burn_rates, pair)
 
 
 CONDITIONS = (

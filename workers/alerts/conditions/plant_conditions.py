@@ -86,7 +86,7 @@ def _read_lost_nodes(evidence: Evidence, window_seconds: float) -> Iterator[Read
         )
 
 
-def _read_toobusy_nodes(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_node_loads(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, node in evidence.plant.nodes.items():
         use = node.utilisation
         # The last report of a silent node says nothing about now.
@@ -300,7 +300,7 @@ CONDITIONS = (
         "Utilization of a node.",
         "%",
         "node",
-        _read_toobusy_nodes,
+        _read_node_loads,
         series=("nodes.{node}.utilisation",),
         scale=100.0,
         waits=True,

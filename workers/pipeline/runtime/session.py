@@ -14,7 +14,7 @@ from workers.host.spark_privacy import admit_this_user_only, build_java_options,
 from workers.pipeline.intra_event.event_source import EventSource
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
 from workers.pipeline.runtime.source_calls import answer_sources
-from workers.pipeline.runtime.worker_start import create_interpreter
+from workers.pipeline.runtime.worker_start import create_python_launcher
 
 _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
@@ -69,7 +69,7 @@ def start_session(
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs every connection
     variables.PROCESS.update(build_spark_environment(folder / "java"))
     if master.startswith("local"):
-        python = create_interpreter(folder / "python")
+        python = create_python_launcher(folder / "python")
         variables.PROCESS.update({"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python})
         answer_sources(folder / "python")
     builder = SparkSession.builder.master(master).appName(f"weir {name}")

@@ -36,7 +36,7 @@ IDLE_SECONDS = 60.0  # Spark ends a worker that was idle for as long
 _START = "#!{python}\nfrom workers.pipeline.runtime.worker_start import main\n\nmain()\n"
 
 
-def create_interpreter(folder: Path) -> str:
+def create_python_launcher(folder: Path) -> str:
     """Return an executable file in `folder` that Spark starts in place of Python.
 
     Returns Python itself if files in the folder can't be executed.

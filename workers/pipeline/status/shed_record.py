@@ -77,8 +77,8 @@ class ShedRecord:
         if not any(count.control_events for count in given):
             return None
         result = recall_of(
-            _sum_groups(count.control_matches for count in made),
-            _sum_groups(count.control_events for count in given),
+            _sum_by_group(count.control_matches for count in made),
+            _sum_by_group(count.control_events for count in given),
             sum(count.matches for count in made),
             sum(count.events for count in given),
         )
@@ -101,7 +101,7 @@ def _build_batch(at: float, name: str, count: PatternCount) -> _Batch:
     return _Batch(at, name, count.control_events, count.control_matches, events, matches)
 
 
-def _sum_groups(groups: Iterable[list[int]]) -> list[int]:
+def _sum_by_group(groups: Iterable[list[int]]) -> list[int]:
     """Return the sums by group; an empty list counts nothing."""
     sums = [0] * CONTROL_GROUPS
     for group in groups:

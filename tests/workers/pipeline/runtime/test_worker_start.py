@@ -15,7 +15,7 @@ import pytest
 
 from tests.waiting import MAX_SECONDS
 from workers.pipeline.runtime.source_calls import answer_sources
-from workers.pipeline.runtime.worker_start import CALLS, SOURCE_WORKER, create_interpreter
+from workers.pipeline.runtime.worker_start import CALLS, SOURCE_WORKER, create_python_launcher
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -29,7 +29,7 @@ def begun(folder: Path, server: socket.socket) -> subprocess.Popen:
         "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
         "PYTHON_WORKER_FACTORY_SECRET": "a secret of Spark",
     }
-    command = [create_interpreter(folder), "-m", SOURCE_WORKER]
+    command = [create_python_launcher(folder), "-m", SOURCE_WORKER]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
 
@@ -78,7 +78,7 @@ def proves_itself(connection: socket.socket) -> int:
 
 def test_the_process_that_has_the_session_answers_in_its_place_until_spark_hangs_up(tmp_path: Path):
     place = tmp_path / ("long" * 40)
-    create_interpreter(place)
+    create_python_launcher(place)
     answer_sources(place)
     with socket.create_server(("127.0.0.1", 0)) as server:
         process = begun(place, server)
@@ -95,7 +95,7 @@ def test_the_process_that_has_the_session_answers_in_its_place_until_spark_hangs
 
 
 def test_what_is_no_call_is_refused_and_the_next_is_answered(tmp_path: Path):
-    create_interpreter(tmp_path)
+    create_python_launcher(tmp_path)
     answer_sources(tmp_path)
     for nonsense in (b"", b"[1]", b"{}", b'{"port": "x", "secret": 1}', b"\xff" * 9_000):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
@@ -115,7 +115,7 @@ def test_what_is_no_call_is_refused_and_the_next_is_answered(tmp_path: Path):
 
 
 def test_where_nobody_is_behind_the_socket_it_answers_by_itself(tmp_path: Path):
-    create_interpreter(tmp_path)
+    create_python_launcher(tmp_path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gone:
         gone.bind(str(tmp_path / CALLS))
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -149,7 +149,7 @@ def test_what_plans_queries_ends_once_it_has_had_no_worker_for_a_while():
 
 
 def test_spark_is_answered_which_python_it_is(tmp_path: Path):
-    command = [create_interpreter(tmp_path), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    command = [create_python_launcher(tmp_path), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     said = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=MAX_SECONDS, check=True
@@ -158,5 +158,5 @@ def test_spark_is_answered_which_python_it_is(tmp_path: Path):
 
 
 def test_nobody_else_may_change_what_spark_starts(tmp_path: Path):
-    file = Path(create_interpreter(tmp_path / "python"))
+    file = Path(create_python_launcher(tmp_path / "python"))
     assert file.stat().st_mode & 0o777 == 0o700

@@ -150,7 +150,7 @@ class GroupLags:
             clearing_seconds=_compute_clearing_seconds(lag_events, into, out),
             expired_events=sum(row.expired_events for row in counted),
             partition_count=self._count_partitions(name, rows),
-            partitions=sorted(rows, key=_rank_by_lag)[:MAX_SHOWN],
+            partitions=sorted(rows, key=_build_lag_sort_key)[:MAX_SHOWN],
         )
 
     def _count_partitions(self, name: str, rows: Sequence[PartitionLag]) -> int:
@@ -289,5 +289,5 @@ def _compute_clearing_seconds(lag: int | None, into: float | None, out: float | 
     return round(lag / (out - into), 1)
 
 
-def _rank_by_lag(row: PartitionLag) -> tuple[float, int, str, int]:
+def _build_lag_sort_key(row: PartitionLag) -> tuple[float, int, str, int]:
     return -(row.lag_seconds or 0.0), -(row.lag_events or 0), row.topic, row.partition
