@@ -1,8 +1,8 @@
 """The page of docs that says how fast Weir is: made of one run of every bench, `bin/performance FILE`.
 
-FILE is what `manage.py bench --all --json` has put out, or several of them: of a bench that stands in two,
-the last counts. What none of them has stays as the page before has it, with a mark. Nothing on the page is
-typed by hand but what each row is.
+FILE is what `manage.py bench --all --json` has put out, or several of them: of a bench that stands in two, the last
+counts. What none of them has stays as the page before has it, with a mark. Nothing on the page is typed by hand but
+what each row is.
 """
 
 import json
@@ -135,9 +135,7 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
         Row("update of 1,000 sockets, p95", "fanout", "p95_seconds", "s", 0.25, True),
         Row("change to browser, p95", "page", "change_to_browser_p95_seconds", "s", 1.5, True),
         Row("pages of an overloaded host, p95", "overload", "person_p95_seconds", "s", 1.0, True),
-        Row(
-            "ledger of a million entries, slowest filter", "ledger", "slowest_filter_seconds", "s", 0.3, True
-        ),
+        Row("ledger of a million entries, slowest filter", "ledger", "slowest_filter_seconds", "s", 0.3, True),
         Row("read a past instant, p95", "timeline", "read_p95_seconds", "s", 0.2, True),
     ),
     "A plant": (
@@ -158,9 +156,7 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
             1.0,
             True,
         ),
-        Row(
-            "soak at 20,000 events/s: disk space per event", "soak", "handled_bytes_an_event", "B", 150, True
-        ),
+        Row("soak at 20,000 events/s: disk space per event", "soak", "handled_bytes_an_event", "B", 150, True),
     ),
 }
 
@@ -205,9 +201,7 @@ def _rows_of(page_before: str) -> dict[tuple[str, str], str]:
     for line in page_before.splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         if len(cells) == COLUMNS and cells[1] not in ("Measured", "---"):
-            marked = (
-                line if EARLIER in cells[1] else line.replace(f" {cells[1]} ", f" {cells[1]}{EARLIER} ", 1)
-            )
+            marked = line if EARLIER in cells[1] else line.replace(f" {cells[1]} ", f" {cells[1]}{EARLIER} ", 1)
             rows[cells[0], cells[3].partition(":")[0]] = marked
     return rows
 

@@ -51,6 +51,4 @@ def _load_database_commands() -> None:
         if "--traceback" in sys.argv:
             raise
         why = str(error).strip().partition("\n")[0]
-        sys.exit(
-            f"{sys.argv[1]}: the database rejected the query, or did not respond ({why}). {DATABASE_REMEDY}"
-        )
+        sys.exit(f"{sys.argv[1]}: the database rejected the query, or did not respond ({why}). {DATABASE_REMEDY}")

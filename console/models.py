@@ -15,8 +15,8 @@ from console.storage.session_store import SessionStore
 class AuditEntry(models.Model):
     """One change of state by a person or a token.
 
-    The database itself rejects changes and deletions, and the entries are a chain (`console.audit.chain`,
-    which alone writes them).
+    The database itself rejects changes and deletions, and the entries are a chain (`console.audit.chain`, which alone
+    writes them).
     """
 
     sequence = models.BigIntegerField(unique=True)  # 1, 2, 3 … without a gap
@@ -43,8 +43,8 @@ class AuditEntry(models.Model):
 class Mark(models.Model):
     """A mark on the timeline by a person or a deployment tool, at an instant or over a range.
 
-    source, event: of the CloudEvent that it came as, "" for one that a person wrote; the two identify it, so
-    a repetition is the same mark. parts: its subjects (`queue/alert`), none: the whole plant.
+    source, event: of the CloudEvent that it came as, "" for one that a person wrote; the two identify it, so a
+    repetition is the same mark. parts: its subjects (`queue/alert`), none: the whole plant.
     """
 
     class Kind(models.TextChoices):
@@ -79,8 +79,8 @@ class Mark(models.Model):
 class SharedLink(models.Model):
     """A link to the plant as it was at an instant, for people without a login.
 
-    The link is this row's number, signed (`console.actions.timeline.shared_links`): it can't be derived from
-    stored data.
+    The link is this row's number, signed (`console.actions.timeline.shared_links`): it can't be derived from stored
+    data.
     """
 
     at = models.DateTimeField()
@@ -197,9 +197,7 @@ class Submission(models.Model):
 class QueueLimit(models.Model):
     """The queues that a person's role is limited to. No row: all."""
 
-    user = models.OneToOneField(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_queue_limit"
-    )
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_queue_limit")
     queues = models.JSONField(default=list)
 
     def __str__(self) -> str:
@@ -209,9 +207,7 @@ class QueueLimit(models.Model):
 class Identity(models.Model):
     """The OpenID Connect identity of this account. An account without one is local."""
 
-    user = models.OneToOneField(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_identity"
-    )
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_identity")
     issuer = models.CharField(max_length=300)
     subject = models.CharField(max_length=255)
     created_at = models.DateTimeField(default=timezone.now)
@@ -243,9 +239,7 @@ class SecondFactor(TOTPDevice):  # type: ignore[misc] # django-otp has no types
 class RecoveryCode(models.Model):
     """A recovery code that replaces a lost app once; only a keyed digest is stored."""
 
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_recovery_codes"
-    )
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_recovery_codes")
     digest = models.CharField(max_length=64, unique=True)
     used_at = models.DateTimeField(null=True, default=None)
 
@@ -276,9 +270,7 @@ class AssistantProposal(models.Model):
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(db_index=True)
     state = models.CharField(max_length=10, choices=State.choices, default=State.PROPOSED, db_index=True)
-    decided_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    decided_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     decided_at = models.DateTimeField(null=True, default=None)
     note = models.TextField(default="", blank=True)  # the reason of the decision
     outcome = models.TextField(default="", blank=True)  # what was done, in a sentence

@@ -1,7 +1,7 @@
 """Files shipped beside the packages: their place, their version, and the data folder.
 
-In a checkout the files are beside the packages; a wheel (`bin/wheel`) has them in `console/shipped`, under
-the same names: manage.py, templates, static files, documents, and the charts' script.
+In a checkout the files are beside the packages; a wheel (`bin/wheel`) has them in `console/shipped`, under the same
+names: manage.py, templates, static files, documents, and the charts' script.
 """
 
 import functools

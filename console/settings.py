@@ -30,9 +30,7 @@ raise_open_file_limit()
 BASE_DIR = release.ROOT
 WEIR_DATA = release.get_data_folder()
 # A command next to a running ./run finds that plant by its data folder.
-REDIS_URL = (
-    variables.REDIS_URL.get_text() or EmbeddedServers(WEIR_DATA).control_url() or variables.LOCAL_CONTROL
-)
+REDIS_URL = variables.REDIS_URL.get_text() or EmbeddedServers(WEIR_DATA).control_url() or variables.LOCAL_CONTROL
 
 
 def _read(read: Callable[[], _T]) -> _T:
@@ -74,9 +72,7 @@ ALLOWED_HOSTS = [*_HOSTS, "127.0.0.1"] if WEIR_PRODUCTION else _HOSTS
 try:
     WEIR_TRUSTED_PROXIES = parse_networks(variables.TRUSTED_PROXIES.get_text())
 except ValueError as error:
-    raise ImproperlyConfigured(
-        f"WEIR_TRUSTED_PROXIES must be networks such as 10.0.3.0/24: {error}"
-    ) from None
+    raise ImproperlyConfigured(f"WEIR_TRUSTED_PROXIES must be networks such as 10.0.3.0/24: {error}") from None
 CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in _HOSTS] if WEIR_PRODUCTION else []
 
 INSTALLED_APPS = [
@@ -151,9 +147,7 @@ _SQLITE = {
     "timeout": 20,
     "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL",
 }
-_DATABASE_URL = variables.DATABASE_URL.get_text() or database_address.build_file_url(
-    WEIR_DATA / "weir.sqlite3"
-)
+_DATABASE_URL = variables.DATABASE_URL.get_text() or database_address.build_file_url(WEIR_DATA / "weir.sqlite3")
 DATABASES = {"default": _read(lambda: database_address.parse_database_url(_DATABASE_URL))}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _SQLITE
@@ -193,17 +187,11 @@ CELERY_BEAT_SCHEDULER = "workers.coordination.beat:BeatSchedule"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 1.0
 CELERY_TIMEZONE = "UTC"
 
-AUTHENTICATION_BACKENDS = [
-    "axes.backends.AxesStandaloneBackend",
-    "django.contrib.auth.backends.ModelBackend",
-]
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
-    {
-        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
-        "OPTIONS": {"min_length": 12},
-    },
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 CSRF_FAILURE_VIEW = "console.web.problem.answer_forgery"
@@ -262,9 +250,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 # A browser that used https once uses only https for a year; http is redirected to https. Health checks on
 # this machine use http, and their answers are not secret.
-SECURE_HSTS_SECONDS = _read(
-    lambda: variables.HSTS_SECONDS.get_whole_number(365 * 86_400 if WEIR_PRODUCTION else 0)
-)
+SECURE_HSTS_SECONDS = _read(lambda: variables.HSTS_SECONDS.get_whole_number(365 * 86_400 if WEIR_PRODUCTION else 0))
 SECURE_HSTS_INCLUDE_SUBDOMAINS = _read(lambda: variables.HSTS_SUBDOMAINS.is_on(WEIR_PRODUCTION))
 SECURE_SSL_REDIRECT = _read(lambda: variables.SSL_REDIRECT.is_on(WEIR_PRODUCTION))
 SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]

@@ -3,16 +3,7 @@
 from django.urls import path
 
 from console.api import v1
-from console.pages.alerts import (
-    alert_rules,
-    alerts,
-    incident,
-    objectives,
-    receivers,
-    report,
-    review,
-    silences,
-)
+from console.pages.alerts import alert_rules, alerts, incident, objectives, receivers, report, review, silences
 from console.pages.frame import declared_page, saved_filters
 from console.pages.health import health
 from console.pages.help import help
@@ -48,9 +39,7 @@ urlpatterns = [
     path("dead-letters/act", dead_letters.act, name="dead-letters-act"),
     path("dead-letters/<str:queue>/<str:node>/<str:dead_id>/", dead_letters.letter, name="dead-letter"),
     path(
-        "dead-letters/<str:queue>/<str:node>/<str:dead_id>/bytes",
-        dead_letters.download_bytes,
-        name="dead-letter-bytes",
+        "dead-letters/<str:queue>/<str:node>/<str:dead_id>/bytes", dead_letters.download_bytes, name="dead-letter-bytes"
     ),
     path("dead-letters/<str:queue>/<str:node>/<str:dead_id>/fix", dead_letters.fix, name="dead-letter-fix"),
     path("workers/", plant.workers, name="workers"),
@@ -64,17 +53,9 @@ urlpatterns = [
     path("pipeline/<str:name>/operators/<str:operator>/tasks", pipeline.tasks, name="pipeline-tasks"),
     path("pipeline/<str:name>/order", pipeline.order, name="pipeline-order"),
     path("pipeline/<str:name>/criteria/hold", pipeline.hold_criterion, name="criterion-hold"),
-    path(
-        "pipeline/<str:name>/criteria/<str:criterion>/release",
-        pipeline.release_criterion,
-        name="criterion-release",
-    ),
+    path("pipeline/<str:name>/criteria/<str:criterion>/release", pipeline.release_criterion, name="criterion-release"),
     path("pipeline/<str:name>/declaration/", pipeline_declaration.declaration, name="pipeline-declaration"),
-    path(
-        "pipeline/<str:name>/declaration/preview",
-        pipeline_declaration.preview,
-        name="pipeline-declaration-preview",
-    ),
+    path("pipeline/<str:name>/declaration/preview", pipeline_declaration.preview, name="pipeline-declaration-preview"),
     path("pipeline/<str:name>/declare", pipeline_declaration.declare, name="pipeline-declare"),
     path("plants/", plants.plants, name="plants"),
     path("plants/attach", attach.attach, name="plant-attach"),
@@ -141,9 +122,7 @@ urlpatterns = [
     path("alerts/<int:alert_id>/incident/review.md", incident.markdown, name="incident-markdown"),
     path("alerts/<int:alert_id>/incident/follow-ups", incident.follow_up, name="incident-follow-up"),
     path(
-        "alerts/<int:alert_id>/incident/follow-ups/<int:follow_up_id>",
-        incident.follow_up_done,
-        name="follow-up-done",
+        "alerts/<int:alert_id>/incident/follow-ups/<int:follow_up_id>", incident.follow_up_done, name="follow-up-done"
     ),
     path("alerts/review/", review.review, name="alert-review"),
     path("reports/", report.report, name="report"),

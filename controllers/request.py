@@ -1,8 +1,8 @@
 """Decisions on a document: what `manage.py decide` does, and the replay of a ledger entry.
 
-The document is {"law", "parameters", "state", "observations": [{...}]}. An exported ledger entry has one
-"observation" instead; the "guard" that it passed, {"settings", "state", "now_seconds", "age_seconds",
-"unfit", "idle", "unit_cost"}; and, if a person had taken over, "manual": {actuator: value}.
+The document is {"law", "parameters", "state", "observations": [{...}]}. An exported ledger entry has one "observation"
+instead; the "guard" that it passed, {"settings", "state", "now_seconds", "age_seconds", "unfit", "idle", "unit_cost"};
+and, if a person had taken over, "manual": {actuator: value}.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,7 @@ from queues.errors import BadInput
 
 KEYS = ("law", "parameters", "state", "observations", "observation", "guard", "manual")
 GUARD_KEYS = ("settings", "state", "now_seconds", "age_seconds", "unfit", "idle", "unit_cost")
-UNIT_COST = Parameter(
-    "unit_cost", "money", "Cost of one unit of the actuator; null: no price.", None, 0.0, 1e9
-)
+UNIT_COST = Parameter("unit_cost", "money", "Cost of one unit of the actuator; null: no price.", None, 0.0, 1e9)
 SECONDS = Parameter("now_seconds", "s since 1970", "Time of the decision.", 0.0, -1e12, 1e12)
 AGE = Parameter("age_seconds", "s", "Age of the measurement.", 0.0, -1e9, 1e9)
 
@@ -36,10 +34,7 @@ def answer(name: str, document: Any) -> dict[str, Json]:
     if request.get("guard") is not None:
         return _parse_guarded_request(law, request)
     if request.get("manual") is not None:
-        raise BadInput(
-            "manual",
-            "requires guard, because the guard limits manual values; add guard or remove manual",
-        )
+        raise BadInput("manual", "requires guard, because the guard limits manual values; add guard or remove manual")
     parameters = catalog.read_parameters(law, request.get("parameters"))
     state = catalog.read_state(law, parameters, request.get("state"))
     return _decide_without_guard(law, parameters, state, _read_observations(law, parameters, request))
@@ -62,9 +57,7 @@ def _read_observations(law: Law, parameters: Values, request: Mapping[str, Any])
     given = request.get("observations")
     if not isinstance(given, list) or not given:
         raise BadInput("observations", "must be a list of one or more observations")
-    return [
-        _read_observation(law, parameters, each, f"observations[{index}]") for index, each in enumerate(given)
-    ]
+    return [_read_observation(law, parameters, each, f"observations[{index}]") for index, each in enumerate(given)]
 
 
 def _read_observation(law: Law, parameters: Values, document: Any, where: str) -> Values:
@@ -73,9 +66,7 @@ def _read_observation(law: Law, parameters: Values, document: Any, where: str) -
     return observation
 
 
-def _decide_without_guard(
-    law: Law, parameters: Values, state: Json, observations: list[Values]
-) -> dict[str, Json]:
+def _decide_without_guard(law: Law, parameters: Values, state: Json, observations: list[Values]) -> dict[str, Json]:
     decisions = []
     for observation in observations:
         state, decision = decide_next(law, parameters, state, observation)
@@ -86,8 +77,7 @@ def _decide_without_guard(
 def decide_once(law: Law, document: Any, *, applies: bool = True) -> GuardedDecision:
     """Return the decision of a document that has one observation and a guard.
 
-    applies: whether the decision is carried out; the next states depend on it. Raise `BadInput` naming the
-    field.
+    applies: whether the decision is carried out; the next states depend on it. Raise `BadInput` naming the field.
     """
     request = read_object(document, "document")
     refuse_unknown(request, KEYS, "")
@@ -113,22 +103,14 @@ def _parse_guarded_request(law: Law, request: Mapping[str, Any]) -> dict[str, Js
 
 
 def _decide_through_guard(
-    law: Law,
-    parameters: Values,
-    state: Json,
-    observation: Values,
-    document: Any,
-    manual: Values | None,
-    applies: bool,
+    law: Law, parameters: Values, state: Json, observation: Values, document: Any, manual: Values | None, applies: bool
 ) -> GuardedDecision:
     """Pass one decision through the guard in its recorded state. Raise `BadInput` naming `guard.key`."""
     given = read_object(document, "guard")
     refuse_unknown(given, GUARD_KEYS, "guard")
     for key in ("unfit", "idle"):
         if given.get(key) is not None and not isinstance(given[key], str):
-            raise BadInput(
-                f"guard.{key}", "must be null, or a sentence that says why the measurement can't be used"
-            )
+            raise BadInput(f"guard.{key}", "must be null, or a sentence that says why the measurement can't be used")
     times = {key: given[key] for key in ("now_seconds", "age_seconds") if given.get(key) is not None}
     read = read_values((SECONDS, AGE), times, "guard")
     return guard.decide(

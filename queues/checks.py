@@ -1,9 +1,9 @@
 """Checks of values from outside: what each takes, in words, and how it is parsed.
 
-A declaration (`controllers.framework.parameter`, a job's or a handler's, an application's) describes a value
-by a check from this module. All checks reject the same things: a Boolean as a number, NaN and infinities,
-values out of range, and text that is too long. An error names the field with its path and says what it takes;
-it quotes a short form of the given value.
+A declaration (`controllers.framework.parameter`, a job's or a handler's, an application's) describes a value by a check
+from this module. All checks reject the same things: a Boolean as a number, NaN and infinities, values out of range, and
+text that is too long. An error names the field with its path and says what it takes; it quotes a short form of the
+given value.
 """
 
 import math
@@ -59,9 +59,7 @@ class Check:
 
 def shorten_for_message(value: Any, most: int = MAX_SHOWN) -> str:
     """Return a form of the given value that is short enough for a sentence."""
-    text = (
-        _SHORT.repr(value) if isinstance(value, list | tuple | dict | set) else _shorten_scalar(value, most)
-    )
+    text = _SHORT.repr(value) if isinstance(value, list | tuple | dict | set) else _shorten_scalar(value, most)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
@@ -114,9 +112,7 @@ def _range(least: float, most: float) -> str:
 
 def accept_number(least: float = -math.inf, most: float = math.inf, noun: str = "a number") -> Check:
     """Accept a finite number in [least, most], stored as it is."""
-    return Check(
-        f"{noun}{_range(least, most)}", lambda value: _validate_value(is_number(value, least, most), value)
-    )
+    return Check(f"{noun}{_range(least, most)}", lambda value: _validate_value(is_number(value, least, most), value))
 
 
 def accept_greater_than(least: float, most: float = math.inf, noun: str = "a finite number") -> Check:
@@ -136,10 +132,7 @@ def accept_whole_number(least: float = -math.inf, most: float = math.inf) -> Che
     """Accept a whole number in [least, most] that is written as one."""
     known = math.isfinite(least) and math.isfinite(most)
     bounds = f" from {least} to {most}" if known else _range(least, most)
-    return Check(
-        f"a whole number{bounds}",
-        lambda value: _validate_value(is_whole(value, least, most), value),
-    )
+    return Check(f"a whole number{bounds}", lambda value: _validate_value(is_whole(value, least, most), value))
 
 
 def from_text(check: Check, kind: Callable[[Any], Any]) -> Check:
@@ -190,9 +183,7 @@ def make_storable(value: Any) -> Any:
 
 def accept_text(noun: str = "a string", blank: bool = True) -> Check:
     """Accept text. blank: it may be empty. `refuse_longer` limits its length."""
-    return Check(
-        noun, lambda value: _validate_value(isinstance(value, str) and (blank or value.strip() != ""), value)
-    )
+    return Check(noun, lambda value: _validate_value(isinstance(value, str) and (blank or value.strip() != ""), value))
 
 
 def accept_non_empty_text(most: int) -> Check:
@@ -217,9 +208,7 @@ def accept_name(most: int = 60) -> Check:
 
 def accept_matching_text(form: re.Pattern[str], noun: str) -> Check:
     """Accept a text that matches a form."""
-    return Check(
-        noun, lambda value: _validate_value(isinstance(value, str) and form.match(value) is not None, value)
-    )
+    return Check(noun, lambda value: _validate_value(isinstance(value, str) and form.match(value) is not None, value))
 
 
 def accept_choice(choices: Collection[str], noun: str = "") -> Check:
@@ -293,9 +282,7 @@ def accept_either(first: Check, second: Check) -> Check:
 
 def list_of(check: Check, noun: str) -> Check:
     """Accept a list of values that all match the same check."""
-    return Check(
-        noun, lambda value: [check.read(item) for item in _validate_value(isinstance(value, list), value)]
-    )
+    return Check(noun, lambda value: [check.read(item) for item in _validate_value(isinstance(value, list), value)])
 
 
 def join_path(where: str, name: object) -> str:

@@ -1,9 +1,9 @@
 """Readers of external JSON and YAML documents, limited in size, depth, and digits.
 
-Any part of Weir can store and print the values. An error names the position, such as
-`observations[0].measured`. Rejected are numbers that are not finite or have too many digits, duplicate keys,
-text that is not Unicode (half of a surrogate pair), and in YAML anchors, aliases, and tags, by which a short
-text expands to a large one or to something other than it seems.
+Any part of Weir can store and print the values. An error names the position, such as `observations[0].measured`.
+Rejected are numbers that are not finite or have too many digits, duplicate keys, text that is not Unicode (half of a
+surrogate pair), and in YAML anchors, aliases, and tags, by which a short text expands to a large one or to something
+other than it seems.
 """
 
 import codecs
@@ -52,11 +52,7 @@ class _LocatedError(Exception):
 
 
 # What editors, spreadsheets, and Windows put in front of a text, the longest first.
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
 def decode_text(content: bytes, errors: str = "strict") -> str:
@@ -71,9 +67,8 @@ def decode_text(content: bytes, errors: str = "strict") -> str:
 def parse_json(content: bytes) -> Any:
     """Parse JSON from outside as it is.
 
-    It may have a byte order mark, and NaN and Infinity, which Python and JavaScript write. The code that
-    reads a number says which it accepts. Raises `orjson.JSONDecodeError`, and `RecursionError` if it is
-    nested too deeply.
+    It may have a byte order mark, and NaN and Infinity, which Python and JavaScript write. The code that reads a number
+    says which it accepts. Raises `orjson.JSONDecodeError`, and `RecursionError` if it is nested too deeply.
     """
     try:
         return orjson.loads(content)

@@ -1,8 +1,7 @@
 """The environment variables of a process: each one declared once, with its type, default, and meaning.
 
-No other module reads the environment. Code that needs a value reads its variable here, and code that passes
-values on to a process takes them from PROCESS (`workers.host.environment` says which). An empty variable
-counts as not set.
+No other module reads the environment. Code that needs a value reads its variable here, and code that passes values on
+to a process takes them from PROCESS (`workers.host.environment` says which). An empty variable counts as not set.
 """
 
 import os
@@ -27,8 +26,8 @@ MIN_SECONDS, MAX_SECONDS = 0.1, 3600.0
 class Variable:
     """A text variable.
 
-    default: its value if it is not set. unset: what that means, in words. secret: its value appears in no
-    message and no page, and in no process that does not use it.
+    default: its value if it is not set. unset: what that means, in words. secret: its value appears in no message and
+    no page, and in no process that does not use it.
     """
 
     name: str
@@ -125,9 +124,7 @@ class Address(Variable):
         except ValueError:
             well_formed = False
         if text and (not well_formed or "@" in parts.netloc):
-            raise BadInput(
-                self.name, "must be a URL such as http://collector:4318, without a username and password."
-            )
+            raise BadInput(self.name, "must be a URL such as http://collector:4318, without a username and password.")
         return text
 
 
@@ -138,21 +135,15 @@ DATA = Folder(
     ".weir",
     unset=".weir in the checkout, or in the home folder for an installed wheel",
 )
-DATABASE_URL = Variable(
-    "DATABASE_URL", "URL of the console's database", unset="SQLite in WEIR_DATA", secret=True
-)
+DATABASE_URL = Variable("DATABASE_URL", "URL of the console's database", unset="SQLite in WEIR_DATA", secret=True)
 STATEMENT_SECONDS = WholeNumber(
     "WEIR_STATEMENT_SECONDS", "PostgreSQL statement timeout for pages, s (0: unlimited)", "30"
 )
 LOCK_SECONDS = WholeNumber(
-    "WEIR_LOCK_SECONDS",
-    "PostgreSQL lock timeout for background processes, s (0: unlimited)",
-    "10",
+    "WEIR_LOCK_SECONDS", "PostgreSQL lock timeout for background processes, s (0: unlimited)", "10"
 )
 TRANSACTION_SECONDS = WholeNumber(
-    "WEIR_TRANSACTION_SECONDS",
-    "PostgreSQL idle transaction timeout for background processes, s (0: unlimited)",
-    "60",
+    "WEIR_TRANSACTION_SECONDS", "PostgreSQL idle transaction timeout for background processes, s (0: unlimited)", "60"
 )
 REDIS_URL = Variable(
     "REDIS_URL",
@@ -164,21 +155,12 @@ REDIS_URL = Variable(
 NODE_LOGIN = Variable(
     "WEIR_NODE_LOGIN", "user:password of this process for nodes whose URLs contain no login", secret=True
 )
-NODES = Variable(
-    "WEIR_NODES", "for manage.py seed: the nodes, as name=redis://host:port/0, separated by spaces"
-)
+NODES = Variable("WEIR_NODES", "for manage.py seed: the nodes, as name=redis://host:port/0, separated by spaces")
 ADMIN_PASSWORD = Variable(
-    "WEIR_ADMIN_PASSWORD",
-    "for manage.py seed: the first administrator's password",
-    unset="random",
-    secret=True,
+    "WEIR_ADMIN_PASSWORD", "for manage.py seed: the first administrator's password", unset="random", secret=True
 )
 
-SUPERVISOR = Variable(
-    "WEIR_SUPERVISOR",
-    "socket of the supervisor; set by ./run",
-    unset="no supervisor",
-)
+SUPERVISOR = Variable("WEIR_SUPERVISOR", "socket of the supervisor; set by ./run", unset="no supervisor")
 
 # Production and access.
 PRODUCTION = Switch(
@@ -196,13 +178,9 @@ AUDIT_KEY = Variable(
     unset="WEIR_SECRET_KEY",
     secret=True,
 )
-WITHOUT_PAGES = Switch(
-    "WEIR_WITHOUT_PAGES", "1: this production process serves no pages and needs no WEIR_SECRET_KEY"
-)
+WITHOUT_PAGES = Switch("WEIR_WITHOUT_PAGES", "1: this production process serves no pages and needs no WEIR_SECRET_KEY")
 HEARTBEAT_FILE = Variable(
-    "WEIR_HEARTBEAT_FILE",
-    "file that the process touches every few seconds, for health checks",
-    unset="none",
+    "WEIR_HEARTBEAT_FILE", "file that the process touches every few seconds, for health checks", unset="none"
 )
 HOSTS = Variable(
     "WEIR_HOSTS",
@@ -211,21 +189,14 @@ HOSTS = Variable(
     unset="localhost",
 )
 TRUSTED_PROXIES = Variable(
-    "WEIR_TRUSTED_PROXIES",
-    "networks of proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted",
+    "WEIR_TRUSTED_PROXIES", "networks of proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted"
 )
 HSTS_SECONDS = WholeNumber(
-    "WEIR_HSTS_SECONDS",
-    "HSTS max-age, s (0: no header)",
-    unset="1 year in production, otherwise 0",
+    "WEIR_HSTS_SECONDS", "HSTS max-age, s (0: no header)", unset="1 year in production, otherwise 0"
 )
-HSTS_SUBDOMAINS = Switch(
-    "WEIR_HSTS_SUBDOMAINS", "1: HSTS includes subdomains", unset="1 in production, otherwise 0"
-)
+HSTS_SUBDOMAINS = Switch("WEIR_HSTS_SUBDOMAINS", "1: HSTS includes subdomains", unset="1 in production, otherwise 0")
 SSL_REDIRECT = Switch(
-    "WEIR_SSL_REDIRECT",
-    "1: redirects HTTP to HTTPS, except /healthz and /readyz",
-    unset="1 in production, otherwise 0",
+    "WEIR_SSL_REDIRECT", "1: redirects HTTP to HTTPS, except /healthz and /readyz", unset="1 in production, otherwise 0"
 )
 METRICS_LOOPBACK = Switch(
     "WEIR_METRICS_LOOPBACK",
@@ -238,8 +209,7 @@ LIVE_SOCKETS_PER_PERSON = WholeNumber(
 LIVE_SOCKETS = WholeNumber("WEIR_LIVE_SOCKETS", "maximum number of live connections per web process", "500")
 CONNECTIONS_PER_ADDRESS = WholeNumber(
     "WEIR_CONNECTIONS_PER_ADDRESS",
-    "maximum number of connections per client address (IPv6: per /64) to a web process, except trusted"
-    " proxies",
+    "maximum number of connections per client address (IPv6: per /64) to a web process, except trusted proxies",
     "256",
 )
 CONNECTIONS = WholeNumber(
@@ -268,14 +238,9 @@ OIDC_ISSUER = Variable(
     "URL of the OpenID Connect provider: https://login.example.org/realm",
     unset="none: no OpenID Connect login",
 )
-OIDC_CLIENT_ID = Variable(
-    "WEIR_OIDC_CLIENT_ID", "client ID at the provider; the callback path is /oidc/callback/"
-)
+OIDC_CLIENT_ID = Variable("WEIR_OIDC_CLIENT_ID", "client ID at the provider; the callback path is /oidc/callback/")
 OIDC_CLIENT_SECRET = Variable("WEIR_OIDC_CLIENT_SECRET", "client secret at the provider", secret=True)
-OIDC_ROLES = Variable(
-    "WEIR_OIDC_ROLES",
-    'roles by group: ops=operator "Domain Admins"=administrator',
-)
+OIDC_ROLES = Variable("WEIR_OIDC_ROLES", 'roles by group: ops=operator "Domain Admins"=administrator')
 OIDC_GROUPS = Variable("WEIR_OIDC_GROUPS", "claim that lists a user's groups", "groups")
 OIDC_SCOPES = Variable("WEIR_OIDC_SCOPES", "requested scopes", "openid profile email")
 
@@ -312,10 +277,7 @@ LOG_LEVEL = OneOf(
     words_known=("DEBUG", "INFO", "WARNING", "ERROR"),
 )
 LOG_FORMAT = OneOf(
-    "WEIR_LOG_FORMAT",
-    "log format: text (lines) or `json` (one object per line)",
-    "text",
-    words_known=("text", "json"),
+    "WEIR_LOG_FORMAT", "log format: text (lines) or `json` (one object per line)", "text", words_known=("text", "json")
 )
 
 
@@ -326,14 +288,10 @@ OTLP_ENDPOINT = Address(
     unset="none: nothing is sent",
 )
 OTLP_HEADERS = Variable(
-    "OTEL_EXPORTER_OTLP_HEADERS",
-    "headers for the collector: authorization=Bearer%20…,other=…",
-    secret=True,
+    "OTEL_EXPORTER_OTLP_HEADERS", "headers for the collector: authorization=Bearer%20…,other=…", secret=True
 )
 OTLP_CERTIFICATE = Variable(
-    "OTEL_EXPORTER_OTLP_CERTIFICATE",
-    "CA certificate file for the collector",
-    unset="Python's default CA certificates",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE", "CA certificate file for the collector", unset="Python's default CA certificates"
 )
 OTLP_SERVICE = Variable("OTEL_SERVICE_NAME", "service name at the collector", "weir")
 OTLP_RESOURCE = Variable(
@@ -360,14 +318,10 @@ SPARK_DRIVER_HOST = Variable(
     unset="this host's address on the route to the master",
 )
 SPARK_SECRET = Variable(
-    "WEIR_SPARK_SECRET",
-    "for a Spark cluster: authentication secret of its master, workers, and drivers",
-    secret=True,
+    "WEIR_SPARK_SECRET", "for a Spark cluster: authentication secret of its master, workers, and drivers", secret=True
 )
 PIPELINE_APPLICATION = Folder(
-    "WEIR_PIPELINE_APPLICATION",
-    "YAML declaration of the application",
-    unset="the default application",
+    "WEIR_PIPELINE_APPLICATION", "YAML declaration of the application", unset="the default application"
 )
 PIPELINE_TRIGGER_SECONDS = Seconds(
     "WEIR_PIPELINE_TRIGGER_SECONDS",
@@ -378,9 +332,7 @@ PIPELINE_PATIENCE_SECONDS = Seconds(
     "WEIR_PIPELINE_PATIENCE_SECONDS", "timeout of a planned batch that waits for an unavailable node, s", "30"
 )
 PIPELINE_STUCK_SECONDS = Seconds(
-    "WEIR_PIPELINE_STUCK_SECONDS",
-    "time without progress after which a process that is not blocked exits, s",
-    "120",
+    "WEIR_PIPELINE_STUCK_SECONDS", "time without progress after which a process that is not blocked exits, s", "120"
 )
 
 # Other programs, and other consoles.
@@ -404,9 +356,7 @@ PLANT_FILES = Variable(
 URL = Variable("WEIR_URL", "for manage.py weir: URL of a remote console", unset="this console")
 TOKEN = Variable("WEIR_TOKEN", "for manage.py weir: the token for WEIR_URL", secret=True)
 
-DECLARED: tuple[Variable, ...] = tuple(
-    declared for declared in globals().values() if isinstance(declared, Variable)
-)
+DECLARED: tuple[Variable, ...] = tuple(declared for declared in globals().values() if isinstance(declared, Variable))
 
 # Families of variables, each read by a name that a role or a person gives.
 PASSWORD_PREFIX = "WEIR_PASSWORD_"  # followed by a role's name
@@ -427,14 +377,12 @@ PYTHONPATH = "PYTHONPATH"
 def read_secret(name: str, environment: Mapping[str, str] = PROCESS) -> str:
     """Return the secret under a name that a person has given, or "" if it is unset.
 
-    `egress.check_secret_name` accepts the name. Raises `BadInput` that names it if a byte of it is not UTF-8:
-    it could not be sent, and Python's error would quote all of it. A byte order mark, which may come from the
-    file that it was read from, is removed.
+    `egress.check_secret_name` accepts the name. Raises `BadInput` that names it if a byte of it is not UTF-8: it could
+    not be sent, and Python's error would quote all of it. A byte order mark, which may come from the file that it was
+    read from, is removed.
     """
     secret = environment.get(name, "").removeprefix("\ufeff") if name else ""
-    if any(
-        "\ud800" <= hidden_name <= "\udfff" for hidden_name in secret
-    ):  # how Python represents such a byte
+    if any("\ud800" <= hidden_name <= "\udfff" for hidden_name in secret):  # how Python represents such a byte
         raise BadInput(name, "must be UTF-8; set the variable again in UTF-8.")
     return secret
 

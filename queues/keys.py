@@ -3,9 +3,9 @@
     control.get(keys.SNAPSHOT)
     control.set(keys.POOL.build(host), order)
 
-A name with parts in braces is never used as it is: `build` fills them in, and `pattern` has "*" for each, for
-SCAN and for the access of a role. Roles are those of `queues.nodes.server_roles`. Other processes and other
-versions know these names: a released name never changes.
+A name with parts in braces is never used as it is: `build` fills them in, and `pattern` has "*" for each, for SCAN and
+for the access of a role. Roles are those of `queues.nodes.server_roles`. Other processes and other versions know these
+names: a released name never changes.
 """
 
 import re
@@ -19,8 +19,8 @@ _PART = re.compile(r"\{\w+\}")
 class Key(str):
     """A name.
 
-    flow: roles that write it → roles that read it. on_nodes: it is on a queue's nodes, not on the control
-    server. A "prefix" is the start of the names of a library's own keys.
+    flow: roles that write it → roles that read it. on_nodes: it is on a queue's nodes, not on the control server. A
+    "prefix" is the start of the names of a library's own keys.
     """
 
     kind: Kind
@@ -58,10 +58,7 @@ def _parse_roles(text: str) -> tuple[str, ...]:
 
 # The plant
 TOPOLOGY = Key(
-    "weir:topology",
-    "string",
-    "web workers → all",
-    "JSON, projection of the database: `queues.topology.Topology`",
+    "weir:topology", "string", "web workers → all", "JSON, projection of the database: `queues.topology.Topology`"
 )
 RETURNED = Key(
     "weir:returned",
@@ -70,10 +67,7 @@ RETURNED = Key(
     "node → since when (s) it sends heartbeats again: `workers.placement.give_back`",
 )
 HEARTBEATS = Key(
-    "weir:heartbeats",
-    "hash",
-    "agent → agent observer telemetry pipeline",
-    "node → JSON heartbeat of its agent",
+    "weir:heartbeats", "hash", "agent → agent observer telemetry pipeline", "node → JSON heartbeat of its agent"
 )
 PRODUCERS = Key(
     "weir:producers",
@@ -87,9 +81,7 @@ INSTALLATION = Key(
     "web workers → web workers",
     "ID of this Weir, by which others identify its holdings: `workers.plants.installation`",
 )
-SNAPSHOT = Key(
-    "weir:snapshot", "string", "observer → observer web workers", "JSON, the newest plant snapshot"
-)
+SNAPSHOT = Key("weir:snapshot", "string", "observer → observer web workers", "JSON, the newest plant snapshot")
 LIVE = Key("weir:live", "channel", "observer → web", "JSON, every snapshot and its delta")
 PLANT_INTERVENTIONS = Key(
     "weir:plant_interventions:{plant}",
@@ -97,9 +89,7 @@ PLANT_INTERVENTIONS = Key(
     "web workers observer → web workers observer",
     "actions of people at another plant → JSON: `workers.plants.foreign.interventions`",
 )
-METRICS = Key(
-    "weir:metrics", "stream", "observer → web workers", "a row of numbers per second, for the last two hours"
-)
+METRICS = Key("weir:metrics", "stream", "observer → web workers", "a row of numbers per second, for the last two hours")
 HOLDER = Key(
     "weir:holder:{plant}",
     "string",
@@ -159,9 +149,7 @@ SUBMITTED = Key(
     "web workers → observer workers",
     "worker ID → submission time (s); a worker that starts removes itself",
 )
-RUNNING = Key(
-    "weir:running:{queue}:{node}", "sorted set", "workers → observer", "worker ID → its last heartbeat (s)"
-)
+RUNNING = Key("weir:running:{queue}:{node}", "sorted set", "workers → observer", "worker ID → its last heartbeat (s)")
 WORK = Key(
     "weir:work:{queue}:{node}",
     "hash",
@@ -175,19 +163,11 @@ LATENCY = Key(
     "bucket of publish-to-acknowledge seconds → events: `workers.consumer.latency`",
 )
 WORKER = Key(
-    "weir:worker:{id}",
-    "string",
-    "workers → workers",
-    "claimed by the worker that starts: an ID runs at most once",
+    "weir:worker:{id}", "string", "workers → workers", "claimed by the worker that starts: an ID runs at most once"
 )
-HOSTS = Key(
-    "weir:hosts", "hash", "workers → web workers observer", "Celery host → JSON report: `workers.pool.hosts`"
-)
+HOSTS = Key("weir:hosts", "hash", "workers → web workers observer", "Celery host → JSON report: `workers.pool.hosts`")
 POOL = Key(
-    "weir:pool:{host}",
-    "string",
-    "web workers → workers",
-    "JSON {threads, pid}: the requested size of a host's pool",
+    "weir:pool:{host}", "string", "web workers → workers", "JSON {threads, pid}: the requested size of a host's pool"
 )
 POOL_ORDER = Key(
     "weir:pool_order:{plant}:{worker}",
@@ -228,14 +208,9 @@ DONE = Key(
 
 # Coordination and limits
 LEASE = Key(
-    "weir:lease:{name}",
-    "string",
-    "workers observer → workers observer",
-    "a lease: its token and fencing number",
+    "weir:lease:{name}", "string", "workers observer → workers observer", "a lease: its token and fencing number"
 )
-FENCE = Key(
-    "weir:fence:{name}", "string", "workers observer → workers observer", "the last fencing number of a lease"
-)
+FENCE = Key("weir:fence:{name}", "string", "workers observer → workers observer", "the last fencing number of a lease")
 THROTTLE = Key(
     "weir:throttle:{queue}",
     "string",
@@ -268,10 +243,7 @@ AUDIT_HEAD = Key(
     "JSON {sequence, digest, seal}: the last entry of the audit log",
 )
 AUDIT_VERDICT = Key(
-    "weir:audit:verdict",
-    "string",
-    "workers → workers",
-    "JSON: the result and time of the last check of the audit log",
+    "weir:audit:verdict", "string", "workers → workers", "JSON: the result and time of the last check of the audit log"
 )
 
 # Batch tasks
@@ -282,10 +254,7 @@ JOB = Key(
     "chunk → JSON progress while a worker processes it: {rows, share, stages, stages_done, …, worker, at}",
 )
 JOB_WORKERS = Key(
-    "weir:job:{run}:workers",
-    "sorted set",
-    "workers → web workers",
-    "worker → until when (s) it counts as present",
+    "weir:job:{run}:workers", "sorted set", "workers → web workers", "worker → until when (s) it counts as present"
 )
 
 # The pipeline
@@ -326,10 +295,7 @@ PIPELINE_CONTROLS = Key(
     "JSON, the controls that were set: `workers.pipeline.declaration.controls`",
 )
 PIPELINE_SKETCHES = Key(
-    "weir:pipeline:sketches:{app}",
-    "hash",
-    "pipeline → pipeline",
-    "`{criterion}/{slot}/{writer}` → a KLL sketch",
+    "weir:pipeline:sketches:{app}", "hash", "pipeline → pipeline", "`{criterion}/{slot}/{writer}` → a KLL sketch"
 )
 PIPELINE_CURSOR = Key("weir:pipeline:cursor:{app}", "hash", "pipeline → pipeline", "`tick`, `cursor` (JSON)")
 PIPELINE_ASSIGNED = Key(
@@ -346,16 +312,10 @@ PIPELINE_ROOM = Key(
     "`attempt:…` of each replica",
 )
 PIPELINE_RESULT = Key(
-    "weir:pipeline:result:{app}:{replica}:{tick}",
-    "hash",
-    "pipeline → pipeline",
-    "blob name → rows (Arrow stream)",
+    "weir:pipeline:result:{app}:{replica}:{tick}", "hash", "pipeline → pipeline", "blob name → rows (Arrow stream)"
 )
 PIPELINE_RESULTS = Key(
-    "weir:pipeline:results:{app}",
-    "stream",
-    "pipeline → pipeline",
-    "`d`: a `Result` (JSON), when it was published",
+    "weir:pipeline:results:{app}", "stream", "pipeline → pipeline", "`d`: a `Result` (JSON), when it was published"
 )
 PIPELINE_FAULTS = Key(
     "weir:pipeline:faults:{app}:{replica}:{tick}",
@@ -394,10 +354,7 @@ PIPELINE_OUTBOX = Key(
     "`{queue}|{batch}/{run}/…` → complex events still to be published",
 )
 PIPELINE_RECENT = Key(
-    "weir:pipeline:recent:{app}",
-    "list",
-    "pipeline → web",
-    "JSON, the newest complex events that were published",
+    "weir:pipeline:recent:{app}", "list", "pipeline → web", "JSON, the newest complex events that were published"
 )
 PIPELINE_LATE = Key(
     "weir:pipeline:late:{app}",

@@ -117,14 +117,9 @@ def build_log_configuration(level: str | int | None = None) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {
-            "text": {"()": "queues.logs.LinesForPeople"},
-            "json": {"()": "queues.logs.LinesForPrograms"},
-        },
+        "formatters": {"text": {"()": "queues.logs.LinesForPeople"}, "json": {"()": "queues.logs.LinesForPrograms"}},
         "filters": {"ids": {"()": "queues.logs.Ids"}},
-        "handlers": {
-            "stderr": {"class": "logging.StreamHandler", "formatter": chosen, "filters": ["ids"]},
-        },
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": chosen, "filters": ["ids"]}},
         "root": {"handlers": ["stderr"], "level": level or variables.LOG_LEVEL.get_choice()},
         "loggers": {
             **{name: {"level": "WARNING"} for name in CHATTY},

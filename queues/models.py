@@ -68,9 +68,7 @@ class Container(models.Model):
     draining_since = models.DateTimeField(null=True, default=None)
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["queue", "node"], name="one_container_per_queue_and_node")
-        ]
+        constraints = [models.UniqueConstraint(fields=["queue", "node"], name="one_container_per_queue_and_node")]
 
     def __str__(self) -> str:
         return f"{self.queue}@{self.node}"

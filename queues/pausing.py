@@ -1,8 +1,8 @@
 """Pauses of a queue: `intake` accepts no new events, `consumption` gives out none of the waiting ones.
 
-Each is a key on the control server (`weir:pause:{queue}:{part}`) that expires automatically, even if no
-process is left to end it. Nothing is dropped: acknowledged events wait, and a block that a worker has is
-finished. Publishers and workers check for a pause here; people see it as its override (`workers.steering`).
+Each is a key on the control server (`weir:pause:{queue}:{part}`) that expires automatically, even if no process is left
+to end it. Nothing is dropped: acknowledged events wait, and a block that a worker has is finished. Publishers and
+workers check for a pause here; people see it as its override (`workers.steering`).
 """
 
 import math

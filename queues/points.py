@@ -14,9 +14,7 @@ def check_points(points: object, field: str = "points", least: int = 1) -> dict[
     Raises `BadInput`.
     """
     if not isinstance(points, Mapping) or not points:
-        raise BadInput(
-            field, 'must be a JSON object of node names and points, such as {"n1": 500, "n2": 500}.'
-        )
+        raise BadInput(field, 'must be a JSON object of node names and points, such as {"n1": 500, "n2": 500}.')
     for node, value in points.items():
         checks.accept_whole_number(least, TOTAL).validate(value, f"{field}.{node}", end=".")
     if sum(points.values()) != TOTAL:
@@ -63,9 +61,7 @@ def move(points: Mapping[str, int], source: str, target: str, amount: int) -> di
     if source == target:
         raise BadInput("to", "must not be the same node as from.")
     if not checks.is_whole(amount, 1, before[source]):
-        raise BadInput(
-            "points", f"must be a whole number from 1 to {before[source]}, the points of {source}."
-        )
+        raise BadInput("points", f"must be a whole number from 1 to {before[source]}, the points of {source}.")
     after = {**before, target: before.get(target, 0) + amount, source: before[source] - amount}
     return {node: value for node, value in after.items() if value}
 
@@ -90,9 +86,7 @@ def restore(points: Mapping[str, int], node: str, amount: int) -> dict[str, int]
     spare = {name: value - 1 for name, value in others.items()}
     most = sum(spare.values())
     if not checks.is_whole(amount, 1, most):
-        raise BadInput(
-            "points", f"must be a whole number from 1 to {most}: every other node keeps at least 1."
-        )
+        raise BadInput("points", f"must be a whole number from 1 to {most}: every other node keeps at least 1.")
     taken = apportion(amount, spare)
     after = {name: before[name] - taken.get(name, 0) for name in before}
     return {**after, node: before.get(node, 0) + amount}

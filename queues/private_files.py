@@ -35,8 +35,7 @@ def keep_private() -> None:
 def create_private_folder(path: Path) -> None:
     """Create a folder and its parents for its owner alone, or restrict an existing one.
 
-    Raises `BadInput` for a folder that all users of the machine share (/tmp): restricting it would lock them
-    out.
+    Raises `BadInput` for a folder that all users of the machine share (/tmp): restricting it would lock them out.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = path.stat().st_mode
@@ -82,8 +81,8 @@ def _write_temporary_file(path: Path, text: str) -> Path:
 def mend(folder: Path, most_entries: int = MAX_ENTRIES) -> RepairResult:
     """Remove the rights of group and others from a folder and everything below it.
 
-    It follows no links, and changes only what belongs to this user. The folder itself comes first: from then
-    on no other user can enter it.
+    It follows no links, and changes only what belongs to this user. The folder itself comes first: from then on no
+    other user can enter it.
     """
     me = os.getuid()
     create_private_folder(folder)

@@ -14,14 +14,7 @@ from django.utils import timezone
 
 from queues import keys
 from queues import points as thousand
-from queues.errors import (
-    BadInput,
-    BadTopology,
-    NodeUnavailable,
-    UnknownQueue,
-    WeirError,
-    describe_connection_error,
-)
+from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue, WeirError, describe_connection_error
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
 
@@ -59,10 +52,10 @@ def lock_revision() -> TopologyRevision:
 def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topology:
     """Raise the revision and write the topology to the control server. Returns what was written.
 
-    The write happens inside the transaction. Since the revision's row is locked in the meantime, two
-    projections write in the order of their revisions, and if the control server does not answer, nothing is
-    changed. Raises `NodeUnavailable` in that case, and `BadTopology` for an unreadable topology, which would
-    stop everything that moves events, of any queue.
+    The write happens inside the transaction. Since the revision's row is locked in the meantime, two projections write
+    in the order of their revisions, and if the control server does not answer, nothing is changed. Raises
+    `NodeUnavailable` in that case, and `BadTopology` for an unreadable topology, which would stop everything that moves
+    events, of any queue.
     """
     with transaction.atomic():
         row = lock_revision()
@@ -83,8 +76,8 @@ def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topol
 def reconcile(control: redis.Redis, thresholds: Overriding | None = None) -> bool:
     """Project again if the control server has anything else than the database. Returns True if it had.
 
-    The write comes before the commit (`project`), so a process that dies in between leaves a topology that
-    never existed. A control server that lost its last second, or everything, has an old topology or none.
+    The write comes before the commit (`project`), so a process that dies in between leaves a topology that never
+    existed. A control server that lost its last second, or everything, has an old topology or none.
     """
     # A database from which nothing was ever projected has nothing to write.
     if not TopologyRevision.objects.filter(number__gt=0).exists() or _is_projected(control, thresholds):
@@ -113,8 +106,8 @@ def create_queue(
 ) -> Topology:
     """Create a queue with its containers, and project it.
 
-    By default, every node that takes containers gets equal points. `settings` are the other fields of
-    `Queue`. Raises `BadInput` that names the field; nothing is changed then.
+    By default, every node that takes containers gets equal points. `settings` are the other fields of `Queue`. Raises
+    `BadInput` that names the field; nothing is changed then.
     """
     with transaction.atomic():
         queue = _build_row(Queue, name=name, kind=kind, **settings)
@@ -124,11 +117,7 @@ def create_queue(
         except IntegrityError:  # also if another process creates it just now
             raise BadInput("name", f"A queue named {name} already exists.") from None
         shared = points or thousand.share(
-            list(
-                Node.objects.filter(drained=False, cordoned=False)
-                .order_by("name")
-                .values_list("name", flat=True)
-            )
+            list(Node.objects.filter(drained=False, cordoned=False).order_by("name").values_list("name", flat=True))
         )
         _write_points(queue, shared)
         _check_readable(thresholds)
@@ -152,9 +141,7 @@ def change_queue(
         live = row.containers.filter(points__gt=0).count()
         # It may be short already, as nodes were lost: that prevents no other change.
         if "minimum_containers" in fields and not 1 <= row.minimum_containers <= live:
-            message = (
-                f"must be 1 to {live}, the queue's number of containers; move points to more nodes first."
-            )
+            message = f"must be 1 to {live}, the queue's number of containers; move points to more nodes first."
             raise BadInput("minimum_containers", message)
         row.save(update_fields=list(fields))
         _check_readable(thresholds)
@@ -198,10 +185,9 @@ def move_points(
 ) -> Topology:
     """Give queues the points `after` if they still have those of `before` (draining containers aside).
 
-    Compare-and-set, all queues in one transaction with the projection. A node left without points keeps a
-    draining container. `may_be_short`: accept fewer containers than the minimum, as nodes were lost. Raises
-    `PointsDrifted` if another change came first, and `BadInput` that names the field; nothing is changed
-    then.
+    Compare-and-set, all queues in one transaction with the projection. A node left without points keeps a draining
+    container. `may_be_short`: accept fewer containers than the minimum, as nodes were lost. Raises `PointsDrifted` if
+    another change came first, and `BadInput` that names the field; nothing is changed then.
     """
     with transaction.atomic():
         rows = {row.name: row for row in Queue.objects.select_for_update().filter(name__in=list(after))}
@@ -210,9 +196,7 @@ def move_points(
                 read_database().queue(name)
             held = rows[name].containers.filter(points__gt=0).select_related("node")
             if {container.node.name: container.points for container in held} != dict(before[name]):
-                raise PointsDrifted(
-                    f"The points of queue {name} have changed in the meantime; nothing was moved."
-                )
+                raise PointsDrifted(f"The points of queue {name} have changed in the meantime; nothing was moved.")
             # A queue that is short already, as nodes were lost, gets no shorter; its points may move.
             least = 1 if may_be_short else min(rows[name].minimum_containers, len(before[name]))
             _write_points(rows[name], after[name], now, least)
@@ -227,8 +211,8 @@ def keep_draining(
 ) -> int:
     """Create draining containers for pairs (queue, node) that have events but no container, and project them.
 
-    Returns how many. A flush that was under way while points moved may arrive after its container was
-    retired, and is found in this way.
+    Returns how many. A flush that was under way while points moved may arrive after its container was retired, and is
+    found in this way.
     """
     made = 0
     with transaction.atomic():
@@ -314,9 +298,7 @@ def _build_node_spec(node: Node, thresholds: Mapping[str, float]) -> NodeSpec:
         cordoned=node.cordoned,
     )
     if not 0 < spec.busy < spec.toobusy:
-        raise BadTopology(
-            f"nodes.{node.name}.busy", f"must be a share above 0 and below toobusy ({spec.toobusy})."
-        )
+        raise BadTopology(f"nodes.{node.name}.busy", f"must be a share above 0 and below toobusy ({spec.toobusy}).")
     return spec
 
 

@@ -1,10 +1,9 @@
 """Documents that processes exchange through the control server.
 
-Each document has a type. All are written and read in the same way. A field has the name of its JSON key.
-Unknown is None, and null in JSON. A reader that is older than the writer ignores fields it does not know; a
-newer one has a default for each field that an older writer leaves out. Processes of two versions can
-therefore work together during an upgrade. A float with a whole value (3.0) is accepted as an integer, since a
-rejected document stops its readers.
+Each document has a type. All are written and read in the same way. A field has the name of its JSON key. Unknown is
+None, and null in JSON. A reader that is older than the writer ignores fields it does not know; a newer one has a
+default for each field that an older writer leaves out. Processes of two versions can therefore work together during an
+upgrade. A float with a whole value (3.0) is accepted as an integer, since a rejected document stops its readers.
 """
 
 import logging

@@ -108,15 +108,11 @@ class Topology:
     def from_json(cls, text: str | bytes | None) -> "Topology":
         """Parse the stored form. Raises `BadTopology` that names the field."""
         if not text:
-            raise BadTopology(
-                keys.TOPOLOGY, "is missing on the control server; run manage.py seed to write it."
-            )
+            raise BadTopology(keys.TOPOLOGY, "is missing on the control server; run manage.py seed to write it.")
         try:
             document = json.loads(text, object_pairs_hook=_build_unique_object)
         except ValueError as error:
-            raise BadTopology(
-                keys.TOPOLOGY, f"is not JSON ({error}); run manage.py seed to write it again."
-            ) from None
+            raise BadTopology(keys.TOPOLOGY, f"is not JSON ({error}); run manage.py seed to write it again.") from None
         _check_keys(document, keys.TOPOLOGY, ("revision", "nodes", "queues"))
         for part in ("nodes", "queues"):
             if not isinstance(document[part], dict):
@@ -137,8 +133,8 @@ class Topology:
 class KnownTopology:
     """The topology as last read, for a process that continues with it.
 
-    If the control server came back empty, or a newer version writes there, the known topology stays in use.
-    An unchanged text is not parsed again. `latest`: what was read last, if anything was.
+    If the control server came back empty, or a newer version writes there, the known topology stays in use. An
+    unchanged text is not parsed again. `latest`: what was read last, if anything was.
     """
 
     def __init__(self) -> None:
@@ -159,10 +155,7 @@ class KnownTopology:
 def _build_node_document(node: NodeSpec) -> dict[str, Any]:
     return {
         "url": node.url,
-        "capacity": {
-            "events_per_second": node.capacity.events_per_second,
-            "memory_bytes": node.capacity.memory_bytes,
-        },
+        "capacity": {"events_per_second": node.capacity.events_per_second, "memory_bytes": node.capacity.memory_bytes},
         "busy": node.busy,
         "toobusy": node.toobusy,
         "drained": node.drained,
@@ -190,9 +183,7 @@ def _parse_node(name: str, document: Any) -> NodeSpec:
     _check_keys(document, where, ("url", "capacity", "busy", "toobusy", "drained", "cordoned"))
     _check_keys(document["capacity"], f"{where}.capacity", ("events_per_second", "memory_bytes"))
     rate = _check_number(document["capacity"]["events_per_second"], f"{where}.capacity.events_per_second")
-    memory_bytes = _check_whole_number(
-        document["capacity"]["memory_bytes"], f"{where}.capacity.memory_bytes", 1, 2**62
-    )
+    memory_bytes = _check_whole_number(document["capacity"]["memory_bytes"], f"{where}.capacity.memory_bytes", 1, 2**62)
     busy, toobusy = (
         _check_number(document["busy"], f"{where}.busy"),
         _check_number(document["toobusy"], f"{where}.toobusy"),
@@ -229,18 +220,12 @@ def _queue(name: str, document: Any) -> QueueSpec:
         ),
         points=points,
         priority=_check_whole_number(document["priority"], f"{where}.priority", 0, 9),
-        minimum_containers=_check_whole_number(
-            document["minimum_containers"], f"{where}.minimum_containers", 1, 1000
-        ),
+        minimum_containers=_check_whole_number(document["minimum_containers"], f"{where}.minimum_containers", 1, 1000),
         handler=str(document["handler"]),
         handler_options=document["handler_options"],
-        events_per_worker=_check_whole_number(
-            document["events_per_worker"], f"{where}.events_per_worker", 1, 2**31
-        ),
+        events_per_worker=_check_whole_number(document["events_per_worker"], f"{where}.events_per_worker", 1, 2**31),
         tries=_check_whole_number(document["tries"], f"{where}.tries", 1, 1000),
-        handler_timeout_seconds=_check_number(
-            document["handler_timeout_seconds"], f"{where}.handler_timeout_seconds"
-        ),
+        handler_timeout_seconds=_check_number(document["handler_timeout_seconds"], f"{where}.handler_timeout_seconds"),
     )
 
 
@@ -256,9 +241,7 @@ def _build_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadTopology(
-            twice[:40], f"is a duplicate in {keys.TOPOLOGY}; run manage.py seed to write it again."
-        )
+        raise BadTopology(twice[:40], f"is a duplicate in {keys.TOPOLOGY}; run manage.py seed to write it again.")
     return made
 
 

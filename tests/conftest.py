@@ -133,9 +133,9 @@ def pytest_collection_finish() -> None:
 
 def _order(item: pytest.Item) -> tuple[bool, ...]:
     """The longest first."""
-    long = (
-        item.get_closest_marker("slow") or item.get_closest_marker("thorough")
-    ) and item.nodeid.startswith(BY_THEMSELVES)
+    long = (item.get_closest_marker("slow") or item.get_closest_marker("thorough")) and item.nodeid.startswith(
+        BY_THEMSELVES
+    )
     return group_of(item.nodeid) not in TOGETHER, not long, not item.get_closest_marker("spark")
 
 
@@ -176,8 +176,8 @@ def group_of(nodeid: str) -> str:
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> None:
     """The database is a file, as in a plant: two threads that write wait for each other. One in memory
-    refuses the second at once, whatever the time that it may wait. To migrate one takes seconds: the first
-    of the processes that share the run does it, and each has a copy.
+    refuses the second at once, whatever the time that it may wait. To migrate one takes seconds: the first of the
+    processes that share the run does it, and each has a copy.
     """
     if connection.vendor == "sqlite":
         connection.settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "weir.sqlite3")

@@ -1,8 +1,8 @@
 """The grants of the workers' database role, enforced in every test on any database.
 
 Workers, loops, observer and alerter use a role that reads and writes some tables only
-(`console.storage.worker_tables`). SQLite has no roles: here a statement of their code is refused as
-PostgreSQL would refuse it, so that each test of theirs shows a missing grant.
+(`console.storage.worker_tables`). SQLite has no roles: here a statement of their code is refused as PostgreSQL would
+refuse it, so that each test of theirs shows a missing grant.
 """
 
 import re
@@ -21,9 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # What runs with the role: two packages, and what observer and alerter call in the console.
 PACKAGES = (f"{ROOT}/queues/", f"{ROOT}/workers/")
 CONSOLE = f"{ROOT}/console/"
-CALLED = tuple(
-    f"{CONSOLE}{module}" for module in ("audit/watch.py", "incidents/keeper.py", "timeline/rollouts.py")
-)
+CALLED = tuple(f"{CONSOLE}{module}" for module in ("audit/watch.py", "incidents/keeper.py", "timeline/rollouts.py"))
 TABLE = r'"?(\w+)"?'
 WRITTEN = re.compile(rf"\s*(?:INSERT (?:OR \w+ )?INTO|UPDATE|DELETE FROM) {TABLE}", re.IGNORECASE)
 READ = re.compile(rf"\b(?:FROM|JOIN) {TABLE}", re.IGNORECASE)
@@ -42,9 +40,7 @@ def _guard_connection(connection: Any, **_: Any) -> None:
         connection.execute_wrappers.append(check_statement)
 
 
-def check_statement(
-    execute: Execute, statement: str, values: Any, many: bool, context: dict[str, Any]
-) -> Any:
+def check_statement(execute: Execute, statement: str, values: Any, many: bool, context: dict[str, Any]) -> Any:
     """Execute it. Raise ProgrammingError for a statement of workers that their role may not make."""
     if (refused := refused_table(statement)) and _runs_as_worker():
         raise ProgrammingError(f"permission denied for table {refused} (tests/worker_role.py)")

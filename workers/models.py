@@ -122,9 +122,9 @@ class LedgerEntry(models.Model):
 class Override(models.Model):
     """A person's value in place of a threshold, setpoint, parameter, actuator, or mode.
 
-    It applies to one loop, or to all loops of a law, a queue, a node, or any combination of these. A node
-    with the name of a threshold: the node itself; a queue with the paused part; a worker host that is
-    drained. `workers.steering.scope` says which.
+    It applies to one loop, or to all loops of a law, a queue, a node, or any combination of these. A node with the name
+    of a threshold: the node itself; a queue with the paused part; a worker host that is drained.
+    `workers.steering.scope` says which.
     """
 
     loop = models.ForeignKey(Loop, on_delete=models.CASCADE, null=True, related_name="overrides")
@@ -139,13 +139,9 @@ class Override(models.Model):
     reason = models.TextField()
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(db_index=True, null=True)  # null: until an administrator ends it
-    replaces = models.JSONField(
-        default=list
-    )  # overrides with lower precedence: {"id", "scope", "value", "owner"}
+    replaces = models.JSONField(default=list)  # overrides with lower precedence: {"id", "scope", "value", "owner"}
     ended_at = models.DateTimeField(null=True, default=None)
-    ended_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    ended_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
 
     def __str__(self) -> str:
         until = f"until {self.expires_at:%H:%M:%S}" if self.expires_at else "without expiry"
@@ -155,9 +151,8 @@ class Override(models.Model):
 class Tuning(models.Model):
     """Parameter values that a loop's record supports, and their results on the following days.
 
-    days: of the validation, [{"day", "before", "after"}], the cost of each; improvement: the share of the
-    cost saved; confidence: its certainty (`controllers.design.tuning`). When approved by its hash, the values
-    are set as overrides.
+    days: of the validation, [{"day", "before", "after"}], the cost of each; improvement: the share of the cost saved;
+    confidence: its certainty (`controllers.design.tuning`). When approved by its hash, the values are set as overrides.
     """
 
     class State(models.TextChoices):
@@ -175,9 +170,7 @@ class Tuning(models.Model):
     confidence = models.FloatField()
     hash = models.CharField(max_length=64)
     created_at = models.DateTimeField(default=timezone.now)
-    decided_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    decided_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     decided_at = models.DateTimeField(null=True, default=None)
     note = models.TextField(default="", blank=True)  # the reason of the decision
 
@@ -188,8 +181,8 @@ class Tuning(models.Model):
 class FirstReport(models.Model):
     """What a loop that advises at an attached plant would have saved in its first hour.
 
-    See `workers.control.first_reports`. figures: as `FirstReportFigures`; null: too little was measured, and
-    the next hour is reported instead. An empty time range (`since` is `until`) marks a new plant since then.
+    See `workers.control.first_reports`. figures: as `FirstReportFigures`; null: too little was measured, and the next
+    hour is reported instead. An empty time range (`since` is `until`) marks a new plant since then.
     """
 
     loop = models.OneToOneField(Loop, on_delete=models.CASCADE, related_name="first_report")
@@ -206,9 +199,7 @@ class Setting(models.Model):
 
     name = models.CharField(max_length=60, unique=True)
     value = models.JSONField()
-    changed_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    changed_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     changed_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:
@@ -218,9 +209,9 @@ class Setting(models.Model):
 class Plan(models.Model):
     """Moves of points proposed together, approved by their hash, and executed as approved.
 
-    Shapes: moves [{queue, from, to, points}]; base {queue: {node: points}}; before and after {node:
-    {"utilisation": share or null, "state", "points"}}; progress, one per move: {"state": pending | moved |
-    transferring | done, "points_moved", "blocks", "blocks_total", "events", "bytes"}.
+    Shapes: moves [{queue, from, to, points}]; base {queue: {node: points}}; before and after {node: {"utilisation":
+    share or null, "state", "points"}}; progress, one per move: {"state": pending | moved | transferring | done,
+    "points_moved", "blocks", "blocks_total", "events", "bytes"}.
     """
 
     class Kind(models.TextChoices):
@@ -308,8 +299,8 @@ class Task(models.Model):
 class Run(models.Model):
     """One run of a task.
 
-    progress: {"rows", "share" (0..1, null: unknown), "stages": {"done", "total"}, "chunk", "skipped":
-    [{"file", "why"}]}.
+    progress: {"rows", "share" (0..1, null: unknown), "stages": {"done", "total"}, "chunk", "skipped": [{"file",
+    "why"}]}.
     """
 
     class State(models.TextChoices):
@@ -404,9 +395,7 @@ class Keep(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(
-                condition=models.Q(until__gte=models.F("since")), name="a_keep_ends_after_it_begins"
-            )
+            models.CheckConstraint(condition=models.Q(until__gte=models.F("since")), name="a_keep_ends_after_it_begins")
         ]
 
     def __str__(self) -> str:
@@ -428,9 +417,7 @@ class PipelineVersion(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["application", "number"], name="one_version_of_a_number"),
-            models.UniqueConstraint(
-                fields=["application"], condition=models.Q(active=True), name="one_active_version"
-            ),
+            models.UniqueConstraint(fields=["application"], condition=models.Q(active=True), name="one_active_version"),
         ]
 
     def __str__(self) -> str:

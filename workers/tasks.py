@@ -150,8 +150,8 @@ def _load_publish_time(control: redis.Redis) -> PublishedPlant:
 def upkeep() -> None:
     """Run periodic maintenance.
 
-    Correct the projection, create loops for new containers, record expiries, send the weekly report, and
-    remove ended workers and empty containers.
+    Correct the projection, create loops for new containers, record expiries, send the weekly report, and remove ended
+    workers and empty containers.
     """
     control, now = control_server(), datetime.now(UTC)
     projection.reconcile(control, overrides.get_node_thresholds(now))
@@ -194,8 +194,8 @@ def repeat_orders() -> None:
 def sweep(topology: Topology) -> int:
     """Remove ended workers from the segments' groups; return how many.
 
-    An unavailable node is left out: one that is not known to be unavailable is waited for once, however many
-    queues it has.
+    An unavailable node is left out: one that is not known to be unavailable is waited for once, however many queues it
+    has.
     """
     gone, away = 0, execution.list_away_nodes()
     for queue in topology.queues.values():
@@ -230,10 +230,7 @@ def send_for_worker(run: int, worker: str, role: str, is_requested: bool) -> Non
 
     Runs requested by people come last.
     """
-    seconds, priority = (
-        task_managers.SUBMISSION_SECONDS,
-        REQUESTED_PRIORITY if is_requested else BATCH_PRIORITY,
-    )
+    seconds, priority = (task_managers.SUBMISSION_SECONDS, REQUESTED_PRIORITY if is_requested else BATCH_PRIORITY)
     work_at.apply_async((run, worker), queue=role, priority=priority, expires=seconds)
 
 

@@ -1,11 +1,10 @@
 """Seeded causes on a real plant: is the true one among the first three that an incident names, and who is
 notified when?
 
-A plant (./run) with a small shop: three queues of emulated work, three producers, an application of the
-pipeline. A scenario waits until no alert is open, makes one or two innocent changes, and then a cause (two at
-once in some) through the same door as in earnest: the API, a producer, a report of a deploy, a signal to a
-server. What happens is undone, its backlog is worked off, and the next scenario begins; so each finds the
-causes of all before it among what changed.
+A plant (./run) with a small shop: three queues of emulated work, three producers, an application of the pipeline. A
+scenario waits until no alert is open, makes one or two innocent changes, and then a cause (two at once in some) through
+the same door as in earnest: the API, a producer, a report of a deploy, a signal to a server. What happens is undone,
+its backlog is worked off, and the next scenario begins; so each finds the causes of all before it among what changed.
 
     found         each cause is among the first FIRST rows of *what changed*, or of *what is different* in the
                   minute after it against the minute before; of a node that is lost: the incident names it
@@ -14,8 +13,8 @@ causes of all before it among what changed.
 
 Rules fire sooner than as shipped (`shop.RULES`), as nobody waits minutes for each of thirty: the limit on
 *notified* holds for these rules alone; `queue-behind` as shipped needs 90 s at least. It fires later on a
-host where events wait for seconds when all is well (`Shop.allow_for_the_host`). `--seconds`: a scenario for
-each SCENARIO_SECONDS of them.
+host where events wait for seconds when all is well (`Shop.allow_for_the_host`). `--seconds`: a scenario for each
+SCENARIO_SECONDS of them.
 """
 
 import logging
@@ -52,9 +51,7 @@ def choose_kinds(count: int, chance: Random) -> list[list[str]]:
 
 def figures_of(outcomes: list[Outcome]) -> dict[str, float]:
     causes = sum(len(outcome.kinds) for outcome in outcomes)
-    waits = [
-        math.inf if outcome.notified_seconds is None else outcome.notified_seconds for outcome in outcomes
-    ]
+    waits = [math.inf if outcome.notified_seconds is None else outcome.notified_seconds for outcome in outcomes]
     return {
         "scenarios": len(outcomes),
         "causes": causes,

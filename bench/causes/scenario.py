@@ -75,8 +75,7 @@ def play(shop: Shop, kinds: list[str], chance: Random) -> Outcome:
     watch = AlertWatch(time.time())
     with ExitStack() as stack:
         named = [
-            stack.enter_context(KINDS[kind](shop, queue, chance))
-            for kind, queue in zip(kinds, queues, strict=True)
+            stack.enter_context(KINDS[kind](shop, queue, chance)) for kind, queue in zip(kinds, queues, strict=True)
         ]
         notified = _check_until_notified(shop, watch)
     shop.producers.calm()

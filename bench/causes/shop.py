@@ -117,9 +117,7 @@ class Shop(RunningPlant):
 
     def open(self) -> None:
         """Its queues, its application, its rules and who is notified; then producers begin."""
-        self.wait_until(
-            lambda snapshot: not snapshot["parts"].get("starting"), START_SECONDS, "all has started"
-        )
+        self.wait_until(lambda snapshot: not snapshot["parts"].get("starting"), START_SECONDS, "all has started")
         self.sign_in()
         for queue in QUEUES:
             self.ask(f"queues/{queue}/create", kind="jobs", handler="emulate", handler_options=SERVICE)
@@ -145,8 +143,8 @@ class Shop(RunningPlant):
 
     def allow_for_the_host(self) -> None:
         """On a slow host events of the pipeline wait for seconds though nothing is wrong: that is no cause of
-        a scenario, so a queue is behind from LONG times that on. What only the start left is worked off by
-        the last of the stretches.
+        a scenario, so a queue is behind from LONG times that on. What only the start left is worked off by the last of
+        the stretches.
         """
         threshold, clear, for_seconds = RULES["queue-behind"]
         for _ in range(MAX_STRETCHES):

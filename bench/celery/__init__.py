@@ -1,17 +1,17 @@
 """A stock Celery app under a square wave of load: sized by Weir, by its own --autoscale, and not at all.
 
-Every worker is started from a plain `celery worker` and gets the same tasks at the same instants, each from a
-broker's database (virtual host) of its own, all in the same run:
+Every worker is started from a plain `celery worker` and gets the same tasks at the same instants, each from a broker's
+database (virtual host) of its own, all in the same run:
 
     weir          started with 2 processes, attached and steered by `parallelism_joint`; nothing else is done
     fixed n       n processes
     autoscale n   Celery's --autoscale=n,1
 
-A task's waiting is from being sent to being begun, on one clock; worker-seconds are the processes there
-are, by the operating system, over the time of the load. The best fixed size is the smallest whose 95th
-percentile of waiting is at most OBJECTIVE_SECONDS; its owner would give --autoscale the same number. "At
-equal cost" compares with the --autoscale that takes the fewest worker-seconds, but at least as many as
-Weir. `--seconds` is how long the load takes, at least MIN_SECONDS.
+A task's waiting is from being sent to being begun, on one clock; worker-seconds are the processes there are, by the
+operating system, over the time of the load. The best fixed size is the smallest whose 95th percentile of waiting is at
+most OBJECTIVE_SECONDS; its owner would give --autoscale the same number. "At equal cost" compares with the --autoscale
+that takes the fewest worker-seconds, but at least as many as Weir. `--seconds` is how long the load takes, at least
+MIN_SECONDS.
 """
 
 import tempfile
@@ -49,9 +49,7 @@ def run(seconds: float) -> dict[str, Any]:
             "rabbitmq": stack.enter_context(rabbitmq(names, folder / "rabbitmq")),
         }
         workers = {
-            (broker, baseline.name): stack.enter_context(
-                StockWorker(baseline, url[baseline.name], folder / broker)
-            )
+            (broker, baseline.name): stack.enter_context(StockWorker(baseline, url[baseline.name], folder / broker))
             for broker, url in brokers.items()
             for baseline in BASELINES
         }

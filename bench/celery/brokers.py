@@ -53,12 +53,7 @@ def rabbitmq(apps: Sequence[str], folder: Path) -> Iterator[Mapping[str, str]]:
     with (folder / "output").open("w") as output:
         command = [RABBITMQ or "rabbitmq-server"]
         process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
         try:
             _await(management, process, folder)

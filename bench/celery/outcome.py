@@ -21,18 +21,12 @@ class Outcome:
     doubled: int
 
     @classmethod
-    def build(
-        cls, worker: StockWorker, load: Sequence[tuple[float, float]], worker_seconds: float
-    ) -> "Outcome":
+    def build(cls, worker: StockWorker, load: Sequence[tuple[float, float]], worker_seconds: float) -> "Outcome":
         done = worker.count_done()
         waits = sorted(done_task.begun_at - done_task.sent_at for done_task in done)
         ended = {done_task.number for done_task in done}
         return cls(
-            waits[int(0.95 * len(waits))],
-            fmean(waits),
-            worker_seconds,
-            len(load) - len(ended),
-            len(done) - len(ended),
+            waits[int(0.95 * len(waits))], fmean(waits), worker_seconds, len(load) - len(ended), len(done) - len(ended)
         )
 
 
@@ -44,18 +38,13 @@ def figures(
     for broker in brokers:
         baselines = {name: outcome for (of, name), outcome in outcomes.items() if of == broker}
         weir = baselines.pop("weir")
-        document["figures"] |= {
-            f"{broker}: attached, s": attached_seconds[broker],
-            **_rows(f"{broker}: weir", weir),
-        }
+        document["figures"] |= {f"{broker}: attached, s": attached_seconds[broker], **_rows(f"{broker}: weir", weir)}
         for name, outcome in baselines.items():
             document["peers"] |= _rows(f"{broker}: {name}", outcome)
         for name, baseline in compare(weir, baselines).items():
             waiting = weir.waiting_p95_seconds / max(baseline.waiting_p95_seconds, 1e-6)
             document["ratio"][f"{broker}: waiting p95, of {name}"] = waiting
-            document["ratio"][f"{broker}: worker-seconds, of {name}"] = (
-                weir.worker_seconds / baseline.worker_seconds
-            )
+            document["ratio"][f"{broker}: worker-seconds, of {name}"] = weir.worker_seconds / baseline.worker_seconds
     return document
 
 

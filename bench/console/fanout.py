@@ -1,9 +1,9 @@
 """A thousand sockets on one web process, over 200 nodes with 1000 containers: who hears what, how soon.
 
-Each client is what the overview is: the view `flow`, packed. A message's latency is counted from its arrival
-at a subscriber of the control server beside the clients to its arrival at each of them. A few clients, which
-take the whole snapshot unpacked, stop reading until all buffers on the way are full; they may lose messages
-or be closed, since they answer no ping, and never delay others'; with their first gap they have to ask.
+Each client is what the overview is: the view `flow`, packed. A message's latency is counted from its arrival at a
+subscriber of the control server beside the clients to its arrival at each of them. A few clients, which take the whole
+snapshot unpacked, stop reading until all buffers on the way are full; they may lose messages or be closed, since they
+answer no ping, and never delay others'; with their first gap they have to ask.
 """
 
 import asyncio
@@ -67,9 +67,7 @@ class Client:
         while True:
             message = await self.connection.recv()
             now = time.perf_counter()
-            received_one = (
-                unpack_message(message) if isinstance(message, bytes) else receive(orjson.loads(message))
-            )
+            received_one = unpack_message(message) if isinstance(message, bytes) else receive(orjson.loads(message))
             if received_one.seq is not None:
                 await self.take(received_one.seq, received_one.whole, now)
 
@@ -113,9 +111,7 @@ def publications(control_url: str) -> Iterator[dict[int, float]]:
 
 async def connect_all(plant: LargePlant, cookie: str) -> list[Client]:
     """The sockets, those that will stall first; opened some at a time, as pages would be."""
-    clients = [
-        Client(await connect(plant, cookie, STALLED_QUERY, RECEIVE_BUFFER_BYTES)) for _ in range(STALLED)
-    ]
+    clients = [Client(await connect(plant, cookie, STALLED_QUERY, RECEIVE_BUFFER_BYTES)) for _ in range(STALLED)]
     while len(clients) < CLIENTS:
         count = min(AT_ONCE, CLIENTS - len(clients))
         opened_now = await asyncio.gather(*(connect(plant, cookie, QUERY) for _ in range(count)))
@@ -162,9 +158,7 @@ async def watch(plant: LargePlant, seconds: float) -> dict[str, Any]:
     await asyncio.gather(*readers, *resumed, return_exceptions=True)
     newest = max(client.seq or 0 for client in clients)
     await asyncio.gather(*(client.connection.close() for client in clients))
-    latencies = [
-        each.arrivals[seq] - at for each in reading for seq, at in published.items() if seq in each.arrivals
-    ]
+    latencies = [each.arrivals[seq] - at for each in reading for seq, at in published.items() if seq in each.arrivals]
     expected = len(reading) * len(published)
     return {
         "p50_seconds": float(np.quantile(latencies, 0.5)),

@@ -1,9 +1,9 @@
 """The overview over 200 nodes and 1000 containers: what it costs the server, the wire and the browser.
 
-Server time: from the request to the last byte of the answer, on a kept connection, warm. Transfer: the bytes
-on the wire of a page, and a snapshot that its socket sends, in a browser with an empty cache and again with
-what it kept; the first time with a node's page and its charts. First chart, first map: from the navigation
-until it is painted, the cache empty. Live: the main thread's own time over seconds of updates.
+Server time: from the request to the last byte of the answer, on a kept connection, warm. Transfer: the bytes on the
+wire of a page, and a snapshot that its socket sends, in a browser with an empty cache and again with what it kept; the
+first time with a node's page and its charts. First chart, first map: from the navigation until it is painted, the cache
+empty. Live: the main thread's own time over seconds of updates.
 """
 
 import base64
@@ -179,6 +179,4 @@ def main_thread_share(browser: Browser, page: Page) -> dict[str, float]:
     for event in events:
         if (event["pid"], event["tid"]) in main:
             spent[event["name"]] += event.get("tdur", 0)
-    return {
-        name: sum(spent[task] for task in tasks) / 1e6 / seconds for name, tasks in MAIN_THREAD_TASKS.items()
-    }
+    return {name: sum(spent[task] for task in tasks) / 1e6 / seconds for name, tasks in MAIN_THREAD_TASKS.items()}

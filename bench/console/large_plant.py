@@ -1,8 +1,8 @@
 """A console over 200 nodes with 1000 containers: the real observer and web process on made heartbeats.
 
-Everything is as on a real plant but the nodes themselves: their heartbeats, the producers' counts and the
-workers' are written to the control server each second by `Heart`, with loads that wander. So what is measured
-behind them (observer, fan-out, pages, browser) does all of its work.
+Everything is as on a real plant but the nodes themselves: their heartbeats, the producers' counts and the workers' are
+written to the control server each second by `Heart`, with loads that wander. So what is measured behind them (observer,
+fan-out, pages, browser) does all of its work.
 """
 
 import http.client
@@ -67,13 +67,7 @@ class Heart:
             for name in ("north", "south"):
                 for queue in self.topology.queues:
                     document = orjson.dumps(
-                        {
-                            "events": self.seq * 500,
-                            "blocks": self.seq,
-                            "rejected": 0,
-                            "rerouted": 0,
-                            "at": now,
-                        }
+                        {"events": self.seq * 500, "blocks": self.seq, "rejected": 0, "rerouted": 0, "at": now}
                     )
                     pipe.hset(keys.PRODUCERS, f"{name}|{queue}", document)
             for queue, node in self.chance.sample(self.pairs, len(self.pairs) // 4):
@@ -184,21 +178,14 @@ def large_plant() -> Iterator[LargePlant]:
             ("manage.py", "collectstatic", "--verbosity=0", "--no-input"),
             ("manage.py", "shell", "-c", "from bench.console.large_seed import seed; seed()"),
         ):
-            subprocess.run(
-                [sys.executable, *command], cwd=ROOT, env=environment, check=True, stdout=sys.stderr
-            )
+            subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=True, stdout=sys.stderr)
         control = redis.Redis.from_url(urls["control"])
         heart = Heart(control, Topology.from_json(control.get(keys.TOPOLOGY)))
         beating = threading.Thread(target=heart.run, daemon=True)
         beating.start()
         port = free_port()
-        commands = {
-            "web": ["-m", *build_web_process("127.0.0.1", port).command],
-            "observer": ["manage.py", "observe"],
-        }
-        running = {
-            name: _start_process(command, environment, data, name) for name, command in commands.items()
-        }
+        commands = {"web": ["-m", *build_web_process("127.0.0.1", port).command], "observer": ["manage.py", "observe"]}
+        running = {name: _start_process(command, environment, data, name) for name, command in commands.items()}
         plant = LargePlant(port, urls["control"], data, running)
         try:
             _await(plant, control)
@@ -213,9 +200,7 @@ def large_plant() -> Iterator[LargePlant]:
             control.close()
 
 
-def _start_process(
-    command: list[str], environment: dict[str, str], data: Path, name: str
-) -> subprocess.Popen[bytes]:
+def _start_process(command: list[str], environment: dict[str, str], data: Path, name: str) -> subprocess.Popen[bytes]:
     with (data / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
             [sys.executable, *command],

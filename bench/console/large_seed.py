@@ -42,9 +42,7 @@ def _seed_queue(number: int) -> None:
     held = [NODES[(number * 2 + place * apart) % len(NODES)] for place in range(CONTAINERS_PER_QUEUE)]
     points = share(held)
     nodes = Node.objects.in_bulk(held, field_name="name")
-    Container.objects.bulk_create(
-        Container(queue=queue, node=nodes[name], points=points[name]) for name in held
-    )
+    Container.objects.bulk_create(Container(queue=queue, node=nodes[name], points=points[name]) for name in held)
 
 
 def _decision() -> dict[str, object]:

@@ -20,15 +20,10 @@ def run(seconds: float) -> dict[str, Any]:
             "DATABASE_URL": f"sqlite:///{folder}/weir.sqlite3",
             "REDIS_URL": "redis://127.0.0.1:1/0",
         }
-        for command in (
-            ("migrate", "--verbosity=0", "--no-input"),
-            ("collectstatic", "--verbosity=0", "--no-input"),
-        ):
+        for command in (("migrate", "--verbosity=0", "--no-input"), ("collectstatic", "--verbosity=0", "--no-input")):
             manage(environment, *command)
         manage(environment, "shell", "-v", "0", "-c", "from bench.console.ledger_rows import seed; seed()")
-        told = manage(
-            environment, "shell", "-v", "0", "-c", "from bench.console.ledger_rows import measure; measure()"
-        )
+        told = manage(environment, "shell", "-v", "0", "-c", "from bench.console.ledger_rows import measure; measure()")
     result = orjson.loads(told)
     slowest = max(result["seconds"].values())
     told_too = ("bytes_per_entry", "export_entries_per_second", "export_grows_bytes")

@@ -1,7 +1,7 @@
 """A ledger of a million entries in a database, and how long each filter takes there; run with its settings.
 
-The entries are what the manager law decides on made observations: eight containers, a tick each two seconds,
-26 days. Each 400th was limited, each 5000th did harm, one in all says a word that no other does.
+The entries are what the manager law decides on made observations: eight containers, a tick each two seconds, 26 days.
+Each 400th was limited, each 5000th did harm, one in all says a word that no other does.
 """
 
 import random
@@ -38,9 +38,7 @@ def seed() -> None:
         )
         for queue, node in CONTAINERS
     ]
-    columns = [
-        field for field in LedgerEntry._meta.concrete_fields if not (field.primary_key or field.generated)
-    ]
+    columns = [field for field in LedgerEntry._meta.concrete_fields if not (field.primary_key or field.generated)]
     names = ", ".join(connection.ops.quote_name(str(field.column)) for field in columns)
     statement = f"INSERT INTO workers_ledgerentry ({names}) VALUES ({', '.join(['%s'] * len(columns))})"
     with connection.cursor() as cursor:
@@ -78,10 +76,7 @@ def _decisions() -> list[LedgerEntry]:
     parameters = catalog.read_parameters(law, {})
     state, entries = law.build_initial_state(parameters), []
     for _ in range(TEMPLATES):
-        given = {
-            "queue_length": chance.choice((0, 0, chance.randrange(20_000))),
-            "removed": chance.randrange(9_000),
-        }
+        given = {"queue_length": chance.choice((0, 0, chance.randrange(20_000))), "removed": chance.randrange(9_000)}
         observation = catalog.read_observation(law, given)
         before = state
         state, decision = law.decide(parameters, state, observation)

@@ -1,8 +1,8 @@
 """How soon a change on the plant is in the browser, and what an idle plant costs.
 
-A real plant (./run) and a real browser. A change: an event published to `alert` at a random instant; it is
-seen when the queue's page counts it. Idle: only the telemetry of this host runs.
-Then a plant of two hundred nodes (`bench.console.large_page`).
+A real plant (./run) and a real browser. A change: an event published to `alert` at a random instant; it is seen when
+the queue's page counts it. Idle: only the telemetry of this host runs. Then a plant of two hundred nodes
+(`bench.console.large_page`).
 """
 
 import random

@@ -1,7 +1,7 @@
 """How long a large plant's snapshot takes to be read into its type, written, and published with its patch.
 
-200 nodes and 100 queues of 10 containers, every number another. The peers are the same JSON as dicts: what
-`orjson` takes, and for publishing twice encoded, as it was done before snapshots had a type.
+200 nodes and 100 queues of 10 containers, every number another. The peers are the same JSON as dicts: what `orjson`
+takes, and for publishing twice encoded, as it was done before snapshots had a type.
 """
 
 import random
@@ -75,9 +75,7 @@ def large_snapshot(chance: random.Random, seq: int) -> Snapshot:
         f"worker_rate/{queue}/{node}": LoopStatus(
             id=place, law="worker_rate", target={"queue": queue, "node": node}, measured=_events(chance)
         )
-        for place, (queue, node) in enumerate(
-            (queue, node) for queue, row in queues.items() for node in row.containers
-        )
+        for place, (queue, node) in enumerate((queue, node) for queue, row in queues.items() for node in row.containers)
     }
     nodes = {name: _node(chance) for name in names}
     return Snapshot(seq=seq, at=1_790_000_000.2 + seq, queues=queues, nodes=nodes, loops=loops)

@@ -63,8 +63,7 @@ def enlarge(snapshot: dict[str, Any]) -> dict[str, Any]:
         f"queue{number:03}": {
             **queue,
             "containers": {
-                names[(7 * number + place) % LARGE_NODES]: dict(container)
-                for place in range(CONTAINERS_A_QUEUE)
+                names[(7 * number + place) % LARGE_NODES]: dict(container) for place in range(CONTAINERS_A_QUEUE)
             },
         }
         for number in range(1_000 // CONTAINERS_A_QUEUE)
@@ -77,10 +76,7 @@ def large_figures(snapshot: dict[str, Any], folder: Path) -> dict[str, float]:
     chance, recorder, large = random.Random(7), Recorder(folder), enlarge(snapshot)
     begin = snapshot["at"]
     for second in range(600):
-        for row in [
-            *large["nodes"].values(),
-            *(c for q in large["queues"].values() for c in q["containers"].values()),
-        ]:
+        for row in [*large["nodes"].values(), *(c for q in large["queues"].values() for c in q["containers"].values())]:
             row["in_per_second"] = round(chance.uniform(10, 400), 3)
         recorder.add(begin + second, orjson.dumps({**large, "at": begin + second}))
     seconds = read_seconds(folder, begin, begin + 599)
@@ -100,9 +96,7 @@ def lay_week(data: Path, series: list[str], until: datetime) -> None:
         times = [day + timedelta(minutes=m) for m in minutes for _ in series]
         names = series * len(minutes)
         column = values[: len(minutes)].ravel()
-        table = pa.table(
-            [times, names, np.full(len(names), 60), column, column, column, column], schema=rollup.TABLE
-        )
+        table = pa.table([times, names, np.full(len(names), 60), column, column, column, column], schema=rollup.TABLE)
         path = data / metric_files.get_rollup_path("1m", day.date().isoformat())
         path.parent.mkdir(parents=True, exist_ok=True)
         parquet.write_table(table, path)

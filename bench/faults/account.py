@@ -24,11 +24,11 @@ class Account:
     decisions that were to be applied, and neither were nor say why; the newest of a loop may still be.
     overtaken: decisions under a number that was not greater than the one before (the ledger takes none).
 
-    repeated: workers that began though no decision ordered them. unstarted: workers that a confirmed decision
-    ordered, and that never began; those of the newest decisions may still, and a fault takes some with it.
-    Workers are all that can be counted: each claims an id of its decision (for an hour). Not counted are an
-    order that was given twice under the same ids, since its workers begin once all the same, and actions that
-    set a value, such as shares, limits and tables, which are the same when they are set again.
+    repeated: workers that began though no decision ordered them. unstarted: workers that a confirmed decision ordered,
+    and that never began; those of the newest decisions may still, and a fault takes some with it. Workers are all that
+    can be counted: each claims an id of its decision (for an hour). Not counted are an order that was given twice under
+    the same ids, since its workers begin once all the same, and actions that set a value, such as shares, limits and
+    tables, which are the same when they are set again.
     """
 
     acknowledged: int
@@ -49,9 +49,7 @@ def account(plant: BrokenPlant, load: Load) -> Account:
     """Of a load that has ended, when its queue is empty."""
     effects, dead = np.zeros(load.tried, np.int32), np.zeros(load.tried, bool)
     with closing(sqlite3.connect(plant.data / "handled.sqlite3", timeout=30)) as database:
-        rows = database.execute(
-            "SELECT CAST(key AS INTEGER) FROM handled WHERE queue = ? AND type = ?", (QUEUE, TYPE)
-        )
+        rows = database.execute("SELECT CAST(key AS INTEGER) FROM handled WHERE queue = ? AND type = ?", (QUEUE, TYPE))
         while piece := rows.fetchmany(ROWS):
             # An event has a row for each of its effects: its id follows from its block, not from its key.
             effects += np.bincount(np.array(piece).ravel(), minlength=load.tried).astype(np.int32)
@@ -124,9 +122,7 @@ def _list_ordered(plant: BrokenPlant) -> list[Order]:
             "JOIN workers_loop loop ON loop.id = entry.loop_id WHERE loop.law = 'worker_rate' "
             "AND entry.action IS NOT NULL AND entry.mode IN ('auto', 'manual')"
         ).fetchall()
-    return [
-        Order(number, int(json.loads(action)["start"]), bool(applied)) for number, action, applied in rows
-    ]
+    return [Order(number, int(json.loads(action)["start"]), bool(applied)) for number, action, applied in rows]
 
 
 def _list_started(plant: BrokenPlant) -> set[str]:

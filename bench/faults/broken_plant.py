@@ -1,8 +1,8 @@
 """A whole plant that can be broken in every way: each process by its name, its disk, and its clock.
 
-The data folder is a small file system of its own (tmpfs, where this user may mount one), so that it can be
-full. Its clock and its slow disk are `bench.faults.preloaded`'s, in every process that ./run starts, servers
-included. The pipeline is not reached, as it keeps little of its environment.
+The data folder is a small file system of its own (tmpfs, where this user may mount one), so that it can be full. Its
+clock and its slow disk are `bench.faults.preloaded`'s, in every process that ./run starts, servers included. The
+pipeline is not reached, as it keeps little of its environment.
 """
 
 import re

@@ -228,9 +228,7 @@ def _execute_plan(plant: BrokenPlant, client: httpx.Client, plan: dict[str, Any]
     deadline = time.monotonic() + PLAN_SECONDS
     while (state := client.get(f"/api/v1/plans/{plan['id']}").json())["state"] != "done":
         if time.monotonic() > deadline:
-            raise TimeoutError(
-                f"plan {plan['id']} is {state['state']} after {PLAN_SECONDS:g} s: {state['note']}"
-            )
+            raise TimeoutError(f"plan {plan['id']} is {state['state']} after {PLAN_SECONDS:g} s: {state['note']}")
         time.sleep(1.0)
 
 

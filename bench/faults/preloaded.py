@@ -2,12 +2,11 @@
 
 Each emulates a fault of the host as its programs see it, by a number in a file that all of them share:
 
-CLOCK: the time of day is off by so many seconds (WEIR_CLOCK_FILE). Monotonic clocks go on, as they do where a
-clock is set. (libfaketime makes Python's `sleep` fail where monotonic clocks are left alone.)
+CLOCK: the time of day is off by so many seconds (WEIR_CLOCK_FILE). Monotonic clocks go on, as they do where a clock is
+set. (libfaketime makes Python's `sleep` fail where monotonic clocks are left alone.)
 
 DISK: each write into a regular file takes so many milliseconds longer, and each fsync ten times as many
-(WEIR_DISK_FILE): a disk that others keep busy. What is read, and what the kernel writes later, is as quick as
-ever.
+(WEIR_DISK_FILE): a disk that others keep busy. What is read, and what the kernel writes later, is as quick as ever.
 """
 
 import shutil

@@ -31,8 +31,8 @@ PAUSE_SECONDS = 2.0, 6.0  # between two faults
 @dataclass(frozen=True)
 class Struck:
     """One fault and its end. seconds: until all was whole again; None when that did not happen in time.
-    waited_for: {what was missing: seconds from the fault's end until it was there}. load: of the machine, the
-    processes that run or want to, when the fault ended. not_tried: why it was not, "" where it was.
+    waited_for: {what was missing: seconds from the fault's end until it was there}. load: of the machine, the processes
+    that run or want to, when the fault ended. not_tried: why it was not, "" where it was.
     """
 
     seed: int
@@ -50,9 +50,7 @@ class Struck:
         return self.seconds is not None and self.seconds <= self.limit_seconds * (1 + self.load / 8)
 
 
-def run(
-    seeds: Sequence[int], faults: int, rate_per_second: int, only: Collection[str] = ()
-) -> dict[str, Any]:
+def run(seeds: Sequence[int], faults: int, rate_per_second: int, only: Collection[str] = ()) -> dict[str, Any]:
     """The document: counts of events and decisions, recovery by kind of fault, what can't be broken here.
     only: the kinds' names; none: all. Raises BadInput when there is no such kind.
     """
@@ -138,12 +136,9 @@ def _inject(plant: BrokenPlant, seed: int, kind: Kind, chance: Random) -> Struck
     return Struck(seed, kind.name, kind.limit_seconds, seconds, tuple(why), waited_for, load, not_tried)
 
 
-def wait_until_whole(
-    plant: BrokenPlant, most_seconds: float
-) -> tuple[float | None, list[str], dict[str, float]]:
+def wait_until_whole(plant: BrokenPlant, most_seconds: float) -> tuple[float | None, list[str], dict[str, float]]:
     """(seconds from now until everything runs and has moved on, nothing); or None, and what is missing after
-    so long; and when each of what was missing was there. How far everything was is known as soon as all
-    servers answer.
+    so long; and when each of what was missing was there. How far everything was is known as soon as all servers answer.
     """
     began = time.monotonic()
     since: Evidence | None = None

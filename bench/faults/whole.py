@@ -41,12 +41,7 @@ def evidence(plant: BrokenPlant) -> Evidence:
         modes = dict(database.execute("SELECT name, mode FROM workers_loop"))
         (entries,) = database.execute("SELECT coalesce(max(id), 0) FROM workers_ledgerentry").fetchone()
     return Evidence(
-        snapshot.get("seq", 0),
-        entries,
-        counters[QUEUE][0],
-        counters[QUEUE][1],
-        counters[PIPELINE_QUEUE][1],
-        modes,
+        snapshot.get("seq", 0), entries, counters[QUEUE][0], counters[QUEUE][1], counters[PIPELINE_QUEUE][1], modes
     )
 
 

@@ -1,7 +1,7 @@
 """How long the balance law's design takes: N unlike replicas, states their differences and the sums of these.
 
-The peer is scipy's solver for the same equation, by the generalised eigenvalues of a pencil; it is not run
-for N = 200, where it takes minutes.
+The peer is scipy's solver for the same equation, by the generalised eigenvalues of a pencil; it is not run for N = 200,
+where it takes minutes.
 """
 
 import time

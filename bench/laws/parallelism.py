@@ -1,9 +1,9 @@
 """How fast tasks are allotted, how near to the optimum, and how a law takes a load that trebles.
 
-Topologies of 300 operators on one path and on two that share a third; the limit is 50 ms for either. The
-peer of quality is a mixed-integer program over small topologies with two paths: `--seconds` sets how many.
-The load trebles on operators whose tasks slow each other down (`controllers.simulation.model.load_step`); the
-peers are other people's rules, the ratio is tasks over the optimum.
+Topologies of 300 operators on one path and on two that share a third; the limit is 50 ms for either. The peer of
+quality is a mixed-integer program over small topologies with two paths: `--seconds` sets how many. The load trebles on
+operators whose tasks slow each other down (`controllers.simulation.model.load_step`); the peers are other people's
+rules, the ratio is tasks over the optimum.
 """
 
 import time
@@ -50,10 +50,7 @@ def best_solution(found: dict[str, QueueingOperator], paths: list[Path]) -> int:
     rows = [[float(name == solution) for name, _ in columns] for solution in found]
     for way in paths:
         rows.append(
-            [
-                found[name].wait_seconds(n) / way.budget_seconds if name in way.operators else 0.0
-                for name, n in columns
-            ]
+            [found[name].wait_seconds(n) / way.budget_seconds if name in way.operators else 0.0 for name, n in columns]
         )
     low = [1.0] * len(found) + [-np.inf] * len(paths)
     high = [1.0] * len(found) + [1 + 1e-9] * len(paths)
@@ -97,21 +94,11 @@ def run(seconds: float) -> dict[str, Any]:
     ours, best, count = quality(seconds)
     joint = steps("joint")
     return {
-        "figures": {
-            "one_path_seconds": one,
-            "two_paths_seconds": two,
-            "tasks": ours,
-            "topologies": count,
-            **joint,
-        },
+        "figures": {"one_path_seconds": one, "two_paths_seconds": two, "tasks": ours, "topologies": count, **joint},
         "peers": {
             "limit_seconds": LIMIT_SECONDS,
             "optimum_tasks": best,
-            **{
-                f"{law}_{name}": value
-                for law in ("ds2", "hpa", "dhalion")
-                for name, value in steps(law).items()
-            },
+            **{f"{law}_{name}": value for law in ("ds2", "hpa", "dhalion") for name, value in steps(law).items()},
         },
         "ratio": {
             "one_path_seconds": one / LIMIT_SECONDS,

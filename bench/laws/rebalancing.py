@@ -1,10 +1,9 @@
 """How good and how fast the rebalancing law is.
 
-Instances: 6 to 12 nodes of BUSY 350 events/s, 48 containers of 24 queues whose rates follow Zipf's law with
-exponent 0.7, and 80 % of the capacity below BUSY in use. The peer is a bound from the mixed-integer program
-without splinters, whole points or any smallest piece: no moves do better, so the ratio is at least the true
-one. `--seconds` sets how many instances: the figures say so. The large plant has 1000 nodes and 5000
-containers.
+Instances: 6 to 12 nodes of BUSY 350 events/s, 48 containers of 24 queues whose rates follow Zipf's law with exponent
+0.7, and 80 % of the capacity below BUSY in use. The peer is a bound from the mixed-integer program without splinters,
+whole points or any smallest piece: no moves do better, so the ratio is at least the true one. `--seconds` sets how many
+instances: the figures say so. The large plant has 1000 nodes and 5000 containers.
 """
 
 import time
@@ -23,9 +22,7 @@ LARGE_LIMIT_SECONDS = 1.0
 BAND = 1.09
 
 
-def instance(
-    chance: np.random.Generator, nodes: int, queues: int, holders: int, filled: float = 0.8
-) -> dict[str, Any]:
+def instance(chance: np.random.Generator, nodes: int, queues: int, holders: int, filled: float = 0.8) -> dict[str, Any]:
     weights = 1 / np.arange(1, queues + 1) ** 0.7
     # On a large plant no queue may need more than its holders can carry together.
     rates = np.minimum(weights / weights.sum() * nodes * 350 * filled, holders * 350 * 0.7)

@@ -1,11 +1,11 @@
 """How fast the best table is found, building included, over the paper's grid of types, patterns, shares.
 
-A cell `{types}x{patterns}x{share}`: every type is in that share [%] of the patterns, once or twice; each
-pattern feeds an operator below that joins it with something scarce, and the budget is half the work offered.
-Timed is what new rates cost: building the problem and solving it, up to the tables. What follows from the
-patterns alone (`ArrangedPatterns`) is worked out when they change; `arrange` is that, for the largest cell.
-The peer is the program as printed, by the same solver; above `FULL_VARIABLES` shares it is left out, since
-one solution takes minutes. The paper's own times are beside them (section X-D).
+A cell `{types}x{patterns}x{share}`: every type is in that share [%] of the patterns, once or twice; each pattern feeds
+an operator below that joins it with something scarce, and the budget is half the work offered. Timed is what new rates
+cost: building the problem and solving it, up to the tables. What follows from the patterns alone (`ArrangedPatterns`)
+is worked out when they change; `arrange` is that, for the largest cell. The peer is the program as printed, by the same
+solver; above `FULL_VARIABLES` shares it is left out, since one solution takes minutes. The paper's own times are beside
+them (section X-D).
 """
 
 import time
@@ -26,9 +26,7 @@ PAPER_SECONDS = {"10000x100x100": 16.25, "1000x50x100": 1.0}
 RARELY = 1e-4
 
 
-def instance(
-    chance: np.random.Generator, types: int, patterns: int, share: int
-) -> tuple[list[OperatorPattern], Any]:
+def instance(chance: np.random.Generator, types: int, patterns: int, share: int) -> tuple[list[OperatorPattern], Any]:
     """Patterns at the bottleneck B, one below for each, and arrivals."""
     names = np.asarray([f"t{index}" for index in range(types)])
     rows = []
@@ -37,9 +35,7 @@ def instance(
         counts = dict(zip(used.tolist(), chance.integers(1, 3, len(used)).tolist(), strict=True))
         seconds = float(chance.uniform(0.5, 1.5)) * RARELY
         rows.append(OperatorPattern(f"b{index}", "B", Needs(counts or {"t0": 1}), f"q{index}", seconds))
-        rows.append(
-            OperatorPattern(f"d{index}", "D", Needs({f"q{index}": 1, f"u{index}": 1}), f"s{index}", 0.0)
-        )
+        rows.append(OperatorPattern(f"d{index}", "D", Needs({f"q{index}": 1, f"u{index}": 1}), f"s{index}", 0.0))
     outside = dict(zip(names.tolist(), chance.uniform(50, 100, types).tolist(), strict=True))
     scarce = {f"u{index}": float(chance.uniform(1, 40)) for index in range(patterns)}
     return rows, {"B": outside, "D": scarce}
@@ -99,8 +95,5 @@ def run(seconds: float) -> dict[str, Any]:
     figures["arrange"] = time_arranging(rows)
     for cell, limit in LIMITS_SECONDS.items():
         peers |= {f"{cell} limit": limit, f"{cell} paper": PAPER_SECONDS[cell]}
-        ratio |= {
-            f"{cell} limit": figures[cell] / limit,
-            f"{cell} paper": PAPER_SECONDS[cell] / figures[cell],
-        }
+        ratio |= {f"{cell} limit": figures[cell] / limit, f"{cell} paper": PAPER_SECONDS[cell] / figures[cell]}
     return {"figures": figures, "peers": peers, "ratio": ratio}

@@ -22,8 +22,8 @@ MIN_ROUNDS = 4
 
 def measure(queues: int, nodes: int, seconds: float) -> None:
     """Prints, as JSON, the seconds that all loops take for a tick: where each has nothing to do, and where
-    each sends workers (medians of the rounds; most of those with nothing to do are at rest); and how many
-    loops there are.
+    each sends workers (medians of the rounds; most of those with nothing to do are at rest); and how many loops there
+    are.
     """
     containers = _seed(queues, nodes)
     loops = ensure_loops(PlantInventory(project(control()), control()), ("worker_rate",))
@@ -51,16 +51,11 @@ def _median(containers: list[tuple[str, str]], seconds: float, events: int) -> f
 
 
 def _seed(queues: int, nodes: int) -> list[tuple[str, str]]:
-    made = Node.objects.bulk_create(
-        Node(name=f"n{number}", url="redis://127.0.0.1:1/0") for number in range(nodes)
-    )
+    made = Node.objects.bulk_create(Node(name=f"n{number}", url="redis://127.0.0.1:1/0") for number in range(nodes))
     shares = [1_000 // nodes + (place < 1_000 % nodes) for place in range(nodes)]
     for number in range(queues):
-        queue = Queue.objects.create(
-            name=f"queue{number}", kind="jobs", handler="noop", events_per_worker=1_000
-        )
+        queue = Queue.objects.create(name=f"queue{number}", kind="jobs", handler="noop", events_per_worker=1_000)
         Container.objects.bulk_create(
-            Container(queue=queue, node=node, points=points)
-            for node, points in zip(made, shares, strict=True)
+            Container(queue=queue, node=node, points=points) for node, points in zip(made, shares, strict=True)
         )
     return [(f"queue{number}", node.name) for number in range(queues) for node in made]

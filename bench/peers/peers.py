@@ -4,10 +4,10 @@
     sequence  Weir's second tier with exact state, and both tiers; Bytewax in memory without recovery, the
               best of one worker and two processes; Flink's MATCH_RECOGNIZE, two subtasks. 200 and 10,000 keys
 
-Each gives an answer (`work`), and no time counts whose answer is not right: Weir's matcher finds what Bytewax
-finds, and in its mode skip-past-last what Flink finds. Others read a file or what is in memory; Weir reads
-queues on three servers, and keeps its state so that a kill loses and doubles nothing. Others run without a
-network where the system can give them none.
+Each gives an answer (`work`), and no time counts whose answer is not right: Weir's matcher finds what Bytewax finds,
+and in its mode skip-past-last what Flink finds. Others read a file or what is in memory; Weir reads queues on three
+servers, and keeps its state so that a kill loses and doubles nothing. Others run without a network where the system can
+give them none.
 """
 
 import json
@@ -128,10 +128,7 @@ def _own_sequence(folder: Path, keys: int, events: pa.Table) -> dict[str, float]
     with _spark(folder / "spark") as spark:
         alone = pipeline.match("sequence", spark, folder / "matched", application, events)
         both = drain("both", spark, folder / "both", application, events, TIERS, _default(application))
-    return {
-        f"sequence_{of}": alone["sequence_events_per_second"],
-        f"both_tiers_{of}": both["both_events_per_second"],
-    }
+    return {f"sequence_{of}": alone["sequence_events_per_second"], f"both_tiers_{of}": both["both_events_per_second"]}
 
 
 def _default(application: Application) -> int:

@@ -4,9 +4,9 @@
     sequence  SEQ(A; B; C) of one key, A, B and C at random, a millisecond apart, within the time of
               WINDOW_EVENTS events of a key
 
-An answer of `rules` is how many events are left of each host type, with the sum of their values; of
-`sequence` how many matches there are, with a digest of their events. `once` gives an event to one match at
-most; `skip-past-last` is SQL's AFTER MATCH SKIP PAST LAST ROW.
+An answer of `rules` is how many events are left of each host type, with the sum of their values; of `sequence` how many
+matches there are, with a digest of their events. `once` gives an event to one match at most; `skip-past-last` is SQL's
+AFTER MATCH SKIP PAST LAST ROW.
 """
 
 import json

@@ -1,11 +1,10 @@
 """The matcher alone, in one process: Arrow batches in, matches out, state carried from batch to batch.
 
-SEQ(A; B; C) within 10 s over A, B and C in equal shares, so that every event matters; 200 and 10,000 keys.
-Conditions, bringing together by key, matching and the matches' events are all in it. `…_saved`: the state of
-all 64 key groups is also packed after each batch and read again before the next. Seconds are of processor
-time: one thread does it all, so that is what it takes when nothing else runs; `wall_…` goes by the clock. The
-plain Python peer does the same work event by event, and must find the same matches; the others' figures were
-measured on such a machine.
+SEQ(A; B; C) within 10 s over A, B and C in equal shares, so that every event matters; 200 and 10,000 keys. Conditions,
+bringing together by key, matching and the matches' events are all in it. `…_saved`: the state of all 64 key groups is
+also packed after each batch and read again before the next. Seconds are of processor time: one thread does it all, so
+that is what it takes when nothing else runs; `wall_…` goes by the clock. The plain Python peer does the same work event
+by event, and must find the same matches; the others' figures were measured on such a machine.
 """
 
 import time
@@ -47,9 +46,7 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
         "wall_events_per_second_10000_keys": _rate(sequence, many, share_seconds, clock=time.perf_counter),
         "events_per_second_200_keys_saved": _rate(sequence, few, share_seconds, saved=True),
         "events_per_second_10000_keys_saved": _rate(sequence, many, share_seconds, saved=True),
-        "skip_past_last_events_per_second": _rate(
-            pattern("SEQ(A; B; C)", "skip-past-last"), many, share_seconds
-        ),
+        "skip_past_last_events_per_second": _rate(pattern("SEQ(A; B; C)", "skip-past-last"), many, share_seconds),
         "repeated_type_events_per_second": _rate(pattern("SEQ(A; B; A)"), few, 0.0),
         "and_events_per_second": _rate(pattern("AND(A, B, C)"), few, 0.0),
         "any_pattern_events_per_second": _rate(pattern("SEQ(A; B+; C)"), few[:1], 0.0),

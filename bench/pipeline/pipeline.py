@@ -1,11 +1,11 @@
 """The two tiers over real nodes: events per second through each and through both, and from event to alert.
 
-Each part works as many events before it is measured as while it is: Spark compiles what it runs often. Beside
-events per second stand processor seconds per million events, of all processes and by kind.
+Each part works as many events before it is measured as while it is: Spark compiles what it runs often. Beside events
+per second stand processor seconds per million events, of all processes and by kind.
 
-Peers: what Spark alone reaches on this machine in the same run (the same rows from a Parquet file through the
-same SQL into nothing, without queues, matching, state or exactness), and published figures of others'
-matchers (SEQ(A; B; C) within 10 s per key: Flink's MATCH_RECOGNIZE, on such a machine).
+Peers: what Spark alone reaches on this machine in the same run (the same rows from a Parquet file through the same SQL
+into nothing, without queues, matching, state or exactness), and published figures of others' matchers (SEQ(A; B; C)
+within 10 s per key: Flink's MATCH_RECOGNIZE, on such a machine).
 """
 
 import os
@@ -82,9 +82,7 @@ def _figures(spark: SparkSession, folder: Path, rows: int) -> tuple[dict[str, fl
     for keys in (200, 10_000):
         name, place = f"matcher_{keys}_keys", folder / str(keys)
         figures |= _print_figures(match(name, spark, place, sequence, generate_events(2 * rows, keys)))
-    figures |= _print_figures(
-        drain("both_tiers", spark, folder / "2", sequence, generate_events(2 * rows, 200), TIERS)
-    )
+    figures |= _print_figures(drain("both_tiers", spark, folder / "2", sequence, generate_events(2 * rows, 200), TIERS))
     figures |= _print_figures(measure_latency(spark, folder / "3", replace_lateness(sequence, 0.2)))
     return figures, limit
 
@@ -129,9 +127,7 @@ def drain(
         return pace(name, begin, build_reading(count()))
 
 
-def match(
-    name: str, spark: SparkSession, folder: Path, application: Application, events: pa.Table
-) -> dict[str, float]:
+def match(name: str, spark: SparkSession, folder: Path, application: Application, events: pa.Table) -> dict[str, float]:
     """Of the inter-event tier alone, over results that wait for it; of the second half of the events."""
     with plant(application) as own:
         own.close()
@@ -143,10 +139,7 @@ def match(
             wait_for(running, lambda: recorder.matched, events.num_rows // 2)
             begin = build_reading(recorder.matched)
             wait_for(running, lambda: recorder.matched, events.num_rows)
-            return {
-                **pace(name, begin, build_reading(recorder.matched)),
-                f"{name}_late_events": float(recorder.late),
-            }
+            return {**pace(name, begin, build_reading(recorder.matched)), f"{name}_late_events": float(recorder.late)}
 
 
 def measure_latency(spark: SparkSession, folder: Path, application: Application) -> dict[str, float]:

@@ -48,9 +48,7 @@ class Recorder:
     replicas: list[ReplicaBatch] = field(default_factory=list)
     batches: list[InterEventBatch] = field(default_factory=list)
 
-    def record_dispatch(
-        self, cursor: Cursor, events: int, stall_reason: str | None, skipped: tuple[str, ...]
-    ) -> None:
+    def record_dispatch(self, cursor: Cursor, events: int, stall_reason: str | None, skipped: tuple[str, ...]) -> None:
         """Not measured."""
 
     def record_replica_batch(self, name: str, batch: ReplicaBatch) -> None:

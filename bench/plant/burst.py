@@ -1,21 +1,21 @@
 """200,000 events at once on an empty queue of a running plant: is the pool used, and who else has to wait?
 
-A real plant (./run), its own telemetry going on. The capacity of the pool is measured in the same run, on the
-same workers: the events that a slot handled per second of its workers' own time, times the slots.
+A real plant (./run), its own telemetry going on. The capacity of the pool is measured in the same run, on the same
+workers: the events that a slot handled per second of its workers' own time, times the slots.
 
     capacity   = events / Σ workers' seconds · slots                                          [events/s]
     share      = events handled / (seconds from the first worker's begin until no container fills a worker)
                  / capacity
     runs       = workers that began / ⌈events / events per worker⌉
 
-What is left then, less than a worker in each container, may wait for more, as the law has it: a pool that
-handles the burst within an interval of the loops would else be measured by how long that rest waits.
+What is left then, less than a worker in each container, may wait for more, as the law has it: a pool that handles the
+burst within an interval of the loops would else be measured by how long that rest waits.
 
-The lag of a queue is the age of its oldest waiting event; the greatest seen from the drop on until the queue
-is empty again, beside the same queue's greatest in some time before the drop.
+The lag of a queue is the age of its oldest waiting event; the greatest seen from the drop on until the queue is empty
+again, beside the same queue's greatest in some time before the drop.
 
-Twice: with the queue's own handler, which has its events stored within a second, and with one that takes 0.1
-ms an event, so that others have long to wait if they have to.
+Twice: with the queue's own handler, which has its events stored within a second, and with one that takes 0.1 ms an
+event, so that others have long to wait if they have to.
 """
 
 import time
@@ -62,8 +62,7 @@ class Watch:
         spec = self.topology.queue(QUEUE)
         self.events_per_worker = spec.events_per_worker
         self.segments = {
-            name: redis.Redis.from_url(self.topology.get_node(name).url, decode_responses=True)
-            for name in spec.points
+            name: redis.Redis.from_url(self.topology.get_node(name).url, decode_responses=True) for name in spec.points
         }
 
     def close(self) -> None:
@@ -84,9 +83,7 @@ class Watch:
 
     def work(self, name: str) -> int:
         """A count of the queue's workers, over all containers."""
-        return sum(
-            int(self.plant.control.hget(keys.WORK.build(QUEUE, node), name) or 0) for node in self.segments
-        )
+        return sum(int(self.plant.control.hget(keys.WORK.build(QUEUE, node), name) or 0) for node in self.segments)
 
     def note_lags(self) -> None:
         """Keep the greatest lag of each queue in the newest snapshot."""

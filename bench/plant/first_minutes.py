@@ -1,10 +1,10 @@
 """The first five minutes of a fresh plant, alone on its host and on one held at a load of eight; then that
 plant on a starved host.
 
-A real plant (./run) in a new folder. Held at a load of N: N processes beside it that compute without a pause,
-at the same priority. Live: from the start of ./run until a snapshot says that the pipeline runs. An alert is
-false here, as nothing happens but the start; so is advice to shed, a ladder's level above 0. Starved: four
-times as many come once the plant is live, and nine parts in ten of the host go to them.
+A real plant (./run) in a new folder. Held at a load of N: N processes beside it that compute without a pause, at the
+same priority. Live: from the start of ./run until a snapshot says that the pipeline runs. An alert is false here, as
+nothing happens but the start; so is advice to shed, a ladder's level above 0. Starved: four times as many come once the
+plant is live, and nine parts in ten of the host go to them.
 
 An incident is an alert that no other one explains; what is counted is the greatest number open at once.
 """

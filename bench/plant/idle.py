@@ -1,7 +1,7 @@
 """A plant that nobody uses, watched: does it stay calm, and what does it cost?
 
-A real plant (./run) and its own telemetry; nobody at its pages. Watched from the instant at which everything
-has started. Nothing happens, so every alert is a false one.
+A real plant (./run) and its own telemetry; nobody at its pages. Watched from the instant at which everything has
+started. Nothing happens, so every alert is a false one.
 
     alerts        that fired, of every severity
     repeated      what a loop wanted again word for word, and did not get: the same action of the same loop
@@ -119,9 +119,7 @@ def list_repeated(rows: Iterable[dict[str, Any]]) -> list[str]:
         for row in rows
         if not row["applied"] and not is_kept(row)
     )
-    return [
-        f"{loop}: {action}, {count} times" for (loop, action), count in sorted(proposed.items()) if count > 1
-    ]
+    return [f"{loop}: {action}, {count} times" for (loop, action), count in sorted(proposed.items()) if count > 1]
 
 
 def group_by_loop(rows: Iterable[dict[str, Any]]) -> dict[str, str]:
@@ -135,9 +133,7 @@ def group_by_loop(rows: Iterable[dict[str, Any]]) -> dict[str, str]:
 def run(seconds: float) -> dict[str, Any]:
     seen, imbalance = Seen(), 0.0
     with RunningPlant() as plant:
-        plant.wait_until(
-            lambda snapshot: not snapshot["parts"].get("starting"), START_SECONDS, "all has started"
-        )
+        plant.wait_until(lambda snapshot: not snapshot["parts"].get("starting"), START_SECONDS, "all has started")
         since, began, before = datetime.now(UTC), time.monotonic(), busy_seconds(plant)
         held, measured_at = list[float](), -MEMORY_SECONDS
         while (passed := time.monotonic() - began) < seconds:
@@ -176,9 +172,5 @@ def run(seconds: float) -> dict[str, Any]:
         "figures": figures,
         "peers": {f"limit_{name}": value for name, value in LIMITS.items()},
         "ratio": {name: figures[name] / limit for name, limit in LIMITS.items() if limit},
-        "said": {
-            "alerts": list(seen.alerts.values()),
-            "repeated": said,
-            "acted": group_by_loop(acted),
-        },
+        "said": {"alerts": list(seen.alerts.values()), "repeated": said, "acted": group_by_loop(acted)},
     }

@@ -1,9 +1,9 @@
 """Publishing over HTTP: events per second through one web process of a real plant (./run).
 
-Two senders, each with its next body as soon as the one before is answered; the queue's consumption is paused,
-so that nothing but the senders and the nodes takes part. JSON lines of an event's own fields, the same with
-attributes, and a stream of Arrow. `…_per_processor_second` are events for each second that the web process
-computes, whatever else the machine does. The peer is what reads such a body (`EventLines`), alone.
+Two senders, each with its next body as soon as the one before is answered; the queue's consumption is paused, so that
+nothing but the senders and the nodes takes part. JSON lines of an event's own fields, the same with attributes, and a
+stream of Arrow. `…_per_processor_second` are events for each second that the web process computes, whatever else the
+machine does. The peer is what reads such a body (`EventLines`), alone.
 """
 
 import io
@@ -44,9 +44,7 @@ def run(seconds: float) -> dict[str, Any]:
     }
     figures: dict[str, float] = {}
     with RunningPlant() as plant:
-        plant.wait_until(
-            lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started"
-        )
+        plant.wait_until(lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started")
         plant.manage("shell", "-v", "0", "-c", NO_QUOTA).check_returncode()
         headers = {"Authorization": f"Bearer {token(plant, 'bench', 'producer')}"}
         web = plant.process_matching("console.asgi")
@@ -59,10 +57,7 @@ def run(seconds: float) -> dict[str, Any]:
         "figures": figures,
         "peers": {"limit_events_per_second": LIMIT_EVENTS_PER_SECOND, "lines_read_alone_per_second": alone},
         "ratio": {
-            **{
-                f"{name}_of_limit": figures[f"{name}_per_processor_second"] / LIMIT_EVENTS_PER_SECOND
-                for name in kinds
-            },
+            **{f"{name}_of_limit": figures[f"{name}_per_processor_second"] / LIMIT_EVENTS_PER_SECOND for name in kinds},
             "json_of_reading_alone": figures["json_per_processor_second"] / alone,
         },
     }
@@ -71,9 +66,7 @@ def run(seconds: float) -> dict[str, Any]:
 def json_lines(attributes: dict[str, Any] | None) -> bytes:
     more = {"attributes": attributes} if attributes else {}
     return b"".join(
-        orjson.dumps(
-            {"type": "ordered", "source": f"shop-{n % 50}", "key": str(n % 997), "value": n / 7, **more}
-        )
+        orjson.dumps({"type": "ordered", "source": f"shop-{n % 50}", "key": str(n % 997), "value": n / 7, **more})
         + b"\n"
         for n in range(LINES)
     )
@@ -112,9 +105,7 @@ def poster(client: httpx.Client, body: bytes, kind: str) -> Callable[[], None]:
     return post
 
 
-def measure(
-    name: str, web: psutil.Process, post: Callable[[], None], events: int, seconds: float
-) -> dict[str, float]:
+def measure(name: str, web: psutil.Process, post: Callable[[], None], events: int, seconds: float) -> dict[str, float]:
     """Over so many seconds, after two bodies that are not counted."""
     for _ in range(WARM_UP_BODIES):
         post()

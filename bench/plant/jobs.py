@@ -1,8 +1,8 @@
 """`stream_statistics` over a day of archived events, in the process that a worker starts, its start included.
 
-The limit is Spark alone on the same files, its start included too: quantiles and a count per type, without
-the gaps between events. Wall time on a machine that others use too says little, so the processor seconds of
-the whole tree stand beside it: two idle cores take about half of them.
+The limit is Spark alone on the same files, its start included too: quantiles and a count per type, without the gaps
+between events. Wall time on a machine that others use too says little, so the processor seconds of the whole tree stand
+beside it: two idle cores take about half of them.
 """
 
 import tempfile
@@ -45,9 +45,7 @@ class BenchLease:
     surroundings: JobContext
     parameters: Mapping[str, Any]
     token: str
-    content: Mapping[str, Any] = field(
-        default_factory=lambda: {"queue": PARTITION.queue, "day": PARTITION.day}
-    )
+    content: Mapping[str, Any] = field(default_factory=lambda: {"queue": PARTITION.queue, "day": PARTITION.day})
 
     def check(self, progress: Mapping[str, Any] | None = None) -> None:
         """Progress is for nobody."""
@@ -90,9 +88,7 @@ def lay_ready(data: Path, rows: int) -> None:
         table = pa.table(
             {
                 "id": pa.array(np.char.add(f"{number:032x}:", np.arange(count).astype(str))),
-                "time": pa.array(
-                    begin + np.sort(source.integers(low, high, count)), pa.timestamp("us", "UTC")
-                ),
+                "time": pa.array(begin + np.sort(source.integers(low, high, count)), pa.timestamp("us", "UTC")),
                 "type": names.take(pa.array(source.choice(TYPES, count, p=share))),
                 "source": names.take(pa.array(source.integers(0, TYPES, count))),
                 "key": names.take(pa.array(source.integers(0, TYPES, count))),
@@ -115,11 +111,7 @@ def _measure_job(where: JobContext, job: str, parameters: Mapping[str, Any]) -> 
             process.close()
     if not made.outputs:
         raise RuntimeError(f"{job} made nothing")
-    return {
-        "seconds": seconds,
-        "cpu_seconds": usage.cpu_seconds,
-        "memory_bytes": float(usage.memory_bytes),
-    }
+    return {"seconds": seconds, "cpu_seconds": usage.cpu_seconds, "memory_bytes": float(usage.memory_bytes)}
 
 
 def _spark_alone_seconds(data: Path) -> float:

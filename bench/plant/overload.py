@@ -1,8 +1,8 @@
 """What a person sees of a console of which far too much is asked, on a host whose cores are all taken.
 
-A real plant (./run). Beside it, all at once: processes that compute without a pause, two for each core; a
-thousand sockets; 300 programs that read the API and 150 that publish by it, each with its next request as
-soon as it may (`bench.plant.overload_callers`). Meanwhile a person opens one page after the other.
+A real plant (./run). Beside it, all at once: processes that compute without a pause, two for each core; a thousand
+sockets; 300 programs that read the API and 150 that publish by it, each with its next request as soon as it may
+(`bench.plant.overload_callers`). Meanwhile a person opens one page after the other.
 """
 
 import json
@@ -48,9 +48,7 @@ def run(seconds: float) -> dict[str, Any]:
     """At least half a minute: so long take the sockets alone to be opened or refused."""
     seconds = max(MIN_SECONDS, seconds)
     with RunningPlant() as plant:
-        plant.wait_until(
-            lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started"
-        )
+        plant.wait_until(lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started")
         person, reader = plant.log_in(), token(plant, "reader", "viewer")
         publisher = token(plant, "publisher", "producer")
         cookie = "; ".join(f"{name}={value}" for name, value in person.cookies.items())
@@ -76,12 +74,8 @@ def run(seconds: float) -> dict[str, Any]:
             took, refused = open_pages(person, seconds)
             threads, after = web.num_threads(), web.memory_info().rss
             heard = json.loads(asking.communicate(timeout=300)[0])
-    answers = {
-        f"{who}_{status}": float(count) for who, all_ in heard.items() for status, count in all_.items()
-    }
-    failures = sum(
-        count for name, count in answers.items() if name.rpartition("_")[2] in ("500", "502", "504")
-    )
+    answers = {f"{who}_{status}": float(count) for who, all_ in heard.items() for status, count in all_.items()}
+    failures = sum(count for name, count in answers.items() if name.rpartition("_")[2] in ("500", "502", "504"))
     figures = {
         "calm_p95_seconds": float(np.quantile(calm, 0.95)),
         "person_p50_seconds": float(np.quantile(took, 0.5)),

@@ -1,7 +1,7 @@
 """Who asks too much of a console, in a process of their own: sockets, readers, publishers.
 
-`python -m bench.plant.overload_callers URL COOKIE READER PUBLISHER SECONDS`; prints {who: {status: how
-often}}, with the close codes of sockets that were refused.
+`python -m bench.plant.overload_callers URL COOKIE READER PUBLISHER SECONDS`; prints {who: {status: how often}}, with
+the close codes of sockets that were refused.
 """
 
 import asyncio
@@ -15,13 +15,7 @@ import websockets
 from websockets.typing import Origin
 
 SOCKETS, READERS, PUBLISHERS = 1_000, 300, 150
-ADDRESSES = (
-    "/api/v1/snapshot",
-    "/api/v1/ledger",
-    "/api/v1/loops",
-    "/api/v1/alerts",
-    "/api/v1/runs",
-)
+ADDRESSES = ("/api/v1/snapshot", "/api/v1/ledger", "/api/v1/loops", "/api/v1/alerts", "/api/v1/runs")
 EVENTS = b"\n".join(json.dumps({"type": "tick", "attributes": {"n": n}}).encode() for n in range(20))
 PAUSE_SECONDS = 0.02
 Heard = dict[str, Counter[str]]
@@ -34,11 +28,7 @@ async def sockets(url: str, cookie: str, until: float, heard: Heard) -> None:
         address = f"{url.replace('http', 'ws', 1)}/live/?of=flow&packed=1"
         try:
             async with websockets.connect(
-                address,
-                origin=Origin(url),
-                additional_headers={"Cookie": cookie},
-                open_timeout=60,
-                compression=None,
+                address, origin=Origin(url), additional_headers={"Cookie": cookie}, open_timeout=60, compression=None
             ) as socket:
                 heard["sockets"]["open"] += 1
                 async with asyncio.timeout(max(0.0, until - time.monotonic())):

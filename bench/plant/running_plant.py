@@ -48,8 +48,7 @@ def manage(environment: dict[str, str], *arguments: str) -> str:
 class RunningPlant:
     """Use as a context manager. `log` holds what ./run printed; `arguments` are further ones of ./run.
 
-    launcher, manager: other words for ./run and manage.py, as an installed wheel has them; place: where they
-    are typed.
+    launcher, manager: other words for ./run and manage.py, as an installed wheel has them; place: where they are typed.
     """
 
     log: list[str] = field(default_factory=list)
@@ -127,9 +126,7 @@ class RunningPlant:
         text = self.control.get(keys.SNAPSHOT)
         return json.loads(text) if text else None
 
-    def wait_until(
-        self, condition: Callable[[dict[str, Any]], Any], seconds: float, what: str
-    ) -> dict[str, Any]:
+    def wait_until(self, condition: Callable[[dict[str, Any]], Any], seconds: float, what: str) -> dict[str, Any]:
         """The first snapshot on which the condition holds; AssertionError with the last one otherwise."""
         deadline, snapshot = time.monotonic() + seconds, None
         while time.monotonic() < deadline:
@@ -137,9 +134,7 @@ class RunningPlant:
             if snapshot and condition(snapshot):
                 return snapshot
             time.sleep(0.2)
-        raise AssertionError(
-            f"not within {seconds} s: {what}; the last snapshot: {json.dumps(snapshot)[:4000]}"
-        )
+        raise AssertionError(f"not within {seconds} s: {what}; the last snapshot: {json.dumps(snapshot)[:4000]}")
 
     def processes(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
@@ -162,9 +157,7 @@ class RunningPlant:
         port = EmbeddedServers(self.data).ports[name]
         for process in self.processes():
             try:
-                if any(
-                    c.laddr.port == port and c.status == "LISTEN" for c in process.net_connections("inet")
-                ):
+                if any(c.laddr.port == port and c.status == "LISTEN" for c in process.net_connections("inet")):
                     return process
             except psutil.Error:
                 continue
@@ -190,10 +183,6 @@ class RunningPlant:
         """An HTTP client with the administrator's session."""
         client = httpx.Client(base_url=self.url, follow_redirects=True, timeout=10)
         client.get("/login/")
-        form = {
-            "username": "admin",
-            "password": self.password,
-            "csrfmiddlewaretoken": client.cookies["csrftoken"],
-        }
+        form = {"username": "admin", "password": self.password, "csrfmiddlewaretoken": client.cookies["csrftoken"]}
         client.post("/login/", data=form, headers={"Referer": self.url}).raise_for_status()
         return client

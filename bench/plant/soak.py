@@ -1,19 +1,19 @@
 """A plant under a steady load with people at its pages: does anything grow, and does it stay as quick?
 
-A real plant (./run) and its own telemetry. 20,000 events/s go to `alert` from one producer; two people open
-one page after the other. Each SAMPLE_SECONDS the memory of each kind of process (what is no file's; what is
-shared counts once, over all of its processes) and the bytes of each folder of the plant's data are noted.
+A real plant (./run) and its own telemetry. 20,000 events/s go to `alert` from one producer; two people open one page
+after the other. Each SAMPLE_SECONDS the memory of each kind of process (what is no file's; what is shared counts once,
+over all of its processes) and the bytes of each folder of the plant's data are noted.
 
     slope       Theil-Sen over the samples after WARM_UP of the time, as a share of their median, %/h
     growth      bytes an hour, of each folder, likewise; of the rows of handled events, bytes an event
     latency     publish to acknowledge, of all events after the warm-up, by the workers' own histogram
 
-The charts' stream reaches its bound two hours after the start of a plant: it is filled up to it first, with
-copies of its first row, or every shorter run would measure how it fills. Likewise each batch task that has a
-schedule runs once before the clock begins: the first run of an hourly one loads what it needs.
+The charts' stream reaches its bound two hours after the start of a plant: it is filled up to it first, with copies of
+its first row, or every shorter run would measure how it fills. Likewise each batch task that has a schedule runs once
+before the clock begins: the first run of an hourly one loads what it needs.
 
-A slope says little in less than an hour, the first half of which is warm-up: `--seconds 3600`, and
-`--seconds 28800` at night.
+A slope says little in less than an hour, the first half of which is warm-up: `--seconds 3600`, and `--seconds 28800` at
+night.
 """
 
 import math
@@ -46,12 +46,7 @@ from workers.history.metrics import RETAINED_ROWS
 
 RATE_PER_SECOND, BLOCK_EVENTS = 20_000, 2_000
 # Rows of handled events grow until retention's size is reached, 10 GB: what counts is what an event takes.
-LIMITS = {
-    "worst_slope_percent_an_hour": 1.0,
-    "p99_seconds": 2.5,
-    "events_lost": 0,
-    "handled_bytes_an_event": 150.0,
-}
+LIMITS = {"worst_slope_percent_an_hour": 1.0, "p99_seconds": 2.5, "events_lost": 0, "handled_bytes_an_event": 150.0}
 # For half an hour processes still take up what they need: arenas fill, pages that were shared are written to.
 SAMPLE_SECONDS, WARM_UP, PEOPLE = 5.0, 1 / 2, 2
 START_SECONDS, TASKS_SECONDS, DRAIN_SECONDS = 300.0, 300.0, 60.0
@@ -257,9 +252,7 @@ def run(seconds: float) -> dict[str, Any]:
     """The whole of it, with some minutes more for the plant to start and to empty its queue."""
     samples = Samples()
     with RunningPlant() as plant:
-        plant.wait_until(
-            lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started"
-        )
+        plant.wait_until(lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started")
         fill_charts(plant.control)
         run_tasks(plant)
         watch = Watch(plant)
@@ -288,16 +281,11 @@ def run(seconds: float) -> dict[str, Any]:
         "p99_seconds": handled.quantile(0.99),
         "page_p95_seconds": float(np.quantile(took, 0.95, method="inverted_cdf")),
         "pages_failed": float(sum(map(math.isinf, took))),
-        "handled_bytes_an_event": samples.compute_slope("folder_handled")
-        / max(1.0, events_per_second * 3_600),
+        "handled_bytes_an_event": samples.compute_slope("folder_handled") / max(1.0, events_per_second * 3_600),
         "worst_slope_percent_an_hour": max(slopes.values()),
         **{f"{name.removesuffix('_bytes')}_slope_percent_an_hour": slope for name, slope in slopes.items()},
         **{name: samples.median(name) for name in samples.values if name.endswith("_bytes")},
-        **{
-            f"{name}_bytes_an_hour": samples.compute_slope(name)
-            for name in samples.values
-            if name[:7] == "folder_"
-        },
+        **{f"{name}_bytes_an_hour": samples.compute_slope(name) for name in samples.values if name[:7] == "folder_"},
     }
     return {
         "figures": figures,
@@ -308,7 +296,5 @@ def run(seconds: float) -> dict[str, Any]:
 
 def _count_inserted(watch: Watch) -> int:
     """Events that the nodes have taken in, all of which are handled once nothing waits."""
-    counts = (
-        client.hget(keys.COUNTERS.build(QUEUE), "inserted_events") for client in watch.segments.values()
-    )
+    counts = (client.hget(keys.COUNTERS.build(QUEUE), "inserted_events") for client in watch.segments.values())
     return sum(int(count or 0) for count in counts)

@@ -23,13 +23,10 @@ def node_servers(names: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """{name: url} of started servers; they and their files are gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
         configs = {
-            name: ServerConfig(free_port(), Path(folder) / name, maxmemory_bytes=MAXMEMORY_BYTES)
-            for name in names
+            name: ServerConfig(free_port(), Path(folder) / name, maxmemory_bytes=MAXMEMORY_BYTES) for name in names
         }
         processes = [
-            subprocess.Popen(
-                prepare_server_command(config), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-            )
+            subprocess.Popen(prepare_server_command(config), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             for config in configs.values()
         ]
         try:

@@ -1,10 +1,10 @@
 """Publishing and working through segments on real servers, each figure beside its limit in the same run.
 
-Figures: events per second published from columns and from JSON lines into three nodes; bytes per second into
-one node; events per second through the worker path (claim, decode, no-op, acknowledge) of two processes.
-Limits: pipelined XADD of equal, ready-made payloads into the same node by the same persistence, taking turns
-with ours, and beside it the same commands as bytes made before the clock runs (what the server and the socket
-take at all); XREADGROUP and XACK of the same payloads, raw, by two processes.
+Figures: events per second published from columns and from JSON lines into three nodes; bytes per second into one node;
+events per second through the worker path (claim, decode, no-op, acknowledge) of two processes.
+Limits: pipelined XADD of equal, ready-made payloads into the same node by the same persistence, taking turns with ours,
+and beside it the same commands as bytes made before the clock runs (what the server and the socket take at all);
+XREADGROUP and XACK of the same payloads, raw, by two processes.
 """
 
 import io
@@ -69,9 +69,7 @@ def _columns(rows: int = BLOCK_EVENTS * 1000, attribute_bytes: int = 0) -> pa.Ta
     numbers = np.arange(rows)
     table = {
         "time": pa.array(NOW_US + numbers, pa.timestamp("us", "UTC")),
-        "type": pa.DictionaryArray.from_arrays(numbers % 4, ["cpu", "load", "memory", "disk"]).cast(
-            pa.string()
-        ),
+        "type": pa.DictionaryArray.from_arrays(numbers % 4, ["cpu", "load", "memory", "disk"]).cast(pa.string()),
         "source": pa.DictionaryArray.from_arrays(numbers % 3, ["alpha", "beta", "gamma"]).cast(pa.string()),
         "value": numbers / 7,
     }
@@ -150,8 +148,7 @@ def _wire(blocks: list[EncodedBlock]) -> tuple[bytes, int]:
     connections: Any = redis.connection
     pack = connections.PythonRespSerializer(6000, connections.Connection().encoder.encode).pack
     commands = (
-        pack("XADD", "raw", "*", *(part for pair in _fields(block).items() for part in pair))
-        for block in blocks
+        pack("XADD", "raw", "*", *(part for pair in _fields(block).items() for part in pair)) for block in blocks
     )
     return b"".join(piece for command in commands for piece in command), len(blocks)
 

@@ -1,9 +1,9 @@
 """Authorization: one table of actions, and one decision for pages, API, and websockets.
 
-Roles are Django groups: viewer < operator < administrator. A token has a role too, never more than its
-owner's current role; the role *producer* may publish events and nothing else. A person or a token may be
-limited to some queues: `demand` gets the queues that an action concerns, and rejects those outside the limit.
-Actions in CONFIRMED require a person who has confirmed their identity within the last minutes.
+Roles are Django groups: viewer < operator < administrator. A token has a role too, never more than its owner's current
+role; the role *producer* may publish events and nothing else. A person or a token may be limited to some queues:
+`demand` gets the queues that an action concerns, and rejects those outside the limit. Actions in CONFIRMED require a
+person who has confirmed their identity within the last minutes.
 """
 
 import functools
@@ -322,8 +322,8 @@ def requires(action: str) -> Callable[[Callable[..., HttpResponseBase]], Callabl
 def admit(actor: Actor, action: str) -> None:
     """Raise `PermissionDenied`, naming the required role, unless the actor's role permits the action.
 
-    It only admits to a view; the view's objects are checked by `demand`. Rejections of known users are
-    recorded in the audit log.
+    It only admits to a view; the view's objects are checked by `demand`. Rejections of known users are recorded in the
+    audit log.
     """
     if actor.may(action):
         return
@@ -356,8 +356,8 @@ def require_permission(actor: Actor, action: str, queues: Collection[str] | None
 def require_data_access(actor: Actor, action: str, queues: Collection[str] | None) -> None:
     """Raise `PermissionDenied` unless the actor may do it and has access to these queues.
 
-    None stands for the whole plant. The check also applies to actions that concern no queue, since what they
-    read or use was made from these queues' events.
+    None stands for the whole plant. The check also applies to actions that concern no queue, since what they read or
+    use was made from these queues' events.
     """
     admit(actor, action)
     if not actor.can_access_queues(queues):
@@ -464,9 +464,7 @@ def _list_allowed_actions(lists: list[list[str]]) -> frozenset[str] | None:
 
 def _list_named_actions(actions: Collection[str]) -> frozenset[str]:
     """Return each action in a list of actions and families."""
-    return frozenset(
-        action for action in ACTIONS if action in actions or get_action_family(action) in actions
-    )
+    return frozenset(action for action in ACTIONS if action in actions or get_action_family(action) in actions)
 
 
 def choose_lower_role(token_role: str, owner_role: str | None) -> str | None:
@@ -482,9 +480,7 @@ def choose_lower_role(token_role: str, owner_role: str | None) -> str | None:
 
 def is_valid(token: ApiToken, now: datetime) -> bool:
     """Return whether the token and all its ancestors are valid, and its owner may log in."""
-    ended = any(
-        token_.revoked_at is not None or token_.expires_at <= now for token_ in _iterate_token_lineage(token)
-    )
+    ended = any(token_.revoked_at is not None or token_.expires_at <= now for token_ in _iterate_token_lineage(token))
     return token.owner.is_active and not ended
 
 
@@ -506,9 +502,7 @@ def get_session_actor(session_key: str | None, address: str | None = None) -> Ac
     return build_user_actor(find_session_user(session_key), address) if session_key else NOBODY
 
 
-def get_connection_actor(
-    session_key: str | None, authorization: str | None, address: str | None = None
-) -> Actor:
+def get_connection_actor(session_key: str | None, authorization: str | None, address: str | None = None) -> Actor:
     """Return the sender of a connection before Django handles it: by token if given, else by session."""
     if authorization is None:
         return get_session_actor(session_key, address)

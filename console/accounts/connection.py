@@ -23,9 +23,7 @@ def run_in_thread(function: Callable[..., Any]) -> Any:
     return database_sync_to_async(function, thread_sensitive=False, executor=_THREADS)
 
 
-def authenticate_connection(
-    session_key: str | None, authorization: str | None, address: str | None = None
-) -> Actor:
+def authenticate_connection(session_key: str | None, authorization: str | None, address: str | None = None) -> Actor:
     """Return the actor by token if given, else by session.
 
     Return None for a wrong token, or after too many wrong ones.
@@ -33,9 +31,6 @@ def authenticate_connection(
     if authorization is None:
         return get_session_actor(session_key, address)
     try:
-        return (
-            token_failures.authenticate_token(parse_bearer_secret(authorization), timezone.now(), address)
-            or NOBODY
-        )
+        return token_failures.authenticate_token(parse_bearer_secret(authorization), timezone.now(), address) or NOBODY
     except token_failures.TooManyFailures:
         return NOBODY

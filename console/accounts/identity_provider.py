@@ -1,9 +1,9 @@
 """Login by OpenID Connect: the code flow with state, nonce, and PKCE, by mozilla-django-oidc.
 
-This module checks what the library does not: issuer, audience, age, and subject of the ID token, and that the
-user info has the same subject. An account belongs to (issuer, subject) and is created at its first login; a
-local account of the same name is never taken over. Its role follows the groups claim at each login, and
-without a group that WEIR_OIDC_ROLES maps there is no login.
+This module checks what the library does not: issuer, audience, age, and subject of the ID token, and that the user info
+has the same subject. An account belongs to (issuer, subject) and is created at its first login; a local account of the
+same name is never taken over. Its role follows the groups claim at each login, and without a group that WEIR_OIDC_ROLES
+maps there is no login.
 """
 
 import functools
@@ -88,9 +88,7 @@ def _fetch_discovery(issuer: str, hour: int) -> Mapping[str, Any]:
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
         raise ProviderError("The OpenID Connect provider's discovery document can't be read.") from error
     if str(document.get("issuer", "")).rstrip("/") != issuer:
-        raise ProviderError(
-            "The OpenID Connect provider returned a different issuer; check WEIR_OIDC_ISSUER."
-        )
+        raise ProviderError("The OpenID Connect provider returned a different issuer; check WEIR_OIDC_ISSUER.")
     if issuer.startswith("https:") and not all(str(endpoint).startswith("https:") for endpoint in endpoints):
         raise ProviderError("The OpenID Connect provider returned an address without https.")
     return document
@@ -200,10 +198,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         return claims
 
     def _verify_jws(
-        self,
-        payload: str,
-        key: jwt.PyJWK,
-        required: tuple[str, ...] = ("exp", "iat", "aud", "iss", "sub"),
+        self, payload: str, key: jwt.PyJWK, required: tuple[str, ...] = ("exp", "iat", "aud", "iss", "sub")
     ) -> dict[str, Any]:
         client, issuer, algorithm = (
             get_setting("OIDC_RP_CLIENT_ID"),
@@ -231,9 +226,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
     def retrieve_matching_jwk(self, token: str) -> jwt.PyJWK:
         """Return the key that the token names; without a name, the only key for such signatures."""
         algorithm, named = _read_token_algorithm(token), jwt.get_unverified_header(token).get("kid")
-        answer = _parse_json_object(
-            requests.get(get_setting("OIDC_OP_JWKS_ENDPOINT"), **_build_request_limits())
-        )
+        answer = _parse_json_object(requests.get(get_setting("OIDC_OP_JWKS_ENDPOINT"), **_build_request_limits()))
         listed = answer.get("keys")
         keys = [key for key in listed if _signs(key, algorithm)] if isinstance(listed, list) else []
         matching = [key for key in keys if named is None or key.get("kid") == named]
@@ -276,9 +269,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         claims = self.get_userinfo(access_token, id_token, payload)
         if not self.verify_claims(claims):
             raise SuspiciousOperation("The ID token has no subject.")
-        return synchronize_account(
-            claims, Actor(name="oidc", role=None, address=self.request.META.get("REMOTE_ADDR"))
-        )
+        return synchronize_account(claims, Actor(name="oidc", role=None, address=self.request.META.get("REMOTE_ADDR")))
 
 
 def _read_token_algorithm(token: str) -> str:
@@ -327,8 +318,8 @@ def synchronize_account(claims: Mapping[str, Any], actor: Actor) -> User:
 def find_group_role(claims: Mapping[str, Any]) -> str | None:
     """Return the highest role to which one of the groups is mapped; None without one.
 
-    Raises `ProviderError` if the provider left the groups out because there are too many (as Entra ID does):
-    unknown groups change no role.
+    Raises `ProviderError` if the provider left the groups out because there are too many (as Entra ID does): unknown
+    groups change no role.
     """
     provider = _get_provider_settings()
     claim = provider["groups_claim"]
@@ -351,9 +342,7 @@ def _create_user(claims: Mapping[str, Any], actor: Actor, issuer: str) -> User:
     user.set_unusable_password()
     user.save()
     Identity.objects.create(user=user, issuer=issuer, subject=claims["sub"])
-    audit_log.record(
-        actor, "user.create", user.get_username(), reason="First login.", after={"issuer": issuer}
-    )
+    audit_log.record(actor, "user.create", user.get_username(), reason="First login.", after={"issuer": issuer})
     return user
 
 
@@ -379,6 +368,4 @@ def _follow(user: User, role: str | None, actor: Actor) -> None:
     if role is None:
         people.end_access(user)
     noted = {"before": {"role": before}, "after": {"role": role}}
-    audit_log.record(
-        actor, "user.role", user.get_username(), reason="Role set from the provider's groups.", **noted
-    )
+    audit_log.record(actor, "user.role", user.get_username(), reason="Role set from the provider's groups.", **noted)

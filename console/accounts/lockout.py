@@ -6,8 +6,8 @@
 | address, for all accounts | 10 | that address waits |
 | account, from any address | 20 | the account waits, except for addresses from which it recently logged in |
 
-Each lockout ends when its failures are 15 minutes old; attempts in the meantime don't extend it. Users who
-are logged in stay logged in. An attacker therefore can't lock users out of their usual places.
+Each lockout ends when its failures are 15 minutes old; attempts in the meantime don't extend it. Users who are logged
+in stay logged in. An attacker therefore can't lock users out of their usual places.
 """
 
 from datetime import timedelta
@@ -54,9 +54,7 @@ class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes h
         actor = _find_user(request, credentials)
         if was_locked:  # folded, so that repeated attempts can't fill the audit log
             why = "too many failed logins"
-            refusals.note(
-                refusals.Refusal(actor.name, "login", actor.name, why, actor.address, actor.request_id)
-            )
+            refusals.note(refusals.Refusal(actor.name, "login", actor.name, why, actor.address, actor.request_id))
             return
         audit_log.record(actor, "login.failed", actor.name)
         if cast(WebRequest, request).axes_locked_out:

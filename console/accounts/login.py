@@ -1,7 +1,7 @@
 """Redirects to the login and back to the page of the user, even if a form was sent from it.
 
-A password alone does not log in a user with a second factor: the session only remembers, for a few minutes,
-whose password was right.
+A password alone does not log in a user with a second factor: the session only remembers, for a few minutes, whose
+password was right.
 """
 
 from typing import Any
@@ -63,8 +63,8 @@ def add_next_parameter(address: str, following: str) -> str:
 def enter(request: HttpRequest, user: User, backend: str, by: str, proved_at: float | None = None) -> None:
     """Log in an authenticated user, and record it; `by` says how.
 
-    proved_at: Unix time of the authentication if it was not just now (0: unknown); sensitive actions then
-    need a confirmation.
+    proved_at: Unix time of the authentication if it was not just now (0: unknown); sensitive actions then need a
+    confirmation.
     """
     login(request, user, backend=backend)
     if proved_at is not None:
@@ -83,8 +83,8 @@ def confirm(request: HttpRequest, by: str) -> None:
 def is_own_password(request: HttpRequest, password: str) -> bool:
     """Return whether it is the logged-in user's password.
 
-    A wrong one counts as a failed login, and during a lockout none is accepted, so that the password can't be
-    guessed in an open browser.
+    A wrong one counts as a failed login, and during a lockout none is accepted, so that the password can't be guessed
+    in an open browser.
     """
     return authenticate(request, username=request.user.get_username(), password=password) == request.user
 

@@ -65,9 +65,7 @@ def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
     if user.is_superuser:  # a superuser is an administrator, whatever the groups say
         user.is_superuser = False
         user.save(update_fields=["is_superuser"])
-    audit_log.record(
-        actor, "user.role", user.get_username(), reason=why, before={"role": before}, after={"role": role}
-    )
+    audit_log.record(actor, "user.role", user.get_username(), reason=why, before={"role": before}, after={"role": role})
 
 
 @transaction.atomic
@@ -79,9 +77,7 @@ def limit_queues(actor: Actor, user: User, queues: Collection[str], reason: str)
         raise BadInput("queues", "can't be limited for an administrator, who could remove the limit.")
     known = set(Queue.objects.values_list("name", flat=True))
     if unknown := [queue for queue in wanted if queue not in known]:
-        raise BadInput(
-            "queues", (f"{unknown[0][:60]!r} is not a queue; choose from {', '.join(sorted(known))}.")
-        )
+        raise BadInput("queues", (f"{unknown[0][:60]!r} is not a queue; choose from {', '.join(sorted(known))}."))
     if wanted == before:
         raise BadInput("queues", f"of {user.get_username()} already have this value.")
     QueueLimit.objects.filter(user=user).delete()
@@ -130,9 +126,7 @@ def reset_password(actor: Actor, user: User, reason: str, password: str = "") ->
     """
     require_permission(actor, "user.manage")
     why = read_reason(reason)
-    _check_local(
-        user, "username", "belongs to an account of the identity provider, which has no password in Weir."
-    )
+    _check_local(user, "username", "belongs to an account of the identity provider, which has no password in Weir.")
     given = _set_password(user, password)
     user.save(update_fields=["password"])
     end_access(user)
@@ -181,6 +175,5 @@ def _keep_an_administrator(leaving: User) -> None:
         find_user_role(other) == "administrator" for other in others
     ):
         raise BadInput(
-            "username",
-            (f"{leaving.get_username()} is the last administrator; create another administrator first."),
+            "username", (f"{leaving.get_username()} is the last administrator; create another administrator first.")
         )

@@ -1,10 +1,9 @@
 """Publishing quotas of tokens: events per second and bytes per second, shared by all web processes.
 
-Each quota is a token bucket on the control server. It holds at most BURST_SECONDS of its rate and fills by
-the server's clock. A request is admitted while no bucket is below 0, then takes its cost, even if that
-exceeds the level: the debt delays the next request. A body of any size therefore passes once, and the average
-never exceeds the rate by more than the burst and one request. Levels: a hash `weir:quota:{subject}`, deleted
-when full.
+Each quota is a token bucket on the control server. It holds at most BURST_SECONDS of its rate and fills by the server's
+clock. A request is admitted while no bucket is below 0, then takes its cost, even if that exceeds the level: the debt
+delays the next request. A body of any size therefore passes once, and the average never exceeds the rate by more than
+the burst and one request. Levels: a hash `weir:quota:{subject}`, deleted when full.
 """
 
 import math

@@ -1,8 +1,8 @@
 """One-time passwords (TOTP, RFC 6238) of local accounts: an app's code after the password.
 
-The shared key is stored encrypted. A code is valid once, and within 30 s of its time; after a wrong one the
-next is checked only after 1, 2, 4 … s. Ten recovery codes replace a lost app, each once. With the setting
-`login.second_factor` at 1, administrators act as viewers until they have a second factor.
+The shared key is stored encrypted. A code is valid once, and within 30 s of its time; after a wrong one the next is
+checked only after 1, 2, 4 … s. Ten recovery codes replace a lost app, each once. With the setting `login.second_factor`
+at 1, administrators act as viewers until they have a second factor.
 """
 
 import base64
@@ -58,9 +58,7 @@ def confirm(user: User, code: str) -> list[str]:
     if made is None:
         raise BadInput("code", "is not expected: no setup is in progress; start again.")
     if not made.verify_token(_normalize_code(code)):
-        raise BadInput(
-            "code", ("is not the app's current code; wait for the next code, and check the app's clock.")
-        )
+        raise BadInput("code", ("is not the app's current code; wait for the next code, and check the app's clock."))
     made.confirmed = True
     made.save(update_fields=["confirmed"])
     return _new_recovery_codes(user)
@@ -109,9 +107,7 @@ def format_device_secret(device: SecondFactor) -> str:
 def render_qr_code(device: SecondFactor) -> str:
     """Return the QR code of the device as inline SVG."""
     code = segno.make(device.config_url, error="m", micro=False)
-    return code.svg_inline(
-        scale=4, border=4, dark="#000", light="#fff", title="QR code for the authenticator app"
-    )
+    return code.svg_inline(scale=4, border=4, dark="#000", light="#fff", title="QR code for the authenticator app")
 
 
 def count_unused_codes(user: User) -> int:

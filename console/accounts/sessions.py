@@ -38,9 +38,7 @@ def _began(sender: Any, request: HttpRequest | None, user: User, **named: Any) -
     if request.session.session_key is None:
         request.session.create()
     UserSession.objects.update_or_create(
-        digest=digest_of(request),
-        defaults=_record_visit(request, now),
-        create_defaults=_first(request, user, now),
+        digest=digest_of(request), defaults=_record_visit(request, now), create_defaults=_first(request, user, now)
     )
 
 
@@ -61,9 +59,7 @@ class SeenSessions(MiddlewareMixin):
                 claim_place(getattr(request, "scope", {}), request.user)
             except RequestRefused as refusal:
                 headers = {"Retry-After": str(refusal.retry_after_seconds)}
-                return HttpResponse(
-                    refusal.message, status=refusal.status, headers=headers, content_type="text/plain"
-                )
+                return HttpResponse(refusal.message, status=refusal.status, headers=headers, content_type="text/plain")
         self._note(request)
         return None
 

@@ -1,10 +1,10 @@
 """Idempotency: a change that is sent again with the same key gets its first answer.
 
-The key is the header `Idempotency-Key` (pages and scripts choose one for each submission), or the field
-`submission` of a form without a script. It belongs to its sender, and is checked only after authentication
-and authorization, so that an answer never goes to a user whose token or role has ended. A key that is used
-again with another request is rejected (422). A rejected request frees the key; a process that dies in the
-middle leaves it taken, since its progress is unknown. Answers are stored encrypted.
+The key is the header `Idempotency-Key` (pages and scripts choose one for each submission), or the field `submission` of
+a form without a script. It belongs to its sender, and is checked only after authentication and authorization, so that
+an answer never goes to a user whose token or role has ended. A key that is used again with another request is rejected
+(422). A rejected request frees the key; a process that dies in the middle leaves it taken, since its progress is
+unknown. Answers are stored encrypted.
 """
 
 import hashlib
@@ -65,9 +65,7 @@ def once(request: HttpRequest, actor: Any) -> None:
         return
     if not GOOD.match(key):
         raise AnsweredError(
-            build_error_response(
-                422, "must have 8 to 64 letters, digits, dots, colons, hyphens, and underscores."
-            )
+            build_error_response(422, "must have 8 to 64 letters, digits, dots, colons, hyphens, and underscores.")
         )
     fingerprint = fingerprint_of(request)
     now, who = timezone.now(), f"token:{actor.token.digest}" if actor.token else f"user:{actor.name}"
@@ -133,14 +131,10 @@ def _add(digest: Any, *parts: bytes) -> None:
 
 def _replay_response(found: Submission, request: HttpRequest, fingerprint: str) -> HttpResponse:
     if found.path != request.path[:300] or found.fingerprint not in ("", fingerprint):
-        return build_error_response(
-            422, f"{found.key} was used for another request; choose a new key for each change."
-        )
+        return build_error_response(422, f"{found.key} was used for another request; choose a new key for each change.")
     if found.status is None:
         return build_error_response(
-            409,
-            "belongs to a request that is in progress or whose process exited; check whether the change was"
-            " made.",
+            409, "belongs to a request that is in progress or whose process exited; check whether the change was made."
         )
     if not found.content_type:
         return build_error_response(409, "was already used; its response is shown only once.")

@@ -23,15 +23,11 @@ class TooManyFailures(Exception):  # noqa: N818 - it is an answer, not a fault
     """This address sent too many wrong tokens and has to wait."""
 
     def __init__(self, seconds: int) -> None:
-        super().__init__(
-            f"More than {MAX_FAILURES} invalid tokens came from your address; try again in {seconds} s."
-        )
+        super().__init__(f"More than {MAX_FAILURES} invalid tokens came from your address; try again in {seconds} s.")
         self.seconds = seconds
 
 
-def authenticate_token(
-    secret: str | None, now: datetime, address: str | None, request_id: str = ""
-) -> Actor | None:
+def authenticate_token(secret: str | None, now: datetime, address: str | None, request_id: str = "") -> Actor | None:
     """Return the actor of the token; None for an invalid token. Raises `TooManyFailures` instead of None."""
     actor = find_token_actor(secret, now, address) if secret else None
     if actor is not None or address is None:

@@ -1,7 +1,7 @@
 """API tokens: created and revoked by their owner, on pages, by the API, and by `manage.py token`.
 
-A token may create others only if its own actions name `token.mint`. Such a child has no more than its parent:
-neither role, queues, nor actions, and no later expiry; it ends with its parent, and creates no tokens itself.
+A token may create others only if its own actions name `token.mint`. Such a child has no more than its parent: neither
+role, queues, nor actions, and no later expiry; it ends with its parent, and creates no tokens itself.
 """
 
 import re
@@ -87,20 +87,14 @@ def make(
     expires_at = now + timedelta(days=days)
     if actor.token is not None:
         expires_at = min(expires_at, actor.token.expires_at)
-    token, secret = create_token(
-        owner, name, role, expires_at, queues=queues, actions=actions, parent=actor.token
-    )
+    token, secret = create_token(owner, name, role, expires_at, queues=queues, actions=actions, parent=actor.token)
     audit_log.record(actor, "token.create", name, after=describe_token(token))
     return token, secret
 
 
 def describe_token(token: ApiToken) -> dict[str, Any]:
     """Return a token for the audit log."""
-    document = {
-        "role": token.role,
-        "owner": token.owner.get_username(),
-        "expires_at": token.expires_at.isoformat(),
-    }
+    document = {"role": token.role, "owner": token.owner.get_username(), "expires_at": token.expires_at.isoformat()}
     more = {"queues": token.queues, "actions": token.actions, "parent": token.parent and token.parent.name}
     return {**document, **{key: value for key, value in more.items() if value}}
 
@@ -123,9 +117,7 @@ def _check_queues(actor: Actor, queues: Collection[str]) -> None:
         raise BadInput("queues", f"must have at most {MAX_SCOPES} names.")
     known = set(Queue.objects.values_list("name", flat=True))
     if unknown := sorted(set(queues) - known):
-        raise BadInput(
-            "queues", (f"{unknown[0][:60]!r} is not a queue; choose from {', '.join(sorted(known))}.")
-        )
+        raise BadInput("queues", (f"{unknown[0][:60]!r} is not a queue; choose from {', '.join(sorted(known))}."))
     if (queues and not actor.can_access_queues(queues)) or actor.queues == frozenset():
         raise BadInput("queues", f"exceed those of {actor.name}: {', '.join(sorted(actor.queues or ()))}.")
 
@@ -136,8 +128,7 @@ def _check_actions(actor: Actor, actions: Collection[str]) -> None:
             named = ", ".join(sorted(set(ACTIONS) - SESSIONS_ONLY))
             raise BadInput(
                 "actions",
-                f"must be action families ({', '.join(sorted(FAMILIES))}) or actions ({named}), "
-                f"not {action[:60]!r}.",
+                f"must be action families ({', '.join(sorted(FAMILIES))}) or actions ({named}), not {action[:60]!r}.",
             )
         mine = [
             known_action
@@ -156,9 +147,7 @@ def _inherit_actions(parent: Actor) -> list[str]:
     actions = sorted((parent.actions or frozenset()) - BY_NAME_ONLY)
     if parent.actions is not None and not actions:
         own = ", ".join(sorted(parent.actions))
-        raise BadInput(
-            "actions", f"{parent.name} has no actions that a child token can inherit; it has only {own}."
-        )
+        raise BadInput("actions", f"{parent.name} has no actions that a child token can inherit; it has only {own}.")
     return actions
 
 
@@ -181,9 +170,7 @@ def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
     audit_log.record(actor, "token.revoke", token.name, before={"role": token.role})
     for child in token.children.filter(revoked_at=None):
         _end_tokens(ApiToken.objects.filter(pk=child.pk), now)
-        audit_log.record(
-            actor, "token.revoke", child.name, reason=f"Its parent token {token.name} was revoked."
-        )
+        audit_log.record(actor, "token.revoke", child.name, reason=f"Its parent token {token.name} was revoked.")
     return True
 
 

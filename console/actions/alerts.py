@@ -69,8 +69,7 @@ def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent
 def report(actor: Actor, document: Mapping[str, Any], *, now: datetime) -> StoredReport:
     """Keep a report of an external Alertmanager as evidence.
 
-    It changes nothing in the plant, and is kept with the name of its token, so there is no audit entry for
-    each.
+    It changes nothing in the plant, and is kept with the name of its token, so there is no audit entry for each.
     """
     require_permission(actor, "alert.report")
     return reported.take(document, actor.name, now)
@@ -85,9 +84,7 @@ def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: date
     require_permission(actor, "silence.set", list_matcher_queues(matchers))
     if silences.list_integrity_rules(matchers):
         require_permission(actor, "integrity.manage")
-    made = silences.add(
-        matchers, reason, minutes, actor.account, now, covers_integrity=may_silence_integrity(actor)
-    )
+    made = silences.add(matchers, reason, minutes, actor.account, now, covers_integrity=may_silence_integrity(actor))
     after = {"matchers": format_matchers(made.matchers), "expires_at": made.expires_at.isoformat()}
     audit_log.record(actor, "silence.set", f"silence {made.pk}", reason=made.reason, after=after)
     return made
@@ -106,13 +103,7 @@ def end_silence(actor: Actor, silence: Silence, *, now: datetime) -> bool:
 
 @transaction.atomic
 def define_rule(
-    actor: Actor,
-    name: Any,
-    fields: Mapping[str, Any],
-    *,
-    reason: str,
-    now: datetime,
-    revision: int | None = None,
+    actor: Actor, name: Any, fields: Mapping[str, Any], *, reason: str, now: datetime, revision: int | None = None
 ) -> AlertRule:
     """Create or change a rule; the audit log records the differences."""
     require_permission(actor, "alert_rule.change")
@@ -149,8 +140,7 @@ def define_receiver(
 ) -> Receiver:
     """Create or change a receiver.
 
-    switches: `tells_resolved`, `gets_reports`, `enabled`; None keeps a value. digest: of the receiver as
-    shown.
+    switches: `tells_resolved`, `gets_reports`, `enabled`; None keeps a value. digest: of the receiver as shown.
     """
     require_permission(actor, "receiver.change")
     text = _validate_reason(reason)
@@ -213,8 +203,8 @@ def describe_receiver_for(actor: Actor, receiver: Receiver) -> dict[str, Any]:
 def audit_document(receiver: Receiver) -> dict[str, Any]:
     """Return a receiver for the audit log.
 
-    Its fingerprint shows that an address has changed, but can't be used to guess the address, since it is
-    made with WEIR_SECRET_KEY.
+    Its fingerprint shows that an address has changed, but can't be used to guess the address, since it is made with
+    WEIR_SECRET_KEY.
     """
     document = describe_receiver(receiver)
     if url := document.get("url"):

@@ -1,7 +1,6 @@
 """User actions on dead letters: requeue, fix, and discard; authorized and audited.
 
-A letter that has changed since it was shown is skipped, and the others continue: the answer lists it with the
-reason.
+A letter that has changed since it was shown is skipped, and the others continue: the answer lists it with the reason.
 """
 
 import functools
@@ -49,8 +48,7 @@ class DeadLetterReport:
 def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: str = "") -> DeadLetterReport:
     """Requeue or discard dead letters as they were shown. To discard, `confirm` is the name of their queue.
 
-    Raises an error if nothing was done: `BadInput`, or `NodeUnavailable` or `NodeFull` of the first node that
-    failed.
+    Raises an error if nothing was done: `BadInput`, or `NodeUnavailable` or `NodeFull` of the first node that failed.
     """
     if action not in ACTIONS:
         raise BadInput("action", f"must be {' or '.join(ACTIONS)}.")
@@ -60,9 +58,7 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     if action == "discard":
         _check_confirmation(queues, confirm)
     # The audit entry is written first: a node that fails halfway must not leave a change without an author.
-    noted = functools.partial(
-        audit_log.record, actor, f"dead_letters.{action}", ", ".join(queues), reason=why
-    )
+    noted = functools.partial(audit_log.record, actor, f"dead_letters.{action}", ", ".join(queues), reason=why)
     noted(before={"letters": len(names), "first": [str(name) for name in names[:AUDITED]]})
     report, failed = _report_result(action, names)
     noted(after={"letters": report.letters, "events": report.events, "refused": report.refused[:AUDITED]})
@@ -73,9 +69,7 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     return report
 
 
-def list_matching(
-    actor: Actor, criteria: DeadLetterFilter, through: datetime, digest: str, count: int
-) -> list[Name]:
+def list_matching(actor: Actor, criteria: DeadLetterFilter, through: datetime, digest: str, count: int) -> list[Name]:
     """Return the dead letters that a filter showed the actor, up to an instant.
 
     Raises `BadInput` if they have changed: the action must apply to the letters that were counted.
@@ -84,8 +78,7 @@ def list_matching(
     if silent := letters.unreachable:
         raise BadInput(
             "letter",
-            f"list is incomplete: {format_names(silent)} {are(silent)} not responding; "
-            "choose dead letters one by one.",
+            f"list is incomplete: {format_names(silent)} {are(silent)} not responding; choose dead letters one by one.",
         )
     there = letters.limit_to(through)
     if there.digest != digest:
@@ -99,9 +92,7 @@ def list_matching(
     return [letter.name for letter in there.letters]
 
 
-def fix(
-    actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: str, now: datetime
-) -> NamedDeadLetter:
+def fix(actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: str, now: datetime) -> NamedDeadLetter:
     """Set values of one event of a letter; its id stays. The audit log has the previous event."""
     require_permission(actor, "dead_letters.fix", [name.queue])
     why = read_reason(reason)
@@ -130,9 +121,7 @@ def fix(
     return letter
 
 
-def _report_result(
-    action: str, names: Sequence[Name]
-) -> tuple[DeadLetterReport, NodeUnavailable | NodeFull | None]:
+def _report_result(action: str, names: Sequence[Name]) -> tuple[DeadLetterReport, NodeUnavailable | NodeFull | None]:
     """Return what was done, and the first node's error; the results of other nodes count."""
     letters, events, refused = 0, 0, []
     failed: NodeUnavailable | NodeFull | None = None

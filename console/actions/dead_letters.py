@@ -1,7 +1,7 @@
 """The dead letters of all queues on all nodes: searched, and named as they were shown.
 
-Events may be about people: users who may not peek into a queue (`queue.peek`) get its dead letters sealed,
-with their error and number of events, but without their contents.
+Events may be about people: users who may not peek into a queue (`queue.peek`) get its dead letters sealed, with their
+error and number of events, but without their contents.
 """
 
 import functools
@@ -206,9 +206,7 @@ class FoundDeadLetters:
     @property
     def newest(self) -> datetime:
         """Return when the last of them arrived, by its node's clock: later ones are not included."""
-        return max(
-            (read_entry_time(letter) for letter in self.letters), default=datetime.fromtimestamp(0, UTC)
-        )
+        return max((read_entry_time(letter) for letter in self.letters), default=datetime.fromtimestamp(0, UTC))
 
     def limit_to(self, moment: datetime) -> "FoundDeadLetters":
         """Return the result without letters that arrived after an instant."""
@@ -220,11 +218,7 @@ class FoundDeadLetters:
         return [self._group(queue, error, count) for (queue, error), count in counts.most_common(GROUPS)]
 
     def _group(self, queue: str, error: str, count: int) -> ErrorGroup:
-        mine = [
-            letter
-            for letter in self.letters
-            if letter.name.queue == queue and letter.error[:ERROR_SHOWN] == error
-        ]
+        mine = [letter for letter in self.letters if letter.name.queue == queue and letter.error[:ERROR_SHOWN] == error]
         return ErrorGroup(
             queue=queue,
             error=error,

@@ -19,9 +19,7 @@ ROWS = 2_000
 CSV, JSON_LINES = "text/csv; charset=utf-8", "application/x-ndjson"
 
 
-def stream_download(
-    request: HttpRequest, pieces: Iterator[str], name: str, content_type: str
-) -> HttpResponseBase:
+def stream_download(request: HttpRequest, pieces: Iterator[str], name: str, content_type: str) -> HttpResponseBase:
     """Return the pieces as a download of that file name.
 
     They are made as fast as they are read. HEAD gets only headers.
@@ -61,9 +59,8 @@ def record_export(
 ) -> Iterator[Sequence[Any]]:
     """Return the pages, with two entries in the audit log.
 
-    The first, written before the first row is sent, has the actor and the filter; the second has the number
-    of rows when the export ends or is interrupted. A repetition within a minute has none. Raises
-    `RateLimited`.
+    The first, written before the first row is sent, has the actor and the filter; the second has the number of rows
+    when the export ends or is interrupted. A repetition within a minute has none. Raises `RateLimited`.
     """
     if asks_for_headers(request):
         return iter(())
@@ -74,9 +71,7 @@ def record_export(
     return _count_pages(actor, what, target, pages)
 
 
-def _count_pages(
-    actor: Actor, what: str, target: str, pages: Iterable[Sequence[Any]]
-) -> Iterator[Sequence[Any]]:
+def _count_pages(actor: Actor, what: str, target: str, pages: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
     rows, whole = 0, False
     try:
         for page in pages:
@@ -115,11 +110,7 @@ def format_json_lines(pages: Iterable[Iterable[dict[str, Any]]]) -> Iterator[str
 
 
 def export(
-    request: HttpRequest,
-    pages: Iterable[Iterable[dict[str, Any]]],
-    header: Sequence[str],
-    name: str,
-    format: str,
+    request: HttpRequest, pages: Iterable[Iterable[dict[str, Any]]], header: Sequence[str], name: str, format: str
 ) -> HttpResponseBase:
     """Return pages of documents with the keys of `header`, as `csv` or as `json` (lines)."""
     listed = record_export(request, name, map(list, pages))

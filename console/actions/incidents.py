@@ -1,7 +1,7 @@
 """User actions on incidents: notes, roles, and follow-ups.
 
-Pages, API, and commands share this implementation. Actions are audited. All raise `PermissionDenied`, and
-`BadInput` that names the field.
+Pages, API, and commands share this implementation. Actions are audited. All raise `PermissionDenied`, and `BadInput`
+that names the field.
 """
 
 from collections.abc import Mapping
@@ -61,8 +61,8 @@ def find_retained_range(alert_id: int) -> Keep | None:
 def _retain(actor: Actor, alert_id: int, retained: bool, now: datetime) -> Incident:
     """Retain the data of an incident, or release it.
 
-    If an incident that was open is retained again, the range extends to its end or to now. Data of an
-    incident that is now explained can also be released.
+    If an incident that was open is retained again, the range extends to its end or to now. Data of an incident that is
+    now explained can also be released.
     """
     incident = incidents.lock_incident(alert_id) if retained else incidents.lock_started_incident(alert_id)
     gone, _ = Keep.objects.filter(reason=_format_reason(alert_id)).delete()

@@ -42,9 +42,7 @@ def override(
     if any(scope.is_itself(name) for name in values):
         raise BadInput("name", "is not a value of a loop; set it on the page of its node, queue, or host.")
     if "mode" in values and not scope.is_wide:
-        raise BadInput(
-            "name", "can't be mode for a single loop; use the loop's mode switch, or choose a parameter."
-        )
+        raise BadInput("name", "can't be mode for a single loop; use the loop's mode switch, or choose a parameter.")
     if not values:
         raise BadInput("value", "is already in force; change at least one value.")
     return [
@@ -156,9 +154,7 @@ def extend_override(
 
 
 @transaction.atomic
-def end_override(
-    actor: Actor, override: Override, *, now: datetime, control: redis.Redis, reason: str = ""
-) -> bool:
+def end_override(actor: Actor, override: Override, *, now: datetime, control: redis.Redis, reason: str = "") -> bool:
     """End an override now; return False, without an audit entry, if it had ended already.
 
     Ending one restores the usual values, so the reason is optional.
@@ -186,9 +182,7 @@ def _read_anew(override: Override) -> None:
 
 
 @transaction.atomic
-def undo_override(
-    actor: Actor, override: Override, *, now: datetime, control: redis.Redis
-) -> list[undoing.Undone]:
+def undo_override(actor: Actor, override: Override, *, now: datetime, control: redis.Redis) -> list[undoing.Undone]:
     """Undo an override and everything set with it.
 
     Overrides that it ended are in force again for their remaining time. Does nothing if it had ended already.
@@ -211,19 +205,12 @@ def undo_override(
 
 @transaction.atomic
 def set_mode(
-    actor: Actor,
-    loop: Loop,
-    mode: str,
-    *,
-    reason: str,
-    now: datetime,
-    expiry: Expiry = NEVER_SAID,
-    value: Any = None,
+    actor: Actor, loop: Loop, mode: str, *, reason: str, now: datetime, expiry: Expiry = NEVER_SAID, value: Any = None
 ) -> list[Override]:
     """Set the mode of a loop; return the overrides that were set, the mode's first.
 
-    hold and manual need an expiry; auto and advise without one become the loop's own mode and end a hold. A
-    hold in place of a longer one is rejected. `value` is what manual applies.
+    hold and manual need an expiry; auto and advise without one become the loop's own mode and end a hold. A hold in
+    place of a longer one is rejected. `value` is what manual applies.
     """
     require_permission(actor, "loop.mode", list_scope_queues(Scope(loop)))
     if mode not in Loop.Mode.values:
@@ -247,14 +234,10 @@ def set_mode(
 def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -> None:
     if not reason.strip():
         raise BadInput("reason", "is missing; give a reason in a sentence.")
-    held = [
-        loop_override for loop_override in overrides.list_for_loop(loop, now) if loop_override.name == "mode"
-    ]
+    held = [loop_override for loop_override in overrides.list_for_loop(loop, now) if loop_override.name == "mode"]
     if wide := [override_ for override_ in held if override_.loop_id is None]:
         where = f"{Scope.build(wide[-1])} by {wide[-1].owner}"
-        raise BadInput(
-            "mode", f"is overridden for {where}; end that override, or set {mode} for a limited time."
-        )
+        raise BadInput("mode", f"is overridden for {where}; end that override, or set {mode} for a limited time.")
     for override in held:
         overrides.end(override, by=actor.user, now=now)
     lock_until_commit(overrides.LOCK)

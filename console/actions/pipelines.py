@@ -1,7 +1,7 @@
 """User actions on the pipeline: declare applications, restore a version, and control a running one.
 
-Authorized and audited (`console.audit.audit_log`). All raise `PermissionDenied`, and `BadInput` that names
-the field; then nothing was changed.
+Authorized and audited (`console.audit.audit_log`). All raise `PermissionDenied`, and `BadInput` that names the field;
+then nothing was changed.
 """
 
 from datetime import datetime
@@ -20,12 +20,7 @@ from workers.documents.pipeline import PipelineOrder
 from workers.models import PipelineVersion
 from workers.pipeline.declaration import declaration
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.declaration.declaration import (
-    Application,
-    check_readers,
-    parse_application_text,
-    parse_queues,
-)
+from workers.pipeline.declaration.declaration import Application, check_readers, parse_application_text, parse_queues
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.pipeline.declaration.orders import Orders
 from workers.pipeline.declaration.steering import steer, steer_named
@@ -41,8 +36,7 @@ MAX_NOTE = 300
 def parse_application(text: str) -> Application:
     """Parse an application.
 
-    Raises `BadInput` that names the field and its line, also for a queue that is missing or of the wrong
-    kind.
+    Raises `BadInput` that names the field and its line, also for a queue that is missing or of the wrong kind.
     """
     if not text.strip():
         raise BadInput("text", "is missing; declare an application in YAML.")
@@ -68,9 +62,7 @@ def _check_queue(field: str, name: str, kinds: dict[str, str], of_pipeline: bool
     if name not in kinds:
         raise BadInput(field, f"{name} is not a queue; choose one of {', '.join(sorted(kinds))}.")
     if of_pipeline and kinds[name] != "pipeline":
-        raise BadInput(
-            field, f"{name} is a {kinds[name]} queue: its events go to workers, not to the pipeline."
-        )
+        raise BadInput(field, f"{name} is a {kinds[name]} queue: its events go to workers, not to the pipeline.")
 
 
 def parse_application_for(actor: Actor, text: str) -> Application:
@@ -82,14 +74,11 @@ def parse_application_for(actor: Actor, text: str) -> Application:
         raise
 
 
-def declare(
-    actor: Actor, text: str, reason: str, control: redis.Redis, since: int | None = None
-) -> PipelineVersion:
+def declare(actor: Actor, text: str, reason: str, control: redis.Redis, since: int | None = None) -> PipelineVersion:
     """Create a version of the application in the text, which runs from now on.
 
-    It continues where the previous version was, and takes over within seconds. since: the newest version when
-    the text was started (0: none); if there is a newer one, it is rejected, because it would drop those
-    changes.
+    It continues where the previous version was, and takes over within seconds. since: the newest version when the text
+    was started (0: none); if there is a newer one, it is rejected, because it would drop those changes.
     """
     admit(actor, "pipeline.declare")
     why = read_reason(reason)
@@ -148,8 +137,7 @@ def set_tasks(
 ) -> None:
     """Set the number of an operator's tasks, from one of the next two batches on.
 
-    The parallelism loops hold for so many minutes. Raises `BadInput` also while another controller sets the
-    tasks.
+    The parallelism loops hold for so many minutes. Raises `BadInput` also while another controller sets the tasks.
     """
     require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
     why = read_reason(reason)
@@ -208,8 +196,7 @@ def release_criterion(actor: Actor, application: str, name: str, control: redis.
 def restart(actor: Actor, application: str, reason: str, control: redis.Redis) -> PipelineOrder:
     """Restart the application within seconds, at its current events.
 
-    A failed one, or one whose Spark is worn out, starts in a new process. Raises `BadInput` if it is not
-    running.
+    A failed one, or one whose Spark is worn out, starts in a new process. Raises `BadInput` if it is not running.
     """
     return _order(actor, application, "restart", reason, control)
 

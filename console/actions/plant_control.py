@@ -1,8 +1,8 @@
 """Manual control of a plant's tasks, and other interventions in attached plants.
 
-Tasks are set through the control API: authorized, audited, and by one controller at a time. The other
-interventions expire. All raise PermissionDenied, BadInput that names the field, PlantHeld, PlantUnavailable,
-and InvalidPlantResponse.
+Tasks are set through the control API: authorized, audited, and by one controller at a time. The other interventions
+expire. All raise PermissionDenied, BadInput that names the field, PlantHeld, PlantUnavailable, and
+InvalidPlantResponse.
 """
 
 from collections.abc import Mapping
@@ -54,8 +54,7 @@ def set_parallelism(
 ) -> float:
     """Set the tasks of operators, and hold the plant; return until when (Unix time).
 
-    The plant is held here and against its own controllers. seen: the plant now. A rejected request leaves no
-    new hold.
+    The plant is held here and against its own controllers. seen: the plant now. A rejected request leaves no new hold.
     """
     require_permission(actor, "plant.scale")
     checked = seen.check_tasks(tasks, "tasks")
@@ -83,12 +82,7 @@ def set_parallelism(
 
 
 def _hold_there(
-    plant: ElasticPlant,
-    name: str,
-    holder: str,
-    seconds: float,
-    control: redis.Redis,
-    before: PlantHolder | None,
+    plant: ElasticPlant, name: str, holder: str, seconds: float, control: redis.Redis, before: PlantHolder | None
 ) -> None:
     """Hold the plant against its own controllers; if that fails, restore the hold `before` here."""
     try:
@@ -153,12 +147,7 @@ def hold(
 
 
 def take(
-    actor: Actor,
-    plant: str,
-    control: redis.Redis,
-    *,
-    controller: str = "",
-    seconds: float = holding.SECONDS,
+    actor: Actor, plant: str, control: redis.Redis, *, controller: str = "", seconds: float = holding.SECONDS
 ) -> float:
     """Take the plant for this actor; return until when. Its parallelism loops hold in the meantime.
 
@@ -172,9 +161,7 @@ def take(
     return holding.hold(control, plant, format_holder_name(actor, controller), now, seconds)
 
 
-def release(
-    actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis, *, controller: str = ""
-) -> bool:
+def release(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis, *, controller: str = "") -> bool:
     """Release the plant at once, here and there; return False if somebody else or nobody has it."""
     require_permission(actor, "plant.scale")
     with transaction.atomic():
@@ -218,15 +205,7 @@ def format_holder_name(actor: Actor, controller: str = "") -> str:
 
 
 def intervene(
-    actor: Actor,
-    plant: str,
-    kind: str,
-    subject: str,
-    value: str,
-    control: redis.Redis,
-    *,
-    minutes: float,
-    reason: str,
+    actor: Actor, plant: str, kind: str, subject: str, value: str, control: redis.Redis, *, minutes: float, reason: str
 ) -> InterventionKind:
     """Intervene, for some minutes if the intervention has a duration."""
     require_permission(actor, "plant.scale")
@@ -251,9 +230,7 @@ def intervene(
     return chosen
 
 
-def undo_intervention(
-    actor: Actor, plant: str, kind: str, subject: str, control: redis.Redis, *, reason: str
-) -> None:
+def undo_intervention(actor: Actor, plant: str, kind: str, subject: str, control: redis.Redis, *, reason: str) -> None:
     """Undo an intervention now; if the plant does not follow, it is retried (`interventions.undo_due`)."""
     require_permission(actor, "plant.scale")
     why, row, now = read_reason(reason), _get_registered_plant(plant), timezone.now().timestamp()

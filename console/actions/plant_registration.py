@@ -33,8 +33,8 @@ ADDRESS_FIELDS = ("url", "secret_environment")
 class Registration:
     """row: the current or former registration.
 
-    left: that Weir may still hold something there, and what to do; "" if it is released. advising: existing
-    loops of that name, which advise again.
+    left: that Weir may still hold something there, and what to do; "" if it is released. advising: existing loops of
+    that name, which advise again.
     """
 
     row: RegisteredPlant
@@ -90,9 +90,7 @@ def register(
         # Before the audit log, which is the last lock for everybody.
         begun = _begin_anew(actor, name) if is_another else []
         was = describe_registration(before) if before else None
-        audit_log.record(
-            actor, "plant.register", name, reason=why, before=was, after=describe_registration(row)
-        )
+        audit_log.record(actor, "plant.register", name, reason=why, before=was, after=describe_registration(row))
         for loop in begun:
             if loop.mode != Loop.Mode.ADVISE:
                 modes = {"mode": loop.mode}, {"mode": Loop.Mode.ADVISE.value}
@@ -106,9 +104,7 @@ def _require_same_registration(before: RegisteredPlant, digest: str) -> None:
     now = RegisteredPlant.objects.select_for_update().filter(pk=before.pk).first()
     if now is None:
         raise BadInput("name", f"{before.name} was removed in the meantime; register it again.")
-    check_unchanged(
-        before.name, describe_registration(now), digest or digest_of(describe_registration(before))
-    )
+    check_unchanged(before.name, describe_registration(now), digest or digest_of(describe_registration(before)))
 
 
 def _begin_anew(actor: Actor, plant: str) -> list[Loop]:
@@ -127,23 +123,17 @@ def _begin_anew(actor: Actor, plant: str) -> list[Loop]:
     return loops
 
 
-def inspect(
-    actor: Actor, kind: str, url: str, *, secret_environment: str, options: Mapping[str, str]
-) -> FoundPlant:
+def inspect(actor: Actor, kind: str, url: str, *, secret_environment: str, options: Mapping[str, str]) -> FoundPlant:
     """Inspect an address for a user who may register it; nothing is changed there or here.
 
     No answer, or a wrong one, is `BadInput` of the address. The audit entry is written first.
     """
     require_permission(actor, "plant.register")
-    row = RegisteredPlant(
-        name=UNNAMED, kind=kind, url=url.strip(), secret_environment=secret_environment.strip()
-    )
+    row = RegisteredPlant(name=UNNAMED, kind=kind, url=url.strip(), secret_environment=secret_environment.strip())
     row.options = {key: value for key, value in options.items() if value}
     with audit_log.audit_refusals(actor, "plant.register", UNNAMED, ADDRESS_FIELDS):
         adapters.check(row)
-    audit_log.record(
-        actor, "plant.inspect", f"{kind} {row.url}".strip()[:200], after=describe_registration(row)
-    )
+    audit_log.record(actor, "plant.inspect", f"{kind} {row.url}".strip()[:200], after=describe_registration(row))
     try:
         return adapters.get_kind(kind).run_inspection(adapters.build_address(row))
     except (PlantUnavailable, InvalidPlantResponse) as error:
@@ -173,9 +163,4 @@ def _refuse_while_in_force(name: str) -> None:
 
 def describe_registration(row: RegisteredPlant) -> dict[str, object]:
     """Return a plant's registration for the audit log."""
-    return {
-        "kind": row.kind,
-        "url": row.url,
-        "secret_environment": row.secret_environment,
-        "options": row.options,
-    }
+    return {"kind": row.kind, "url": row.url, "secret_environment": row.secret_environment, "options": row.options}

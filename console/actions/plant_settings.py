@@ -80,9 +80,7 @@ def change_setting(actor: Actor, name: str, value: Any, reason: str, now: dateti
 
 
 @transaction.atomic
-def change_own(
-    actor: Actor, loop: Loop, name: str, value: Any, *, reason: str, now: datetime
-) -> tuple[Any, Any]:
+def change_own(actor: Actor, loop: Loop, name: str, value: Any, *, reason: str, now: datetime) -> tuple[Any, Any]:
     """Set a loop's own value of a parameter or of `guard.NAME`, which applies without overrides.
 
     None restores the default. Raises `BadInput` that names name, value, or reason.
@@ -103,9 +101,7 @@ def change_own(
     require_no_override(row, name, "value", now)
     _check_override_conflict(row, changed, now)
     Loop.objects.filter(pk=row.pk).update(**changed)
-    audit_log.record(
-        actor, "settings.change", f"{loop.name} {name}", reason=why, before=before, after=checked
-    )
+    audit_log.record(actor, "settings.change", f"{loop.name} {name}", reason=why, before=before, after=checked)
     return before, checked
 
 
@@ -119,8 +115,7 @@ def _check_override_conflict(row: Loop, changed: Mapping[str, Any], now: datetim
         setattr(row, column, values)
     if why := overrides.explain_conflict(row, held, now):
         names = ", ".join(
-            f"{other.name} {format_short_value(other.value)} by {other.owner.get_username()}"
-            for other in held
+            f"{other.name} {format_short_value(other.value)} by {other.owner.get_username()}" for other in held
         )
         raise BadInput("value", f"contradicts active overrides ({names}): {why}. End the override first.")
 

@@ -28,9 +28,7 @@ def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilt
         raise BadInput("query", f"must have 1 to {MAX_QUERY:,} characters; choose a filter first.")
     others = list_filters(user, page).exclude(name=name)
     if others.count() >= MAX_FILTERS:
-        raise BadInput(
-            "name", f"exceeds the limit: a page has at most {MAX_FILTERS} filters. Remove a filter first."
-        )
+        raise BadInput("name", f"exceeds the limit: a page has at most {MAX_FILTERS} filters. Remove a filter first.")
     row, _ = SavedFilter.objects.update_or_create(user=user, page=page, name=name, defaults={"query": kept})
     audit_log.record(actor, "filter.save", str(row), after={"page": page, "name": name, "query": kept})
     return row

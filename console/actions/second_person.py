@@ -1,13 +1,11 @@
 """Approval of short retention by a second person.
 
-Retention shorter than a week, or in so little space that it may be shorter (FLOORS), requires two people, as
-a plan may. The first request is rejected and recorded in the audit log as `retention.propose`. If another
-person requests exactly the same within VALID, it is done, and its audit entry names the proposal: an
-agreement is valid for one change. Only the audit log is stored, so neither a proposal nor its use can be
-forged afterwards.
+Retention shorter than a week, or in so little space that it may be shorter (FLOORS), requires two people, as a plan
+may. The first request is rejected and recorded in the audit log as `retention.propose`. If another person requests
+exactly the same within VALID, it is done, and its audit entry names the proposal: an agreement is valid for one change.
+Only the audit log is stored, so neither a proposal nor its use can be forged afterwards.
 
-No job can delete the audit log itself: it grows by some 600 bytes an entry, and only its export removes
-entries.
+No job can delete the audit log itself: it grows by some 600 bytes an entry, and only its export removes entries.
 """
 
 import hashlib
@@ -42,8 +40,8 @@ def require_second_person(
 ) -> dict[str, int]:
     """Return additional details for the audit entry of the change; {} if it needs no second person.
 
-    before: the values in force, which need no agreement. Raises `BadInput` that names the value, and records
-    the proposal; call it outside of the change's transaction, or the entry is rolled back.
+    before: the values in force, which need no agreement. Raises `BadInput` that names the value, and records the
+    proposal; call it outside of the change's transaction, or the entry is rolled back.
     """
     short = list_shortened(job, parameters, before or {})
     if not short:
@@ -52,9 +50,7 @@ def require_second_person(
     for entry in _list_matching_proposals(name, mark, now):
         if entry.after["person"] != get_person_name(actor) and not _is_used(entry):
             return {USED: entry.sequence}
-    if not any(
-        entry.after["person"] == get_person_name(actor) for entry in _list_matching_proposals(name, mark, now)
-    ):
+    if not any(entry.after["person"] == get_person_name(actor) for entry in _list_matching_proposals(name, mark, now)):
         after = {"person": get_person_name(actor), "mark": mark, "for": action, "values": short}
         audit_log.record(actor, PROPOSED, name, after=after)
     field, value = next(iter(short.items()))
@@ -97,9 +93,7 @@ def get_person_name(actor: Actor) -> str:
 
 def list_waiting(name: str, now: datetime) -> list[AuditEntry]:
     """Return proposals about a task that another person may still agree to, the newest first."""
-    proposals = AuditEntry.objects.filter(action=PROPOSED, target=name, at__gt=now - VALID).order_by(
-        "-sequence"
-    )
+    proposals = AuditEntry.objects.filter(action=PROPOSED, target=name, at__gt=now - VALID).order_by("-sequence")
     return [entry for entry in proposals if not _is_used(entry)]
 
 

@@ -13,8 +13,7 @@ def require_later_end(scope: Scope, name: str, value: str, expiry: Expiry, now: 
     """Raise `BadInput` of `field` if the same stop would end sooner than now."""
     rows = overrides.list_active(now).filter(name=name, **scope.get_field_values()).select_related("owner")
     longer = next(
-        (override_ for override_ in overrides.sort_by_expiry(rows).reverse() if override_.value == value),
-        None,
+        (override_ for override_ in overrides.sort_by_expiry(rows).reverse() if override_.value == value), None
     )
     asked = expiry.compute(now)
     if longer is None or asked is None or (longer.expires_at is not None and asked >= longer.expires_at):

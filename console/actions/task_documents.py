@@ -23,8 +23,8 @@ LAST_RUNS = 5
 class DescribedRun:
     """A run of a task, as documents describe it.
 
-    run: its number. owner: None for the schedule. progress: as its workers report it. seconds: its duration,
-    None until it has ended. command: the same from a command line.
+    run: its number. owner: None for the schedule. progress: as its workers report it. seconds: its duration, None until
+    it has ended. command: the same from a command line.
     """
 
     run: int
@@ -63,8 +63,8 @@ class DescribedChunk:
 class DescribedTask:
     """A task with its schedule (in words) and its last runs, the newest first.
 
-    help: of its job, or its error if it is broken. parallel: maximum number of workers at once; deadline:
-    HH:MM, UTC. digest: of the task without its runs.
+    help: of its job, or its error if it is broken. parallel: maximum number of workers at once; deadline: HH:MM, UTC.
+    digest: of the task without its runs.
     """
 
     name: str
@@ -193,8 +193,7 @@ def get_task_parameters(task: Task) -> dict[str, Any]:
     """Return every parameter of its job: the task's own value, else the default; none if the job is gone."""
     declared, _ = _find_job(task)
     return {
-        parameter.name: _get_parameter_value(task, parameter)
-        for parameter in (declared.parameters if declared else ())
+        parameter.name: _get_parameter_value(task, parameter) for parameter in (declared.parameters if declared else ())
     }
 
 

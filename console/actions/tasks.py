@@ -42,12 +42,7 @@ class WantedTask:
 
 
 def begin(
-    actor: Actor,
-    name: str,
-    parameters: Mapping[str, Any],
-    deadline_at: datetime | None,
-    reason: str,
-    where: JobContext,
+    actor: Actor, name: str, parameters: Mapping[str, Any], deadline_at: datetime | None, reason: str, where: JobContext
 ) -> Run:
     """Run a task now, with these parameters over its own.
 
@@ -58,14 +53,10 @@ def begin(
     task = runs.get_task(name)
     values = {**task.parameters, **parameters}
     require_permission(actor, "task.run", list_parameter_queues(values))
-    agreed = second_person.require_second_person(
-        actor, "task.run", name, task.job, values, task.parameters, where.now
-    )
+    agreed = second_person.require_second_person(actor, "task.run", name, task.job, values, task.parameters, where.now)
     with transaction.atomic():
         run = runs.begin(name, where, parameters, owner=actor.user, deadline_at=deadline_at)
-        audit_log.record(
-            actor, "task.run", name, reason=why, after={"run": run.pk, **run.parameters, **agreed}
-        )
+        audit_log.record(actor, "task.run", name, reason=why, after={"run": run.pk, **run.parameters, **agreed})
     return run
 
 
@@ -116,16 +107,14 @@ def change(actor: Actor, name: str, definition: WantedTask, reason: str, digest:
 def define(actor: Actor, name: str, definition: WantedTask, reason: str) -> Task:
     """Create a task of a job.
 
-    Its job may be code of the host's own, so it requires an administrator; retention of less than a week
-    requires two people.
+    Its job may be code of the host's own, so it requires an administrator; retention of less than a week requires two
+    people.
     """
     require_permission(actor, "task.define")
     _check_own(actor, name, definition.job)
     why = read_reason(reason)
     if Task.objects.filter(name=name).exists():
-        raise BadInput(
-            "name", (f"{name} is already taken; open that task to change it, or choose another name.")
-        )
+        raise BadInput("name", (f"{name} is already taken; open that task to change it, or choose another name."))
     agreed = second_person.require_second_person(
         actor, "task.define", name, definition.job, definition.parameters, None, timezone.now()
     )

@@ -28,15 +28,7 @@ from console.api.routes import (
     tasks,
     timeline,
 )
-from console.api.routes.alerts import (
-    alert_review,
-    alert_rules,
-    alerts,
-    incidents,
-    receivers,
-    reported,
-    silences,
-)
+from console.api.routes.alerts import alert_review, alert_rules, alerts, incidents, receivers, reported, silences
 from console.api.routes.operating import (
     assistant_proposals,
     objectives,

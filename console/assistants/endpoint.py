@@ -1,8 +1,8 @@
 """`/mcp`: assistants over streamable HTTP, each request separately, by an API token and never by a session.
 
-Only POST is answered: a GET of the protocol waits for events without a limit, and there are none. Each
-request has its own thread, as Django's have: a slow tool does not delay others. The protocol's library is
-imported with the first request: most consoles have no assistants.
+Only POST is answered: a GET of the protocol waits for events without a limit, and there are none. Each request has its
+own thread, as Django's have: a slow tool does not delay others. The protocol's library is imported with the first
+request: most consoles have no assistants.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """The tools of an assistant: read a subject's state, explain, search, try values on the record, and propose.
 
-Each tool makes a few calls of the API with the rights of the token, and reduces the answers. None of them
-changes the plant: `propose` creates a proposal, whose hash people approve on a page.
+Each tool makes a few calls of the API with the rights of the token, and reduces the answers. None of them changes the
+plant: `propose` creates a proposal, whose hash people approve on a page.
 """
 
 import time
@@ -19,19 +19,7 @@ MAX_HOURS = 87_600
 MAX_VALUES = 100  # more than any loop has
 # A subject's kind → where the snapshot has its figures.
 FIGURES = {"node": "nodes", "queue": "queues", "host": "hosts", "loop": "loops", "plant": "plants"}
-DECISION = (
-    "id",
-    "at",
-    "loop",
-    "mode",
-    "action",
-    "reason",
-    "terms",
-    "limited_by",
-    "verdict",
-    "outcome",
-    "error",
-)
+DECISION = ("id", "at", "loop", "mode", "action", "reason", "terms", "limited_by", "verdict", "outcome", "error")
 OPERATING = (
     "Weir is an operations console for an event-processing plant. Read with plant_state, subject, why, "
     "what_changed, search_ledger, and what_if. You can't change anything. To suggest an action, call "
@@ -56,9 +44,7 @@ class Tools:
             "age_seconds": age_seconds,
             "health": snapshot.get("health"),
             "totals": snapshot.get("totals"),
-            "not_well": [
-                state for state in _get_states(snapshot).values() if state.get("severity") != "well"
-            ],
+            "not_well": [state for state in _get_states(snapshot).values() if state.get("severity") != "well"],
             "alerts": snapshot.get("alerts", []),
             "overrides": snapshot.get("overrides", []),
             "hands": snapshot.get("hands", []),
@@ -68,8 +54,8 @@ class Tools:
     def subject(self, kind: str, name: str) -> dict[str, Any]:
         """Return one subject.
 
-        The result has its evaluated state, its figures, the loops that control it, and its open alerts. kind:
-        node, queue, application, pipeline, host, loop, or plant.
+        The result has its evaluated state, its figures, the loops that control it, and its open alerts. kind: node,
+        queue, application, pipeline, host, loop, or plant.
         """
         snapshot, age_seconds = self._snapshot()
         key = f"{kind}/{name}"
@@ -88,14 +74,11 @@ class Tools:
     def why(self, loop: str, decisions: int = 5) -> dict[str, Any]:
         """Return the last decisions of a loop, newest first.
 
-        Each has its action, its reason in a sentence, the terms behind it, what limited it, and whether it
-        helped.
+        Each has its action, its reason in a sentence, the terms behind it, what limited it, and whether it helped.
         """
         entries = self._list_decisions({"loop": loop}, decisions)
         if not entries:
-            raise RequestRejected(
-                f"loop: {loop} has no decisions, or is unknown; plant_state lists the subjects."
-            )
+            raise RequestRejected(f"loop: {loop} has no decisions, or is unknown; plant_state lists the subjects.")
         return {"loop": loop, "decisions": entries}
 
     def search_ledger(
@@ -111,8 +94,8 @@ class Tools:
     ) -> dict[str, Any]:
         """Search decisions of all loops in the last hours, newest first.
 
-        Filters: words in their reason, law, queue, node, or verdict (effective, ineffective, harmful); acted:
-        only those that did, or did not, act.
+        Filters: words in their reason, law, queue, node, or verdict (effective, ineffective, harmful); acted: only
+        those that did, or did not, act.
         """
         since = _format_instant(self._compute_start(hours))
         chosen = {"text": text, "law": law, "queue": queue, "node": node, "verdict": verdict, "from": since}
@@ -123,8 +106,8 @@ class Tools:
     def what_changed(self, alert: int | None = None, hours: float = 3.0) -> dict[str, Any]:
         """Return what changed before an alert (its number, of plant_state), the most likely cause first.
 
-        Without an alert, return what people, deploys, and loops changed in the last hours: marks, overrides
-        in force, plans, and the decisions that acted.
+        Without an alert, return what people, deploys, and loops changed in the last hours: marks, overrides in force,
+        plans, and the decisions that acted.
         """
         if alert is not None:
             answer: dict[str, Any] = self._get(f"/alerts/{int(alert)}/changes")
@@ -152,9 +135,9 @@ class Tools:
     def propose(self, act: str, arguments: dict[str, Any], reason: str) -> dict[str, Any]:
         """Propose one action to people; nothing is done.
 
-        act and its arguments: override {loop, name, value, minutes}; hold {loop, minutes}; silence {matchers:
-        [{label, is, value}], minutes}; plan {goal: below-busy or band}. reason: why, in a sentence, with
-        numbers. The proposal is void after five minutes.
+        act and its arguments: override {loop, name, value, minutes}; hold {loop, minutes}; silence {matchers: [{label,
+        is, value}], minutes}; plan {goal: below-busy or band}. reason: why, in a sentence, with numbers. The proposal
+        is void after five minutes.
         """
         body = {"act": act, "arguments": arguments, "reason": reason}
         made: dict[str, Any] = self._calls.ask("POST", f"{API}/proposals", body=body)

@@ -1,9 +1,8 @@
 """The audit log: who changed what, why, and from where.
 
-Entries are written in the same transaction as the change; for actions outside the database, before they are
-attempted (`attempt`). The database rejects changes and deletions of entries (`console.storage.append_only`),
-and the entries are a chain (`console.audit.chain`): write an entry as the last step of a transaction, since
-all writers take turns.
+Entries are written in the same transaction as the change; for actions outside the database, before they are attempted
+(`attempt`). The database rejects changes and deletions of entries (`console.storage.append_only`), and the entries are
+a chain (`console.audit.chain`): write an entry as the last step of a transaction, since all writers take turns.
 """
 
 import ipaddress
@@ -44,21 +43,15 @@ class Author(Protocol):
 
 
 def record(
-    actor: Author,
-    action: str,
-    target: str,
-    *,
-    reason: str = "",
-    before: Any = None,
-    after: Any = None,
+    actor: Author, action: str, target: str, *, reason: str = "", before: Any = None, after: Any = None
 ) -> AuditEntry | None:
     """Record one change.
 
-    `before` and `after` are JSON values small enough for a table row; a target that is too long for its
-    column (many queues at once) is truncated.
+    `before` and `after` are JSON values small enough for a table row; a target that is too long for its column (many
+    queues at once) is truncated.
 
-    Actions that every viewer may repeat are limited (`console.audit.repeats`): returns None for an entry that
-    was only counted. Raises `RateLimited`; the action must then not be done.
+    Actions that every viewer may repeat are limited (`console.audit.repeats`): returns None for an entry that was only
+    counted. Raises `RateLimited`; the action must then not be done.
     """
     longest = refusals.MAX_TARGET
     is_folded = repeats.is_of(action, repeats.FOLDED)
@@ -115,20 +108,16 @@ def record_attempt(
         raise
 
 
-def record_refusal(
-    actor: Author, action: str, target: str = "", reason: str = "", *, after: Any = None
-) -> None:
+def record_refusal(actor: Author, action: str, target: str = "", reason: str = "", *, after: Any = None) -> None:
     """Record the rejection of a dangerous action as `refused.{action}`, in a transaction of its own.
 
     The rejected request's transaction is rolled back, the entry stays. Equal ones and floods are folded
     (`console.audit.refusals`).
 
-    target: what was to be changed; "" for the request's method and path. reason: why it was rejected, without
-    secrets and contents of files. Rejections by `access.demand` are already recorded there.
+    target: what was to be changed; "" for the request's method and path. reason: why it was rejected, without secrets
+    and contents of files. Rejections by `access.demand` are already recorded there.
     """
-    refusals.note(
-        refusals.Refusal(actor.name, action, target, reason, actor.address, actor.request_id, after)
-    )
+    refusals.note(refusals.Refusal(actor.name, action, target, reason, actor.address, actor.request_id, after))
 
 
 @contextmanager
@@ -146,8 +135,8 @@ def audit_refusals(actor: Author, action: str, target: str, fields: Collection[s
 class AuditFilter:
     """A filter of entries; empty fields match all.
 
-    action: one, or a family such as `override`. text: part of the reason. request: an id of a request. since
-    ≤ at < until.
+    action: one, or a family such as `override`. text: part of the reason. request: an id of a request. since ≤ at <
+    until.
     """
 
     actor: str = ""
@@ -171,12 +160,7 @@ class AuditFilter:
 
     def choose(self, entries: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:
         """Return the matching entries."""
-        exact = {
-            "actor": self.actor,
-            "target": self.target,
-            "address": self.address,
-            "request_id": self.request,
-        }
+        exact = {"actor": self.actor, "target": self.target, "address": self.address, "request_id": self.request}
         entries = entries.filter(**{name: value for name, value in exact.items() if value})
         if self.action:
             family = Q(action__startswith=f"{self.action}.")

@@ -3,13 +3,12 @@
     digest(n) = HMAC-SHA-256(key, canonical(n, digest(n-1), at, actor, action, target, reason, before, after,
                 address, request id)),   digest(0) = 64 zeros
 
-Altering, removing, inserting, or reordering rows breaks it. The key comes from WEIR_AUDIT_KEY or the signing
-key, which are not in the database: with the database alone an attacker can't compute a new chain, as would be
-possible with a plain SHA-256. An attacker with the key can; then the head kept elsewhere shows it
-(`console.audit.witness`).
+Altering, removing, inserting, or reordering rows breaks it. The key comes from WEIR_AUDIT_KEY or the signing key, which
+are not in the database: with the database alone an attacker can't compute a new chain, as would be possible with a
+plain SHA-256. An attacker with the key can; then the head kept elsewhere shows it (`console.audit.witness`).
 
-Writers take turns: the lock is taken with the entry and kept until the change's transaction ends, so an entry
-must be the last thing that a transaction locks.
+Writers take turns: the lock is taken with the entry and kept until the change's transaction ends, so an entry must be
+the last thing that a transaction locks.
 """
 
 import hashlib
@@ -54,8 +53,8 @@ def append(**fields: Any) -> AuditEntry:
 def _write_witness(sequence: int, digest: str) -> None:
     """Write the head to the witness, with the entry on the disk before the action is reported as done.
 
-    SQLite's commits reach the disk with the next checkpoint (settings: NORMAL): after a power loss they would
-    be undone, and the audit log would be shorter than the control server has recorded.
+    SQLite's commits reach the disk with the next checkpoint (settings: NORMAL): after a power loss they would be
+    undone, and the audit log would be shorter than the control server has recorded.
     """
     if connection.vendor == "sqlite":
         put_on_disk(Path(f"{connection.settings_dict['NAME']}-wal"))
@@ -141,8 +140,8 @@ def _is_digest(covered: bytes, digest: str) -> bool:
 def _as_written(value: Any) -> Any:
     """Return a document as it was before PostgreSQL stored it.
 
-    PostgreSQL reads 1e23 as 10**23, which is not the number that was written: from 2**53 on a float seldom
-    equals its digits.
+    PostgreSQL reads 1e23 as 10**23, which is not the number that was written: from 2**53 on a float seldom equals its
+    digits.
     """
     if isinstance(value, Mapping):
         return {key: _as_written(each) for key, each in value.items()}
@@ -161,7 +160,5 @@ def chain_rows(rows: Iterable[Any], sequence: int = 0, previous: str = ORIGIN) -
     for row in rows:
         sequence += 1
         row.sequence, row.previous = sequence, previous
-        row.digest = previous = digest_of(
-            get_entry_content(row), sequence, previous, settings.WEIR_AUDIT_KEYS[0]
-        )
+        row.digest = previous = digest_of(get_entry_content(row), sequence, previous, settings.WEIR_AUDIT_KEYS[0])
         yield row

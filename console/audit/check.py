@@ -1,8 +1,8 @@
 """Verification of the audit log: finds altered, missing, inserted, or reordered rows, and a truncated end.
 
-Rows are verified in blocks of BLOCK_ROWS. Verification recomputes every digest; a verified block is later
-only compared by a fingerprint of its rows as the database has them, which is much faster, and verified again
-if that differs. Each check therefore covers all rows, and a long audit log is cheap to check.
+Rows are verified in blocks of BLOCK_ROWS. Verification recomputes every digest; a verified block is later only compared
+by a fingerprint of its rows as the database has them, which is much faster, and verified again if that differs. Each
+check therefore covers all rows, and a long audit log is cheap to check.
 """
 
 import hashlib
@@ -34,8 +34,8 @@ COLUMNS = ("pk", "sequence", "previous", "digest", *CONTENT)
 class Finding:
     """A problem.
 
-    kind: altered, missing, inserted, reordered, cut, forged, or unprotected. sequence: the first entry
-    affected. mark: identifies the content, to distinguish it from another finding at the same place.
+    kind: altered, missing, inserted, reordered, cut, forged, or unprotected. sequence: the first entry affected. mark:
+    identifies the content, to distinguish it from another finding at the same place.
     """
 
     kind: str
@@ -100,10 +100,7 @@ class Checker:
     """Checks repeatedly, and remembers what it has verified: `step` is one complete check."""
 
     def __init__(
-        self,
-        folder: Path,
-        budget_seconds: float | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
+        self, folder: Path, budget_seconds: float | None = None, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._folder, self._budget_seconds, self._monotonic = folder, budget_seconds, monotonic
         self._blocks: dict[int, _Block] = {}
@@ -116,9 +113,7 @@ class Checker:
         last = ends["last"] or 0
         findings += list(_load_previous_digest(ends["first"]))
         counts = self._walk(last, began, findings)
-        tip = Head(
-            last, AuditEntry.objects.filter(sequence=last).values_list("digest", flat=True).first() or ORIGIN
-        )
+        tip = Head(last, AuditEntry.objects.filter(sequence=last).values_list("digest", flat=True).first() or ORIGIN)
         findings += list(_compare_heads(heads, tip))
         findings += list(_find_unprotected())
         # Only rows that existed at the start: later ones are for the next check.
@@ -163,10 +158,7 @@ class Checker:
         """Return the statements kept elsewhere, read before the rows."""
         heads, findings = [], []
         lines = witness.LAST_LINES if self._blocks else None
-        for ask in (
-            lambda: [witness.read_server_head()],
-            lambda: witness.read_disk_heads(self._folder, lines),
-        ):
+        for ask in (lambda: [witness.read_server_head()], lambda: witness.read_disk_heads(self._folder, lines)):
             try:
                 heads += [head for head in ask() if head is not None]
             except ForgedHead as error:
@@ -224,9 +216,7 @@ def _read_one(key: int, sequence: int) -> dict[str, Any]:
         return {"pk": key, "sequence": sequence, "digest": "", "unreadable": True}
 
 
-def _judge_rows(
-    rows: Iterable[dict[str, Any]], first: int, last: int, before: str
-) -> Iterator[Finding | str]:
+def _judge_rows(rows: Iterable[dict[str, Any]], first: int, last: int, before: str) -> Iterator[Finding | str]:
     """Return the problems of the rows, and each row's digest. before "": unknown."""
     expected, key = first, 0
     for row in rows:
@@ -253,13 +243,9 @@ def _find_faults(row: dict[str, Any], before: str, key: int) -> Iterator[Finding
     content = {name: row[name] for name in CONTENT}
     if not is_genuine(content, sequence, row["previous"], digest):
         text = f"Entry {about} does not match its digest: it was altered or inserted."
-        yield Finding(
-            "altered", sequence, text, hashlib.sha256(repr(row).encode("utf-8", "replace")).hexdigest()[:16]
-        )
+        yield Finding("altered", sequence, text, hashlib.sha256(repr(row).encode("utf-8", "replace")).hexdigest()[:16])
     elif before and row["previous"] != before:
-        yield Finding(
-            "reordered", sequence, f"Entry {about} does not follow the previous entry.", digest[:16]
-        )
+        yield Finding("reordered", sequence, f"Entry {about} does not follow the previous entry.", digest[:16])
     elif row["pk"] <= key:
         yield Finding("reordered", sequence, f"Entry {about} was moved.", f"{row['pk']}")
 
@@ -271,18 +257,13 @@ def _find_missing(first: int, last: int) -> Finding:
 
 def _load_previous_digest(first: int | None) -> Iterator[Finding]:
     if first is not None and first < 1:
-        yield Finding(
-            "inserted", first, f"Entries were inserted before the first: the chain starts at 1, not {first}."
-        )
+        yield Finding("inserted", first, f"Entries were inserted before the first: the chain starts at 1, not {first}.")
 
 
 def _too_many(entries: int, last: int) -> Iterator[Finding]:
     if entries > last:
         yield Finding(
-            "inserted",
-            last,
-            (f"The table has {entries} rows, but the chain has {last} entries."),
-            str(entries),
+            "inserted", last, (f"The table has {entries} rows, but the chain has {last} entries."), str(entries)
         )
 
 
@@ -298,10 +279,7 @@ def _compare_heads(heads: Sequence[Head], tip: Head) -> Iterator[Finding]:
     for head in heads:
         there = digests.get(head.sequence)
         if there is not None and there != head.digest:
-            text = (
-                f"Entry {head.sequence} differs from the entry that {head.place} recorded: "
-                "the chain was rewritten."
-            )
+            text = f"Entry {head.sequence} differs from the entry that {head.place} recorded: the chain was rewritten."
             yield Finding("altered", head.sequence, text, there[:16])
 
 
@@ -315,9 +293,7 @@ def _read_digests(sequences: set[int]) -> Iterator[tuple[int, str]]:
 def _find_unprotected() -> Iterator[Finding]:
     with connection.cursor() as cursor:
         for name in append_only.list_missing(connection.vendor, cursor):
-            yield Finding(
-                "unprotected", 0, (f"The trigger {name}, which protects the audit log, is missing."), name
-            )
+            yield Finding("unprotected", 0, (f"The trigger {name}, which protects the audit log, is missing."), name)
 
 
 def _sort_findings(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:

@@ -1,8 +1,7 @@
 """Rejections in the audit log: forbidden attempts, and dangerous requests that are rejected for everybody.
 
-A rejected request's transaction is rolled back, so its rejections are collected and written afterwards, in
-their own transaction. They can't fill the audit log: equal ones and floods are folded
-(`console.audit.repeats`).
+A rejected request's transaction is rolled back, so its rejections are collected and written afterwards, in their own
+transaction. They can't fill the audit log: equal ones and floods are folded (`console.audit.repeats`).
 """
 
 import logging

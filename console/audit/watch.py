@@ -1,7 +1,7 @@
 """Watches the audit log while alerts are evaluated.
 
-It checks the log every CHECK_SECONDS, keeps its head elsewhere, and writes its findings to the control
-server, where the alert rules read them.
+It checks the log every CHECK_SECONDS, keeps its head elsewhere, and writes its findings to the control server, where
+the alert rules read them.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """The length of the audit log, kept outside of its table, so that a truncated end is noticed.
 
-It is kept on the control server, written with every entry after its transaction; and in
-WEIR_DATA/audit-heads.jsonl, a line for each check that found the audit log grown and intact. Each statement
-has a seal (HMAC with the audit's key): without the key nobody can claim another head.
+It is kept on the control server, written with every entry after its transaction; and in WEIR_DATA/audit-heads.jsonl, a
+line for each check that found the audit log grown and intact. Each statement has a seal (HMAC with the audit's key):
+without the key nobody can claim another head.
 """
 
 import hashlib
@@ -45,11 +45,7 @@ def send_head(sequence: int, digest: str) -> None:
     """Send the head to the control server. If it does not answer, the next entry or the checker sends it."""
     try:
         control().eval(
-            load_script("control/keep_audit_head"),
-            1,
-            keys.AUDIT_HEAD,
-            sequence,
-            _seal_head(Head(sequence, digest)),
+            load_script("control/keep_audit_head"), 1, keys.AUDIT_HEAD, sequence, _seal_head(Head(sequence, digest))
         )
     except redis.RedisError as error:
         logger.debug("The control server did not receive audit entry %s: %s", sequence, error)
@@ -97,9 +93,7 @@ def put_aside(folder: Path, now: datetime) -> None:
 
 
 def _seal_head(head: Head) -> str:
-    return json.dumps(
-        {"sequence": head.sequence, "digest": head.digest, "seal": _seal(head, _get_audit_keys()[0])}
-    )
+    return json.dumps({"sequence": head.sequence, "digest": head.digest, "seal": _seal(head, _get_audit_keys()[0])})
 
 
 def _read(text: str | bytes, place: str) -> Head:
@@ -110,9 +104,7 @@ def _read(text: str | bytes, place: str) -> Head:
     except (ValueError, KeyError, TypeError):
         raise ForgedHead(f"{place} contains no valid head of the audit log.") from None
     if not any(hmac.compare_digest(_seal(head, key), seal) for key in _get_audit_keys()):
-        raise ForgedHead(
-            f"{place} contains an audit log head whose signature does not match any key of this console."
-        )
+        raise ForgedHead(f"{place} contains an audit log head whose signature does not match any key of this console.")
     return head
 
 

@@ -32,9 +32,5 @@ def build_broker_settings(url: str) -> BrokerSettings:
     sentinels = parse_sentinels(url)
     if sentinels is None:
         return BrokerSettings(url, options=PATIENCE)
-    options = {
-        "master_name": sentinels.name,
-        "sentinel_kwargs": sentinels.sentinel_options,
-        **PATIENCE,
-    }
+    options = {"master_name": sentinels.name, "sentinel_kwargs": sentinels.sentinel_options, **PATIENCE}
     return BrokerSettings(sentinels.broker_url, TRANSPORT, options)

@@ -18,10 +18,7 @@ class AcknowledgedChannel(SentinelChannel):
     def _put(self, queue: str, message: Any, **_: Any) -> None:
         channel: Any = self  # kombu has few types
         key = channel._q_for_pri(queue, channel._get_message_priority(message, reverse=False))
-        with (
-            channel.conn_or_acquire() as client,
-            AcknowledgedPipeline.wrap(client, transaction=False) as pipe,
-        ):
+        with channel.conn_or_acquire() as client, AcknowledgedPipeline.wrap(client, transaction=False) as pipe:
             # Only kombu's own pipelines put its prefix before a key.
             pipe.lpush(f"{getattr(client, 'global_keyprefix', '')}{key}", dumps(message))
             pipe.execute()

@@ -6,10 +6,10 @@
 | a closed connection keeps its last bytes for longer than MAX_CLOSING_SECONDS | the server resets it |
 | an address, or the process, has its maximum of connections | see below |
 
-A new connection at a limit takes the place of the connection that has waited longest for the rest of its
-request, of the same address or, for the limit of the process, of the address that has the most of these. If
-every connection is being answered, the server resets the new one. Trusted proxies bring many clients, so only
-the limit of the process holds for them, and their connections are never replaced.
+A new connection at a limit takes the place of the connection that has waited longest for the rest of its request, of
+the same address or, for the limit of the process, of the address that has the most of these. If every connection is
+being answered, the server resets the new one. Trusted proxies bring many clients, so only the limit of the process
+holds for them, and their connections are never replaced.
 """
 
 from collections import Counter
@@ -49,11 +49,7 @@ class ConnectionTable:
     """The connections of one process. clock: seconds that never jump."""
 
     def __init__(
-        self,
-        max_connections: int,
-        max_per_address: int,
-        trusted: Sequence[Network],
-        clock: Callable[[], float],
+        self, max_connections: int, max_per_address: int, trusted: Sequence[Network], clock: Callable[[], float]
     ) -> None:
         self.max_connections, self.max_per_address = max_connections, max_per_address
         self._trusted, self._clock = tuple(trusted), clock

@@ -42,8 +42,7 @@ def load_live_snapshot() -> Snapshot:
 def load_latest_snapshot() -> Snapshot | None:
     """Return the newest snapshot.
 
-    None if there is none, it is of another version, or the control server does not answer: callers continue
-    without it.
+    None if there is none, it is of another version, or the control server does not answer: callers continue without it.
     """
     try:
         return load_snapshot()

@@ -76,9 +76,7 @@ def is_there() -> bool:
 def list_processes() -> list[ProcessRow]:
     """Return the processes, stopped ones first, then by name. Raises `NoSupervisor`."""
     ends = read_ends(Path(variables.DATA.get_text()))
-    rows = [
-        _build_process_row(info, ends.get(info["name"], ProcessEnd())) for info in _ask("getAllProcessInfo")
-    ]
+    rows = [_build_process_row(info, ends.get(info["name"], ProcessEnd())) for info in _ask("getAllProcessInfo")]
     return sorted(rows, key=lambda row: (row.is_well, row.name))
 
 
@@ -112,18 +110,15 @@ def get_process(name: str) -> ProcessRow:
     rows = list_processes()
     process_row = next((row for row in rows if row.name == name), None)
     if process_row is None:
-        raise BadInput(
-            "process",
-            (f"must be one of {', '.join(row.name for row in rows)}, not {name[:40]}."),
-        )
+        raise BadInput("process", (f"must be one of {', '.join(row.name for row in rows)}, not {name[:40]}."))
     return process_row
 
 
 def log_lines(name: str) -> list[str]:
     """Return the last lines of a process's log, the oldest first, without secrets.
 
-    They are read from the file: the supervisor answers in XML, which can't contain all that a program may
-    write. Raises BadInput, NoSupervisor.
+    They are read from the file: the supervisor answers in XML, which can't contain all that a program may write. Raises
+    BadInput, NoSupervisor.
     """
     log = Path(variables.DATA.get_text()) / "logs" / f"{get_process(name).name}.log"
     with suppress(FileNotFoundError):  # it is just being rotated

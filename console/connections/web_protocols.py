@@ -1,7 +1,7 @@
 """uvicorn's protocols, with the deadlines and limits of `ConnectionTable` and a maximum size of a head.
 
-uvicorn itself waits for the rest of a request head without a limit, accepts any number of connections, and
-reads a head of any size.
+uvicorn itself waits for the rest of a request head without a limit, accepts any number of connections, and reads a head
+of any size.
 """
 
 import asyncio
@@ -89,8 +89,8 @@ class HttpProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Accept a header.
 
-        Headers after a chunked body ("trailers") are dropped: proxies, lines, and limits have judged the
-        request by its head.
+        Headers after a chunked body ("trailers") are dropped: proxies, lines, and limits have judged the request by its
+        head.
         """
         if self.has_head:
             return
@@ -100,9 +100,9 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Accept a complete head.
 
-        At any Upgrade the parser stops, and would take the body for the next request, which no proxy has
-        seen. Such a request therefore has no body, and unless it becomes a websocket it is the last one of
-        its connection. Raises `ValueError`.
+        At any Upgrade the parser stops, and would take the body for the next request, which no proxy has seen. Such a
+        request therefore has no body, and unless it becomes a websocket it is the last one of its connection. Raises
+        `ValueError`.
         """
         self.has_head, self.head_bytes = True, 0
         is_upgrade = self.parser.should_upgrade()

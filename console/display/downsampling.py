@@ -11,10 +11,9 @@ def downsample(
 ) -> tuple[list[float], dict[str, list[float | None]]]:
     """Return at most `points` rows over one time axis.
 
-    They have the minimum and maximum of each column in each interval. The rows are split into points/2
-    intervals of nearly equal size. Each gives two rows, at its first and last time, with minimum and maximum
-    in the order in which they occurred; None if unknown. An extreme is therefore at most one interval off in
-    time, and never lost.
+    They have the minimum and maximum of each column in each interval. The rows are split into points/2 intervals of
+    nearly equal size. Each gives two rows, at its first and last time, with minimum and maximum in the order in which
+    they occurred; None if unknown. An extreme is therefore at most one interval off in time, and never lost.
     """
     if len(time) <= points:
         return list(time), {name: list(column) for name, column in columns.items()}

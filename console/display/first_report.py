@@ -17,8 +17,8 @@ MINUTE_SECONDS = 60.0
 class ShownReport:
     """The first report as a page shows it.
 
-    sentences: what happened, and what would have happened. assumed: assumptions of the estimate. figures:
-    None if too little was measured.
+    sentences: what happened, and what would have happened. assumed: assumptions of the estimate. figures: None if too
+    little was measured.
     """
 
     since: datetime
@@ -84,11 +84,7 @@ def _format_seconds(value: float) -> str:
 
 def _describe_assumptions(figures: FirstReportFigures) -> list[str]:
     minutes = figures.measured_seconds / MINUTE_SECONDS
-    pauses = (
-        f", each with a pause of {figures.pause_seconds:g} s that is not included"
-        if figures.pause_seconds
-        else ""
-    )
+    pauses = f", each with a pause of {figures.pause_seconds:g} s that is not included" if figures.pause_seconds else ""
     return [
         f"Actual figures are measured over {minutes:.0f} minutes.",
         "Figures with the advice are estimates. They assume the same arrivals, the same task speed, and"

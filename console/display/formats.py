@@ -1,8 +1,7 @@
 """Values as text: numbers with their precision, shares, ages, money, and documents in one line.
 
-The browser formats the same values again each second: `static/js/values/format.js` is the counterpart of
-`formatted`, with the same names and the same precision, so that no number changes its form when the page
-becomes live.
+The browser formats the same values again each second: `static/js/values/format.js` is the counterpart of `formatted`,
+with the same names and the same precision, so that no number changes its form when the page becomes live.
 """
 
 import math
@@ -107,10 +106,7 @@ def format_as_words(name: Any) -> str:
 def format_compactly(value: Any) -> str:
     """Return an action or a value in one line: {"start": 3} → start 3; numbers without noise."""
     if isinstance(value, dict):
-        return (
-            ", ".join(f"{format_as_words(key)} {format_compactly(part)}" for key, part in value.items())
-            or UNKNOWN
-        )
+        return ", ".join(f"{format_as_words(key)} {format_compactly(part)}" for key, part in value.items()) or UNKNOWN
     if isinstance(value, (list, tuple)):
         return ", ".join(format_compactly(part) for part in value) or UNKNOWN
     if isinstance(value, str) and ISO_TIME.match(value):

@@ -19,11 +19,7 @@ def describe_discovered_plant(plant: FoundPlant) -> list[str]:
     every = [
         _end_sentence(plant.what),
         *map(_end_sentence, plant.said),
-        *(
-            f"Choices for {name}: {_format_names(values)}."
-            for name, values in plant.choices.items()
-            if values
-        ),
+        *(f"Choices for {name}: {_format_names(values)}." for name, values in plant.choices.items() if values),
         steer,
         nothing,
         seen if fixed else "",

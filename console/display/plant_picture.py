@@ -19,8 +19,8 @@ MAX_LINES, MAX_CHARACTERS = 2, 300  # more would not fit, and is not measured
 class PlantCard:
     """The contents of the picture.
 
-    tiles: (name, value with its unit). rates: events/s, of equal steps until the instant, None if nothing was
-    measured; about: what the rates belong to.
+    tiles: (name, value with its unit). rates: events/s, of equal steps until the instant, None if nothing was measured;
+    about: what the rates belong to.
     """
 
     title: str
@@ -84,9 +84,7 @@ def _draw_rates(draw: ImageDraw.ImageDraw, rates: Sequence[float | None], about:
         return
     step = (WIDTH - 2 * MARGIN) / (len(rates) - 1)
     points = [
-        None
-        if rate is None
-        else (MARGIN + place * step, CHART_BOTTOM - rate / highest * (CHART_BOTTOM - CHART_TOP))
+        None if rate is None else (MARGIN + place * step, CHART_BOTTOM - rate / highest * (CHART_BOTTOM - CHART_TOP))
         for place, rate in enumerate(rates)
     ]
     for one, other in pairwise(points):

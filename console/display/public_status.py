@@ -1,8 +1,8 @@
 """The public status of a plant: the parts that have a problem, without the reason.
 
-A finding's sentence may contain an address, a person's name, or the text of an error. A subject's name and an
-alert's title contain none of that, except those of worker hosts, which are named after their hosts, of
-receivers, which may be named after people, and of manual changes.
+A finding's sentence may contain an address, a person's name, or the text of an error. A subject's name and an alert's
+title contain none of that, except those of worker hosts, which are named after their hosts, of receivers, which may be
+named after people, and of manual changes.
 """
 
 from controllers.concurrency.law import LAW

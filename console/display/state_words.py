@@ -5,13 +5,7 @@ from typing import Any
 
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
 
-STATE_WORDS: Mapping[str, str] = {
-    IDLE: "Idle",
-    NORMAL: "Normal",
-    BUSY: "Busy",
-    TOOBUSY: "Too busy",
-    OFFLINE: "Offline",
-}
+STATE_WORDS: Mapping[str, str] = {IDLE: "Idle", NORMAL: "Normal", BUSY: "Busy", TOOBUSY: "Too busy", OFFLINE: "Offline"}
 VERDICT_WORDS: Mapping[str, str] = {
     "checking": "Checking",
     "effective": "Effective",

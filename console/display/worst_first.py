@@ -17,8 +17,8 @@ Rank = tuple[int, int, float]
 class RankedSubject:
     """A subject with a state and its severity.
 
-    subject: "kind/name"; state: its sign; finding: the problem in a sentence; figure: a node's utilization
-    (share) or a queue's wait (s), None if unknown; since: when this severity started, Unix time;
+    subject: "kind/name"; state: its sign; finding: the problem in a sentence; figure: a node's utilization (share) or a
+    queue's wait (s), None if unknown; since: when this severity started, Unix time;
     has_reported: false for a node that has never reported.
     """
 

@@ -48,8 +48,8 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 def say(text: str) -> None:
     """Print a line, ignoring errors.
 
-    A full disk behind the output, or a closed terminal, must end neither the plant nor the thread that writes
-    its servers' files to the disk.
+    A full disk behind the output, or a closed terminal, must end neither the plant nor the thread that writes its
+    servers' files to the disk.
     """
     with suppress(OSError):
         sys.stdout.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
@@ -65,15 +65,10 @@ def parse_port_number(text: str) -> int:
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Start Weir on this machine. Press Ctrl-C to stop it."
-    )
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Start Weir on this machine. Press Ctrl-C to stop it.")
     parser.add_argument("--prepare", action="store_true", help="install and migrate only")
     parser.add_argument(
-        "--port",
-        type=parse_port_number,
-        default=DEFAULT_PORT,
-        help="the console's port (default 8000; 0: any)",
+        "--port", type=parse_port_number, default=DEFAULT_PORT, help="the console's port (default 8000; 0: any)"
     )
     parser.add_argument(
         "--data",
@@ -82,10 +77,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         help="data folder (default: WEIR_DATA, else %(default)s)",
     )
     parser.add_argument(
-        "--restore",
-        type=Path,
-        metavar="FILE",
-        help=("restore a backup (manage.py backup) to a new data folder"),
+        "--restore", type=Path, metavar="FILE", help=("restore a backup (manage.py backup) to a new data folder")
     )
     parser.add_argument("--host", default=LOOPBACK, help="address to listen on (default 127.0.0.1)")
     options = parser.parse_args(arguments)
@@ -133,9 +125,7 @@ def start_servers(plant: EmbeddedServers) -> list[Process]:
     if "control" in names:
         variables.PROCESS[variables.REDIS_URL.name] = plant.build_url("control")
     if "n1" in names:
-        variables.PROCESS[variables.NODES.name] = " ".join(
-            f"{name}={plant.build_url(name)}" for name in NODES
-        )
+        variables.PROCESS[variables.NODES.name] = " ".join(f"{name}={plant.build_url(name)}" for name in NODES)
     return [start_server(plant, name) for name in names]
 
 
@@ -157,8 +147,7 @@ def restore_backup(backup: Path) -> bool:
 def wait_for_servers(seconds: float = 30.0) -> None:
     """Return when the control server and all nodes answer.
 
-    One that loads its file has longer: it answers that it is loading or, while it reads large blocks, not at
-    all.
+    One that loads its file has longer: it answers that it is loading or, while it reads large blocks, not at all.
     """
     urls = [variables.REDIS_URL.get_text(), *parse_nodes(variables.NODES.get_text()).values()]
     deadline, loaded_by = (time.monotonic() + limit for limit in (seconds, LOADING_SECONDS))
@@ -171,9 +160,7 @@ def wait_for_servers(seconds: float = 30.0) -> None:
             except redis.RedisError as error:
                 loads = isinstance(error, redis.BusyLoadingError | redis.TimeoutError)
                 if time.monotonic() > (loaded_by if loads else deadline):
-                    raise SystemExit(
-                        f"A Redis server is not responding ({error}); see the logs folder."
-                    ) from error
+                    raise SystemExit(f"A Redis server is not responding ({error}); see the logs folder.") from error
                 if loads and not said:
                     say("A Redis server is loading its data or is not responding; waiting for it.")
                     said = True
@@ -257,8 +244,7 @@ def close_to_others(data: Path) -> None:
         owner = data.stat().st_uid
         if owner != os.getuid():
             raise SystemExit(
-                f"{data} belongs to another user (uid {owner}), who could change it; "
-                "choose another folder with --data."
+                f"{data} belongs to another user (uid {owner}), who could change it; choose another folder with --data."
             )
         mended = mend(data)
     except BadInput as error:
@@ -266,10 +252,7 @@ def close_to_others(data: Path) -> None:
     except OSError as error:
         raise _build_folder_error(data, error) from None
     if mended.changed:
-        say(
-            f"Access to {data} is now restricted to you. "
-            f"Files that other users could access: {mended.changed}."
-        )
+        say(f"Access to {data} is now restricted to you. Files that other users could access: {mended.changed}.")
     if mended.foreign:
         say(f"Files in {data} that belong to other users and were not changed: {mended.foreign}.")
 
@@ -309,8 +292,8 @@ def announce(address: str, password: str | None) -> None:
 def follow(supervisor: Supervisor) -> int:
     """Print what ends and what restarts, until a signal stops the plant.
 
-    Returns the launcher's exit code if the supervisor ends unexpectedly: systemd, with Restart=on-failure,
-    then starts the launcher again.
+    Returns the launcher's exit code if the supervisor ends unexpectedly: systemd, with Restart=on-failure, then starts
+    the launcher again.
     """
     for sentence in supervisor.iterate_process_events():
         say(sentence)

@@ -23,8 +23,8 @@ _PIPELINE = "workers.pipeline.runtime.application"
 def end_leftovers(data: Path) -> int:
     """End every process of the folder's plant; return their number.
 
-    The supervisor is ended first, as it would restart the others; the servers last, so that they store what
-    the others still write.
+    The supervisor is ended first, as it would restart the others; the servers last, so that they store what the others
+    still write.
     """
     supervisors, left = _find_supervisors(data), _find_leftovers(data)
     for supervisor in supervisors:
@@ -40,20 +40,14 @@ def end_leftovers(data: Path) -> int:
 
 def _find_supervisors(data: Path) -> list[psutil.Process]:
     configuration = str(data / "supervisor.conf")
-    return [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if configuration in (process.info["cmdline"] or ())
-    ]
+    return [process for process in psutil.process_iter(["cmdline"]) if configuration in (process.info["cmdline"] or ())]
 
 
 def _find_leftovers(data: Path) -> list[psutil.Process]:
     """Return the processes that a supervisor of this folder started, and their children."""
     seen = psutil.process_iter(["environ", "cmdline", "cwd", "name"])
     leftovers = [
-        process_
-        for process_ in seen
-        if _was_supervised(process_.info, data) or _is_server(process_.info, data)
+        process_ for process_ in seen if _was_supervised(process_.info, data) or _is_server(process_.info, data)
     ]
     for process in list(leftovers):
         with suppress(psutil.Error):

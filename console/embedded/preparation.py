@@ -1,8 +1,8 @@
 """The database and the initial content of a plant: `python -m console.embedded.preparation [--seed]`.
 
-The launcher runs it in a separate process: all of Django, which it imports, ends with it, while the launcher
-runs as long as the plant. It prints MIGRATED in a line when the pages may be started, and with --seed the
-first login's password in another line, which is empty once it has been changed.
+The launcher runs it in a separate process: all of Django, which it imports, ends with it, while the launcher runs as
+long as the plant. It prints MIGRATED in a line when the pages may be started, and with --seed the first login's
+password in another line, which is empty once it has been changed.
 """
 
 import subprocess

@@ -30,8 +30,8 @@ WORKER_OPTIONS = ("--without-gossip", "--without-mingle", "--loglevel", "WARNING
 class Process:
     """A supervised process.
 
-    stop_seconds: time to end before it is killed. first: people and loops wait for it, so it has priority
-    over the plant's work when all cores are busy.
+    stop_seconds: time to end before it is killed. first: people and loops wait for it, so it has priority over the
+    plant's work when all cores are busy.
     """
 
     name: str

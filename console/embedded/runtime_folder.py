@@ -1,9 +1,8 @@
 """The folder of a launcher's control socket, in /tmp/weir-….
 
-The path of a Unix socket is short (108 bytes) and a data folder's may not be. A launcher that is killed
-removes nothing, so the next one removes its folder. /tmp is writable for everybody: only a folder that
-belongs to this user and is closed to all others is taken for a launcher's, links are not followed, and only a
-launcher's own files are removed.
+The path of a Unix socket is short (108 bytes) and a data folder's may not be. A launcher that is killed removes
+nothing, so the next one removes its folder. /tmp is writable for everybody: only a folder that belongs to this user and
+is closed to all others is taken for a launcher's, links are not followed, and only a launcher's own files are removed.
 """
 
 import fcntl

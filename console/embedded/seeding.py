@@ -138,6 +138,4 @@ def seed_queues() -> None:
     share = points.share([node.name for node in nodes])
     for wanted in FIRST_QUEUES:
         queue = Queue.objects.create(**wanted, minimum_containers=min(2, len(nodes)))
-        Container.objects.bulk_create(
-            Container(queue=queue, node=node, points=share[node.name]) for node in nodes
-        )
+        Container.objects.bulk_create(Container(queue=queue, node=node, points=share[node.name]) for node in nodes)

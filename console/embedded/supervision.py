@@ -210,8 +210,8 @@ class Supervisor:
     def stop(self) -> None:
         """Stop the plant, then the servers it writes to.
 
-        Processes that have not ended in their time are killed, so that it takes at most 20 s. If the
-        supervisor was killed or is frozen it takes half a minute.
+        Processes that have not ended in their time are killed, so that it takes at most 20 s. If the supervisor was
+        killed or is frozen it takes half a minute.
         """
         if self.child and self.child.poll() is None:
             self._stop_plant()
@@ -234,9 +234,7 @@ class Supervisor:
                     supervisor.stopProcess(f"{PLANT}:{name}", False)
             while time.monotonic() < deadline:
                 running = {
-                    process_info["name"]
-                    for process_info in supervisor.getAllProcessInfo()
-                    if process_info["pid"]
+                    process_info["name"] for process_info in supervisor.getAllProcessInfo() if process_info["pid"]
                 }
                 if not running & names:
                     return
@@ -269,8 +267,7 @@ def _escape_folder(folder: Path | str) -> str:
     """
     if COMMENT.search(str(folder)):
         raise SystemExit(
-            f"{folder} has a space before ; or #, which starts a comment for the supervisor. "
-            "Choose another folder."
+            f"{folder} has a space before ; or #, which starts a comment for the supervisor. Choose another folder."
         )
     return str(folder).replace("%", "%%")
 

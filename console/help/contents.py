@@ -1,8 +1,8 @@
 """The contents of the documentation and their order: the tree of docs/ is its table of contents.
 
-A folder of docs/ is a part; a folder in it is a group. Pages are sorted in the order in which the part's
-index.md links them; those it does not link follow by name. The console's Help and the built site show this
-order under the same addresses.
+A folder of docs/ is a part; a folder in it is a group. Pages are sorted in the order in which the part's index.md links
+them; those it does not link follow by name. The console's Help and the built site show this order under the same
+addresses.
 """
 
 import posixpath
@@ -64,9 +64,7 @@ class HelpGroup:
 def load_pages() -> dict[str, HelpPage]:
     """Return every page by its source: the files of docs/, and the pages of `reference`."""
     folder = Path(settings.BASE_DIR) / "docs"
-    written = {
-        file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in folder.rglob("*.md")
-    }
+    written = {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in folder.rglob("*.md")}
     made = {**written, **reference.build_pages()}
     return {source: HelpPage(source, text) for source, text in sorted(made.items())}
 
@@ -87,9 +85,7 @@ def index_by_address() -> dict[str, HelpPage]:
 def build_contents() -> tuple[HelpGroup, ...]:
     """Return the table of contents: the parts, then the pages in docs/ itself, its index first."""
     pages_by_source = load_pages()
-    loose = order_pages(
-        pages_by_source[INDEX], (page for page in pages_by_source.values() if "/" not in page.source)
-    )
+    loose = order_pages(pages_by_source[INDEX], (page for page in pages_by_source.values() if "/" not in page.source))
     return (*(build_part(name) for name in PARTS), HelpGroup(pages_by_source[INDEX].title, tuple(loose)))
 
 
@@ -98,9 +94,7 @@ def build_part(name: str) -> HelpGroup:
     pages_of_part = [page for page in load_pages().values() if page.source.startswith(f"{name}/")]
     index = load_pages()[f"{name}/{INDEX}"]
     own = order_pages(index, (page for page in pages_of_part if page.source.count("/") == 1))
-    folders = dict.fromkeys(
-        page.source.split("/")[1] for page in pages_of_part if page.source.count("/") == 2
-    )
+    folders = dict.fromkeys(page.source.split("/")[1] for page in pages_of_part if page.source.count("/") == 2)
     places = {source: at for at, source in enumerate(index.list_links())}
     groups = [group(f"{name}/{folder}", pages_of_part) for folder in folders]
     groups.sort(key=lambda group_: places.get(group_.pages[0].source, len(places)))
@@ -141,9 +135,4 @@ def build_navigation() -> list[Any]:
 
 
 def _build_navigation_entry(of: HelpGroup) -> dict[str, list[Any]]:
-    return {
-        of.title: [
-            *(page.source for page in of.pages),
-            *(_build_navigation_entry(group_) for group_ in of.groups),
-        ]
-    }
+    return {of.title: [*(page.source for page in of.pages), *(_build_navigation_entry(group_) for group_ in of.groups)]}

@@ -5,8 +5,8 @@
     containers -> workers
     ```
 
-Each line is an arrow with an optional label. A box stands right of every box that leads to it; an arrow that
-leads back is drawn below. Colors come from the page (`currentColor`), so a diagram suits both themes.
+Each line is an arrow with an optional label. A box stands right of every box that leads to it; an arrow that leads back
+is drawn below. Colors come from the page (`currentColor`), so a diagram suits both themes.
 """
 
 import re
@@ -122,9 +122,7 @@ def _draw_arrow(arrow: Arrow, boxes: dict[str, Box], height: float) -> str:
     else:
         start, end = source.x + source.width, target.x
         half = (start + end) / 2
-        path = (
-            f"M{start:.0f} {source.middle:.0f}C{half:.0f} {source.middle:.0f} {half:.0f} {target.middle:.0f}"
-        )
+        path = f"M{start:.0f} {source.middle:.0f}C{half:.0f} {source.middle:.0f} {half:.0f} {target.middle:.0f}"
         path += f" {end:.0f} {target.middle:.0f}"
         x, y = half, (source.middle + target.middle) / 2 - 6
     label = (

@@ -1,7 +1,7 @@
 """The generated pages: made from the declarations themselves, so they can't differ from them.
 
-A value's name, unit, default, range, and help text are at its declaration
-(`controllers.framework.parameter`); here they become tables. The map is ARCHITECTURE.md.
+A value's name, unit, default, range, and help text are at its declaration (`controllers.framework.parameter`); here
+they become tables. The map is ARCHITECTURE.md.
 """
 
 import ast
@@ -79,8 +79,7 @@ def index() -> str:
 
 def build_laws_index() -> str:
     rows = (
-        (f"[{name}]({name}.md)", _read_first_paragraph(law), f"`{law.actuator or '-'}`")
-        for name, law in LAWS.items()
+        (f"[{name}]({name}.md)", _read_first_paragraph(law), f"`{law.actuator or '-'}`") for name, law in LAWS.items()
     )
     return "# Control laws\n\n" + format_table(("Law", "Decision", "Actuator"), rows)
 
@@ -188,18 +187,10 @@ def build_alert_rules_page() -> str:
 
 def build_conditions_page() -> str:
     rows = (
-        (
-            f"`{condition.name}`",
-            condition.help,
-            condition.unit or "-",
-            condition.label or "the plant",
-            condition.source,
-        )
+        (f"`{condition.name}`", condition.help, condition.unit or "-", condition.label or "the plant", condition.source)
         for condition in CONDITIONS.values()
     )
-    return "# Alert conditions\n\n" + format_table(
-        ("Condition", "Meaning", "Unit", "Subject", "Source"), rows
-    )
+    return "# Alert conditions\n\n" + format_table(("Condition", "Meaning", "Unit", "Subject", "Source"), rows)
 
 
 def build_handlers_page() -> str:
@@ -235,9 +226,7 @@ def build_commands_page() -> str:
     console = Path(__file__).resolve().parents[1]
     files = [path for path in console.glob("**/management/commands/*.py") if path.stem != "__init__"]
     told = {file.stem: ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) for file in files}
-    rows = (
-        (f"`{name}`", " ".join((text or "").split("\n\n")[0].split())) for name, text in sorted(told.items())
-    )
+    rows = ((f"`{name}`", " ".join((text or "").split("\n\n")[0].split())) for name, text in sorted(told.items()))
     return (
         "# Commands\n\n`manage.py NAME --help` lists the options. Input and output are JSON documents; exit"
         " status 0: done, 1: failed, 2: invalid input.\n\n" + format_table(("Command", "Purpose"), rows)
@@ -257,8 +246,7 @@ def build_environment_page() -> str:
     return (
         "# Environment variables\n\nAn empty variable counts as not set. Handlers, receivers, and "
         "plants name the variables of their secrets, `WEIR_SECRET_…` or `WEIR_…_TOKEN`. The passwords of"
-        " the servers' users are in `WEIR_PASSWORD_…`.\n\n"
-        + format_table(("Variable", "Default", "Meaning"), rows)
+        " the servers' users are in `WEIR_PASSWORD_…`.\n\n" + format_table(("Variable", "Default", "Meaning"), rows)
     )
 
 

@@ -21,17 +21,7 @@ CODE = re.compile(
 )
 # Calls whose strings are patterns, formats, or names.
 SILENT_CALLS = frozenset(
-    (
-        "compile",
-        "Struct",
-        "getattr",
-        "setattr",
-        "strptime",
-        "strftime",
-        "register_script",
-        "split",
-        "namedtuple",
-    )
+    ("compile", "Struct", "getattr", "setattr", "strptime", "strftime", "register_script", "split", "namedtuple")
 )
 TEMPLATE_TAG = re.compile(r"{%-?\s*(\w+)(.*?)-?%}|{{(.*?)}}|{#.*?#}", re.DOTALL)
 COMMENT = re.compile(r"{% comment.*?endcomment %}|{#.*?#}", re.DOTALL)
@@ -103,23 +93,7 @@ def _keep_lines(match: re.Match[str]) -> str:
 class _PageTexts(HTMLParser):
     """Collects the texts of a page by block: inline elements don't end a sentence."""
 
-    INLINE = {
-        "a",
-        "abbr",
-        "b",
-        "code",
-        "em",
-        "i",
-        "kbd",
-        "span",
-        "strong",
-        "sub",
-        "sup",
-        "time",
-        "var",
-        "wbr",
-        "data",
-    }
+    INLINE = {"a", "abbr", "b", "code", "em", "i", "kbd", "span", "strong", "sub", "sup", "time", "var", "wbr", "data"}
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,10 +122,7 @@ class _PageTexts(HTMLParser):
         if self._silent:
             return
         if not "".join(self._parts).strip():
-            self._parts, self._line = (
-                [],
-                self.getpos()[0] + data[: len(data) - len(data.lstrip())].count("\n"),
-            )
+            self._parts, self._line = ([], self.getpos()[0] + data[: len(data) - len(data.lstrip())].count("\n"))
         self._parts.append(data)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The sources of changes, one function each: they return the changes of a time range.
 
-A change names the parts that it touches as `workers.plants.influences` names them, and its row (`ref`), from
-which pages make its link and its undo.
+A change names the parts that it touches as `workers.plants.influences` names them, and its row (`ref`), from which
+pages make its link and its undo.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -77,9 +77,7 @@ class FoundChange:
     over_at: datetime | None = None
 
 
-def find_changes(
-    since: datetime, until: datetime, data: Path, slack: timedelta = timedelta(0)
-) -> list[FoundChange]:
+def find_changes(since: datetime, until: datetime, data: Path, slack: timedelta = timedelta(0)) -> list[FoundChange]:
     """Return the changes of all sources.
 
     Changes of people and of other hosts may be up to `slack` later, as clocks differ.
@@ -96,8 +94,8 @@ def find_changes(
 def find_recorded_changes(since: datetime, until: datetime, data: Path) -> list[FoundChange]:
     """Return the changes by people and parts, the oldest first.
 
-    The snapshots are left out, which take seconds to read, and so are loops, whose actions are shown with
-    their effects.
+    The snapshots are left out, which take seconds to read, and so are loops, whose actions are shown with their
+    effects.
     """
     rows = [
         *_find_override_changes(since, until),
@@ -117,9 +115,7 @@ def _find_override_changes(since: datetime, until: datetime) -> Iterator[FoundCh
     """
     touched = Q(created_at__gte=since) | Q(ended_at__gte=since) | Q(expires_at__gte=since)
     override_rows = Override.objects.filter(touched, created_at__lte=until)
-    rows = override_rows.select_related("loop", "node", "owner", "ended_by").order_by("-created_at")[
-        :MAX_ROWS
-    ]
+    rows = override_rows.select_related("loop", "node", "owner", "ended_by").order_by("-created_at")[:MAX_ROWS]
     of_laws, begun, ended = _loops_of_laws(), dict[Any, list[Override]](), dict[Any, list[Override]]()
     for row in rows:
         act = row.name, format_short_value(row.value), row.owner_id, row.reason
@@ -276,8 +272,8 @@ def _list_failures(since: datetime, until: datetime) -> set[int]:
 def query_audited(since: datetime, until: datetime) -> QuerySet[AuditEntry]:
     """Return audited changes in a time range that may affect how the plant works.
 
-    Of the settings it includes only those of a loop and of publishing limits: a price, a session's length, or
-    the day of the report has no effect.
+    Of the settings it includes only those of a loop and of publishing limits: a price, a session's length, or the day
+    of the report has no effect.
     """
     entries = AuditEntry.objects.filter(at__range=(since, until), action__in=AUDITED)
     steers = Q(target__contains="/") | Q(target__startswith="quota.")
@@ -369,8 +365,7 @@ def _group_loop_changes(groups: Sequence[dict[str, Any]], kind: str) -> Iterator
             kind=f"{kind} {row['loop__law']}",
             at=row["newest_at"],
             parts=frozenset({f"loop/{row['loop__name']}"}),
-            words=f"Loop {row['loop__name']} acted{said} {times}: "
-            f"{reasons.get(row['newest'], '')[:REASON_SHOWN]}",
+            words=f"Loop {row['loop__name']} acted{said} {times}: {reasons.get(row['newest'], '')[:REASON_SHOWN]}",
             by=row["loop__law"],
             ref=f"entry:{row['newest']}",
         )

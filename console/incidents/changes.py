@@ -1,9 +1,9 @@
 """The changes before an incident: all sources, ranked (`controllers.diagnosis.changes`), and stored with it.
 
-Changes are searched when the incident fires, again half a minute later (when the last snapshots before it are
-stored), while it is young (a deploy may be reported late), and at its end. The last result is stored with it,
-so that its review has it when the ledger and the snapshots are gone. How often a kind came before is counted
-over the stored changes of incidents of the same condition.
+Changes are searched when the incident fires, again half a minute later (when the last snapshots before it are stored),
+while it is young (a deploy may be reported late), and at its end. The last result is stored with it, so that its review
+has it when the ledger and the snapshots are gone. How often a kind came before is counted over the stored changes of
+incidents of the same condition.
 """
 
 from collections import Counter
@@ -59,8 +59,7 @@ class IncidentChange:
     """A change as stored with an incident.
 
     steps: distance upstream of the disturbed part, None: not upstream; delay_seconds: time to the onset.
-    before, incidents: how many incidents of this condition had such a change upstream and near, without this
-    one.
+    before, incidents: how many incidents of this condition had such a change upstream and near, without this one.
     """
 
     kind: str
@@ -97,8 +96,8 @@ def load_changes(alert: Alert) -> list[IncidentChange]:
 def keep_changes(alert: Alert, data: Path, now: datetime) -> list[IncidentChange]:
     """Search the changes, and store them.
 
-    For an incident that was open for longer than snapshots are stored, the result of its start is kept:
-    without the onset's snapshot nothing is upstream.
+    For an incident that was open for longer than snapshots are stored, the result of its start is kept: without the
+    onset's snapshot nothing is upstream.
     """
     if not _is_young(alert, now) and (kept_before := load_changes(alert)) and _has_no_snapshot(alert, data):
         Incident.objects.filter(alert=alert).update(changes_at=now)
@@ -142,8 +141,8 @@ def is_the_incident(change: FoundChange, alert: Alert) -> bool:
 def compute_steps_upstream(alert: Alert, snapshot: Snapshot) -> dict[str, int]:
     """Return each part that may have caused the alert, and its distance in steps.
 
-    The nodes that it touches are one step away. An alert of the whole plant may come from anywhere: every
-    part is one step away.
+    The nodes that it touches are one step away. An alert of the whole plant may come from anywhere: every part is one
+    step away.
     """
     subjects = list_alert_parts(alert.labels)
     influences = build_influences(snapshot)
@@ -162,8 +161,8 @@ def compute_kind_records(
 ) -> dict[str, KindRecord]:
     """Return by kind how often such changes preceded incidents of this condition, and by chance.
 
-    kinds: with their number in the REACH before the onset. Explained alerts are no incidents of their own,
-    and those that started together with this one may turn out to be explained: neither is counted.
+    kinds: with their number in the REACH before the onset. Explained alerts are no incidents of their own, and those
+    that started together with this one may turn out to be explained: neither is counted.
     """
     kept = (
         Incident.objects.filter(
@@ -188,9 +187,9 @@ def compute_kind_records(
 def _count_once(incidents: Iterable[list[dict[str, Any]]]) -> Counter[str]:
     """Return by kind how many incidents had a change of it upstream, the oldest incident first.
 
-    Only changes within NEAR_STEPS count, since in a small plant all is upstream of all, and a deploy at
-    another queue says nothing about deploys here. One change counts only for the first incident after it:
-    five incidents in one night are not five causes.
+    Only changes within NEAR_STEPS count, since in a small plant all is upstream of all, and a deploy at another queue
+    says nothing about deploys here. One change counts only for the first incident after it: five incidents in one night
+    are not five causes.
     """
     before: Counter[str] = Counter()
     counted: set[tuple[str, str, str]] = set()
@@ -212,11 +211,7 @@ def _estimate_usual(kind: str, count: int) -> float:
 
 
 def _build_row(
-    found: FoundChange,
-    steps: int | None,
-    delay_seconds: float,
-    weight: float,
-    records: Mapping[str, KindRecord],
+    found: FoundChange, steps: int | None, delay_seconds: float, weight: float, records: Mapping[str, KindRecord]
 ) -> IncidentChange:
     record = records[found.kind]
     return IncidentChange(
@@ -267,8 +262,7 @@ def _compute_chances(onset: datetime, data: Path) -> dict[str, float]:
 def _count_override_actions(since: datetime, until: datetime) -> Counter[str]:
     """Return by name how often people set such overrides.
 
-    Overrides that one person sets within a minute for one reason are one action, such as holding the loops of
-    a queue.
+    Overrides that one person sets within a minute for one reason are one action, such as holding the loops of a queue.
     """
     rows = Override.objects.filter(created_at__range=(since, until)).order_by()
     acts = rows.values_list("name", "owner", "reason", TruncMinute("created_at")).distinct()
@@ -286,9 +280,7 @@ def _compute_record_length(onset: datetime, most: timedelta) -> timedelta:
 
 
 def _compute_loop_chances(onset: datetime) -> dict[str, float]:
-    done = LedgerEntry.objects.filter(
-        at__range=(onset - LOOPS_RECORD, onset), acted=True, mode__in=Loop.ACTING
-    )
+    done = LedgerEntry.objects.filter(at__range=(onset - LOOPS_RECORD, onset), acted=True, mode__in=Loop.ACTING)
     observed, chances = _compute_record_length(onset, LOOPS_RECORD), dict[str, float]()
     for row in done.order_by().values("loop__law", "verdict").annotate(count=Count("pk")):
         harmful = row["verdict"] == LedgerEntry.Verdict.HARMFUL

@@ -22,9 +22,7 @@ def find_last_run(queue: str, here: TimeRange, there: TimeRange) -> Run | None:
     return asked.select_related("task", "owner").order_by("-pk").first()
 
 
-def begin_count(
-    actor: Actor, since: datetime, until: datetime, against: str, queue: str, where: JobContext
-) -> Run:
+def begin_count(actor: Actor, since: datetime, until: datetime, against: str, queue: str, where: JobContext) -> Run:
     """Return the open run that counts them, or start one, audited like any run of a task.
 
     Raises `PermissionDenied`; `BadInput` that names the field.

@@ -1,7 +1,7 @@
 """The differences of a time range: compared with the range before it, or the same hours of another day.
 
-One comparison at a time in a process, with a budget of events and seconds, since it runs in the process that
-serves pages. Longer ranges are counted by a Spark job (`stretch_comparison`), whose result is then used.
+One comparison at a time in a process, with a budget of events and seconds, since it runs in the process that serves
+pages. Longer ranges are counted by a Spark job (`stretch_comparison`), whose result is then used.
 """
 
 import threading
@@ -75,9 +75,7 @@ def compare(since: datetime, until: datetime, against: str, queue: str, data: Pa
     if counted is None and until - since > MAX_READ:
         raise ReadLimitExceeded("to", f"must span at most 6 hours; {INSTEAD}")
     if not _ONE_AT_A_TIME.acquire(blocking=False):
-        raise ComparisonRuns(
-            "from", "can't be compared while another comparison runs; try again in a few seconds."
-        )
+        raise ComparisonRuns("from", "can't be compared while another comparison runs; try again in a few seconds.")
     try:
         return _compare_stretches(here, there, queue, data, counted)
     finally:
@@ -92,9 +90,7 @@ def _compare_stretches(
         # An archive has all keys, a sample the most frequent: if a queue is archived in only one range, the
         # keys sampled in both are compared.
         both = here.list_archived_queues(data) & there.list_archived_queues(data)
-        ours, theirs = (
-            compute_range_figures(stretch, data, queue, budget, both) for stretch in (here, there)
-        )
+        ours, theirs = (compute_range_figures(stretch, data, queue, budget, both) for stretch in (here, there))
     else:
         ours = count_with_snapshots(counted.here, here, data, queue, budget)
         theirs = count_with_snapshots(counted.there, there, data, queue, budget)
@@ -102,11 +98,7 @@ def _compare_stretches(
         name: fold_rare(ours.counts.get(name, {}), theirs.counts.get(name, {}))
         for name in sorted({*ours.counts, *theirs.counts})
     }
-    measures = {
-        name: (ours.measures[name], theirs.measures[name])
-        for name in ours.measures
-        if name in theirs.measures
-    }
+    measures = {name: (ours.measures[name], theirs.measures[name]) for name in ours.measures if name in theirs.measures}
     rows = find_differences(counts, measures)
     values = sum(len({*here_counts, *there_counts}) for here_counts, there_counts in counts.values())
     counted_at = counted.made_at if counted else None

@@ -1,7 +1,7 @@
 """The timeline of one incident, the oldest first.
 
-It has the changes before the incident, its alerts, and actions of loops, plans, and people. Long parts keep
-their newest items and the number of earlier ones.
+It has the changes before the incident, its alerts, and actions of loops, plans, and people. Long parts keep their
+newest items and the number of earlier ones.
 """
 
 from collections.abc import Iterator, Sequence
@@ -99,9 +99,7 @@ def _list_explained(alert: Alert) -> Iterator[IncidentEvent]:
             explained_alert.fired_at, "alert", f"Explained alert fired: {explained_alert.title}", "", url
         )
         if explained_alert.resolved_at is not None:
-            yield IncidentEvent(
-                explained_alert.resolved_at, "alert", f"Resolved: {explained_alert.title}", "", url
-            )
+            yield IncidentEvent(explained_alert.resolved_at, "alert", f"Resolved: {explained_alert.title}", "", url)
 
 
 def _iterate_loop_responses(alert: Alert) -> Iterator[IncidentEvent]:
@@ -110,9 +108,7 @@ def _iterate_loop_responses(alert: Alert) -> Iterator[IncidentEvent]:
         words = f"{entry.reason} ({entry.verdict})"
         yield IncidentEvent(entry.at, "loop", words, entry.loop.name, reverse("entry", args=[entry.pk]))
     if (more := response.outcome.count + response.outcome.before - len(response.entries)) > 0:
-        yield _describe_left_out(
-            min(response_entry.at for response_entry in response.entries), "loop", more, "action"
-        )
+        yield _describe_left_out(min(response_entry.at for response_entry in response.entries), "loop", more, "action")
     for plan in response.plans:
         words = f"Plan proposed: {plan.title} ({plan.get_state_display().lower()})"
         url = reverse("plan", args=[plan.pk])
@@ -127,10 +123,7 @@ def list_changes_during(alert: Alert, data: Path, until: datetime | None = None)
         return []
     return [
         IncidentEvent(
-            recorded_change.at,
-            "person" if recorded_change.by else "change",
-            recorded_change.words,
-            recorded_change.by,
+            recorded_change.at, "person" if recorded_change.by else "change", recorded_change.words, recorded_change.by
         )
         for recorded_change in find_recorded_changes(since, end, data)
     ]

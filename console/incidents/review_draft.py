@@ -83,9 +83,7 @@ def _describe_changes(alert: Alert) -> list[str]:
         by = f", by {_escape_line(each.by)}" if each.by else ""
         before = f"; a similar change preceded {each.before} of {each.incidents} earlier similar incidents"
         record = before if each.incidents else ""
-        lines.append(
-            f"{at}. {_escape_line(each.words)} ({format_value(each.delay_seconds, 'age')} before{by}{record})"
-        )
+        lines.append(f"{at}. {_escape_line(each.words)} ({format_value(each.delay_seconds, 'age')} before{by}{record})")
     return lines
 
 
@@ -108,9 +106,7 @@ def _describe_remedies(alert: Alert, data: Path) -> list[str]:
     if more := effective.count() - len(shown):
         rows.append(f"- {format_count(more, 'earlier effective action')} by loops")
     acted = [change for change in list_changes_during(alert, data, end) if change.kind == "person"]
-    rows += [
-        f"- {_escape_line(action.by)}: {_escape_line(action.words)} (did it help?)" for action in acted[-3:]
-    ]
+    rows += [f"- {_escape_line(action.by)}: {_escape_line(action.words)} (did it help?)" for action in acted[-3:]]
     return rows or ["No recorded action was effective. " + TO_WRITE]
 
 

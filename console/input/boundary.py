@@ -1,8 +1,8 @@
 """Validation of HTTP input, once, before other code reads it.
 
-Text that can't be stored is rejected with its field. Text is UTF-8 without NUL (PostgreSQL stores none) and
-without lone surrogates (no database stores those). JSON documents have at most MAX_DEPTH levels, and numbers
-of at most 64 bits.
+Text that can't be stored is rejected with its field. Text is UTF-8 without NUL (PostgreSQL stores none) and without
+lone surrogates (no database stores those). JSON documents have at most MAX_DEPTH levels, and numbers of at most 64
+bits.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -82,9 +82,7 @@ def _reads_itself(request: HttpRequest) -> bool:
     return request.path_info.startswith(("/api/", "/control/"))
 
 
-def _first_refusal(
-    request: HttpRequest, fields: Iterable[tuple[str, Sequence[str | None]]]
-) -> HttpResponse | None:
+def _first_refusal(request: HttpRequest, fields: Iterable[tuple[str, Sequence[str | None]]]) -> HttpResponse | None:
     for name, values in fields:
         if not is_plain(name):
             return build_refusal(request, 422, "request", f"A field name {UNSTORABLE}")
@@ -137,8 +135,7 @@ def is_report(path: str) -> bool:
 def _describe_excess(body: bytes, most_bytes: int) -> str:
     """Return why a document is too large, "" if it is not.
 
-    Values take far longer to parse than their bytes, so they are counted before: each follows one of these
-    characters.
+    Values take far longer to parse than their bytes, so they are counted before: each follows one of these characters.
     """
     if len(body) > most_bytes:
         return f"must have at most {most_bytes} bytes."

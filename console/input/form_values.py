@@ -43,8 +43,7 @@ def parse_number(text: str, field: str) -> int | float:
 def is_untouched(posted: Mapping[str, str], field: str) -> bool:
     """Return whether a field still has its original value, so that it requests no change.
 
-    Other people may have changed the value since. A program sends no `was-FIELD`, so its values are all
-    requests.
+    Other people may have changed the value since. A program sends no `was-FIELD`, so its values are all requests.
     """
     was = posted.get(WAS + field)
     return was is not None and _read(posted.get(field, "")) == _read(was)
@@ -79,10 +78,7 @@ def parse_expiry(posted: Mapping[str, str]) -> Expiry:
     if posted.get("minutes", "").strip() == ENDLESS:
         return Expiry(endless=True)
     text = posted.get("expires_at", "").strip()
-    return Expiry(
-        minutes=parse_minutes(posted),
-        expires_at=parse_time(text, "expires_at") if text else None,
-    )
+    return Expiry(minutes=parse_minutes(posted), expires_at=parse_time(text, "expires_at") if text else None)
 
 
 def parse_time(text: str, field: str) -> datetime:

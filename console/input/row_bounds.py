@@ -24,9 +24,7 @@ def connect() -> None:
             pre_save.connect(check_row, sender=model, dispatch_uid=f"row bounds of {model._meta.label}")
 
 
-def check_row(
-    sender: type[models.Model], instance: models.Model, update_fields: Any = None, **_: Any
-) -> None:
+def check_row(sender: type[models.Model], instance: models.Model, update_fields: Any = None, **_: Any) -> None:
     """Raise `BadInput` that names the first field whose value its column can't store."""
     for field in sender._meta.concrete_fields:
         if update_fields is None or field.name in update_fields:
@@ -40,9 +38,7 @@ def _check(field: Any, value: Any) -> None:
         if field.max_length is not None and len(value) > field.max_length:
             raise BadInput(field.name, f"must have at most {field.max_length} characters, not {len(value)}.")
     elif isinstance(value, int | float) and isinstance(field, models.IntegerField | models.FloatField):
-        least, most = BaseDatabaseOperations.integer_field_ranges.get(
-            field.get_internal_type(), (-math.inf, math.inf)
-        )
+        least, most = BaseDatabaseOperations.integer_field_ranges.get(field.get_internal_type(), (-math.inf, math.inf))
         if math.isfinite(value) and least <= value <= most:
             return
         if isinstance(field, models.FloatField):

@@ -1,8 +1,8 @@
 """The websocket `/live/`: a snapshot first, then deltas; closed when its user loses access.
 
-Its address may contain: `of`, a view of the snapshot (`console.live.view`), `packed=1` for messages in zlib's
-format, and `after=SEQ&at=TIME`, the snapshot that the browser has: then the deltas since then come first, if
-they are still available.
+Its address may contain: `of`, a view of the snapshot (`console.live.view`), `packed=1` for messages in zlib's format,
+and `after=SEQ&at=TIME`, the snapshot that the browser has: then the deltas since then come first, if they are still
+available.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ MAX_REASON_BYTES = 123  # of the protocol: a longer one is a server error
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has no types
     """Accepts only `{"ask": "snapshot"}`.
 
-    Close codes: 4401 login required, 4403 role missing, 4400 bad request, 4429 too many sockets of this
-    person, 1013 too many in all, 1009 a frame over 4 KiB, 1011 the permission can't be checked.
+    Close codes: 4401 login required, 4403 role missing, 4400 bad request, 4429 too many sockets of this person, 1013
+    too many in all, 1009 a frame over 4 KiB, 1011 the permission can't be checked.
     """
 
     channel_layer_alias = "none"  # the fan-out replaces it
@@ -115,8 +115,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
     async def _recheck(self) -> None:
         """Check the permission again.
 
-        A logout, a revoked token, or a lost role closes the socket within RECHECK_SECONDS. An unreachable
-        database is queried again; after MAX_UNANSWERED failures in a row the socket is closed.
+        A logout, a revoked token, or a lost role closes the socket within RECHECK_SECONDS. An unreachable database is
+        queried again; after MAX_UNANSWERED failures in a row the socket is closed.
         """
         unanswered = 0
         while unanswered < MAX_UNANSWERED:
@@ -176,8 +176,4 @@ def parse_query(query: bytes) -> dict[str, Any]:
     after = None
     with suppress(KeyError, ValueError):
         after = (parse_option_whole_number(given["after"]), read_number(given["at"], "at"))
-    return {
-        "view": find_view(given.get("of", "whole")),
-        "packed": given.get("packed") == "1",
-        "after": after,
-    }
+    return {"view": find_view(given.get("of", "whole")), "packed": given.get("packed") == "1", "after": after}

@@ -1,7 +1,7 @@
 """The fan-out: one Redis subscriber per process, and any number of sockets.
 
-Each message is encoded once for each view. In a comparison, a group send through the channel layer lost
-messages at a thousand sockets.
+Each message is encoded once for each view. In a comparison, a group send through the channel layer lost messages at a
+thousand sockets.
 """
 
 import asyncio
@@ -43,10 +43,7 @@ class Fanout:
     """
 
     def __init__(
-        self,
-        url: str,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
+        self, url: str, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._url = url
         self._clock = clock
@@ -66,8 +63,7 @@ class Fanout:
     async def join(self, view: View = WHOLE, packed: bool = False, after: Position | None = None) -> Listener:
         """Add a listener whose first message is the snapshot, followed by every delta.
 
-        A listener with the snapshot of the instant `after` gets the deltas since then instead, if they are
-        available.
+        A listener with the snapshot of the instant `after` gets the deltas since then instead, if they are available.
         """
         if self._ending is not None:
             self._ending.cancel()
@@ -134,9 +130,7 @@ class Fanout:
     async def _follow(self) -> None:
         """Subscribe first and read the stored snapshot after, so that no message is missed in between."""
         async with (
-            open_connection(
-                self._url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=TICK_SECONDS
-            ) as client,
+            open_connection(self._url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=TICK_SECONDS) as client,
             client.pubsub() as subscription,
         ):
             await subscription.subscribe(keys.LIVE)

@@ -15,8 +15,8 @@ class Listener:
 
     A slow socket loses the oldest; it never slows down the others.
 
-    `view` is the requested view, `packed` whether it takes compressed messages. `answered` is the position of
-    the last snapshot it was sent on request.
+    `view` is the requested view, `packed` whether it takes compressed messages. `answered` is the position of the last
+    snapshot it was sent on request.
     """
 
     def __init__(self, view: View = WHOLE, packed: bool = False) -> None:

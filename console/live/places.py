@@ -27,9 +27,7 @@ class Places:
         """Take a place in the process, before anything else is done for the socket. Raises `NoPlace`."""
         limit = settings.WEIR_LIVE_SOCKETS
         if len(self._holders) >= limit:
-            raise NoPlace(
-                TRY_LATER, f"This console has {limit} live connections, the maximum; try again later."
-            )
+            raise NoPlace(TRY_LATER, f"This console has {limit} live connections, the maximum; try again later.")
         self._holders[socket] = None
 
     def claim(self, socket: Any, person: Any) -> None:

@@ -1,7 +1,7 @@
 """The part of the snapshot that a page shows; other changes are not sent to it.
 
-A view narrows a snapshot and a merge patch alike, so that applying narrowed patches to a narrowed snapshot
-always equals narrowing the whole.
+A view narrows a snapshot and a merge patch alike, so that applying narrowed patches to a narrowed snapshot always
+equals narrowing the whole.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,33 +21,11 @@ PRODUCER = frozenset({"in_per_second", "age_seconds", "queues", "rejected", "rer
 LASTING = frozenset({"id", "mode", "verdict", "entry"})
 JUDGED = frozenset({"kind", "severity", "sign", "stale", "word", "finding"})
 USE = frozenset(
-    {
-        "state",
-        "stale",
-        "last_state",
-        "utilisation",
-        "busy",
-        "toobusy",
-        "in_per_second",
-        "points",
-        "drained",
-        "cordoned",
-    }
+    {"state", "stale", "last_state", "utilisation", "busy", "toobusy", "in_per_second", "points", "drained", "cordoned"}
 )
 
 # Of another plant, all but its topology.
-PLANT = frozenset(
-    {
-        "kind",
-        "state",
-        "age_seconds",
-        "error",
-        "steered_by",
-        "tasks",
-        "in_per_second",
-        "latency_seconds",
-    }
-)
+PLANT = frozenset({"kind", "state", "age_seconds", "error", "steered_by", "tasks", "in_per_second", "latency_seconds"})
 
 
 @dataclass(frozen=True)
@@ -91,9 +69,7 @@ class View:
             return row
         return {
             **row,
-            "containers": _select_row_fields(
-                row["containers"], self.containers, lambda name: name == self.node
-            ),
+            "containers": _select_row_fields(row["containers"], self.containers, lambda name: name == self.node),
         }
 
     def _is_about(self, loop: str) -> bool:
@@ -112,9 +88,7 @@ def _select_state_fields(states: Mapping[str, Any]) -> Document:
 
 
 def _select_row_fields(
-    rows: Mapping[str, Any],
-    fields: frozenset[str] | None,
-    whole: Callable[[str], bool] = lambda name: False,
+    rows: Mapping[str, Any], fields: frozenset[str] | None, whole: Callable[[str], bool] = lambda name: False
 ) -> Document:
     """Return rows with the kept fields only.
 
@@ -151,7 +125,5 @@ def find_view(name: str) -> View:
     if which and kind == "node":
         return View(name, containers=PLACE, loops=LASTING, node=which)
     if name not in VIEWS:
-        raise BadInput(
-            "of", f"must be one of {', '.join(VIEWS)}, queue:NAME, or node:NAME, not {name[:60]!r}"
-        )
+        raise BadInput("of", f"must be one of {', '.join(VIEWS)}, queue:NAME, or node:NAME, not {name[:60]!r}")
     return VIEWS[name]

@@ -5,10 +5,7 @@ from typing import Any, NoReturn
 from django.core.management.base import BaseCommand, CommandParser
 
 # The prefixes of argparse's messages on arguments, and Weir's endings.
-WORDS = {
-    "the following arguments are required: ": "is missing",
-    "unrecognized arguments: ": "is unknown",
-}
+WORDS = {"the following arguments are required: ": "is missing", "unrecognized arguments: ": "is unknown"}
 
 
 class OneLineCommand(BaseCommand):

@@ -1,8 +1,7 @@
 """The API's operations as words for a terminal: read from its own document, so that none is missing.
 
-`POST /api/v1/loops/{loop_id}/mode` is `loops 3 mode --mode hold --reason …`. Operations that change something
-at an address that can also be read, or at that of one thing, get a verb: `overrides create`, `users NAME
-change`.
+`POST /api/v1/loops/{loop_id}/mode` is `loops 3 mode --mode hold --reason …`. Operations that change something at an
+address that can also be read, or at that of one thing, get a verb: `overrides create`, `users NAME change`.
 """
 
 import json
@@ -53,9 +52,7 @@ class Operation:
                 _put(query, name, self.query[name], text)
             else:
                 known = [*self.query, *self.body]
-                takes = (
-                    f"accepts {', '.join(f'--{each}' for each in known)}" if known else "accepts no options"
-                )
+                takes = f"accepts {', '.join(f'--{each}' for each in known)}" if known else "accepts no options"
                 raise BadInput(f"--{name}", f"is unknown; {' '.join(self.words)} {takes}.")
         return query, body
 
@@ -82,9 +79,7 @@ def find_operation(operations: Sequence[Operation], words: Sequence[str]) -> Ope
     """Return the operation that the words match: the one with the most fixed words. Raises `BadInput`."""
     fitting = [operation for operation in operations if operation.fits(words)]
     if not fitting:
-        near = [
-            " ".join(operation.words) for operation in operations if words and operation.words[0] == words[0]
-        ]
+        near = [" ".join(operation.words) for operation in operations if words and operation.words[0] == words[0]]
         raise BadInput(
             "command",
             f"{' '.join(words)[:60]!r} is unknown; "

@@ -1,11 +1,11 @@
 """The audit log in the database: rows are added, and no statement changes, replaces, or removes one.
 
-Triggers reject it, so that neither an error in the code nor a person at the database's prompt changes the
-past by accident. If somebody drops them first, the chain shows it (`console.audit.chain`), as it shows a
-missing trigger. SQLite and PostgreSQL; other databases are rejected.
+Triggers reject it, so that neither an error in the code nor a person at the database's prompt changes the past by
+accident. If somebody drops them first, the chain shows it (`console.audit.chain`), as it shows a missing trigger.
+SQLite and PostgreSQL; other databases are rejected.
 
-On SQLite a migration that alters the table creates it again, without its triggers: it releases first, and
-protects again at its end.
+On SQLite a migration that alters the table creates it again, without its triggers: it releases first, and protects
+again at its end.
 """
 
 from typing import Any
@@ -28,10 +28,8 @@ _SQLITE[f"{TABLE}_replace"] = (
 _POSTGRESQL = (
     f"CREATE FUNCTION {TABLE}_refuse() RETURNS trigger LANGUAGE plpgsql AS "
     f"$$ BEGIN RAISE EXCEPTION '{REFUSAL}'; END $$",
-    f"CREATE TRIGGER {TABLE}_rows BEFORE UPDATE OR DELETE ON {TABLE} "
-    f"FOR EACH ROW EXECUTE FUNCTION {TABLE}_refuse()",
-    f"CREATE TRIGGER {TABLE}_whole BEFORE TRUNCATE ON {TABLE} "
-    f"FOR EACH STATEMENT EXECUTE FUNCTION {TABLE}_refuse()",
+    f"CREATE TRIGGER {TABLE}_rows BEFORE UPDATE OR DELETE ON {TABLE} FOR EACH ROW EXECUTE FUNCTION {TABLE}_refuse()",
+    f"CREATE TRIGGER {TABLE}_whole BEFORE TRUNCATE ON {TABLE} FOR EACH STATEMENT EXECUTE FUNCTION {TABLE}_refuse()",
 )
 
 
@@ -57,8 +55,6 @@ def list_missing(vendor: str, cursor: Any) -> list[str]:
         cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s", [TABLE])
         wanted = set(_SQLITE)
     else:
-        cursor.execute(
-            "SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND tgenabled <> 'D'", [TABLE]
-        )
+        cursor.execute("SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND tgenabled <> 'D'", [TABLE])
         wanted = {f"{TABLE}_whole", f"{TABLE}_rows"}
     return sorted(wanted - {name for (name,) in cursor.fetchall()})

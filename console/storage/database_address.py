@@ -2,8 +2,8 @@
 
     postgres://user:password@host1:5432,host2:5432/weir
 
-Of several, libpq takes the first that accepts writes (`target_session_attrs=read-write`), each time it
-connects. Django connects again for each request and task, so a promoted stand-by is found automatically.
+Of several, libpq takes the first that accepts writes (`target_session_attrs=read-write`), each time it connects. Django
+connects again for each request and task, so a promoted stand-by is found automatically.
 """
 
 from pathlib import Path
@@ -49,9 +49,7 @@ def parse_database_url(url: str) -> dict[str, Any]:
         return options
     given = options.get("OPTIONS", {})
     if len(hosts) > 1:
-        options["HOST"], options["PORT"] = (
-            ",".join(place) for place in zip(*map(_place, hosts), strict=True)
-        )
+        options["HOST"], options["PORT"] = (",".join(place) for place in zip(*map(_place, hosts), strict=True))
         given = {"target_session_attrs": "read-write", **given}
     options["OPTIONS"] = {**PATIENCE, **given}
     return options

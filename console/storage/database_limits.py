@@ -1,11 +1,10 @@
 """Time limits of PostgreSQL for processes that run permanently.
 
-Without them, a statement that waits for a lock blocks a thread of the web process, or the ticks of all loops,
-and a process that was frozen within a transaction blocks all others.
+Without them, a statement that waits for a lock blocks a thread of the web process, or the ticks of all loops, and a
+process that was frozen within a transaction blocks all others.
 
-A web process limits each statement, too. Workers, which have long jobs, the observer, and the alerter only
-have the limits of locks and idle transactions; every other command of manage.py (migrate, backup, restore)
-has none.
+A web process limits each statement, too. Workers, which have long jobs, the observer, and the alerter only have the
+limits of locks and idle transactions; every other command of manage.py (migrate, backup, restore) has none.
 """
 
 from collections.abc import Mapping
@@ -37,9 +36,7 @@ _AWAY_NAMES = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", 
 
 def hold_work_limits(database: dict[str, Any], limits_seconds: Mapping[str, int]) -> None:
     """Set limits as `hold_limits` does, except for statements, which may be long."""
-    hold_limits(
-        database, {name: seconds for name, seconds in limits_seconds.items() if name != STATEMENT_LIMIT}
-    )
+    hold_limits(database, {name: seconds for name, seconds in limits_seconds.items() if name != STATEMENT_LIMIT})
 
 
 def hold_limits(database: dict[str, Any], limits_seconds: Mapping[str, int]) -> None:

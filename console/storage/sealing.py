@@ -1,7 +1,7 @@
 """Secrets that must be read again (one-time password keys, answers to repeated forms), stored encrypted.
 
-AES-256-GCM with a key derived from SECRET_KEY and the purpose. With a copy of the database but not
-SECRET_KEY, nobody can read them or move one to another row.
+AES-256-GCM with a key derived from SECRET_KEY and the purpose. With a copy of the database but not SECRET_KEY, nobody
+can read them or move one to another row.
 """
 
 import base64
@@ -41,9 +41,7 @@ def unseal(sealed: str, purpose: str, owner: str = "") -> bytes:
 
 def compute_keyed_digest(secret: str, purpose: str) -> str:
     """Return a digest that requires SECRET_KEY, for short secrets that are compared, never read."""
-    return hashlib.blake2b(
-        secret.encode(), key=_derive_key(f"digest of {purpose}"), digest_size=32
-    ).hexdigest()
+    return hashlib.blake2b(secret.encode(), key=_derive_key(f"digest of {purpose}"), digest_size=32).hexdigest()
 
 
 def _build_cipher(purpose: str) -> AESGCM:

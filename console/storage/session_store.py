@@ -1,9 +1,9 @@
 """Sessions in the database, without their keys: a row is named by the SHA-256 of its cookie.
 
-A reader of the database therefore can't use anybody's session. A session's contents are signed with its name:
-a row can't be forged, nor can one session's contents be moved to another. A session of a logged-in user
-depends on its row in `UserSession`: once that is deleted, or idle for longer than the setting permits, the
-session has no user, here and on websockets.
+A reader of the database therefore can't use anybody's session. A session's contents are signed with its name: a row
+can't be forged, nor can one session's contents be moved to another. A session of a logged-in user depends on its row in
+`UserSession`: once that is deleted, or idle for longer than the setting permits, the session has no user, here and on
+websockets.
 """
 
 import hashlib

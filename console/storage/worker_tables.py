@@ -1,9 +1,8 @@
 """What a database role for workers may do with each table: read and write it, read it, or neither.
 
-This is the only declaration. An app's tables belong to one kind of access; the console's own tables are
-listed one by one. A table that is listed nowhere raises TableUndeclaredError, so a new model needs a decision
-here.
-`manage.py database_roles --workers` grants the access.
+This is the only declaration. An app's tables belong to one kind of access; the console's own tables are listed one by
+one. A table that is listed nowhere raises TableUndeclaredError, so a new model needs a decision here. `manage.py
+database_roles --workers` grants the access.
 """
 
 from functools import cache
@@ -45,9 +44,7 @@ class TableUndeclaredError(LookupError):
 def list_table_access() -> dict[str, str]:
     """Return what a role for workers may do with each table. Raise TableUndeclaredError."""
     metas = [model._meta for model in apps.get_models(include_auto_created=True)]
-    return {
-        meta.db_table: get_declared_access(meta.app_label, meta.db_table) for meta in metas if not meta.proxy
-    }
+    return {meta.db_table: get_declared_access(meta.app_label, meta.db_table) for meta in metas if not meta.proxy}
 
 
 def list_tables_by_access(access: str) -> list[str]:

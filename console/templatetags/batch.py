@@ -60,9 +60,7 @@ def durations(runs: Sequence[RunWithLength], linked: bool = False) -> SafeString
     if not ended:
         return SafeString("")
     longest = max(seconds for _, seconds in ended) or 1.0
-    bars = format_html_join(
-        "", "{}", ((_render_bar(run, seconds, longest, linked),) for run, seconds in ended)
-    )
+    bars = format_html_join("", "{}", ((_render_bar(run, seconds, longest, linked),) for run, seconds in ended))
     if linked:
         return format_html('<ol class="durations large">{}</ol>', bars)
     label = f"The last {format_count(len(ended), 'run')} took up to {lasting(longest)}"

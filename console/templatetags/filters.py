@@ -99,9 +99,7 @@ def each(text: str) -> list[str]:
 @register.filter
 def did(entry: LedgerEntry) -> str:
     """Return a decision's action in a few words: those of its kind if it has some, else its values."""
-    return find_display(entry.loop.law, entry.loop.target).brief(entry.action) or format_compactly(
-        entry.action
-    )
+    return find_display(entry.loop.law, entry.loop.target).brief(entry.action) or format_compactly(entry.action)
 
 
 @register.filter

@@ -1,7 +1,6 @@
 """Long lists of a large plant: the worst rows first, and all of them on request (`?rows=all`).
 
-Every row on a page is updated each second; a thousand of them would keep a browser busy with invisible
-changes.
+Every row on a page is updated each second; a thousand of them would keep a browser busy with invisible changes.
 """
 
 import math
@@ -94,9 +93,7 @@ def _by_row(order: Callable[[Any], Any]) -> Callable[[Row], Any]:
 def job_containers(snapshot: Snapshot) -> dict[str, JobContainer]:
     """Return the containers of the jobs queues, by loop name."""
     return {
-        f"{WORKER_RATE}/{name}/{node}": JobContainer(
-            queue=name, node=node, handler=queue.handler, container=container
-        )
+        f"{WORKER_RATE}/{name}/{node}": JobContainer(queue=name, node=node, handler=queue.handler, container=container)
         for name, queue in snapshot.queues.items()
         if queue.kind == "jobs"
         for node, container in queue.containers.items()

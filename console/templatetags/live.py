@@ -201,20 +201,17 @@ _DOT = SafeString('<circle class="sign" r="4.5"/>')
 def dumbbell(row: Dumbbell) -> SafeString:
     """Render utilization now and after on an axis from 0 to 100 % of capacity.
 
-    The state's sign is now, and the dot is after. The axis has the node's thresholds. The numbers are beside
-    it, so screen readers skip it.
+    The state's sign is now, and the dot is after. The axis has the node's thresholds. The numbers are beside it, so
+    screen readers skip it.
     """
     marks = [mark for mark in (row.busy, row.toobusy) if is_finite_number(mark)]
     lines = format_html_join(
-        "",
-        '<line class="limit" x1="{0}" x2="{0}" y1="0" y2="100%"/>',
-        ((format_css_share(mark),) for mark in marks),
+        "", '<line class="limit" x1="{0}" x2="{0}" y1="0" y2="100%"/>', ((format_css_share(mark),) for mark in marks)
     )
     link = SafeString("")
     if row.draws_line:
         link = format_html(
-            '<line class="link" x1="{}" x2="{}" y1="50%" y2="50%"/>'
-            '<circle class="after" cx="{}" cy="50%" r="5.5"/>',
+            '<line class="link" x1="{}" x2="{}" y1="50%" y2="50%"/><circle class="after" cx="{}" cy="50%" r="5.5"/>',
             format_css_share(row.now),
             format_css_share(row.after),
             format_css_share(row.after),
@@ -321,7 +318,5 @@ def count(item: Any) -> SafeString:
 def icon(name: str) -> SafeString:
     """Render an icon of the sprite; it always has a text beside it, so it is hidden from screen readers."""
     return format_html(
-        '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>',
-        static("icons/sprite.svg"),
-        name,
+        '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons/sprite.svg"), name
     )

@@ -191,9 +191,7 @@ class Top(App[None]):
         scroll = table.scroll_y
         table.clear()
         for row in rows or [TerminalRow("", [build_cell(listing.empty)])]:
-            table.add_row(
-                *row.cells, *[build_cell("")] * (len(listing.columns) - len(row.cells)), key=row.key
-            )
+            table.add_row(*row.cells, *[build_cell("")] * (len(listing.columns) - len(row.cells)), key=row.key)
         keys = [row.key for row in rows]
         if chosen in keys:
             table.move_cursor(row=keys.index(chosen), scroll=False)

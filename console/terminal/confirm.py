@@ -16,8 +16,7 @@ from console.terminal.plain_text import format_plain_text
 from queues.text.numbers import read_number
 
 UNKNOWN_WHETHER = (
-    "The result is unknown. Press Enter to send the action again with the same key; "
-    "it is never applied twice."
+    "The result is unknown. Press Enter to send the action again with the same key; it is never applied twice."
 )
 DO = "Enter: confirm · Escape: cancel, nothing is done"
 AGAIN = "Escape: close; the action may still be applied"
@@ -47,9 +46,7 @@ class Confirm(ModalScreen[Act | None]):
             yield Static(Text(format_plain_text(self.act.title), style="bold"), id="title")
             yield Static(Text(format_plain_text(self.act.effect)), id="effect")
             if self._old:
-                yield Static(
-                    Text(f"The display is not live: {format_plain_text(self._old)}", style="bold"), id="old"
-                )
+                yield Static(Text(f"The display is not live: {format_plain_text(self._old)}", style="bold"), id="old")
             if self.act.minutes is not None:
                 yield Label("Duration in minutes", markup=False)
                 yield Input(f"{self.act.minutes:g}", id="minutes", compact=True)

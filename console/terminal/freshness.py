@@ -15,8 +15,8 @@ DATE_SECONDS = 1.0  # an answer has its time in whole seconds
 class Exchanges:
     """Requests and answers.
 
-    snapshot: the newest; aged_at, age_seconds: its maximum age, and when it was determined; answered_at: the
-    last answer, None before the first; error: why the last call failed, "" if it did not.
+    snapshot: the newest; aged_at, age_seconds: its maximum age, and when it was determined; answered_at: the last
+    answer, None before the first; error: why the last call failed, "" if it did not.
     """
 
     began_at: float
@@ -29,9 +29,9 @@ class Exchanges:
     def add_snapshot(self, snapshot: Snapshot, console_now: float, now: float) -> "Exchanges":
         """Return the state after an answer.
 
-        The snapshot's age is at most what the console's clock says, and at most the time since an older one
-        was still the newest. A known snapshot ages by our own clock: the console's may be behind the
-        observer's, or have been set back.
+        The snapshot's age is at most what the console's clock says, and at most the time since an older one was still
+        the newest. A known snapshot ages by our own clock: the console's may be behind the observer's, or have been set
+        back.
         """
         age, before = max(0.0, console_now + DATE_SECONDS - (snapshot.at or 0.0)), self.snapshot
         if before is not None and self.answered_at is not None:
@@ -73,7 +73,5 @@ def describe_connection(seen: Exchanges, now: float) -> ConnectionState:
         waited = format_value(unanswered, "age")
         return ConnectionState("Disconnected", f"{shown}. No response for {waited}.", is_live=False)
     if age >= SILENT_AFTER_SECONDS:
-        return ConnectionState(
-            "Observer not responding", f"{shown}. The console is responding.", is_live=False
-        )
+        return ConnectionState("Observer not responding", f"{shown}. The console is responding.", is_live=False)
     return ConnectionState("Live", f"{format_value(age, 'age')} old", is_live=True)

@@ -30,8 +30,8 @@ HOLD, PAUSE, PAUSE_INTAKE, ACKNOWLEDGE, END = "hold", "pause", "pause_intake", "
 class TerminalRow:
     """A row of the terminal.
 
-    details: what does not fit its line, a sentence each. acts: its actions, by name. incident: its number, if
-    it is an incident.
+    details: what does not fit its line, a sentence each. acts: its actions, by name. incident: its number, if it is an
+    incident.
     """
 
     key: str
@@ -56,9 +56,7 @@ def build_state_cell(sign: str | None, word: str = "", stale: bool = False) -> T
     """Return glyph and word, with the color as a third sign; stale states are marked."""
     shown = word or STATE_WORDS.get(sign or "", UNKNOWN)
     glyph = GLYPHS.get(sign or "", "·")
-    return build_cell(
-        f"{glyph} {shown}{' (old)' if stale else ''}", "dim" if stale else STYLES.get(sign or "", "")
-    )
+    return build_cell(f"{glyph} {shown}{' (old)' if stale else ''}", "dim" if stale else STYLES.get(sign or "", ""))
 
 
 def build_worst_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
@@ -83,10 +81,7 @@ def _list_actions(snapshot: Snapshot, kind: str, name: str) -> dict[str, Act]:
         loop = snapshot.loops[name]
         return {} if loop.mode == "hold" else {HOLD: acts.hold(name, loop)}
     if kind == "queue" and name in snapshot.queues:
-        return {
-            PAUSE: acts.pause(name, pausing.CONSUMPTION),
-            PAUSE_INTAKE: acts.pause(name, pausing.INTAKE),
-        }
+        return {PAUSE: acts.pause(name, pausing.CONSUMPTION), PAUSE_INTAKE: acts.pause(name, pausing.INTAKE)}
     return {}
 
 

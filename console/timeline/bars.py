@@ -96,9 +96,7 @@ def _compute_label_widths(bars: Sequence[Bar], rows: Sequence[int], stretch: flo
     """
     spaces = [0.0] * len(bars)
     for row in set(rows):
-        places = sorted(
-            (place for place in range(len(bars)) if rows[place] == row), key=lambda p: bars[p].begin
-        )
+        places = sorted((place for place in range(len(bars)) if rows[place] == row), key=lambda p: bars[p].begin)
         before: int | None = None
         for place in [*places, None]:
             edge = _compute_label_edge(bars, before, place, stretch)

@@ -24,9 +24,7 @@ EVENT_HEADER = ("time", "until", "kind", "subject", "what", "effect", "by", "why
 Rows = Sequence[Sequence[Any]]
 
 
-def build_table(
-    what: str, window: Window, control: redis.Redis, data: Path
-) -> tuple[list[str], Iterator[Rows]]:
+def build_table(what: str, window: Window, control: redis.Redis, data: Path) -> tuple[list[str], Iterator[Rows]]:
     """Return (header, pages of rows). Raises `BadInput` that names `what`."""
     if what == "figures":
         nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
@@ -44,9 +42,7 @@ def _iterate_figures(window: Window, control: redis.Redis, data: Path, series: l
     while begin < end:
         # Where an interval starts: one that spans two slices would appear in both.
         stop = min((begin + SLICE_ROWS * step) // step * step, end)
-        history_columns = metric_history.read_columns(
-            control, data, begin, stop, series, range_seconds=window.seconds
-        )
+        history_columns = metric_history.read_columns(control, data, begin, stop, series, range_seconds=window.seconds)
         columns = [_write_column(name, history_columns[name]) for name in series]
         rows = zip(map(_convert_to_datetime, history_columns["at"]), *columns, strict=True)
         # The end of a slice is the start of the next, which would include the interval before it.

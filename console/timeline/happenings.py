@@ -119,11 +119,7 @@ def _build_triangle(
     asked = {"law": law, "acted": 1, "from": format_iso_time(ends[0]), "to": format_iso_time(ends[1])}
     told = ", ".join(f"{row['count']} {row['verdict']}" for row in rows)
     return Triangle(
-        share,
-        worst,
-        count,
-        f"{reverse('ledger')}?{urlencode(asked)}",
-        f"{format_count(count, 'decision')}: {told}",
+        share, worst, count, f"{reverse('ledger')}?{urlencode(asked)}", f"{format_count(count, 'decision')}: {told}"
     )
 
 
@@ -156,9 +152,7 @@ def _list_limited(loop: int, row: dict[str, Any], width: int) -> LimitedTimeRang
     limit, count = row["limited_by"], row["count"]
     begin, end = (datetime.fromtimestamp(row["place"] * width + more, UTC) for more in (0, width))
     asked = {"loop": loop, "limited_by": limit, "from": format_iso_time(begin), "to": format_iso_time(end)}
-    title = (
-        f"Guard: {format_as_words(limit).removeprefix('guard ')}, {count} decision{'' if count == 1 else 's'}"
-    )
+    title = f"Guard: {format_as_words(limit).removeprefix('guard ')}, {count} decision{'' if count == 1 else 's'}"
     url = f"{reverse('ledger')}?{urlencode(asked)}"
     return LimitedTimeRange(row["newest_at"].timestamp(), limit, count, url, title)
 

@@ -40,16 +40,10 @@ def _find_marked_revision(plant: str, part: str, revision: str) -> str:
 
     The mark of a long one only has its start: revisions with the same title are the same.
     """
-    rows = Mark.objects.filter(author=_format_author(plant), title__startswith=_format_title(part)).order_by(
-        "-at"
-    )
+    rows = Mark.objects.filter(author=_format_author(plant), title__startswith=_format_title(part)).order_by("-at")
     if (row := rows.first()) is None:
         return ""
-    return (
-        revision
-        if row.title == _format_title(part, revision)
-        else row.title.removeprefix(_format_title(part))
-    )
+    return revision if row.title == _format_title(part, revision) else row.title.removeprefix(_format_title(part))
 
 
 def _format_author(plant: str) -> str:

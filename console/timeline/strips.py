@@ -100,8 +100,8 @@ class NodeBands:
 class Figures:
     """All figures.
 
-    `times` and `columns` are measured rows, thinned, from which the cursor reads its values; `values` are
-    those at the time shown.
+    `times` and `columns` are measured rows, thinned, from which the cursor reads its values; `values` are those at the
+    time shown.
     """
 
     strips: list[Strip]

@@ -92,9 +92,7 @@ def build_timeline(window: Window, control: redis.Redis, data: Path, zone: ZoneI
     ]
     if has_log(data):
         bars.insert(1, _build_lane("restarts", "Restarts", happenings.build_restart_bars(window, data)))
-    return Timeline(
-        window, compute_time_ticks(window, zone), figures, bars, happenings.build_law_lanes(window)
-    )
+    return Timeline(window, compute_time_ticks(window, zone), figures, bars, happenings.build_law_lanes(window))
 
 
 def _build_lane(name: str, title: str, found: NewestBars) -> BarLane:

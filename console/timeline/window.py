@@ -18,8 +18,8 @@ MIN_LENGTH = timedelta(seconds=10)
 class Window:
     """From `since` to `until`.
 
-    It is live (ends now, and continues) if `minutes` is its length; otherwise it is fixed. `at` is the time
-    shown, inside the window; None: its end.
+    It is live (ends now, and continues) if `minutes` is its length; otherwise it is fixed. `at` is the time shown,
+    inside the window; None: its end.
     """
 
     since: datetime
@@ -47,11 +47,7 @@ class Window:
     @property
     def fixed_query(self) -> str:
         """Return the window as it is now, for links that must show the same tomorrow."""
-        return (
-            self.between
-            if self.at is None
-            else f"{self.between}&{urlencode({'at': format_iso_time(self.at)})}"
-        )
+        return self.between if self.at is None else f"{self.between}&{urlencode({'at': format_iso_time(self.at)})}"
 
     @property
     def between(self) -> str:
@@ -88,11 +84,7 @@ def parse_window(query: Mapping[str, str], now: datetime) -> Window:
     since, until = _parse_instant(query, "from", now), _parse_instant(query, "to", None)
     if since is None and until is None:
         minutes = _parse_minutes(query)
-        return (
-            Window(now - timedelta(minutes=minutes), now, minutes)
-            if at is None
-            else _build_around(at, minutes, now)
-        )
+        return Window(now - timedelta(minutes=minutes), now, minutes) if at is None else _build_around(at, minutes, now)
     if since is None or until is None:
         missing = "from" if since is None else "to"
         raise BadInput(missing, "is missing; a range has a start and an end.")

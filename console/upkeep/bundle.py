@@ -105,18 +105,7 @@ def snapshot() -> dict[str, Any]:
 
 def list_decisions() -> list[dict[str, Any]]:
     """Return the newest entries of the ledger, the newest first."""
-    wanted = [
-        "at",
-        "loop__name",
-        "mode",
-        "action",
-        "applied",
-        "reason",
-        "limited_by",
-        "verdict",
-        "error",
-        "code",
-    ]
+    wanted = ["at", "loop__name", "mode", "action", "applied", "reason", "limited_by", "verdict", "error", "code"]
     return list(LedgerEntry.objects.order_by("-id").values(*wanted)[:LEDGER_ENTRIES])
 
 

@@ -1,7 +1,7 @@
 """The problems of an installation, with remedies: a table of checks, each a function of its own.
 
-A check reads and changes nothing. Servers only get INFO and TIME, which every role but the health checks' may
-use (`queues.nodes.server_roles`). Error texts pass through `without_secrets`.
+A check reads and changes nothing. Servers only get INFO and TIME, which every role but the health checks' may use
+(`queues.nodes.server_roles`). Error texts pass through `without_secrets`.
 """
 
 import re
@@ -56,8 +56,7 @@ FAULTS = (DatabaseError, redis.RedisError, WeirError, OSError, ValueError)
 class Symptom:
     """A symptom that a check found.
 
-    severity: an error is a problem now, a warning will become one. subject: a node, a host, a variable, or
-    "".
+    severity: an error is a problem now, a warning will become one. subject: a node, a host, a variable, or "".
     """
 
     severity: Literal["error", "warning"]
@@ -103,9 +102,7 @@ def check_secrets() -> Iterator[Symptom]:
         for word in keyed if variable.secret and "://" not in variable.get_text() else ():
             if len(word) < MIN_SECRET or len(set(word)) < MIN_CHARACTERS:
                 text = f"{variable.name} is easy to guess."
-                yield Symptom(
-                    "error", text, "Set a new value; bin/compose-secrets generates secrets.", variable.name
-                )
+                yield Symptom("error", text, "Set a new value; bin/compose-secrets generates secrets.", variable.name)
     if (settings.WEIR_DATA / FIRST_LOGIN).exists():
         text = "The first administrator's password is still in a file of the data folder."
         yield Symptom("warning", text, "Log in and change the password.")
@@ -146,17 +143,12 @@ def check_database() -> Iterator[Symptom]:
         yield Symptom("error", text, "Run manage.py migrate.")
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT tableowner = current_user FROM pg_tables WHERE tablename = %s",
-                [TABLE],
-            )
+            cursor.execute("SELECT tableowner = current_user FROM pg_tables WHERE tablename = %s", [TABLE])
             row = cursor.fetchone()
         if row and row[0]:
             text = "The console connects as the owner of its tables: it could drop the audit log's triggers."
             yield Symptom(
-                "warning",
-                text,
-                ("Run manage.py database_roles, and give the console the role that it creates."),
+                "warning", text, ("Run manage.py database_roles, and give the console the role that it creates.")
             )
 
 
@@ -178,8 +170,7 @@ def check_nodes() -> Iterator[Symptom]:
 def check_node_agents() -> Iterator[Symptom]:
     """Check each node's agent; its server may answer without it.
 
-    Without its agent nobody sees what waits on it, and it gets no events. The snapshot counts while an
-    observer runs.
+    Without its agent nobody sees what waits on it, and it gets no events. The snapshot counts while an observer runs.
     """
     if readiness.check_parts(timezone.now())["observer"].ok:
         seen = load_latest_snapshot()
@@ -187,9 +178,7 @@ def check_node_agents() -> Iterator[Symptom]:
             if node.state in SILENT:
                 age = "" if node.age_seconds is None else f" for {node.age_seconds:.0f} s"
                 remedy = f"Start it: python -m queues.nodes.agent {name}; check its REDIS_URL and its clock."
-                yield Symptom(
-                    "error", (f"The agent of node {name} has not reported{age}."), remedy, f"node {name}"
-                )
+                yield Symptom("error", (f"The agent of node {name} has not reported{age}."), remedy, f"node {name}")
 
 
 def _check_server(name: str, client: redis.Redis) -> Iterator[Symptom]:
@@ -198,10 +187,7 @@ def _check_server(name: str, client: redis.Redis) -> Iterator[Symptom]:
     version = str(about.get("valkey_version") or about["redis_version"])
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
         yield Symptom(
-            "error",
-            f"{capitalize(name)} runs version {version}.",
-            "Install Valkey or Redis 7 or newer.",
-            name,
+            "error", f"{capitalize(name)} runs version {version}.", "Install Valkey or Redis 7 or newer.", name
         )
     if not about.get("aof_enabled"):
         text = f"{capitalize(name)} has no append-only file: acknowledged writes can be lost when it stops."
@@ -311,9 +297,7 @@ def audit() -> Iterator[Symptom]:
     """Check whether the chain is intact, as far as AUDIT_SECONDS permit."""
     verdict = Checker(settings.WEIR_DATA, AUDIT_SECONDS).step()
     for finding in verdict.findings[:3]:
-        yield Symptom(
-            "error", finding.text, "Run manage.py audit verify; see docs/operate/alerts/audit-altered.md"
-        )
+        yield Symptom("error", finding.text, "Run manage.py audit verify; see docs/operate/alerts/audit-altered.md")
     if verdict.unchecked:
         text = f"{verdict.unchecked} entries of the audit log were not checked within {AUDIT_SECONDS:.0f} s."
         yield Symptom("warning", text, "Run manage.py audit verify to check all entries.")
@@ -354,11 +338,7 @@ def report() -> dict[str, Any]:
         for symptom in _run_check(name, check, remedy)
     ]
     symptoms.sort(key=lambda row: row["severity"])
-    return {
-        "ok": all(row["severity"] != "error" for row in symptoms),
-        "checks": list(CHECKS),
-        "symptoms": symptoms,
-    }
+    return {"ok": all(row["severity"] != "error" for row in symptoms), "checks": list(CHECKS), "symptoms": symptoms}
 
 
 def _run_check(name: str, check: Check, remedy: str) -> Iterator[Symptom]:

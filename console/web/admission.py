@@ -1,7 +1,7 @@
 """Admission of requests: which are served next when the console is overloaded.
 
-Django gives each request a thread: a thousand requests at once would be a thousand threads, and none of them
-would finish. A process therefore handles AT_ONCE of them, and the others wait in lines:
+Django gives each request a thread: a thousand requests at once would be a thousand threads, and none of them would
+finish. A process therefore handles AT_ONCE of them, and the others wait in lines:
 
 | line | requests | at work at once | waiting | for at most |
 |---|---|---|---|---|
@@ -13,17 +13,17 @@ would finish. A process therefore handles AT_ONCE of them, and the others wait i
 | watched | `/readyz` and `/metrics` | 4 of their own | 32 | 2 s |
 | alive | `/healthz` | 4 of their own | 32 | 2 s |
 
-People come first, so that they can control the plant while programs overload it; programs get the rest. If a
-line is full, or a request has waited in it for too long, the answer is 429 with Retry-After (503 for a page).
-Health and metrics have their own lines, so that they answer while pages and programs overload the console.
-Each line is first come, first served, but one client address has at most OF_ONE of the places, and half of a
-line, so that others get their turn. The same applies to one person, whatever addresses, sessions, and tokens
-they use. The person of a request is known only after Django has looked up its session or token, so a process
-remembers the person of each credential. The first request of a credential is counted for its person when
-that is known (`claim`), and is then rejected if the person has too many.
+People come first, so that they can control the plant while programs overload it; programs get the rest. If a line is
+full, or a request has waited in it for too long, the answer is 429 with Retry-After (503 for a page). Health and
+metrics have their own lines, so that they answer while pages and programs overload the console. Each line is first
+come, first served, but one client address has at most OF_ONE of the places, and half of a line, so that others get
+their turn. The same applies to one person, whatever addresses, sessions, and tokens they use. The person of a request
+is known only after Django has looked up its session or token, so a process remembers the person of each credential. The
+first request of a credential is counted for its person when that is known (`claim`), and is then rejected if the person
+has too many.
 
-A request takes its place when it has arrived completely: slow senders block nobody. It releases the place
-when its answer is sent completely, or when its reader is too slow (`console.web.slow_reader`).
+A request takes its place when it has arrived completely: slow senders block nobody. It releases the place when its
+answer is sent completely, or when its reader is too slow (`console.web.slow_reader`).
 """
 
 import asyncio
@@ -57,8 +57,8 @@ REFUSED = "weir.refused"  # in the scope of a request: the number of rejections 
 class Line:
     """A line of requests that wait for a place.
 
-    at_work: maximum at once. waiting: maximum. status: of the answer to those without a place. is_apart: its
-    places are its own, and none of AT_ONCE.
+    at_work: maximum at once. waiting: maximum. status: of the answer to those without a place. is_apart: its places are
+    its own, and none of AT_ONCE.
     """
 
     name: str
@@ -150,9 +150,7 @@ class Admission:
         place = self._place_of(scope)
         try:
             known = {**scope, REFUSED: self.refused, PLACE: place}
-            await self.application(
-                known, place.wrap_receive(receive), Reader(send, self.reading_seconds).send
-            )
+            await self.application(known, place.wrap_receive(receive), Reader(send, self.reading_seconds).send)
         except RequestRefused as refusal:
             place.leave()
             await refuse(scope, send, refusal)
@@ -235,9 +233,7 @@ class _Place:
             if self.taken:
                 self._add(person, 1)
             limits = admission.list_limits(self.line)
-            if not any(
-                admission.count_held_places(names, person) > _count_for_client(most) for names, most in limits
-            ):
+            if not any(admission.count_held_places(names, person) > _count_for_client(most) for names, most in limits):
                 return
             admission.refused[self.line.name] += 1
         message = "Too many of your requests are in progress. Wait until they finish, then try again."
@@ -261,9 +257,7 @@ class _Place:
             self.take()
             return
         most_of_one = math.ceil(self.line.waiting / 2)
-        waiting_of_one = max(
-            (sum(share in place.shares for place in waiting) for share in self.shares), default=0
-        )
+        waiting_of_one = max((sum(share in place.shares for place in waiting) for share in self.shares), default=0)
         if len(waiting) >= self.line.waiting or waiting_of_one >= most_of_one:
             raise self.build_refusal()
         waiting.append(self)

@@ -1,7 +1,7 @@
 """Only UTF-8 is accepted.
 
-Django decodes addresses and forms by any codec that a caller names (rot13, idna, …), which fails before any
-middleware runs, or produces text that can't be stored.
+Django decodes addresses and forms by any codec that a caller names (rot13, idna, …), which fails before any middleware
+runs, or produces text that can't be stored.
 """
 
 import uuid

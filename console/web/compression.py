@@ -1,8 +1,8 @@
 """Answers compressed with gzip, each as one member, even streams.
 
-Django's own middleware makes a member of every piece of an asynchronous stream; gzip(1) and httpx read them
-all, browsers only the first, so that a download ended after its header. Here a stream is one member, flushed
-after each piece, so that each piece is sent at once.
+Django's own middleware makes a member of every piece of an asynchronous stream; gzip(1) and httpx read them all,
+browsers only the first, so that a download ended after its header. Here a stream is one member, flushed after each
+piece, so that each piece is sent at once.
 
 A length must not reveal a secret (BREACH): the header has a file name of random length, as Django's does.
 """
@@ -94,7 +94,5 @@ async def _compress_pieces(pieces: AsyncGenerator[bytes], member: Member) -> Asy
     yield member.begin()
     async with aclosing(pieces) as each:
         async for piece in each:
-            yield (
-                await asyncio.to_thread(member.add, piece) if len(piece) > LARGE_BYTES else member.add(piece)
-            )
+            yield (await asyncio.to_thread(member.add, piece) if len(piece) > LARGE_BYTES else member.add(piece))
     yield member.end()

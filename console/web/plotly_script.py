@@ -1,7 +1,7 @@
 """The charts' library as a static file: npm's basic bundle if installed, else the whole library.
 
-The basic bundle (lines and bars) has a third of the size; `bin/node-tools` installs it from
-package-lock.json. Without npm, the file of the Python package `plotly` draws the same charts.
+The basic bundle (lines and bars) has a third of the size; `bin/node-tools` installs it from package-lock.json. Without
+npm, the file of the Python package `plotly` draws the same charts.
 """
 
 from collections.abc import Iterator

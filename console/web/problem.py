@@ -1,8 +1,7 @@
 """Errors for programs: always an RFC 9457 document, whether a view, a middleware, the API, or Django rejects.
 
-The members are those of the RFC (`type`, `title`, `status`, `detail`, `instance`), `request_id` (by which the
-log is searched), `field` if one is named, `errors` ({field: [what it takes]}), and other members of the
-answer.
+The members are those of the RFC (`type`, `title`, `status`, `detail`, `instance`), `request_id` (by which the log is
+searched), `field` if one is named, `errors` ({field: [what it takes]}), and other members of the answer.
 """
 
 import logging
@@ -26,13 +25,7 @@ logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
 PROGRAM_PATHS = ("/api/", "/control/", "/mcp")
 PROGRAM_PAGES = ("/healthz", "/readyz", "/metrics")
-UNNAMED = (
-    "request",
-    "path",
-    "role",
-    "authorization",
-    "csrf",
-)  # keys of `errors` that are no field of the input
+UNNAMED = ("request", "path", "role", "authorization", "csrf")  # keys of `errors` that are no field of the input
 DETAILS = {
     400: "The request can't be read.",
     403: "This is not permitted.",
@@ -103,9 +96,7 @@ class ForgedPage(TemplateContext):
 
 def document(status: int, instance: str, request_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
     """Return a problem with the members of `said`, whose `errors` give detail and field."""
-    errors = said.get("errors") or {
-        "request": [said.get("detail") or DETAILS.get(status, _get_status_phrase(status))]
-    }
+    errors = said.get("errors") or {"request": [said.get("detail") or DETAILS.get(status, _get_status_phrase(status))]}
     field, detail = _find_first_error(errors)
     return {
         "type": "about:blank",
@@ -155,8 +146,8 @@ class Problems(MiddlewareMixin):
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answer database errors.
 
-        Two requests created something unique (a name, an open run), or one removed what the other needs, and
-        the database permitted one of them. Or it did not answer, or not in time.
+        Two requests created something unique (a name, an open run), or one removed what the other needs, and the
+        database permitted one of them. Or it did not answer, or not in time.
         """
         if (sentence := _explain_unavailable(exception)) is not None:
             logger.warning("%s got no response from the database: %s", request.path, exception)
@@ -224,8 +215,8 @@ def _answer_database_error(request: HttpRequest, sentence: str) -> HttpResponse:
 def answer_failure(request: HttpRequest) -> HttpResponse:
     """Answer 500 (handler500).
 
-    Django has logged the traceback, once; the answer contains nothing of it, and needs no database, whose
-    failure may be the cause, even in middleware.
+    Django has logged the traceback, once; the answer contains nothing of it, and needs no database, whose failure may
+    be the cause, even in middleware.
     """
     if (sentence := _explain_unavailable(sys.exception())) is not None:
         return _answer_database_error(request, sentence)
@@ -236,7 +227,5 @@ def answer_failure(request: HttpRequest) -> HttpResponse:
 def answer_forgery(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Answer a CSRF failure (CSRF_FAILURE_VIEW)."""
     if is_for_a_program(request):
-        return HttpResponse(
-            orjson.dumps({"errors": {"csrf": [FORGED]}}), status=403, content_type="application/json"
-        )
+        return HttpResponse(orjson.dumps({"errors": {"csrf": [FORGED]}}), status=403, content_type="application/json")
     return render_context(request, ForgedPage(), 403)

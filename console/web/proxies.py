@@ -1,8 +1,8 @@
 """The client of a connection: the peer itself, or, behind a trusted proxy, the client that the proxy names.
 
-`X-Forwarded-For` is trusted only as far as the proxies in WEIR_TRUSTED_PROXIES wrote it: read from the right,
-the first address that is none of them is the client; addresses further left may be forged. Without trusted
-proxies the header has no effect.
+`X-Forwarded-For` is trusted only as far as the proxies in WEIR_TRUSTED_PROXIES wrote it: read from the right, the first
+address that is none of them is the client; addresses further left may be forged. Without trusted proxies the header has
+no effect.
 """
 
 from collections.abc import Iterable

@@ -11,9 +11,7 @@ from console.web import problem
 class RequestRefused(Exception):  # noqa: N818
     """The answer to a rejected request. field: its rejected part, "" for all of it."""
 
-    def __init__(
-        self, status: int, message: str, retry_after_seconds: int | None = None, field: str = "body"
-    ) -> None:
+    def __init__(self, status: int, message: str, retry_after_seconds: int | None = None, field: str = "body") -> None:
         super().__init__(message)
         self.status, self.message, self.field = status, message, field
         self.retry_after_seconds = retry_after_seconds

@@ -1,9 +1,9 @@
 """Time limits for slow readers: a client that does not read its answer must not keep its place.
 
-Only the time in which `send` waits for the reader counts, not the time to make the answer. A reader may delay
-an answer for PATIENCE_SECONDS, and longer by what it has taken at MIN_BYTES_PER_SECOND, so that a long
-export over a slow connection continues. A single piece may wait no longer than its own part of that:
-megabytes in intermediate buffers count as taken, although they may not have been read.
+Only the time in which `send` waits for the reader counts, not the time to make the answer. A reader may delay an answer
+for PATIENCE_SECONDS, and longer by what it has taken at MIN_BYTES_PER_SECOND, so that a long export over a slow
+connection continues. A single piece may wait no longer than its own part of that: megabytes in intermediate buffers
+count as taken, although they may not have been read.
 """
 
 import asyncio
@@ -27,10 +27,7 @@ class Reader:
     """The reader of one answer."""
 
     def __init__(
-        self,
-        send: Any,
-        patience_seconds: float = PATIENCE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        self, send: Any, patience_seconds: float = PATIENCE_SECONDS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._send, self._patience_seconds, self._clock = send, patience_seconds, clock
         self._taken_bytes, self._last_bytes, self._waited_seconds = 0, 0, 0.0

@@ -1,8 +1,8 @@
 """Requests are completed even if their sender disconnects.
 
-Django cancels a request as soon as its sender has left, but not the view's thread: the change would be made
-without what surrounds it (the answer stored for repetitions, the audit entries of rejections). Django is
-therefore notified when it starts to answer: a streamed answer ends there, as no more of it is read.
+Django cancels a request as soon as its sender has left, but not the view's thread: the change would be made without
+what surrounds it (the answer stored for repetitions, the audit entries of rejections). Django is therefore notified
+when it starts to answer: a streamed answer ends there, as no more of it is read.
 """
 
 import asyncio

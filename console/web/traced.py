@@ -49,10 +49,6 @@ def _note(request: HttpRequest, response: HttpResponse) -> None:
     route = f"/{request.resolver_match.route}" if request.resolver_match else "(none)"
     method = _method(request)
     spans.note(
-        {
-            "http.request.method": method,
-            "http.route": route,
-            "http.response.status_code": response.status_code,
-        },
+        {"http.request.method": method, "http.route": route, "http.response.status_code": response.status_code},
         f"{method} {route}",
     )

@@ -67,9 +67,7 @@ def apply_vegas_plus_plus(limit: Limit, seen: LimitStep) -> Limit:
 def apply_gradient2(limit: Limit, seen: LimitStep) -> Limit:
     """Apply Netflix' second gradient limiter."""
     short = seen.response_seconds
-    long = (
-        short if limit.long_seconds is None else limit.long_seconds + (short - limit.long_seconds) * 2 / 601
-    )
+    long = short if limit.long_seconds is None else limit.long_seconds + (short - limit.long_seconds) * 2 / 601
     gradient = min(1.0, max(0.5, 1.5 * long / short))
     return replace(limit, value=0.8 * limit.value + 0.2 * (limit.value * gradient + 4), long_seconds=long)
 

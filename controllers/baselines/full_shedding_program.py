@@ -1,8 +1,8 @@
 """Röger's linear program as printed: a share of every type at every pattern, and every pattern's output.
 
-Variables: x_{p,T} in [0, 1], the share of type T that pattern p of the bottleneck processes; y_p, the output
-of each pattern; and the flows of an OR's alternatives. Equations 8 to 14 are used row by row, without
-substitution. `shedding_program` has to give the same result, thousands of times faster.
+Variables: x_{p,T} in [0, 1], the share of type T that pattern p of the bottleneck processes; y_p, the output of each
+pattern; and the flows of an OR's alternatives. Equations 8 to 14 are used row by row, without substitution.
+`shedding_program` has to give the same result, thousands of times faster.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """The greedy rule for the distribution of load over brokers of LinkedIn's Cruise Control.
 
-Nodes above `band` times the average are donors, the highest first. A donor's containers move as a whole, the
-largest load first, each to the least loaded node that does not hold the queue yet and stays within the band
-with it, until the donor is within the band. The rule does not scale nodes: it uses all existing ones.
+Nodes above `band` times the average are donors, the highest first. A donor's containers move as a whole, the largest
+load first, each to the least loaded node that does not hold the queue yet and stays within the band with it, until the
+donor is within the band. The rule does not scale nodes: it uses all existing ones.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,7 @@ class GreedyBand:
 
     band: float = BAND
 
-    def decide(
-        self, plant: Allocation, chance: np.random.Generator
-    ) -> tuple[list[IndexedMove], list[IndexedMove]]:
+    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[IndexedMove], list[IndexedMove]]:
         """Return the moves for balance, without randomness, and none for scaling."""
         available = plant.available
         mean = float(plant.loads.sum()) / float(plant.capacity[available].sum())
@@ -35,9 +33,7 @@ class GreedyBand:
             moves, now = moves + given, now.apply(given)
         return moves, []
 
-    def _find_move_from(
-        self, plant: Allocation, donor: int, loads: Floats, limits: Floats
-    ) -> list[IndexedMove]:
+    def _find_move_from(self, plant: Allocation, donor: int, loads: Floats, limits: Floats) -> list[IndexedMove]:
         moves: list[IndexedMove] = []
         held = plant.at_node[donor]
         for queue in sorted(held, key=lambda queue: -plant.rate_per_point[queue] * held[queue]):
@@ -51,9 +47,7 @@ class GreedyBand:
                 loads[target] += load
         return moves
 
-    def _choose_target(
-        self, plant: Allocation, queue: int, loads: Floats, limits: Floats, load: float
-    ) -> int | None:
+    def _choose_target(self, plant: Allocation, queue: int, loads: Floats, limits: Floats, load: float) -> int | None:
         free = plant.available.copy()
         free[list(plant.points[queue])] = False
         shares = np.where(free & (loads + load <= limits), loads / plant.capacity, np.inf)

@@ -1,7 +1,7 @@
 """Baselines for shedding: none, random, and by a type's utility.
 
-Each returns a share to drop for every pattern and type, from the law's measurements: the rates λ_T
-[events/s], the processing time of an event in each pattern [s], and the utilization that keeps the bound.
+Each returns a share to drop for every pattern and type, from the law's measurements: the rates λ_T [events/s], the
+processing time of an event in each pattern [s], and the utilization that keeps the bound.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,9 +25,7 @@ class MeasuredStream:
 
     def work(self) -> float:
         """Return the seconds of work per second without shedding."""
-        return sum(
-            self.seconds[name] * self.rates[kind] for name, kinds in self.takes.items() for kind in kinds
-        )
+        return sum(self.seconds[name] * self.rates[kind] for name, kinds in self.takes.items() for kind in kinds)
 
 
 def shed_nothing(measured: MeasuredStream) -> Table:
@@ -45,8 +43,8 @@ def shed_randomly(measured: MeasuredStream) -> Table:
 def shed_by_utility(measured: MeasuredStream) -> Table:
     """Return a table that drops the types of least utility, as a whole, until the rest fits.
 
-    The rule follows eSPICE's threshold; the last type is dropped in part. A conditional pattern finds nothing
-    without one of its types, which a threshold per type can't see.
+    The rule follows eSPICE's threshold; the last type is dropped in part. A conditional pattern finds nothing without
+    one of its types, which a threshold per type can't see.
     """
     table, excess = shed_nothing(measured), measured.work() - measured.budget
     ranked = sorted(

@@ -6,8 +6,8 @@ At the end of a batch of n events that waited for `scheduling_delay_seconds` and
     waiting(k) = scheduling_delay_seconds · (n / processing_seconds) / batch_seconds
     rate(k) = max(rate(k-1) - proportional·error(k) - integral·waiting(k), minimum)
 
-with Spark's defaults 1, 0.2, and 100 events/s. Its derivative term is 0 by default, and omitted. The first
-rate is that of the first batch.
+with Spark's defaults 1, 0.2, and 100 events/s. Its derivative term is 0 by default, and omitted. The first rate is that
+of the first batch.
 """
 
 from dataclasses import dataclass, replace

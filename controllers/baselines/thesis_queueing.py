@@ -1,10 +1,10 @@
 """WT: Lohrmann's algorithm as in the thesis (Stutz, chapter 7), which `parallelism_queueing` corrects.
 
-An operator with a utilization of 1 or more is a bottleneck: it gets ⌊2 p max(1, λS)⌋ tasks, and the others
-wait until there is none. Otherwise one path after another starts from max(p_min, ⌊λSp⌋ + 1), and the operator
-whose next task gains most jumps to max(p + 1, P_Δ) (7.1.6), more than the bound needs (ERRATA E32); the last
-one below its maximum gets ⌈a / w + b⌉ e tasks (7.1.8, E31). A bottleneck at its maximum, and a bound that
-can't be kept, are exceptions there (7.1.4, 7.1.5): nothing changes.
+An operator with a utilization of 1 or more is a bottleneck: it gets ⌊2 p max(1, λS)⌋ tasks, and the others wait until
+there is none. Otherwise one path after another starts from max(p_min, ⌊λSp⌋ + 1), and the operator whose next task
+gains most jumps to max(p + 1, P_Δ) (7.1.6), more than the bound needs (ERRATA E32); the last one below its maximum gets
+⌈a / w + b⌉ e tasks (7.1.8, E31). A bottleneck at its maximum, and a bound that can't be kept, are exceptions there
+(7.1.4, 7.1.5): nothing changes.
 """
 
 import math
@@ -39,9 +39,7 @@ def _allocate_path_tasks(
     operators: Sequence[QueueingOperator], budget_seconds: float, correction: float
 ) -> dict[str, int]:
     tasks = {operator.name: min(operator.fewest, operator.maximum) for operator in operators}
-    while (
-        wait := sum(operator.wait_seconds(tasks[operator.name]) for operator in operators)
-    ) > budget_seconds:
+    while (wait := sum(operator.wait_seconds(tasks[operator.name]) for operator in operators)) > budget_seconds:
         below = [operator for operator in operators if tasks[operator.name] < operator.maximum]
         if len(below) == 1:
             left = budget_seconds - (wait - below[0].wait_seconds(tasks[below[0].name]))

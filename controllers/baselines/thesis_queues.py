@@ -33,9 +33,7 @@ class Thesis:
     minimum_points: int = 50
     offload_chance: float = OFFLOAD_CHANCE
 
-    def decide(
-        self, plant: Allocation, chance: np.random.Generator
-    ) -> tuple[list[IndexedMove], list[IndexedMove]]:
+    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[IndexedMove], list[IndexedMove]]:
         """Return the moves for balance, and the moves that release nodes, of one round of all nodes."""
         round_ = _Round(self, plant, chance)
         for node in range(len(plant.nodes)):
@@ -96,11 +94,7 @@ class _Round:
         return int(nodes[int(self.chance.integers(len(nodes)))])
 
     def may_offload(self, node: int) -> bool:
-        return (
-            self.scaling_down
-            and self.states[node] == NORMAL
-            and self.chance.random() < self.baseline.offload_chance
-        )
+        return self.scaling_down and self.states[node] == NORMAL and self.chance.random() < self.baseline.offload_chance
 
     def offload(self, node: int) -> None:
         before, moves = self.now, list[IndexedMove]()

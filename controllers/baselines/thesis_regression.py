@@ -4,10 +4,10 @@ An operator's input and output in a window are regressed on records made while W
 
     k(x, x') = σ² exp(-½ Σ |x_d - x'_d| / λ_d),  mean k(x, X) (K + I / 100)^-1 y
 
-input over (timestamp, elapsed), output over (timestamp, elapsed, tasks), y as it is, around 0. λ are the
-evaluation's 10 000 s and 10 tasks. With its timestamps in seconds and a λ of 1, nothing would correlate with
-anything (ERRATA E34), so here they count days, weakly weighted, as its text says. The cheapest path through
-six windows at costs of 1 (8.2.3) gives the tasks; the last operator emits nothing and is never scaled (E35).
+input over (timestamp, elapsed), output over (timestamp, elapsed, tasks), y as it is, around 0. λ are the evaluation's
+10 000 s and 10 tasks. With its timestamps in seconds and a λ of 1, nothing would correlate with anything (ERRATA E34),
+so here they count days, weakly weighted, as its text says. The cheapest path through six windows at costs of 1 (8.2.3)
+gives the tasks; the last operator emits nothing and is never scaled (E35).
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,9 +67,7 @@ class ThesisRegression:
         times = np.column_stack([ahead / DAY_SECONDS, ahead])
         grid = np.column_stack([np.repeat(times, counts.size, axis=0), np.tile(counts, ahead.size)])
         out = self._out[name].compute_mean(grid).reshape(ahead.size, counts.size)
-        missed = np.maximum(
-            0.0, self._into[name].compute_mean(times)[:, None] * self._selectivity[name] - out
-        )
+        missed = np.maximum(0.0, self._into[name].compute_mean(times)[:, None] * self._selectivity[name] - out)
         columns, _ = find_cheapest_path(missed, tasks - seen.minimum, 1.0, 1.0, 1.0, seen.minimum)
         return seen.minimum + columns[0]
 

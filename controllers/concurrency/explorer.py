@@ -5,13 +5,13 @@
     verify   run with the size that the stop rule selects; a point off the curve joins the fit
     steady   until a timeout, or until the throughput changes
 
-The stop rule is that of TCC, walked along the curve from the same base, so the share of a contended
-bottleneck has the same bound. Where the points bend down, the curve is the universal scalability law, and the
-explorer never uses more threads than reach `peak_share` of its maximum throughput. If no curve fits within
-`fit_tolerance`, TCC takes over for the cycle.
+The stop rule is that of TCC, walked along the curve from the same base, so the share of a contended bottleneck has the
+same bound. Where the points bend down, the curve is the universal scalability law, and the explorer never uses more
+threads than reach `peak_share` of its maximum throughput. If no curve fits within `fit_tolerance`, TCC takes over for
+the cycle.
 
-With `aim` set to peak, other processes need no consideration: probing continues until throughput falls, and
-the pool runs with the smallest size within `peak_share` of the maximum throughput.
+With `aim` set to peak, other processes need no consideration: probing continues until throughput falls, and the pool
+runs with the smallest size within `peak_share` of the maximum throughput.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,9 +32,7 @@ LOSS_ERRORS = 3.0  # standard errors by which a loss must stand out
 PHASES = ("probe", "verify", "steady", "tcc")
 MAX_POINTS = 1_000
 POINT = (
-    Parameter(
-        "threads", "threads", "Threads at the measurement.", None, 1, MAX_THREADS, "integer", required=True
-    ),
+    Parameter("threads", "threads", "Threads at the measurement.", None, 1, MAX_THREADS, "integer", required=True),
     Parameter("per_second", "per second", "Throughput.", None, 1e-9, MAX_PER_SECOND, required=True),
     Parameter("error", "share", "Relative standard error of the throughput.", None, 0, 1e36, required=True),
 )
@@ -43,9 +41,7 @@ CURVES = (
         "station",
         (
             Parameter("servers", "servers", "Number of servers.", None, 1, 1e6, "integer", required=True),
-            Parameter(
-                "capacity_per_second", "per second", "Capacity of the station.", None, 0, 1e36, required=True
-            ),
+            Parameter("capacity_per_second", "per second", "Capacity of the station.", None, 0, 1e36, required=True),
             Parameter("empty_seconds", "s", "Response time without queueing.", None, 0, 1e36, required=True),
             Parameter("error", "share", "Root mean square of the residuals.", None, 0, 1e36, required=True),
         ),
@@ -53,9 +49,7 @@ CURVES = (
     (
         "scalability",
         (
-            Parameter(
-                "rate_per_second", "per second", "Throughput of one thread.", None, 0, 1e36, required=True
-            ),
+            Parameter("rate_per_second", "per second", "Throughput of one thread.", None, 0, 1e36, required=True),
             Parameter("contention", "1", "σ.", None, 0, 1e36, required=True),
             Parameter("coherence", "1", "κ.", None, 0, 1e36, required=True),
             Parameter("error", "share", "Root mean square of the residuals.", None, 0, 1e36, required=True),
@@ -64,18 +58,11 @@ CURVES = (
 )
 STATE = (
     Parameter(
-        "phase",
-        "choice",
-        "Phase of the search.",
-        kind="choice",
-        choices=("probe", "verify", "steady"),
-        required=True,
+        "phase", "choice", "Phase of the search.", kind="choice", choices=("probe", "verify", "steady"), required=True
     ),
     # A pool that is not controlled may have no threads.
     Parameter("threads", "threads", "Threads in use.", None, 0, MAX_THREADS, "integer", required=True),
-    Parameter(
-        "points", "points", "Measured points.", kind="rows", required=True, items=POINT, most=MAX_POINTS
-    ),
+    Parameter("points", "points", "Measured points.", kind="rows", required=True, items=POINT, most=MAX_POINTS),
     Parameter(
         "pending",
         "threads",
@@ -90,9 +77,7 @@ STATE = (
     Parameter("doubling", "flag", "True: each probe doubles the threads.", kind="flag", required=True),
     Parameter("verified", "times", "Points that were off the curve.", None, 0, 1e9, "integer", required=True),
     *STEADY,
-    Parameter(
-        "curve", "curve", "Curve that the last choice used.", kind="variant", or_null=True, variants=CURVES
-    ),
+    Parameter("curve", "curve", "Curve that the last choice used.", kind="variant", or_null=True, variants=CURVES),
 )
 
 
@@ -137,8 +122,7 @@ def check_search(document: Mapping[str, Any], where: str) -> None:
 def count_needed_samples(parameters: Values, search: CurveSearch, now: ThroughputMoments) -> float:
     """Return the samples needed until the relative standard error of the mean is `probe_error`.
 
-    Return the minimum if more threads clearly reduced the throughput: past a memory cliff, each further
-    sample is
+    Return the minimum if more threads clearly reduced the throughput: past a memory cliff, each further sample is
     expensive.
     """
     least = float(parameters["initial_samples"])
@@ -205,9 +189,8 @@ def _choose_threads(parameters: Values, search: CurveSearch) -> CurveSearch:
 def _handle_few_points(parameters: Values, search: CurveSearch) -> CurveSearch:
     """Handle too few points for a fit.
 
-    Probe half of the smallest size too, because the search may have started above the knee. Where the range
-    ends,
-    use the fewest threads that reach `keep` of the best throughput.
+    Probe half of the smallest size too, because the search may have started above the knee. Where the range ends, use
+    the fewest threads that reach `keep` of the best throughput.
     """
     fewest = min(point.threads for point in search.points)
     lower = max(int(parameters["minimum"]), fewest // 2)
@@ -266,9 +249,7 @@ def _compute_friendly_threads(parameters: Values, curve: Curve) -> int:
         if not enough:
             break
     keep = parameters["keep"] * curve.evaluate(threads)
-    while (lower := decrease_threads(threads, parameters["r"], parameters)) < threads and curve.evaluate(
-        lower
-    ) >= keep:
+    while (lower := decrease_threads(threads, parameters["r"], parameters)) < threads and curve.evaluate(lower) >= keep:
         threads = lower
     return threads
 
@@ -286,9 +267,8 @@ def _find_near_peak(parameters: Values, curve: ScalabilityCurve) -> int:
 def explore_again(parameters: Values, search: CurveSearch, changed: bool) -> CurveSearch:
     """Start the next cycle.
 
-    After a timeout, check the curve at one size below and one above. After a change, discard all points and
-    double
-    from a quarter of the current size.
+    After a timeout, check the curve at one size below and one above. After a change, discard all points and double from
+    a quarter of the current size.
     """
     if changed or len(search.points) < 3:
         start = max(int(parameters["minimum"]), search.threads // 4)

@@ -1,39 +1,32 @@
 """The concurrency law: as many threads as increase the throughput, and no more (Tang et al.).
 
-`method` tcc is the automaton of the paper (`controllers.concurrency.tcc`). Method explorer probes a few sizes
-and fits a curve (`controllers.concurrency.explorer`); it falls back to TCC for a cycle if no curve fits. Both
-use only the times between completions, without idle time, and decide once there are enough samples
-(`controllers.concurrency.throughput`).
+`method` tcc is the automaton of the paper (`controllers.concurrency.tcc`). Method explorer probes a few sizes and fits
+a curve (`controllers.concurrency.explorer`); it falls back to TCC for a cycle if no curve fits. Both use only the times
+between completions, without idle time, and decide once there are enough samples (`controllers.concurrency.throughput`).
 
-In the steady state the next exploration starts after `steady_seconds`, or when the throughput has changed by
-`change` and by more than chance. Before that, the law tries one more step from time to time, because a pool
-at
-its knee cannot notice new capacity (`controllers.concurrency.trial`).
+In the steady state the next exploration starts after `steady_seconds`, or when the throughput has changed by `change`
+and by more than chance. Before that, the law tries one more step from time to time, because a pool at its knee cannot
+notice new capacity (`controllers.concurrency.trial`).
 
-The law holds, with a reason, when it cannot decide: nothing was processed, there is one sample, the samples
-have no time between them, or the pool does not have the ordered size. If a pool keeps another size for
-`patience` observations, that size counts as its limit until the next exploration. The law never orders fewer
-than one thread or a size outside the range.
+The law holds, with a reason, when it cannot decide: nothing was processed, there is one sample, the samples have no
+time between them, or the pool does not have the ordered size. If a pool keeps another size for `patience` observations,
+that size counts as its limit until the next exploration. The law never orders fewer than one thread or a size outside
+the range.
 
-Three or more pools share fairly only if they explore at about the same time (Tang, 3.3). So explorations are
-numbered: a pool that starts one takes the next number, and a steady pool that reads a greater number
-(`epoch`)
-starts too. A pool that is exploring counts as having the newest number. While others explore, the explorer
-walks as TCC does: points measured one after the other, with the other pools at changing sizes, lie on no
-curve
-(three pools settled at 13, 2, and 2 threads, where TCC has 5 each). A pool that aims at the peak ignores the
-others. All pools start from their average size (`mean_threads`), because each grows by a share of its size. A
-pool that settles with far fewer threads tries one more step at once, because it may have stopped while the
-others grew.
+Three or more pools share fairly only if they explore at about the same time (Tang, 3.3). So explorations are numbered:
+a pool that starts one takes the next number, and a steady pool that reads a greater number (`epoch`) starts too. A pool
+that is exploring counts as having the newest number. While others explore, the explorer walks as TCC does: points
+measured one after the other, with the other pools at changing sizes, lie on no curve (three pools settled at 13, 2, and
+2 threads, where TCC has 5 each). A pool that aims at the peak ignores the others. All pools start from their average
+size (`mean_threads`), because each grows by a share of its size. A pool that settles with far fewer threads tries one
+more step at once, because it may have stopped while the others grew.
 
-A search that starts by removing threads needs a pool that can remove them. The pool of an attached plant may
-end only idle threads (`ends_idle`), and a measured pool has none: there, the search starts at the current
-size
-and goes up. A reduction at the end waits for idle threads.
+A search that starts by removing threads needs a pool that can remove them. The pool of an attached plant may end only
+idle threads (`ends_idle`), and a measured pool has none: there, the search starts at the current size and goes up. A
+reduction at the end waits for idle threads.
 
-A pool that is not controlled (`steered` is false, for example in advise mode) is only measured at its current
-size; when an exploration is due, its first step is the advice. The law explores as soon as the pool is
-controlled.
+A pool that is not controlled (`steered` is false, for example in advise mode) is only measured at its current size;
+when an exploration is due, its first step is the advice. The law explores as soon as the pool is controlled.
 """
 
 import math
@@ -113,8 +106,7 @@ class Concurrency:
         check_range(parameters)
         if parameters["most_samples"] < parameters["initial_samples"]:
             raise BadInput(
-                "parameters.most_samples",
-                f"must be at least initial_samples ({parameters['initial_samples']})",
+                "parameters.most_samples", f"must be at least initial_samples ({parameters['initial_samples']})"
             )
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
@@ -172,10 +164,7 @@ def _decide_phase(parameters: Values, memory: Memory, seen: Values) -> tuple[Mem
     called = _is_called(memory, seen)
     if (now is None or memory.sample.count < 2) and not called:
         return memory, Decision(
-            None,
-            format_no_action(_explain_missing_rate(memory.sample)),
-            _build_terms(memory, None),
-            "samples",
+            None, format_no_action(_explain_missing_rate(memory.sample)), _build_terms(memory, None), "samples"
         )
     if exploration.phase == "steady":
         return _decide_when_steady(parameters, memory, now, seen)
@@ -202,15 +191,9 @@ def _may_share_bottleneck(parameters: Values, seen: Values) -> bool:
 def _start_as_walk(parameters: Values, memory: Memory, seen: Values) -> Memory:
     """Return the memory with a search that just started as a walk, where others explore too."""
     search = memory.exploration
-    if (
-        not isinstance(search, CurveSearch)
-        or search.phase == "steady"
-        or not _may_share_bottleneck(parameters, seen)
-    ):
+    if not isinstance(search, CurveSearch) or search.phase == "steady" or not _may_share_bottleneck(parameters, seen):
         return memory
-    return replace(
-        memory, exploration=Cycle("base", search.threads, steps=search.steps), sample=ThroughputSample()
-    )
+    return replace(memory, exploration=Cycle("base", search.threads, steps=search.steps), sample=ThroughputSample())
 
 
 def _is_called(memory: Memory, seen: Values) -> bool:
@@ -263,9 +246,7 @@ def _set_to(memory: Memory, before: int, threads: int) -> Memory:
     return replace(memory, exploration=after, limit=limit)
 
 
-def _handle_refusal(
-    parameters: Values, memory: Memory, threads: int, error: str | None
-) -> tuple[Memory, Decision]:
+def _handle_refusal(parameters: Values, memory: Memory, threads: int, error: str | None) -> tuple[Memory, Decision]:
     """Handle a pool with another size than ordered: order again, and finally accept the size as its limit."""
     exploration, refused = memory.exploration, memory.refused + 1
     why = f" ({error})" if error else ""
@@ -320,19 +301,14 @@ def _explore(parameters: Values, memory: Memory, now: ThroughputMoments) -> tupl
     after = replace(memory, exploration=following, sample=ThroughputSample())
     before = exploration.threads
     reason = _set(
-        following.threads,
-        _format_step(exploration, now),
-        before=before,
-        remarks=[f"next phase: {following.phase}"],
+        following.threads, _format_step(exploration, now), before=before, remarks=[f"next phase: {following.phase}"]
     )
     if following.phase == "steady":
         return _settle(parameters, after, reason, now)
     return after, _act(after, following.phase, reason, None, now)
 
 
-def _settle(
-    parameters: Values, memory: Memory, reason: str, now: ThroughputMoments
-) -> tuple[Memory, Decision]:
+def _settle(parameters: Values, memory: Memory, reason: str, now: ThroughputMoments) -> tuple[Memory, Decision]:
     """End the exploration and compare the expected result with the start."""
     threads, origin = memory.exploration.threads, memory.origin
     grown = origin is not None and threads >= trial.step_from(parameters, origin.threads)
@@ -385,9 +361,7 @@ def _decide_when_steady(
         return _decide_no_action(memory, now, checked, differs)
     was, is_now = exploration.steady_per_second, now.throughput_per_second
     why = (
-        f"throughput changed from {measure(was)}/s to {measure(is_now)}/s"
-        if changed
-        else "the next exploration is due"
+        f"throughput changed from {measure(was)}/s to {measure(is_now)}/s" if changed else "the next exploration is due"
     )
     return _explore_again(parameters, replace(memory, exploration=exploration), now, why, changed, seen)
 
@@ -403,9 +377,7 @@ def _cause_of_trial(parameters: Values, memory: Memory, rest: Exploration, seen:
     return None
 
 
-def _decide_no_action(
-    memory: Memory, now: ThroughputMoments, checked: bool, differs: bool
-) -> tuple[Memory, Decision]:
+def _decide_no_action(memory: Memory, now: ThroughputMoments, checked: bool, differs: bool) -> tuple[Memory, Decision]:
     # Each check starts a fresh measurement, so that older samples don't hide a change. Only a check that
     # differs is repeated together with the next.
     after = replace(memory, sample=ThroughputSample()) if checked and not differs else memory
@@ -414,24 +386,17 @@ def _decide_no_action(
     return after, Decision(None, reason, _build_terms(after, now))
 
 
-def _start_trial(
-    parameters: Values, memory: Memory, now: ThroughputMoments, cause: str
-) -> tuple[Memory, Decision]:
+def _start_trial(parameters: Values, memory: Memory, now: ThroughputMoments, cause: str) -> tuple[Memory, Decision]:
     """Add one step for as long as it takes to measure its effect."""
     tried = trial.start_trial(parameters, memory.trial, memory.exploration)
     after = replace(memory, trial=tried, sample=ThroughputSample())
     reason = _set(
-        tried.threads,
-        cause,
-        before=memory.exploration.threads,
-        remarks=[_format_step(memory.exploration, now)],
+        tried.threads, cause, before=memory.exploration.threads, remarks=[_format_step(memory.exploration, now)]
     )
     return after, _act(after, "trial", reason, None, now)
 
 
-def _judge_trial(
-    parameters: Values, memory: Memory, now: ThroughputMoments, seen: Values
-) -> tuple[Memory, Decision]:
+def _judge_trial(parameters: Values, memory: Memory, now: ThroughputMoments, seen: Values) -> tuple[Memory, Decision]:
     rest, tried = memory.exploration, memory.trial.threads
     needed = math.ceil(trial.count_needed_samples(parameters, rest, now))
     at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} in the trial"
@@ -454,17 +419,11 @@ def _judge_trial(
     return after, _act(after, following.phase, reason, None, now)
 
 
-def _catch_up(
-    parameters: Values, memory: Memory, now: ThroughputMoments, brought: str
-) -> tuple[Memory, Decision]:
+def _catch_up(parameters: Values, memory: Memory, now: ThroughputMoments, brought: str) -> tuple[Memory, Decision]:
     """Keep the tested step and allow the next one, without asking other pools to explore."""
-    rest = replace(
-        memory.exploration, threads=now.threads, steady_per_second=now.throughput_per_second, doubted=False
-    )
+    rest = replace(memory.exploration, threads=now.threads, steady_per_second=now.throughput_per_second, doubted=False)
     after = replace(memory, exploration=rest, sample=ThroughputSample(), trial=Trial())
-    return after, _act(
-        after, "steady", _set(now.threads, brought, before=memory.exploration.threads), None, now
-    )
+    return after, _act(after, "steady", _set(now.threads, brought, before=memory.exploration.threads), None, now)
 
 
 def _explore_again(
@@ -478,21 +437,15 @@ def _explore_again(
         _restart_exploration(parameters, rest, changed, seen),
         epoch=epoch,
         trial=Trial(fruitless=memory.trial.fruitless),
-        origin=None
-        if now is None or memory.trial.threads
-        else Origin(now.threads, now.throughput_per_second),
+        origin=None if now is None or memory.trial.threads else Origin(now.threads, now.throughput_per_second),
     )
     before, remarks = rest.threads, [] if now is None else [_format_step(rest, now)]
     reason = _set(after.exploration.threads, why, before=before, remarks=remarks)
     decision = _act(after, after.exploration.phase, reason, None, now)
-    return (
-        after if seen["steered"] else start_at_rest(parameters, memory, memory.exploration.threads)
-    ), decision
+    return (after if seen["steered"] else start_at_rest(parameters, memory, memory.exploration.threads)), decision
 
 
-def _restart_exploration(
-    parameters: Values, exploration: Exploration, changed: bool, seen: Values
-) -> Exploration:
+def _restart_exploration(parameters: Values, exploration: Exploration, changed: bool, seen: Values) -> Exploration:
     if seen["ends_idle"]:
         threads = _clip_threads(parameters, exploration.threads)
         return start_exploration(parameters, threads, exploration.steps).exploration
@@ -500,16 +453,13 @@ def _restart_exploration(
         return tcc.start_cycle(parameters, _begins_with(parameters, exploration, seen), exploration.steps)
     if isinstance(exploration, CurveSearch):
         return explorer.explore_again(parameters, exploration, changed)
-    return explorer.explore_again(
-        parameters, CurveSearch("steady", exploration.threads, steps=exploration.steps), True
-    )
+    return explorer.explore_again(parameters, CurveSearch("steady", exploration.threads, steps=exploration.steps), True)
 
 
 def _begins_with(parameters: Values, exploration: Exploration, seen: Values) -> int:
     """Return the size at which a walk starts.
 
-    Where other pools walk too, all start alike: each grows by a share of its size, and differences would
-    stay.
+    Where other pools walk too, all start alike: each grows by a share of its size, and differences would stay.
     """
     mean, own = seen["mean_threads"], exploration.threads
     if mean is None:

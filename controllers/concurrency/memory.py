@@ -7,13 +7,7 @@ from typing import Any
 from controllers.concurrency import explorer, tcc
 from controllers.concurrency.explorer import CurveSearch, check_search, search_from
 from controllers.concurrency.tcc import Cycle, check_cycle, cycle_from
-from controllers.concurrency.throughput import (
-    MAX_THREADS,
-    SAMPLE,
-    ThroughputSample,
-    check_sample,
-    sample_from,
-)
+from controllers.concurrency.throughput import MAX_THREADS, SAMPLE, ThroughputSample, check_sample, sample_from
 from controllers.concurrency.trial import ORIGIN, TRIAL, Origin, Trial, restore_origin, restore_trial
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
@@ -31,30 +25,16 @@ STATE = (
         variants=(("tcc", tcc.STATE), ("explorer", explorer.STATE)),
     ),
     Parameter(
-        "sample",
-        "sample",
-        "Samples at the current number of threads.",
-        kind="object",
-        required=True,
-        items=SAMPLE,
+        "sample", "sample", "Samples at the current number of threads.", kind="object", required=True, items=SAMPLE
     ),
-    Parameter(
-        "refused", "observations", "Consecutive observations of a different pool size.", 0, 0, 1e9, "integer"
-    ),
+    Parameter("refused", "observations", "Consecutive observations of a different pool size.", 0, 0, 1e9, "integer"),
     Parameter("limit", "threads", "Limit of the pool; null: not known.", None, 1, MAX_THREADS, "integer"),
     Parameter("epoch", "explorations", "Exploration number, shared by all hosts.", 0, 0, 1e9, "integer"),
     Parameter("followed", "flag", "True: no loop controlled the pool.", False, kind="flag"),
     Parameter(
-        "trial",
-        "trial",
-        "Trial of one more step in the steady state.",
-        kind="object",
-        or_null=True,
-        items=TRIAL,
+        "trial", "trial", "Trial of one more step in the steady state.", kind="object", or_null=True, items=TRIAL
     ),
-    Parameter(
-        "origin", "pool", "Pool when the exploration started.", kind="object", or_null=True, items=ORIGIN
-    ),
+    Parameter("origin", "pool", "Pool when the exploration started.", kind="object", or_null=True, items=ORIGIN),
 )
 
 
@@ -71,21 +51,16 @@ def _check_trial(trial: Values | None, machine: Values, where: str) -> None:
     if trial is None or not trial["threads"]:
         return
     if machine["phase"] != "steady" or not machine["threads"] or not machine["steady_per_second"]:
-        raise BadInput(
-            where, "must be 0 unless machine is steady, with threads and steady_per_second above 0"
-        )
+        raise BadInput(where, "must be 0 unless machine is steady, with threads and steady_per_second above 0")
 
 
 @dataclass(frozen=True)
 class Memory:
     """Memory of the law.
 
-    `exploration` is in progress and `sample` belongs to its current size. `refused` counts consecutive
-    observations
-    of another size than ordered, which finally becomes the `limit`. `epoch` numbers the explorations of all
-    hosts.
-    `followed` is true if the pool was not controlled at the last observation. `trial` is one more step in the
-    steady
+    `exploration` is in progress and `sample` belongs to its current size. `refused` counts consecutive observations of
+    another size than ordered, which finally becomes the `limit`. `epoch` numbers the explorations of all hosts.
+    `followed` is true if the pool was not controlled at the last observation. `trial` is one more step in the steady
     state. `origin` is the pool when its exploration started, or None while it is not measured.
     """
 
@@ -144,7 +119,5 @@ def start_at_rest(parameters: Values, memory: Memory, threads: int) -> Memory:
     """Return a steady memory at the pool's size, without any measurement."""
     steps = memory.exploration.steps
     tcc = parameters["method"] == "tcc"
-    exploration = (
-        Cycle("steady", threads, steps=steps) if tcc else CurveSearch("steady", threads, steps=steps)
-    )
+    exploration = Cycle("steady", threads, steps=steps) if tcc else CurveSearch("steady", threads, steps=steps)
     return Memory(exploration, epoch=memory.epoch, followed=True)

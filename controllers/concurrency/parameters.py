@@ -22,23 +22,11 @@ PARAMETERS = (
     Parameter("minimum", "threads", "Minimum number of threads.", 1, 1, 100_000, "integer"),
     Parameter("maximum", "threads", "Maximum number of threads.", 1_000, 1, 100_000, "integer"),
     Parameter("initial_samples", "samples", "Minimum samples for a decision.", 30, 2, 100_000, "integer"),
-    Parameter(
-        "most_samples",
-        "samples",
-        "Maximum samples of a configuration.",
-        20_000,
-        2,
-        10_000_000,
-        "integer",
-    ),
+    Parameter("most_samples", "samples", "Maximum samples of a configuration.", 20_000, 2, 10_000_000, "integer"),
     Parameter("max_factor", "times", "Samples in the max phase, as a multiple of a step's.", 2.0, 1, 100),
     Parameter("steady_seconds", "s", "Time until the next exploration.", 300.0, 1, 1e7),
-    Parameter(
-        "trial_seconds", "s", "Time until one more step is tested in the steady state; 0: never.", 0.0, 0, 1e7
-    ),
-    Parameter(
-        "change", "share of the throughput", "Change that starts an exploration immediately.", 0.2, 0.01, 10
-    ),
+    Parameter("trial_seconds", "s", "Time until one more step is tested in the steady state; 0: never.", 0.0, 0, 1e7),
+    Parameter("change", "share of the throughput", "Change that starts an exploration immediately.", 0.2, 0.01, 10),
     Parameter(
         "patience",
         "observations",
@@ -58,9 +46,7 @@ PARAMETERS = (
     ),
     Parameter("probe_error", "share", "Maximum standard error of a point (explorer).", 0.01, 1e-4, 0.5),
     Parameter("fit_tolerance", "share", "Maximum error of an accepted curve.", 0.08, 0, 1),
-    Parameter(
-        "verify_tolerance", "share", "Maximum distance of a verified point from the curve.", 0.04, 0, 1
-    ),
+    Parameter("verify_tolerance", "share", "Maximum distance of a verified point from the curve.", 0.04, 0, 1),
     Parameter(
         "verifications",
         "times",
@@ -81,14 +67,7 @@ PARAMETERS = (
 )
 OBSERVATION = (
     Parameter(
-        "threads",
-        "threads",
-        "Threads in the pool during the measurement.",
-        1,
-        0,
-        100_000,
-        "integer",
-        required=True,
+        "threads", "threads", "Threads in the pool during the measurement.", 1, 0, 100_000, "integer", required=True
     ),
     Parameter(
         "interdeparture_seconds",
@@ -98,29 +77,14 @@ OBSERVATION = (
         kind="numbers",
         required=True,
     ),
+    Parameter("seconds", "s", "Time since the last observation; default: the sum of the times.", None, 0, 1e9),
     Parameter(
-        "seconds", "s", "Time since the last observation; default: the sum of the times.", None, 0, 1e9
+        "epoch", "explorations", "Newest exploration among pools that share a resource.", None, 0, 1e9, "integer"
     ),
     Parameter(
-        "epoch",
-        "explorations",
-        "Newest exploration among pools that share a resource.",
-        None,
-        0,
-        1e9,
-        "integer",
+        "mean_threads", "threads", "Mean threads of those pools and this one; omitted: unknown.", None, 0, 100_000
     ),
-    Parameter(
-        "mean_threads",
-        "threads",
-        "Mean threads of those pools and this one; omitted: unknown.",
-        None,
-        0,
-        100_000,
-    ),
-    Parameter(
-        "trouble", "text", "Reason why the pool does not have the requested size, if known.", kind="text"
-    ),
+    Parameter("trouble", "text", "Reason why the pool does not have the requested size, if known.", kind="text"),
     Parameter(
         "ends_idle",
         "flag",

@@ -6,9 +6,8 @@
     remove   remove r per step while `keep` of the best throughput remains; undo the last step
     steady   until a timeout, or until the throughput changes; then base again
 
-A step that reduces throughput is undone at once: past a memory cliff (the dotted line of Figure 1) each
-further sample is expensive. A step is at least one thread; then it has to bring what `scaled_q` gives for its
-real size.
+A step that reduces throughput is undone at once: past a memory cliff (the dotted line of Figure 1) each further sample
+is expensive. A step is at least one thread; then it has to bring what `scaled_q` gives for its real size.
 """
 
 import math
@@ -45,18 +44,9 @@ STATE = (
         or_null=True,
         items=MEASUREMENT,
     ),
+    Parameter("best", "per second", "Maximum throughput of this cycle.", None, 0, MAX_PER_SECOND, required=True),
     Parameter(
-        "best", "per second", "Maximum throughput of this cycle.", None, 0, MAX_PER_SECOND, required=True
-    ),
-    Parameter(
-        "back_to",
-        "threads",
-        "Size to return to if a step fails.",
-        None,
-        0,
-        MAX_THREADS,
-        "integer",
-        required=True,
+        "back_to", "threads", "Size to return to if a step fails.", None, 0, MAX_THREADS, "integer", required=True
     ),
     *STEADY,
 )
@@ -66,8 +56,7 @@ STATE = (
 class Cycle:
     """Position of the exploration.
 
-    `before` is the configuration that a step is compared with, `best` the maximum throughput of this cycle,
-    and
+    `before` is the configuration that a step is compared with, `best` the maximum throughput of this cycle, and
     `steady_per_second` the throughput at the start of the steady state.
     """
 
@@ -116,9 +105,7 @@ def decrease_threads(threads: int, share: float, parameters: Values) -> int:
 def count_needed_samples(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> float:
     """Return how many samples the phase needs, given those so far."""
     p, q, alpha, beta = (parameters[name] for name in ("p", "q", "alpha", "beta"))
-    after = max(
-        float(parameters["initial_samples"]), compute_first_samples(now.relative_deviation, q, alpha, beta)
-    )
+    after = max(float(parameters["initial_samples"]), compute_first_samples(now.relative_deviation, q, alpha, beta))
     if cycle.phase == "max":
         after *= parameters["max_factor"]
     # If the range changed, there may be no step at all.

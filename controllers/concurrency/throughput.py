@@ -1,10 +1,9 @@
 """Throughput from the times between completions, and the number of samples that a decision needs.
 
-μ and σ are the mean and standard deviation of the inter-departure times, without idle time and without the
-largest 1 % of the samples (pauses that are not part of the service variance; Tang, 3.4.2). Whether C2 brings
-q
-more throughput than C1 is decided by Y = X̄1 - X̄2 against μ' = q/(1+q) μ1, with an indifference zone
-[L, H] = (1 ∓ β/2) μ' and confidence 1 - α, Z its quantile (3.4.1):
+μ and σ are the mean and standard deviation of the inter-departure times, without idle time and without the largest 1 %
+of the samples (pauses that are not part of the service variance; Tang, 3.4.2). Whether C2 brings q more throughput than
+C1 is decided by Y = X̄1 - X̄2 against μ' = q/(1+q) μ1, with an indifference zone [L, H] = (1 ∓ β/2) μ' and confidence 1
+- α, Z its quantile (3.4.1):
 
     n1 = 8 Z² (1/β)² (1 + 1/q)² (σ1/μ1)²                 (24) with the factor of ERRATA E11
     n2 = (σ2 Z)² / (max(H - y, y - L)² - (H - L)²/8)      (25)
@@ -28,18 +27,8 @@ MAX_SAMPLES, MAX_SECONDS = 1e15, 1e9  # minimum mean time of one sample
 MIN_SECONDS = 1e-12
 MAX_THREADS = 100_000
 MEASUREMENT = (
-    Parameter(
-        "threads", "threads", "Threads at the measurement.", None, 1, MAX_THREADS, "integer", required=True
-    ),
-    Parameter(
-        "mean_seconds",
-        "s",
-        "Mean time between completions.",
-        None,
-        MIN_SECONDS,
-        MAX_SECONDS,
-        required=True,
-    ),
+    Parameter("threads", "threads", "Threads at the measurement.", None, 1, MAX_THREADS, "integer", required=True),
+    Parameter("mean_seconds", "s", "Mean time between completions.", None, MIN_SECONDS, MAX_SECONDS, required=True),
     Parameter("variance", "s²", "Variance of the time.", None, 0, 1e36, required=True),
     Parameter("samples", "samples", "Number of samples.", None, 1, MAX_SAMPLES, "integer", required=True),
 )
@@ -123,12 +112,7 @@ class ThroughputSample:
 
     def to_json(self) -> dict[str, Json]:
         """Return the sample as JSON for the law's state."""
-        return {
-            "count": self.count,
-            "total": self.total,
-            "squares": self.squares,
-            "largest": list(self.largest),
-        }
+        return {"count": self.count, "total": self.total, "squares": self.squares, "largest": list(self.largest)}
 
 
 def check_sample(document: Mapping[str, Any], where: str) -> None:
@@ -137,10 +121,7 @@ def check_sample(document: Mapping[str, Any], where: str) -> None:
     expected = min(count, _count_kept(count))
     if len(largest) != expected:
         raise BadInput(f"{where}.largest", f"must have {expected} of {count} samples, not {len(largest)}")
-    for name, most in (
-        ("total", math.fsum(largest)),
-        ("squares", math.fsum(sample**2 for sample in largest)),
-    ):
+    for name, most in (("total", math.fsum(largest)), ("squares", math.fsum(sample**2 for sample in largest))):
         if document[name] < most * (1 - 1e-9):
             raise BadInput(f"{where}.{name}", f"must be at least {most:g}, the sum computed from largest")
 

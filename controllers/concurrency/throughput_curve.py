@@ -1,8 +1,8 @@
 """Curves of throughput over threads, fitted to a few measured points.
 
-Station: n threads circulate through a delay Z and a station of m servers with service time S (the machine
-repairman model; Tang, Figure 4a). π_j, the probability of j threads at the station, follows from births
-(n - j)/Z and deaths min(j, m)/S:
+Station: n threads circulate through a delay Z and a station of m servers with service time S (the machine repairman
+model; Tang, Figure 4a). π_j, the probability of j threads at the station, follows from births (n - j)/Z and deaths
+min(j, m)/S:
 
     X(n) = Σ_j π_j min(j, m)/S,      capacity C = m/S,   time without queueing R0 = Z + S
 
@@ -26,9 +26,7 @@ from controllers.framework.decision import Json
 
 Floats = npt.NDArray[np.float64]
 SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-FEW_THREADS = (
-    1_000  # each state up to this number of threads is counted; above it, those with a relevant probability
-)
+FEW_THREADS = 1_000  # each state up to this number of threads is counted; above it, those with a relevant probability
 # A bend counts when the last point lies this far below the best, in shares and in errors of the points.
 BEND, BEND_ERRORS = 0.03, 2.0
 
@@ -74,9 +72,7 @@ class StationCurve:
         low = compute_station_throughput(below, self.servers, self.capacity_per_second, self.empty_seconds)
         if below == threads:
             return low
-        high = compute_station_throughput(
-            below + 1, self.servers, self.capacity_per_second, self.empty_seconds
-        )
+        high = compute_station_throughput(below + 1, self.servers, self.capacity_per_second, self.empty_seconds)
         return low + (threads - below) * (high - low)
 
     def to_json(self) -> dict[str, Json]:
@@ -110,9 +106,7 @@ class ScalabilityCurve:
         return {"kind": "scalability", **vars(self)}
 
 
-def compute_station_throughput(
-    threads: int, servers: int, capacity_per_second: float, empty_seconds: float
-) -> float:
+def compute_station_throughput(threads: int, servers: int, capacity_per_second: float, empty_seconds: float) -> float:
     """Return X(n) of a delay and a station; see the module."""
     service = servers / capacity_per_second
     thinking = max(0.0, empty_seconds - service)
@@ -132,9 +126,8 @@ def compute_station_throughput(
 def _estimate_thread_range(threads: int, servers: int, thinking: float) -> tuple[int, int]:
     """Return the range of threads that are probably at the station; `thinking` is Z/S.
 
-    π_j is greatest where (n - j)/Z = min(j, m)/S. Away from there the logarithm of the ratio of neighbors
-    grows by
-    at least 1/n per step, so at 12 √n the probability is below exp(-72) of the maximum.
+    π_j is greatest where (n - j)/Z = min(j, m)/S. Away from there the logarithm of the ratio of neighbors grows by at
+    least 1/n per step, so at 12 √n the probability is below exp(-72) of the maximum.
     """
     if threads <= FEW_THREADS:
         return 0, threads
@@ -191,15 +184,10 @@ def _fit_servers(points: Sequence[Point], servers: int, capacity: float, empty: 
     def compute_residuals(logs: Floats) -> Floats:
         guess = np.exp(logs)
         return np.asarray(
-            [
-                compute_station_throughput(p.threads, servers, guess[0], guess[1]) / p.per_second - 1
-                for p in points
-            ]
+            [compute_station_throughput(p.threads, servers, guess[0], guess[1]) / p.per_second - 1 for p in points]
         )
 
-    solution = scipy.optimize.least_squares(
-        compute_residuals, start, bounds=(start - 1.5, start + 1.5), max_nfev=60
-    )
+    solution = scipy.optimize.least_squares(compute_residuals, start, bounds=(start - 1.5, start + 1.5), max_nfev=60)
     error = math.sqrt(float(np.mean(solution.fun**2)))
     capacity, empty = np.exp(solution.x).tolist()
     return StationCurve(servers, capacity, empty, error)

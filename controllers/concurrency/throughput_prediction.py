@@ -1,8 +1,8 @@
 """What a fitted throughput curve predicts: what saturates, and what other sizes would bring.
 
-A station curve is the closed network it was fitted as: n threads circulate through a delay Z = R0 - S and a
-station of m servers with S = m/C (`controllers.design.queueing_models.closed`). The universal scalability law
-gives only the throughput and its share of the maximum.
+A station curve is the closed network it was fitted as: n threads circulate through a delay Z = R0 - S and a station of
+m servers with S = m/C (`controllers.design.queueing_models.closed`). The universal scalability law gives only the
+throughput and its share of the maximum.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ MIN_POINTS = 3  # a curve through fewer points means nothing
 class PredictedThroughput:
     """The predicted throughput for a number of threads.
 
-    It has the completions per second, the utilization of the bottleneck (for the scalability law: share of
-    the maximum throughput), and the wait for the bottleneck per completion (s; None: not known).
+    It has the completions per second, the utilization of the bottleneck (for the scalability law: share of the maximum
+    throughput), and the wait for the bottleneck per completion (s; None: not known).
     """
 
     threads: int
@@ -32,8 +32,8 @@ class PredictedThroughput:
 class Saturation:
     """The saturated station: its servers, their service time, the delay elsewhere (s), and its maximum rate.
 
-    The rate is per second. For the scalability law, `peak_threads` is the number above which more threads
-    reduce throughput.
+    The rate is per second. For the scalability law, `peak_threads` is the number above which more threads reduce
+    throughput.
     """
 
     capacity_per_second: float
@@ -54,13 +54,9 @@ def predict_throughput(curve: Curve, threads: int) -> PredictedThroughput:
     if isinstance(curve, StationCurve):
         solution = solve_closed([_build_station(curve)], threads, _compute_elsewhere_seconds(curve))
         there = solution.stations["bottleneck"]
-        return PredictedThroughput(
-            threads, solution.throughput_per_second, there.utilisation, there.waiting_seconds
-        )
+        return PredictedThroughput(threads, solution.throughput_per_second, there.utilisation, there.waiting_seconds)
     per_second = curve.evaluate(threads)
-    return PredictedThroughput(
-        threads, per_second, per_second / estimate_saturation(curve).capacity_per_second, None
-    )
+    return PredictedThroughput(threads, per_second, per_second / estimate_saturation(curve).capacity_per_second, None)
 
 
 def estimate_saturation(curve: Curve) -> Saturation:
@@ -68,10 +64,7 @@ def estimate_saturation(curve: Curve) -> Saturation:
     if isinstance(curve, StationCurve):
         station = _build_station(curve)
         return Saturation(
-            curve.capacity_per_second,
-            curve.servers,
-            station.service_seconds,
-            _compute_elsewhere_seconds(curve),
+            curve.capacity_per_second, curve.servers, station.service_seconds, _compute_elsewhere_seconds(curve)
         )
     assert isinstance(curve, ScalabilityCurve)
     if curve.peak_threads == float("inf"):

@@ -1,16 +1,14 @@
 """A trial: one more step of threads in the steady state, to see whether it now brings more.
 
-A pool at its knee cannot notice that the service it calls has grown: all its threads are served, and
-throughput stays the same. So after each `trial_seconds` of the steady state, p more threads are tried. If
-they
-bring what a friendly step requires (Tang, condition 1), the search continues upward from there; otherwise the
-pool goes back. Each search and each trial that ends with less than one step more than before doubles the time
-to the next trial, up to `steady_seconds`, when everything is explored again anyway.
+A pool at its knee cannot notice that the service it calls has grown: all its threads are served, and throughput stays
+the same. So after each `trial_seconds` of the steady state, p more threads are tried. If they bring what a friendly
+step requires (Tang, condition 1), the search continues upward from there; otherwise the pool goes back. Each search and
+each trial that ends with less than one step more than before doubles the time to the next trial, up to
+`steady_seconds`, when everything is explored again anyway.
 
-Where other pools share the resource, nothing is tried: a step of one pool takes throughput from the others
-and
-pays off for that reason alone (one of three pools that adds a quarter gets 15 % more of an unchanged total).
-Only a pool with far fewer threads than the average tries a step, and after a useful one the next.
+Where other pools share the resource, nothing is tried: a step of one pool takes throughput from the others and pays off
+for that reason alone (one of three pools that adds a quarter gets 15 % more of an unchanged total). Only a pool with
+far fewer threads than the average tries a step, and after a useful one the next.
 """
 
 from collections.abc import Mapping
@@ -32,12 +30,8 @@ MAX_FRUITLESS = 1_000
 # A pool is behind if the mean is more than this multiple of its threads.
 BEHIND = 1.5
 TRIAL = (
-    Parameter(
-        "threads", "threads", "Threads being tested; 0: none.", None, 0, MAX_THREADS, "integer", required=True
-    ),
-    Parameter(
-        "began_at", "s", "Time in the steady state when the last trial started.", None, 0, 1e15, required=True
-    ),
+    Parameter("threads", "threads", "Threads being tested; 0: none.", None, 0, MAX_THREADS, "integer", required=True),
+    Parameter("began_at", "s", "Time in the steady state when the last trial started.", None, 0, 1e15, required=True),
     Parameter(
         "fruitless",
         "times",
@@ -71,8 +65,8 @@ class Origin:
 class Trial:
     """The threads on trial (0: none), and the record of earlier trials.
 
-    The record has the time of the last trial within the steady state, and the number of consecutive trials
-    and searches that ended without more threads.
+    The record has the time of the last trial within the steady state, and the number of consecutive trials and searches
+    that ended without more threads.
     """
 
     threads: int = 0
@@ -109,14 +103,11 @@ def is_due(parameters: Values, trial: Trial, rest: Cycle | CurveSearch) -> bool:
     return rest.steady_seconds - trial.began_at >= wait
 
 
-def is_behind(
-    parameters: Values, trial: Trial, rest: Cycle | CurveSearch, mean_threads: float | None
-) -> bool:
+def is_behind(parameters: Values, trial: Trial, rest: Cycle | CurveSearch, mean_threads: float | None) -> bool:
     """Return whether a steady pool has to try one more step because pools on the same resource have far more.
 
-    Such a pool stopped while the others grew, and mistook what they took for the end of its own growth. The
-    step
-    is due at once if nothing was tried yet.
+    Such a pool stopped while the others grew, and mistook what they took for the end of its own growth. The step is due
+    at once if nothing was tried yet.
     """
     if mean_threads is None or BEHIND * rest.threads >= mean_threads or rest.doubted:
         return False
@@ -153,9 +144,7 @@ def compute_required_share(parameters: Values, before: int, after: int) -> float
     return scale_q(float(parameters["p"]), float(parameters["q"]), after / before - 1)
 
 
-def search_upward(
-    parameters: Values, rest: Cycle | CurveSearch, now: ThroughputMoments
-) -> Cycle | CurveSearch:
+def search_upward(parameters: Values, rest: Cycle | CurveSearch, now: ThroughputMoments) -> Cycle | CurveSearch:
     """Return the search that continues upward from the threads on trial."""
     if isinstance(rest, Cycle):
         return tcc.step(parameters, _as_step(parameters, rest, now.threads), now)
@@ -170,6 +159,4 @@ def _as_step(parameters: Values, rest: Cycle | CurveSearch, threads: int) -> Cyc
 
 def _estimate_rest(parameters: Values, rest: Cycle | CurveSearch) -> ThroughputMoments:
     """Return the steady measurement; its own error is negligible next to that of the trial."""
-    return ThroughputMoments(
-        rest.threads, 1 / rest.steady_per_second, 0.0, int(parameters["initial_samples"])
-    )
+    return ThroughputMoments(rest.threads, 1 / rest.steady_per_second, 0.0, int(parameters["initial_samples"]))

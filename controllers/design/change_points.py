@@ -1,23 +1,20 @@
 """Change points: the minutes at which a rate moved to another level and stayed there.
 
-The minutes are smoothed by the median of 5, so that a burst has no effect. A range of n minutes is split
-where
+The minutes are smoothed by the median of 5, so that a burst has no effect. A range of n minutes is split where
 
     T(k) = |m₁ - m₂| · √(k·(n - k)/n) / σ
 
-is greatest (m₁, m₂: means of the first k minutes and of the rest), and its parts are split in turn while
-T > √(2·ln n) + 2: binary segmentation (Vostrikova, 1981), with the bound that the maximum of n values
-requires.
+is greatest (m₁, m₂: means of the first k minutes and of the rest), and its parts are split in turn while T > √(2·ln n)
++ 2: binary segmentation (Vostrikova, 1981), with the bound that the maximum of n values requires.
 
     σ² = max(½·d₁·(1 + ρ)/(1 - ρ)², m/60 s) · π/2
 
-is the variance of a mean of minutes whose neighbors have the correlation ρ = d₂/d₁ - 1. The dⱼ are upper
-quartiles of squared differences of minutes j apart, divided by 1.323, the quartile of χ². A change of level
-affects few differences, so it does not count. m/60 s is the variance of counts of independent events.
+is the variance of a mean of minutes whose neighbors have the correlation ρ = d₂/d₁ - 1. The dⱼ are upper quartiles of
+squared differences of minutes j apart, divided by 1.323, the quartile of χ². A change of level affects few differences,
+so it does not count. m/60 s is the variance of counts of independent events.
 
-A split is a change if a step accounts for `ABRUPT` of m₁ - m₂ next to a slope, both fitted to the 10 minutes
-before and after, and if the step and the levels differ by `MIN_SHARE` of the higher level. A slope alone is
-no change.
+A split is a change if a step accounts for `ABRUPT` of m₁ - m₂ next to a slope, both fitted to the 10 minutes before and
+after, and if the step and the levels differ by `MIN_SHARE` of the higher level. A slope alone is no change.
 """
 
 from dataclasses import dataclass
@@ -41,8 +38,8 @@ _STEP = np.linalg.pinv(np.column_stack([np.ones(_AROUND.size), _AROUND, _AROUND 
 class ChangePoint:
     """A change of level.
 
-    `at_seconds` is the middle of the first minute of the new level. `before` and `after` are the levels in
-    events/s, as medians of up to an hour since the previous change and until the next.
+    `at_seconds` is the middle of the first minute of the new level. `before` and `after` are the levels in events/s, as
+    medians of up to an hour since the previous change and until the next.
     """
 
     at_seconds: float
@@ -94,9 +91,7 @@ def _list_splits(smooth: Floats, deviation: float) -> list[tuple[int, float]]:
         if size < 2 * MIN_MINUTES:
             continue
         before = np.arange(MIN_MINUTES, size - MIN_MINUTES + 1)
-        jumps = (sums[begin + before] - sums[begin]) / before - (sums[end] - sums[begin + before]) / (
-            size - before
-        )
+        jumps = (sums[begin + before] - sums[begin]) / before - (sums[end] - sums[begin + before]) / (size - before)
         weighed = np.abs(jumps) * np.sqrt(before * (size - before) / size)
         best = int(np.argmax(weighed))
         if weighed[best] <= deviation * (np.sqrt(2 * np.log(size)) + 2):

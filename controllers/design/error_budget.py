@@ -6,16 +6,14 @@ An objective promises that at least a share of `target` of what is counted (seco
     left              (1 - target) * total - bad            of what was counted; below 0 it is overspent
     window budget     (1 - target) * total * W / n          W: minutes of the window, n: counted minutes
 
-Loops act on the budget that is left, so that no loop spends the credit of future seconds. People see the
-budget of the whole window, as if the rest of it resembled the counted part: 20 bad seconds in the first five
-minutes of an objective do not use up the budget of a month.
+Loops act on the budget that is left, so that no loop spends the credit of future seconds. People see the budget of the
+whole window, as if the rest of it resembled the counted part: 20 bad seconds in the first five minutes of an objective
+do not use up the budget of a month.
 
-Burn rates use two windows at once (Beyer et al., The Site Reliability Workbook, 5): the long one shows that
-the
-burn is significant, the short one that it continues; the lower of both rates counts. Time that was not
-counted
-(no observer, or unknown values) is in neither sum. A pair is unknown until as many minutes of its long window
-were counted as its short window has, so a single bad minute after a start is not a burning hour.
+Burn rates use two windows at once (Beyer et al., The Site Reliability Workbook, 5): the long one shows that the burn is
+significant, the short one that it continues; the lower of both rates counts. Time that was not counted (no observer, or
+unknown values) is in neither sum. A pair is unknown until as many minutes of its long window were counted as its short
+window has, so a single bad minute after a start is not a burning hour.
 """
 
 from dataclasses import dataclass
@@ -37,11 +35,7 @@ class BurnPair:
 
 
 # For a budget of 30 days: 2 % of it in 1 h, 5 % in 6 h, 10 % in 3 days.
-PAIRS = (
-    BurnPair("fast", 60, 5, 14.4),
-    BurnPair("medium", 360, 30, 6.0),
-    BurnPair("slow", 4_320, 360, 1.0),
-)
+PAIRS = (BurnPair("fast", 60, 5, 14.4), BurnPair("medium", 360, 30, 6.0), BurnPair("slow", 4_320, 360, 1.0))
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
     low = max(0, M - W), high = M + W, W = SPREAD · sqrt(D² + S²)
 
-M and D are the mean and deviation that a `Forecaster` gives for `AHEAD_SECONDS` after its newest value, from
-means over equal periods. S is the spread of minutes within a period, at least that of counts of independent
-events: S² = max(median of squares / 0.455, M / 60 s). 0.455 is the median of χ² with one degree of freedom,
-so
-a single burst widens nothing. With SPREAD = 3.29, one in a thousand normal minutes lies outside.
+M and D are the mean and deviation that a `Forecaster` gives for `AHEAD_SECONDS` after its newest value, from means over
+equal periods. S is the spread of minutes within a period, at least that of counts of independent events: S² =
+max(median of squares / 0.455, M / 60 s). 0.455 is the median of χ² with one degree of freedom, so a single burst widens
+nothing. With SPREAD = 3.29, one in a thousand normal minutes lies outside.
 
 A band is computed that far ahead because a band that knew the previous minute would follow every fault.
 """
@@ -45,9 +44,7 @@ class BandForecaster:
     def __init__(self) -> None:
         self._forecaster = Forecaster(DAY_SECONDS)
 
-    def predict_limits(
-        self, at_seconds: Floats, rates_per_second: Floats, now_seconds: float
-    ) -> ForecastBand | None:
+    def predict_limits(self, at_seconds: Floats, rates_per_second: Floats, now_seconds: float) -> ForecastBand | None:
         """Return the band at `AHEAD_SECONDS` from now, or None if the past is too short.
 
         Raise `BadInput` as the forecaster does.

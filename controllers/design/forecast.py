@@ -1,18 +1,17 @@
 """Forecast of the offered load by a Gaussian process, and the load that a number of tasks misses.
 
-Sources: Zacheilas; Stutz, 8. Times are in days, so that all features have one unit (ERRATA E34): distance on
-the circle of the day d, on the circle of the week w, and elapsed time e. The kernel is symmetric,
+Sources: Zacheilas; Stutz, 8. Times are in days, so that all features have one unit (ERRATA E34): distance on the circle
+of the day d, on the circle of the week w, and elapsed time e. The kernel is symmetric,
 
     k = σ² (s exp(-½ (|d|/λ_d + |w|/λ_w + |e|/λ_e)) + (1 - s) exp(-½ |e|/λ_n) + n [same])
 
-with a repeating part, a current part, and noise. σ² follows from the data; s, n, and the λ maximize the
-marginal likelihood, one after the other, by doubling and halving (at most `CLIMBS` rounds). The likeliest
-scale is chosen too: the rates, their roots, or their logarithms. Cost: O(n³) with n at most `MAX_POINTS`, the
-newest points; a fit starts from the previous λ and is repeated when the data has grown by a quarter or by two
-days.
+with a repeating part, a current part, and noise. σ² follows from the data; s, n, and the λ maximize the marginal
+likelihood, one after the other, by doubling and halving (at most `CLIMBS` rounds). The likeliest scale is chosen too:
+the rates, their roots, or their logarithms. Cost: O(n³) with n at most `MAX_POINTS`, the newest points; a fit starts
+from the previous λ and is repeated when the data has grown by a quarter or by two days.
 
-After a calm hour the process underestimates the hours that it has not seen. While less than a day is known,
-the deviation is at least a share of the mean, which decreases to 0 over the first day.
+After a calm hour the process underestimates the hours that it has not seen. While less than a day is known, the
+deviation is at least a share of the mean, which decreases to 0 over the first day.
 """
 
 import math
@@ -126,10 +125,7 @@ def find_likeliest_process(at_days: Floats, values: Floats, start: Kernel) -> Po
     for _ in range(CLIMBS):
         before = best
         for name in LIMITS:
-            near = [
-                PointProcess.fit_variance(other, at_days, values)
-                for other in best.kernel.list_neighbors(name)
-            ]
+            near = [PointProcess.fit_variance(other, at_days, values) for other in best.kernel.list_neighbors(name)]
             best = max([best, *near], key=lambda process: process.log_likelihood)
         if best is before:
             break
@@ -200,9 +196,7 @@ class Forecaster:
         grown = at_days[-1] >= self._fitted_days + min(GROWTH * known_days, REFIT_DAYS)
         if grown and at_days.size > 3:
             return self._fit_likeliest(at_days, shares)
-        return PointProcess.fit_variance(
-            self._kernels[self._scale.power], at_days, self._scale.transform(shares)
-        )
+        return PointProcess.fit_variance(self._kernels[self._scale.power], at_days, self._scale.transform(shares))
 
     def _fit_likeliest(self, at_days: Floats, shares: Floats) -> PointProcess:
         """Fit the likeliest kernel on the likeliest scale."""
@@ -219,9 +213,7 @@ class Forecaster:
 
 def compute_bucket_averages(rates_per_second: Floats, bucket_seconds: int) -> tuple[Floats, Floats]:
     """Return the middle (s) and mean of each bucket of a rate per second; the newest bucket is complete."""
-    rates = (
-        rates_per_second[rates_per_second.size % bucket_seconds :] if bucket_seconds > 1 else rates_per_second
-    )
+    rates = rates_per_second[rates_per_second.size % bucket_seconds :] if bucket_seconds > 1 else rates_per_second
     if rates.size == 0:
         return np.asarray([rates_per_second.size / 2]), np.asarray([float(rates_per_second.mean())])
     means = rates.reshape(-1, bucket_seconds).mean(axis=1)
@@ -230,16 +222,11 @@ def compute_bucket_averages(rates_per_second: Floats, bucket_seconds: int) -> tu
 
 
 def compute_missed_events(
-    mean_per_second: Floats,
-    deviation_per_second: Floats,
-    counts: Floats,
-    task_per_second: float,
-    window_seconds: float,
+    mean_per_second: Floats, deviation_per_second: Floats, counts: Floats, task_per_second: float, window_seconds: float
 ) -> Floats:
     """Return the expected missed events in each window with each number of tasks (windows by counts).
 
-    For a normal rate X and a capacity c: E max(0, X - c) = D φ(z) + (M - c) Φ(z), z = (M - c) / D. The
-    capacity of
+    For a normal rate X and a capacity c: E max(0, X - c) = D φ(z) + (M - c) Φ(z), z = (M - c) / D. The capacity of
     tasks counts executed events, not emitted ones, so that it also holds for the last operator (E35).
     """
     over = mean_per_second[:, None] - counts[None, :] * task_per_second
@@ -254,8 +241,8 @@ def compute_missed_events(
 def is_rejected(mean_per_second: Floats, deviation_per_second: Floats, most_share: float) -> bool:
     """Return whether a path through the windows relies on guesses.
 
-    It does if its total deviation exceeds this share of the expected load. The thesis left this path
-    rejection out (8.1.4).
+    It does if its total deviation exceeds this share of the expected load. The thesis left this path rejection out
+    (8.1.4).
     """
     expected = float(mean_per_second.sum())
     return float(deviation_per_second.sum()) > most_share * max(expected, 1e-12)

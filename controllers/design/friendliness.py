@@ -4,8 +4,8 @@
     (2)  w ≥ 1 - (p/q - 1)²
     (6)  share of a bottleneck that a competitor keeps busy:  1 - q/p  to  (1 + p)(p - q) / (p (1 + p - q))
 
-p: threads added per step, q: gain that they have to bring, w: threads removed before; shares of 1. For
-p = 0.25, q = 0.14 the share is 0.440 to 0.4955, for q = 0.05 it is 0.8 to 0.833 (ERRATA E12).
+p: threads added per step, q: gain that they have to bring, w: threads removed before; shares of 1. For p = 0.25, q =
+0.14 the share is 0.440 to 0.4955, for q = 0.05 it is 0.8 to 0.833 (ERRATA E12).
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """Identification of a first-order model: y(k+1) = a·y(k) + b·u(k-d) + c (Xu, section 3.1).
 
-The values u are admitted, and y are measured. Least squares over the N transitions of the series. The paper's
-model has no c, because it measures from the operating point. Plant data does not, so c is fitted if it
-explains more than chance (Bayesian information criterion); otherwise it is 0, which keeps a and b precise.
+The values u are admitted, and y are measured. Least squares over the N transitions of the series. The paper's model has
+no c, because it measures from the operating point. Plant data does not, so c is fitted if it explains more than chance
+(Bayesian information criterion); otherwise it is 0, which keeps a and b precise.
 """
 
 import math
@@ -100,9 +100,7 @@ def _fit(regressors: Floats, after: Floats) -> tuple[Floats, float]:
         # c is indistinguishable from the others: the fit without it may still succeed
         if regressors.shape[1] == 3:
             return np.zeros(3), math.inf
-        raise BadInput(
-            "u", "follows y exactly, so the effects of u and y can't be separated; vary u independently"
-        )
+        raise BadInput("u", "follows y exactly, so the effects of u and y can't be separated; vary u independently")
     left = after - regressors @ (values / scale)
     return np.asarray(values / scale), float(left @ left)
 

@@ -1,15 +1,13 @@
 """The linear quadratic regulator: u = -K·x that minimizes Σ x'Qx + u'Ru for x(k+1) = A·x(k) + B·u(k).
 
-X solves the Riccati equation X = A'XA - A'XB(R + B'XB)^-1 B'XA + Q, and K = (R + B'XB)^-1 B'XA. X is computed
-by structured doubling (SDA; Chu, Fan, Lin 2005): with A0 = A, G0 = B·R^-1·B', H0 = Q and W = I + G·H,
+X solves the Riccati equation X = A'XA - A'XB(R + B'XB)^-1 B'XA + Q, and K = (R + B'XB)^-1 B'XA. X is computed by
+structured doubling (SDA; Chu, Fan, Lin 2005): with A0 = A, G0 = B·R^-1·B', H0 = Q and W = I + G·H,
 
     A ← A·W^-1·A        G ← G + A·W^-1·G·A'        H ← H + A'·H·W^-1·A
 
-H converges to X, and A to a power of the closed loop, which is 0 for a stable loop. Each step doubles the
-horizon: about seven steps of n³ work, where the generalized eigenvalues of a 2n by 2n pencil cost tens of
-times
-more. The pencil remains for the cases without doubling: a singular R, or an unstable state that Q does not
-weight.
+H converges to X, and A to a power of the closed loop, which is 0 for a stable loop. Each step doubles the horizon:
+about seven steps of n³ work, where the generalized eigenvalues of a 2n by 2n pencil cost tens of times more. The pencil
+remains for the cases without doubling: a singular R, or an unstable state that Q does not weight.
 """
 
 import math
@@ -78,9 +76,7 @@ def design_continuous_regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> R
             result = Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
     except (np.linalg.LinAlgError, ValueError) as error:
         raise _build_unsolvable_error(a, b, r, 0.0) from error
-    if not result.is_finite or result.largest_real_part > 1e-9 * max(
-        1.0, _compute_largest_element(result.loop)
-    ):
+    if not result.is_finite or result.largest_real_part > 1e-9 * max(1.0, _compute_largest_element(result.loop)):
         raise _build_range_error(a, b, q, r)
     return result
 
@@ -169,32 +165,23 @@ def _is_moderate(matrix: Floats) -> bool:
 
 def _build_range_error(a: Floats, b: Floats, q: Floats, r: Floats) -> BadInput:
     """Return the error naming the matrix whose size is furthest from 1."""
-    sizes = {
-        name: _compute_largest_element(matrix) for name, matrix in zip("ABQR", (a, b, q, r), strict=True)
-    }
+    sizes = {name: _compute_largest_element(matrix) for name, matrix in zip("ABQR", (a, b, q, r), strict=True)}
     name = max(sizes, key=lambda each: abs(math.log10(sizes[each])))
-    return BadInput(
-        name,
-        f"has a magnitude of {sizes[name]:.2g}, at which the gains overflow; use other units",
-    )
+    return BadInput(name, f"has a magnitude of {sizes[name]:.2g}, at which the gains overflow; use other units")
 
 
 def _build_unsolvable_error(a: Floats, b: Floats, r: Floats, circle: float) -> BadInput:
     """Return the error that names the matrix at fault.
 
-    It is B if B does not reach an unstable state of A, and otherwise R or Q. `circle` is 1 for samples
-    (unstable: |λ| ≥ 1), 0 for continuous time (unstable: real part ≥ 0).
+    It is B if B does not reach an unstable state of A, and otherwise R or Q. `circle` is 1 for samples (unstable: |λ| ≥
+    1), 0 for continuous time (unstable: real part ≥ 0).
     """
     scale = max(1.0, float(np.abs(a).max()))
     for value in np.linalg.eigvals(a):
         stable = abs(value) < 1 - 1e-9 if circle else value.real < -1e-9 * scale
         reached = np.hstack([a - value * np.eye(len(a)), b])
         if not stable and np.linalg.svd(reached, compute_uv=False)[-1] < 1e-9 * scale:
-            return BadInput(
-                "B", f"does not reach the unstable mode {value:.4g} of A: nothing can stabilize it"
-            )
+            return BadInput("B", f"does not reach the unstable mode {value:.4g} of A: nothing can stabilize it")
     if not np.linalg.cond(r) < 1e14:
         return BadInput("R", "is singular, and Q does not compensate for it; give every input a cost above 0")
-    return BadInput(
-        "Q", "does not weight a mode of A that neither grows nor decays; give it a weight above 0"
-    )
+    return BadInput("Q", "does not weight a mode of A that neither grows nor decays; give it a weight above 0")

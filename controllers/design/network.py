@@ -31,9 +31,7 @@ MAX_POPULATIONS = 200_000
 MIN_MAGNITUDE = 1e-50
 STATION = (
     Parameter("name", "name", "Name of the station.", kind="text", required=True),
-    Parameter(
-        "servers", "servers", "Number of servers; 0 is a delay without waiting.", 1, 0, 100_000, "integer"
-    ),
+    Parameter("servers", "servers", "Number of servers; 0 is a delay without waiting.", 1, 0, 100_000, "integer"),
     Parameter("service_seconds", "s", "Service time per visit.", 0.0, 0, 1e9),
     Parameter("visits", "visits", "Visits per pass through the network.", 1.0, 0, 1e9),
 )
@@ -52,13 +50,7 @@ INPUT = (
     Parameter("classes", "rows", "Classes of customers.", None, kind="rows", items=CLASS),
     Parameter("arrivals_per_second", "1/s", "Arrivals of an open network.", None, 0, 1e12),
     Parameter(
-        "capacity",
-        "customers",
-        "Capacity of the single station, including servers.",
-        None,
-        1,
-        100_000,
-        "integer",
+        "capacity", "customers", "Capacity of the single station, including servers.", None, 1, 100_000, "integer"
     ),
 )
 KINDS = ("customers", "classes", "arrivals_per_second")
@@ -86,9 +78,7 @@ def _check(given: Mapping[str, Any], stations: list[Station]) -> None:
     _check_names(names, "stations")
     kinds = [kind for kind in KINDS if given[kind] is not None]
     if len(kinds) != 1:
-        raise BadInput(
-            "document", f"must have exactly one of {', '.join(KINDS)}, not {' and '.join(kinds) or 'none'}"
-        )
+        raise BadInput("document", f"must have exactly one of {', '.join(KINDS)}, not {' and '.join(kinds) or 'none'}")
     if given["capacity"] is not None and (len(stations) != 1 or given["arrivals_per_second"] is None):
         raise BadInput("capacity", "requires a single station and arrivals_per_second")
     idle = not given["think_seconds"] and not any(station.demand_seconds for station in stations)
@@ -125,8 +115,7 @@ def _check_populations(classes: list[Customers]) -> None:
         populations *= klass.count + 1
         if populations > MAX_POPULATIONS:
             raise BadInput(
-                "classes",
-                f"must have at most {MAX_POPULATIONS} combinations of customers; reduce the customers",
+                "classes", f"must have at most {MAX_POPULATIONS} combinations of customers; reduce the customers"
             )
 
 
@@ -146,11 +135,7 @@ def _group_by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> d
         if each.count and not each.think_seconds and not _is_served(each):
             raise BadInput(f"classes[{at}]", "must have a station with service and visits, or think_seconds")
     _check_populations(classes)
-    return {
-        "classes": {
-            name: _format_solution(each) for name, each in solve_closed_classes(stations, classes).items()
-        }
-    }
+    return {"classes": {name: _format_solution(each) for name, each in solve_closed_classes(stations, classes).items()}}
 
 
 def _is_served(customers: Customers) -> bool:

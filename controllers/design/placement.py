@@ -5,8 +5,8 @@ effect:
 
     y(k+1) = a·y(k) + b·u(k-d)
 
-The law, where `pi` uses x = e = setpoint - y in the proportional term and `i-p` uses x = -y, so that a new
-setpoint causes no kick (ERRATA E6: the same poles, 17 % overshoot instead of 89 %):
+The law, where `pi` uses x = e = setpoint - y in the proportional term and `i-p` uses x = -y, so that a new setpoint
+causes no kick (ERRATA E6: the same poles, 17 % overshoot instead of 89 %):
 
     u(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2))
 
@@ -14,8 +14,8 @@ The poles of the loop are the zeros of D(z) + N(z), with
 
     D(z) = (z - a)(z - 1)(z + kd)·z^max(d-1, 0)        N(z) = b·((kp + ki)·z - kp)·z^max(1-d, 0)
 
-which for d = 0 and kd = 0 is, apart from a factor z, the paper's z² + (b(kp+ki) - 1 - a)z + a - b·kp (E1).
-Without kd and with a delay only two of the three poles can be chosen: their sum is 1 + a (E5).
+which for d = 0 and kd = 0 is, apart from a factor z, the paper's z² + (b(kp+ki) - 1 - a)z + a - b·kp (E1). Without kd
+and with a delay only two of the three poles can be chosen: their sum is 1 + a (E5).
 """
 
 import math
@@ -119,11 +119,7 @@ def place(model: Model, poles: Sequence[complex], form: str = "i-p") -> Gains:
         raise BadInput("poles", f"must have two poles (kp, ki) or three (kp, ki, kd), not {len(poles)}")
     check_conjugate(poles)
     polynomial = [float(coefficient) for coefficient in np.real(np.poly(np.asarray(poles)))]
-    gains = (
-        _place_without_kd(model, polynomial, form)
-        if len(poles) == 2
-        else _place_with_kd(model, polynomial, form)
-    )
+    gains = _place_without_kd(model, polynomial, form) if len(poles) == 2 else _place_with_kd(model, polynomial, form)
     _check_size(model, gains)
     return gains
 
@@ -177,8 +173,8 @@ def check_conjugate(poles: Sequence[complex], field: str = "poles") -> None:
 def place_poles(a: Floats, b: Floats, poles: Sequence[complex]) -> Floats:
     """Return K (1 by n) so that A - B·K has the given poles, by Ackermann's formula; A is n by n, B n by 1.
 
-    K = [0 … 0 1]·[B AB … A^(n-1)B]^-1·p(A), with p the polynomial of the poles. Raise `BadInput` if the poles
-    can't be placed.
+    K = [0 … 0 1]·[B AB … A^(n-1)B]^-1·p(A), with p the polynomial of the poles. Raise `BadInput` if the poles can't be
+    placed.
     """
     size = len(a)
     if len(poles) != size:
@@ -248,8 +244,8 @@ def compute_gain_margin(model: Model, gains: Gains) -> float | None:
 def compute_loop_margin(denominator: Floats, numerator: Floats) -> float | None:
     """Return the gain margin of a loop given as D and N, highest power first, with equal length.
 
-    A pole z on the unit circle at the factor g has D(z) + g·N(z) = 0. As g is real, D(z)·N(1/z) =
-    D(1/z)·N(z) there, a polynomial whose zeros give every candidate.
+    A pole z on the unit circle at the factor g has D(z) + g·N(z) = 0. As g is real, D(z)·N(1/z) = D(1/z)·N(z) there, a
+    polynomial whose zeros give every candidate.
     """
     crossing = np.convolve(denominator, numerator[::-1]) - np.convolve(denominator[::-1], numerator)
     # A tiny coefficient has its zero at infinity, far from the circle.

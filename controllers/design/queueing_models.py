@@ -1,8 +1,7 @@
 """Queueing models with product form: closed networks of one class or several, open networks, and M/M/m/K.
 
-A station has `servers` m (0: a delay station without waiting), a service time S [s], and visits V per pass;
-its
-demand is D = V S. All times are means; service is exponential or the station is a delay.
+A station has `servers` m (0: a delay station without waiting), a service time S [s], and visits V per pass; its demand
+is D = V S. All times are means; service is exponential or the station is a delay.
 
 Closed, one class, N customers, think time Z (Buzen's convolution):
 
@@ -10,11 +9,11 @@ Closed, one class, N customers, think time Z (Buzen's convolution):
     G = f_1 * f_2 * … * f_K * f_Z                 throughput X = G(N-1) / G(N)
     P(n at k) = f_k(n) G_{without k}(N-n) / G(N)
 
-in logarithms throughout: the textbook mean value analysis of a station with several servers computes the
-probability of an empty station by subtraction, which drifts above about 50 customers (ERRATA E14).
+in logarithms throughout: the textbook mean value analysis of a station with several servers computes the probability of
+an empty station by subtraction, which drifts above about 50 customers (ERRATA E14).
 
-Closed, several classes: exact mean value analysis over all population vectors; each station has one server or
-is a delay. Open: each station is an M/M/m queue at the rate λ V. One station with room for K: M/M/m/K.
+Closed, several classes: exact mean value analysis over all population vectors; each station has one server or is a
+delay. Open: each station is an M/M/m queue at the rate λ V. One station with room for K: M/M/m/K.
 """
 
 import math
@@ -82,9 +81,7 @@ class Solution:
 def solve_closed(stations: Sequence[Station], customers: int, think_seconds: float = 0.0) -> Solution:
     """Solve N circulating customers of one class; see the module for the formulas. O(K N²)."""
     if customers == 0:
-        return Solution(
-            0.0, {station_.name: AtStation(0.0, station_.service_seconds, 0.0) for station_ in stations}
-        )
+        return Solution(0.0, {station_.name: AtStation(0.0, station_.service_seconds, 0.0) for station_ in stations})
     thinking = Station("", 0, think_seconds)
     terms = [_log_terms(station_, customers) for station_ in (*stations, thinking)]
     before, after = _convolve_prefixes(terms), _convolve_prefixes(terms[::-1])[::-1]
@@ -146,8 +143,8 @@ def _evaluate_closed_station(station: Station, throughput: float, chances: Float
 def solve_closed_classes(stations: Sequence[Station], classes: Sequence[Customers]) -> Mapping[str, Solution]:
     """Return the throughput and stations of each class, by exact mean value analysis.
 
-    R_{c,k}(n) = S_{c,k} (1 + Q_k(n - e_c)) at a station with one server, S_{c,k} at a delay;
-    X_c = n_c / (Z_c + Σ V R); Q = Σ X V R. Raise `BadInput` for a station with more servers.
+    R_{c,k}(n) = S_{c,k} (1 + Q_k(n - e_c)) at a station with one server, S_{c,k} at a delay; X_c = n_c / (Z_c + Σ V R);
+    Q = Σ X V R. Raise `BadInput` for a station with more servers.
     """
     for at, station in enumerate(stations):
         if station.servers > 1:

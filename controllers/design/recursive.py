@@ -8,14 +8,12 @@ With θ = (a, b / initial b, c) and φ = (y - r, initial b·(u - m), 1), all in 
 
     K = Pφ / (s² + φ'Pφ)      θ ← θ + K·(y(k+1) - r - θ'φ)      P ← P - Kφ'P
 
-c is the unknown part: the drain rate, or a persistent disturbance. It drifts by s per sample; a and b are
-forgotten by a factor per sample. (Differences would need no c, but would color white noise and bias the
-estimates.)
+c is the unknown part: the drain rate, or a persistent disturbance. It drifts by s per sample; a and b are forgotten by
+a factor per sample. (Differences would need no c, but would color white noise and bias the estimates.)
 
-Safeguards: only c is learned when the input moved by less than the noise (a loop at rest would forget all it
-knows) and in the first sample that moves (an empty or full queue does not respond, and its limit would look
-like
-a small b); P never exceeds the initial uncertainty; θ stays within bounds.
+Safeguards: only c is learned when the input moved by less than the noise (a loop at rest would forget all it knows) and
+in the first sample that moves (an empty or full queue does not respond, and its limit would look like a small b); P
+never exceeds the initial uncertainty; θ stays within bounds.
 """
 
 from collections.abc import Sequence
@@ -88,9 +86,7 @@ def _center(before: Estimate, start: Model, felt: float) -> Estimate:
     return replace(before, mean=mean, offset=before.offset + start.b * before.ratio * moved)
 
 
-def _update_estimate(
-    before: Estimate, regressor: Floats, measured: float, noise: float, forgetting: float
-) -> Estimate:
+def _update_estimate(before: Estimate, regressor: Floats, measured: float, noise: float, forgetting: float) -> Estimate:
     """Apply one step of the filter to all of θ."""
     covariance = _predict_covariance(before, noise)
     theta = np.array([before.a, before.ratio, before.offset])

@@ -29,12 +29,7 @@ GAINS = (
     FORM,
 )
 TIME = Parameter(
-    "time",
-    "choice",
-    "Discrete or continuous time.",
-    "discrete",
-    kind="choice",
-    choices=("discrete", "continuous"),
+    "time", "choice", "Discrete or continuous time.", "discrete", kind="choice", choices=("discrete", "continuous")
 )
 MAX_STATES, GREATEST = 1_000, 1e100  # squares of larger elements overflow
 
@@ -77,11 +72,7 @@ def regulate(document: Any) -> dict[str, Json]:
     time = read_document((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
     a, b, q, r = (_parse_matrix(given, name) for name in "ABQR")
     _check_square(a)
-    result = (
-        lqr.design_regulator(a, b, q, r)
-        if time == "discrete"
-        else lqr.design_continuous_regulator(a, b, q, r)
-    )
+    result = lqr.design_regulator(a, b, q, r) if time == "discrete" else lqr.design_continuous_regulator(a, b, q, r)
     measure = "spectral_radius" if time == "discrete" else "largest_real_part"
     return {"K": result.gain.tolist(), "X": result.cost.tolist(), measure: getattr(result, measure)}
 
@@ -135,9 +126,7 @@ def _parse_matrix(given: Mapping[str, Any], name: str) -> Floats:
         if not isinstance(row, list) or not row or len(row) > MAX_STATES:
             raise BadInput(f"{name}[{at}]", f"must be a list of 1 to {MAX_STATES} numbers")
         if len(row) != len(rows[0]):
-            raise BadInput(
-                f"{name}[{at}]", f"must have {len(rows[0])} numbers like the first row, not {len(row)}"
-            )
+            raise BadInput(f"{name}[{at}]", f"must have {len(rows[0])} numbers like the first row, not {len(row)}")
         for column, value in enumerate(row):
             if not _is_number(value):
                 raise BadInput(f"{name}[{at}][{column}]", "must be a finite number")

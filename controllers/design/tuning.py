@@ -1,12 +1,12 @@
 """Tuning: fit a law's parameters to recorded load, and check them on load that was not used.
 
 **Search.** Differential evolution (Storn, Price 1997; SciPy) over the ranges, starting at the current values,
-with a seed: the same record gives the same values. A range spans a quarter to four times the current value,
-within the declared range, so that no proposal is a leap.
+with a seed: the same record gives the same values. A range spans a quarter to four times the current value, within the
+declared range, so that no proposal is a leap.
 
 **Check.** Costs of the days that the search did not use, before b and after a, day by day. The improvement is
-1 - Σa/Σb; its confidence is the share of bootstrap samples of the days (drawn in pairs, with replacement) in
-which Σa < Σb: Efron, Tibshirani 1993. Days, not hours, because the hours of a day are similar.
+1 - Σa/Σb; its confidence is the share of bootstrap samples of the days (drawn in pairs, with replacement) in which Σa <
+Σb: Efron, Tibshirani 1993. Days, not hours, because the hours of a day are similar.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,9 +38,7 @@ class SearchRange:
         ends = (value / REACH, value * REACH) if value else (parameter.minimum, parameter.maximum)
         low, high = min(ends), max(ends)
         is_whole = parameter.kind == "integer"
-        return cls(
-            parameter.name, max(low, parameter.minimum), min(max(high, low), parameter.maximum), is_whole
-        )
+        return cls(parameter.name, max(low, parameter.minimum), min(max(high, low), parameter.maximum), is_whole)
 
     def read(self, value: float) -> float | int:
         """Return a value as the parameter takes it: a whole number, or four significant digits."""
@@ -56,8 +54,7 @@ def search(
 ) -> dict[str, float | int]:
     """Return the values with the lowest cost in about `evaluations` tries.
 
-    Returns the current values if none is better. `cost` takes the values by name, and may raise to end the
-    search.
+    Returns the current values if none is better. `cost` takes the values by name, and may raise to end the search.
     """
     best = {interval.name: interval.read(begin[interval.name]) for interval in ranges}
     least = cost(best)
@@ -102,9 +99,7 @@ class Improvement:
 def compute_improvement(before: Sequence[float], after: Sequence[float], seed: int) -> Improvement:
     """Compare days in the same order. Raise ValueError if there is none, or the lengths differ."""
     if not before or len(before) != len(after):
-        raise ValueError(
-            f"must have as many days before as after, and at least 1, not {len(before)} and {len(after)}"
-        )
+        raise ValueError(f"must have as many days before as after, and at least 1, not {len(before)} and {len(after)}")
     gained = np.asarray(before, dtype=float) - np.asarray(after, dtype=float)
     drawn = np.random.default_rng(seed).integers(0, gained.size, (SAMPLES, gained.size))
     confidence = float((gained[drawn].sum(axis=1) > 0).mean())

@@ -13,8 +13,8 @@ A change of a kind k came `delay` seconds before the onset, at d steps from the 
         then, but seldom rises a hundredfold
     OVER_SHARE = 1/4: for a change that ended before the onset and acts no longer; its end is a change, too
 
-share / chance is a likelihood ratio, after Bayes: seeing the change before a fault compared with seeing it
-anyway. A loop that acts each minute is no news; a weekly change is. Delay and distance are separate factors.
+share / chance is a likelihood ratio, after Bayes: seeing the change before a fault compared with seeing it anyway. A
+loop that acts each minute is no news; a weekly change is. Delay and distance are separate factors.
 """
 
 import math
@@ -35,8 +35,8 @@ SLACK_SECONDS = 15.0
 class KindRecord:
     """The record of how often a kind of change preceded a kind of incident.
 
-    The change preceded `before` of `incidents`. `chance` is the probability that a window of that
-    length holds such a change (0 to 1).
+    The change preceded `before` of `incidents`. `chance` is the probability that a window of that length holds such a
+    change (0 to 1).
     """
 
     before: int = 0
@@ -53,8 +53,7 @@ class KindRecord:
 class PlantChange:
     """A change at an instant (seconds since 1970).
 
-    `parts` are the affected parts; none means the whole plant. `times` is its size, relative to the smallest
-    that
+    `parts` are the affected parts; none means the whole plant. `times` is its size, relative to the smallest that
     counts (1 or more). `is_over` tells whether it ended before the onset.
     """
 
@@ -83,18 +82,14 @@ def compute_change_probability(
 ) -> float:
     """Return the probability that a window holds one of `count` changes: 1 - e^(-rate·window).
 
-    rate = (count + 1/2) / (observed + prior), per second. The record is drawn towards half a change in the
-    prior's
+    rate = (count + 1/2) / (observed + prior), per second. The record is drawn towards half a change in the prior's
     time, so that the first hours of a plant, with all their setup, make no kind of change usual.
     """
     return -math.expm1(-(count + 0.5) * window_seconds / (observed_seconds + prior_seconds))
 
 
 def rank_changes(
-    changes: Sequence[PlantChange],
-    onset: float,
-    steps_to: Mapping[str, int],
-    records: Mapping[str, KindRecord],
+    changes: Sequence[PlantChange], onset: float, steps_to: Mapping[str, int], records: Mapping[str, KindRecord]
 ) -> list[RankedChange]:
     """Return all changes before the onset (and SLACK_SECONDS later), the likeliest cause first."""
     unknown = KindRecord()

@@ -1,8 +1,7 @@
 """Differences between two time ranges beyond chance, the largest first.
 
 **Shares.** A value of a dimension (type, key, node …) has some of the events in each range; both ranges are
-cut
-into slices. The test uses the two-by-two table (this value or another; here or there) with
+cut into slices. The test uses the two-by-two table (this value or another; here or there) with
 
     G = 2 Σ O ln(O / E),   F = G / φ ~ F(1, f)
 
@@ -15,15 +14,14 @@ into slices. The test uses the two-by-two table (this value or another; here or 
     effect: Cohen's h = 2 asin √p - 2 asin √p' (Cohen 1988: 0.2 small, 0.5 medium, 0.8 large)
 
 **Rates and measures** (events/s in total; seconds per event): Welch's test of the slices. The effect is the
-logarithm of the ratio of the means: 0.7 is a factor of two. A mean of 0 (everything stopped, or just started)
-counts as a hundredth of the other, because its ratio would be infinite.
+logarithm of the ratio of the means: 0.7 is a factor of two. A mean of 0 (everything stopped, or just started) counts as
+a hundredth of the other, because its ratio would be infinite.
 
-A difference is reported if Benjamini and Hochberg (1995) keep it among all tests at a false discovery rate of
-RATE, and its effect is at least MIN_EFFECT: with a million events everything differs slightly. Shares and
-means alternate, each with the largest effect first, because the two effects have no common unit, and the
-incoming events say more about a cause than the load of a queue that falls behind. Among shares, the largest
-of
-each dimension comes before the second of any, because a share that falls mirrors one that rises.
+A difference is reported if Benjamini and Hochberg (1995) keep it among all tests at a false discovery rate of RATE, and
+its effect is at least MIN_EFFECT: with a million events everything differs slightly. Shares and means alternate, each
+with the largest effect first, because the two effects have no common unit, and the incoming events say more about a
+cause than the load of a queue that falls behind. Among shares, the largest of each dimension comes before the second of
+any, because a share that falls mirrors one that rises.
 """
 
 import math
@@ -47,8 +45,7 @@ Counts = Mapping[str, Sequence[float]]  # value → events in each slice
 class Difference:
     """A difference.
 
-    `measure` is "share" of events (0 to 1), or the measured mean with its unit. `here` and `there` are the
-    values in
+    `measure` is "share" of events (0 to 1), or the measured mean with its unit. `here` and `there` are the values in
     the time range and in its reference; an `effect` below 0 means less here.
     """
 
@@ -71,14 +68,11 @@ def find_differences(
 ) -> list[Difference]:
     """Return the differences beyond chance; shares and means alternate, the largest effect first.
 
-    `counts` holds for each dimension the values here and there, with equal numbers of slices; `measures`
-    holds for
+    `counts` holds for each dimension the values here and there, with equal numbers of slices; `measures` holds for
     (dimension, value, measure) the known slices here and there.
     """
     tested = [
-        share_test
-        for dimension, (here, there) in counts.items()
-        for share_test in share_tests(dimension, here, there)
+        share_test for dimension, (here, there) in counts.items() for share_test in share_tests(dimension, here, there)
     ]
     for (dimension, value, measure), (here, there) in measures.items():
         tested += compare_means(dimension, value, measure, here, there)

@@ -1,7 +1,7 @@
 """Distance of each part of a plant from a fault: steps upstream, from the affected part to its influences.
 
-A part is `kind/name` ("queue/alert", "node/n1"); `influences` names, for each part, those that act on it
-directly: its sources, its host, its readers (which may hold it up), and the loops that control it.
+A part is `kind/name` ("queue/alert", "node/n1"); `influences` names, for each part, those that act on it directly: its
+sources, its host, its readers (which may hold it up), and the loops that control it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,21 +1,21 @@
 """The flow law: how much is admitted per interval, so that the result queue keeps its free space.
 
-The law follows Xu, section 3.1. With e(k) = setpoint - measured, and x = e (`pi`) or x = -measured (`i-p`,
-the default: a new setpoint causes no kick, ERRATA E6):
+The law follows Xu, section 3.1. With e(k) = setpoint - measured, and x = e (`pi`) or x = -measured (`i-p`, the default:
+a new setpoint causes no kick, ERRATA E6):
 
     admit(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2))
 
-within minimum and maximum. u(k-1) and u(k-2) are what was **really** admitted: a law that continues from its
-own commands floods the queue after a starvation (E6). kd adds speed where the plant responds a sample late
-(E5). Events that are not admitted wait at their source; nothing is dropped.
+within minimum and maximum. u(k-1) and u(k-2) are what was **really** admitted: a law that continues from its own
+commands floods the queue after a starvation (E6). kd adds speed where the plant responds a sample late (E5). Events
+that are not admitted wait at their source; nothing is dropped.
 
-With `deadband` above 0 the limit stays unchanged while fewer events arrive than it admits, the free space is
-above the setpoint, and the new limit differs by no more than that share: the limit is set again. That limit
-is the one in force, which a guard may have changed, not the commanded one.
+With `deadband` above 0 the limit stays unchanged while fewer events arrive than it admits, the free space is above the
+setpoint, and the new limit differs by no more than that share: the limit is set again. That limit is the one in force,
+which a guard may have changed, not the commanded one.
 
-The parameters may include a model of the plant, measured(k+1) = a·measured(k) + b·admit(k-delay). Gains that
-are unstable on it are rejected. With adaptive `tuning` the model is tracked (`controllers.design.recursive`),
-and the gains keep the poles of the closed loop where the given gains put them on the given model.
+The parameters may include a model of the plant, measured(k+1) = a·measured(k) + b·admit(k-delay). Gains that are
+unstable on it are rejected. With adaptive `tuning` the model is tracked (`controllers.design.recursive`), and the gains
+keep the poles of the closed loop where the given gains put them on the given model.
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,7 @@ from functools import lru_cache
 
 from controllers.design import placement
 from controllers.design.placement import FORMS, Gains, Model
-from controllers.design.recursive import (
-    A_BOUNDS,
-    RATIO_BOUNDS,
-    Estimate,
-    build_initial_estimate,
-    follow,
-    is_covariance,
-)
+from controllers.design.recursive import A_BOUNDS, RATIO_BOUNDS, Estimate, build_initial_estimate, follow, is_covariance
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
@@ -42,9 +35,7 @@ PARAMETERS = (
     Parameter("setpoint", "bytes", "Target for the free space.", 4e8, 0.0, 1e15),
     Parameter("kp", "events per byte", "Proportional gain.", -0.002162, -1e9, 1e9),
     Parameter("ki", "events per byte", "Integral gain.", -0.000289, -1e9, 1e9),
-    Parameter(
-        "kd", "1", "Gain on the change of the admitted amount, for a plant that responds late.", 0.0, -10, 10
-    ),
+    Parameter("kd", "1", "Gain on the change of the admitted amount, for a plant that responds late.", 0.0, -10, 10),
     Parameter(
         "form",
         "choice",
@@ -56,9 +47,7 @@ PARAMETERS = (
     Parameter("minimum", "events per interval", "Minimum admitted amount.", 0.0, 0.0, 1e12),
     Parameter("maximum", "events per interval", "Maximum admitted amount.", 1e6, 0.0, 1e12),
     Parameter("a", "1", "Model: share of the free space that remains; omitted: no model.", None, 0.0, 1.05),
-    Parameter(
-        "b", "bytes per event", "Model: effect of one event, below 0; omitted: none.", None, -1e15, 1e15
-    ),
+    Parameter("b", "bytes per event", "Model: effect of one event, below 0; omitted: none.", None, -1e15, 1e15),
     Parameter("delay", "samples", "Model: samples until an event takes effect.", 0, 0, 1, "integer"),
     Parameter(
         "tuning",
@@ -68,43 +57,24 @@ PARAMETERS = (
         kind="choice",
         choices=("fixed", "adaptive"),
     ),
-    Parameter(
-        "forgetting", "factor", "adaptive: factor by which the weight of a sample falls.", 0.97, 0.5, 1.0
-    ),
-    Parameter(
-        "resolution", "share of the setpoint", "adaptive: smaller changes count as noise.", 0.01, 1e-6, 0.5
-    ),
+    Parameter("forgetting", "factor", "adaptive: factor by which the weight of a sample falls.", 0.97, 0.5, 1.0),
+    Parameter("resolution", "share of the setpoint", "adaptive: smaller changes count as noise.", 0.01, 1e-6, 0.5),
     Parameter("interval_seconds", "s", "Time between two decisions.", 2.0, 0.1, 3_600.0),
     Parameter(
-        "deadband",
-        "share",
-        "Keep an unreached limit while the new limit differs by at most this share.",
-        0.0,
-        0.0,
-        1.0,
+        "deadband", "share", "Keep an unreached limit while the new limit differs by at most this share.", 0.0, 0.0, 1.0
     ),
 )
 OBSERVATION = (
     Parameter("measured", "bytes", "Free bytes of the result queue.", None, -1e15, 1e15, required=True),
     Parameter(
-        "applied",
-        "events",
-        "Amount actually admitted since the last decision; null: as commanded.",
-        None,
-        0.0,
-        1e12,
+        "applied", "events", "Amount actually admitted since the last decision; null: as commanded.", None, 0.0, 1e12
     ),
 )
 PAST, COVARIANCES = 3, 9
 ESTIMATE = (
     Parameter("a", "1", "Estimated a.", None, *A_BOUNDS, required=True),
     Parameter(
-        "ratio",
-        "b of the parameters",
-        "Estimated b, relative to the parameter.",
-        None,
-        *RATIO_BOUNDS,
-        required=True,
+        "ratio", "b of the parameters", "Estimated b, relative to the parameter.", None, *RATIO_BOUNDS, required=True
     ),
     Parameter("offset", "bytes", "Estimated offset.", None, -1e36, 1e36, required=True),
     Parameter("mean", "events per interval", "Mean admitted amount.", None, 0.0, 1e12, or_null=True),
@@ -122,26 +92,10 @@ ESTIMATE = (
 )
 STATE = (
     Parameter(
-        "measured",
-        "bytes",
-        "Measurements, newest first.",
-        None,
-        -1e15,
-        1e15,
-        "numbers",
-        required=True,
-        most=PAST,
+        "measured", "bytes", "Measurements, newest first.", None, -1e15, 1e15, "numbers", required=True, most=PAST
     ),
     Parameter(
-        "admitted",
-        "events",
-        "Admitted amounts, newest first.",
-        None,
-        0.0,
-        1e12,
-        "numbers",
-        required=True,
-        most=PAST,
+        "admitted", "events", "Admitted amounts, newest first.", None, 0.0, 1e12, "numbers", required=True, most=PAST
     ),
     Parameter("setpoint", "bytes", "Last setpoint.", None, 0.0, 1e15, required=True, or_null=True),
     Parameter("limit", "events per interval", "Limit in force; null: none.", None, 0.0, 1e12),
@@ -275,9 +229,7 @@ def model_of(parameters: Values) -> Model | None:
 
 def build_gains(parameters: Values) -> Gains:
     """Return the gains as set."""
-    return Gains(
-        float(parameters["kp"]), float(parameters["ki"]), float(parameters["kd"]), parameters["form"]
-    )
+    return Gains(float(parameters["kp"]), float(parameters["ki"]), float(parameters["kd"]), parameters["form"])
 
 
 def _check_gains(model: Model, gains: Gains) -> None:
@@ -350,8 +302,7 @@ def _tune_gains(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | 
 def _redesign_gains(start: Model, now: Model, gains: Gains) -> Gains:
     """Return gains that give the current plant the poles that the given gains gave the initial one.
 
-    The given gains stay while they perform well, because an estimate is never accurate enough for small
-    changes.
+    The given gains stay while they perform well, because an estimate is never accurate enough for small changes.
     """
     wanted = list(placement.compute_poles(start, gains))
     if placement.compute_spectral_radius(now, gains) <= max(GOOD_RADIUS, (1 + abs(wanted[0])) / 2):
@@ -403,9 +354,7 @@ def _build_decision(
     return Decision({ADMIT: admit}, reason, terms, limited_by, admit, expected)
 
 
-def _explain_decision(
-    parameters: Values, memory: _Memory, admit: float, limited_by: str | None, starved: bool
-) -> str:
+def _explain_decision(parameters: Values, memory: _Memory, admit: float, limited_by: str | None, starved: bool) -> str:
     u, cause = memory.admitted[0], _describe_position(parameters, memory)
     causes = [cause, f"this is the {limited_by}"] if limited_by else [cause]
     change = "unchanged" if admit == u else f"before: {u:,.0f}"
@@ -455,9 +404,7 @@ def _to_json(memory: _Memory) -> Json:
         "admitted": list(memory.admitted),
         "setpoint": memory.setpoint,
         "limit": memory.limit,
-        "estimate": None
-        if estimate is None
-        else {**asdict(estimate), "covariance": list(estimate.covariance)},
+        "estimate": None if estimate is None else {**asdict(estimate), "covariance": list(estimate.covariance)},
     }
 
 

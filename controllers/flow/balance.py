@@ -1,28 +1,27 @@
 """The balance law: shares of the load for N replicas, so that all have the mean response time.
 
-The law follows Xu, 3.2. It controls the differences d_i = R_i - mean(R). The sum of the shares is constant,
-so N - 1 of them are free (for two replicas one: a single controller). With the columns of T' an orthonormal
-basis of vectors that sum to 0, a replica's model R_i(k+1) = a_i·R_i(k) + b_i·share_i(k), shares as parts of
-their sum, gives
+The law follows Xu, 3.2. It controls the differences d_i = R_i - mean(R). The sum of the shares is constant, so N - 1 of
+them are free (for two replicas one: a single controller). With the columns of T' an orthonormal basis of vectors that
+sum to 0, a replica's model R_i(k+1) = a_i·R_i(k) + b_i·share_i(k), shares as parts of their sum, gives
 
     x(k+1) = T·diag(a)·T'·x(k) + T·diag(b)·T'·v(k)        d = T'x, shares = start + T'v
     i(k+1) = i(k) + x(k)                                   integrators: they remove a constant difference
 
-(the integrators also handle what the mean adds to the differences of unlike replicas). The regulator
-minimizes Σ q·|x|² + integral·|i|² + r·|v|²; v = -K·x - L·i is applied as a change of the shares in force,
+(the integrators also handle what the mean adds to the differences of unlike replicas). The regulator minimizes Σ q·|x|²
++ integral·|i|² + r·|v|²; v = -K·x - L·i is applied as a change of the shares in force,
 
     share(k) = share(k-1) - K·(d(k) - d(k-1)) - L·d(k-1)
 
-so that a share at its limit causes no windup (ERRATA E6 for the flow law). Identical replicas decouple into
-N - 1 equal loops of two states with a closed-form optimum; different ones are solved by structured doubling
+so that a share at its limit causes no windup (ERRATA E6 for the flow law). Identical replicas decouple into N - 1 equal
+loops of two states with a closed-form optimum; different ones are solved by structured doubling
 (`controllers.design.lqr`).
 
-The load has to be sufficient, where it is known. With few events the response time is that of the batch
-itself, and a share that followed it would drift to its limit. So below `least_events_per_second`, and while
-no replica is busy for `least_utilisation` of the time, the shares return to equal, by half of the distance at
-each decision, and differences start again. The same applies to a replica that reports nothing because its
-share is so small (`starved`). With enough load, shares stay unchanged while the response times are not
-comparable (`incomparable`); a return that has started continues.
+The load has to be sufficient, where it is known. With few events the response time is that of the batch itself, and a
+share that followed it would drift to its limit. So below `least_events_per_second`, and while no replica is busy for
+`least_utilisation` of the time, the shares return to equal, by half of the distance at each decision, and differences
+start again. The same applies to a replica that reports nothing because its share is so small (`starved`). With enough
+load, shares stay unchanged while the response times are not comparable (`incomparable`); a return that has started
+continues.
 """
 
 import cmath
@@ -39,13 +38,7 @@ from controllers.design.lqr import design_regulator
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import (
-    format_count,
-    format_no_action,
-    format_number,
-    format_percent,
-    format_reason,
-)
+from controllers.framework.reason import format_count, format_no_action, format_number, format_percent, format_reason
 from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
@@ -56,9 +49,7 @@ PARAMETERS = (
     B,
     Parameter("q", "1/s²", "Weight of a difference.", 1.0, 0.0, 1e9),
     Parameter("integral", "1/s²", "Weight of a lasting difference.", 0.25, 1e-9, 1e9),
-    Parameter(
-        "r", "1/share²", "Weight of a change of shares; higher values change shares less.", 4.0, 1e-9, 1e12
-    ),
+    Parameter("r", "1/share²", "Weight of a change of shares; higher values change shares less.", 4.0, 1e-9, 1e12),
     Parameter(
         "minimum_share",
         "share of all",
@@ -100,42 +91,16 @@ PARAMETERS = (
 SECONDS = Parameter("seconds", "s", "Response time of a replica.", None, 0.0, 1e9)
 SHARE = Parameter("share", "share", "Share of a replica.", None, 0.0, 1e12)
 OBSERVATION = (
+    Parameter("response_times_seconds", "s", "Response time per replica.", kind="map", items=(SECONDS,), required=True),
+    Parameter("shares", "share", "Share per replica, as in force.", kind="map", items=(SHARE,), required=True),
     Parameter(
-        "response_times_seconds",
-        "s",
-        "Response time per replica.",
-        kind="map",
-        items=(SECONDS,),
-        required=True,
+        "events_per_second", "events/s", "Load of all replicas; null: high enough to compare them.", None, 0.0, 1e15
     ),
     Parameter(
-        "shares", "share", "Share per replica, as in force.", kind="map", items=(SHARE,), required=True
+        "utilisation", "share of the time", "Utilization of the busiest replica; null: high enough.", None, 0.0, 1.0
     ),
-    Parameter(
-        "events_per_second",
-        "events/s",
-        "Load of all replicas; null: high enough to compare them.",
-        None,
-        0.0,
-        1e15,
-    ),
-    Parameter(
-        "utilisation",
-        "share of the time",
-        "Utilization of the busiest replica; null: high enough.",
-        None,
-        0.0,
-        1.0,
-    ),
-    Parameter(
-        "incomparable",
-        "sentence",
-        "Reason why response times can't be compared; null: they can.",
-        kind="text",
-    ),
-    Parameter(
-        "starved", "sentence", "Replicas whose share is too small for a report; null: none.", kind="text"
-    ),
+    Parameter("incomparable", "sentence", "Reason why response times can't be compared; null: they can.", kind="text"),
+    Parameter("starved", "sentence", "Replicas whose share is too small for a report; null: none.", kind="text"),
 )
 DIFFERENCE = Parameter("difference", "s", "Difference of a replica.", None, -1e9, 1e9)
 STATE = (
@@ -190,9 +155,7 @@ def build_difference_system(
     return system, inputs, scipy.linalg.block_diag(q * one, integral * one), r * one
 
 
-def compute_decoupled_gains(
-    a: float, b: float, *, q: float, integral: float, r: float
-) -> tuple[float, float]:
+def compute_decoupled_gains(a: float, b: float, *, q: float, integral: float, r: float) -> tuple[float, float]:
     """Return K and L of one decoupled loop in closed form, by spectral factorization.
 
     The optimal poles are the z within the unit circle with, for w = z + 1/z,
@@ -250,14 +213,11 @@ class Balance:
         for key in ("a_of", "b_of"):
             for name in parameters[key]:
                 if name not in observation["response_times_seconds"]:
-                    raise BadInput(
-                        f"parameters.{key}.{name}", f"is not a replica; the replicas are {', '.join(names)}"
-                    )
+                    raise BadInput(f"parameters.{key}.{name}", f"is not a replica; the replicas are {', '.join(names)}")
         if compute_minimum_share(parameters, len(names)) * len(names) > 1:
             raise BadInput(
                 "parameters.minimum_share",
-                f"must be at most {1 / len(names):.4g} with {len(names)} replicas, "
-                f"not {parameters['minimum_share']:g}",
+                f"must be at most {1 / len(names):.4g} with {len(names)} replicas, not {parameters['minimum_share']:g}",
             )
         _check_models(parameters, names)
 
@@ -328,9 +288,7 @@ def _check_replicas(names: Sequence[str], shares: Mapping[str, Any], where: str)
             raise BadInput(f"{where}.{name}", "is missing; every replica with a response time needs a share")
     for name in shares:
         if name not in names:
-            raise BadInput(
-                f"{where}.{name}", "has no response time; every replica with a share needs a response time"
-            )
+            raise BadInput(f"{where}.{name}", "has no response time; every replica with a share needs a response time")
 
 
 def _check_models(parameters: Values, names: Sequence[str]) -> None:
@@ -338,9 +296,7 @@ def _check_models(parameters: Values, names: Sequence[str]) -> None:
     try:
         _design_gains(parameters, names)
     except BadInput as error:
-        raise BadInput(
-            "parameters.b_of", f"can't be combined with the other models: {error.message}"
-        ) from None
+        raise BadInput("parameters.b_of", f"can't be combined with the other models: {error.message}") from None
 
 
 def _design_gains(parameters: Values, names: Sequence[str]) -> BalanceGains:
@@ -356,9 +312,7 @@ def _models(parameters: Values, names: Sequence[str]) -> tuple[tuple[float, ...]
 
 
 @lru_cache(maxsize=16)
-def _get_cached_gains(
-    a: tuple[float, ...], b: tuple[float, ...], q: float, integral: float, r: float
-) -> BalanceGains:
+def _get_cached_gains(a: tuple[float, ...], b: tuple[float, ...], q: float, integral: float, r: float) -> BalanceGains:
     """Return the gains; the same parameters reuse the same gains instead of designing them at each decision."""
     return design_balance_gains(np.array(a), np.array(b), q=q, integral=integral, r=r)
 

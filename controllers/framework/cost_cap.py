@@ -1,7 +1,7 @@
 """The cost cap: the maximum cost of a loop's actuator per hour. Pure.
 
-Immediate costs of an actuator (a worker that is started) are added up in slots of five minutes. The newest
-thirteen slots hold everything that was spent in the last hour:
+Immediate costs of an actuator (a worker that is started) are added up in slots of five minutes. The newest thirteen
+slots hold everything that was spent in the last hour:
 
     spent + value · unit cost ≤ cap
 
@@ -18,8 +18,7 @@ SLOT_SECONDS, SLOTS = 300.0, 13
 def roll_forward(state: Mapping[str, Json], now_seconds: float) -> tuple[list[float], int]:
     """Return the money in each slot, newest last, and the number of the newest.
 
-    After a clock was set back, spending counts for an hour from then; if it was further ahead, nothing is
-    known.
+    After a clock was set back, spending counts for an hour from then; if it was further ahead, nothing is known.
     """
     slot, before = int(now_seconds // SLOT_SECONDS), state.get("spent_slot")
     kept: Sequence[float] = state.get("spent") or []

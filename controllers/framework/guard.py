@@ -14,17 +14,14 @@ actuator
    has a price; `minimum` takes precedence;
 7. cool-down: no action until `cooldown_seconds` after the last one.
 
-Steps 2 to 6 apply to laws whose action is one number (`Law.actuator`); others are only held or cooled down. A
-guard never creates an action: if the law does nothing, nothing is done. For a latched value (`Latching`),
-setting
-the value in force neither cools down nor waits. If the law observes the value in force (`LatchedValue`), slew
-and
-direction count from there, and setting it again is no action.
+Steps 2 to 6 apply to laws whose action is one number (`Law.actuator`); others are only held or cooled down. A guard
+never creates an action: if the law does nothing, nothing is done. For a latched value (`Latching`), setting the value
+in force neither cools down nor waits. If the law observes the value in force (`LatchedValue`), slew and direction count
+from there, and setting it again is no action.
 
 The next decision has to know what was done. So the state of the guard and that of the law
-(`controllers.framework.law.AntiWindup`) follow the applied value, whether the guard changed a proposal,
-dropped
-it, or nobody applies it (advise mode). Terms named like the actuator show the applied value, too.
+(`controllers.framework.law.AntiWindup`) follow the applied value, whether the guard changed a proposal, dropped it, or
+nobody applies it (advise mode). Terms named like the actuator show the applied value, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,14 +30,7 @@ from typing import Any
 
 from controllers.framework import cost_cap
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import (
-    Latching,
-    Law,
-    Values,
-    correct_state,
-    decide_next,
-    observe_value_in_force,
-)
+from controllers.framework.law import Latching, Law, Values, correct_state, decide_next, observe_value_in_force
 from controllers.framework.parameter import Parameter, clip_values, read_object, read_values
 from controllers.framework.reason import NO_ACTION, format_no_action, format_reason
 from queues.errors import BadInput
@@ -115,22 +105,11 @@ LIMITS = (
 STATE = (
     Parameter("value", "actuator's unit", "Last applied value; null: none.", None, -1e12, 1e12),
     Parameter("acted_at_seconds", "s since 1970", "Time of the last action; null: none.", None, -1e12, 1e12),
+    Parameter("recent", "actuator's unit", "Recently requested values.", [], -1e12, 1e12, "numbers", most=100),
     Parameter(
-        "recent", "actuator's unit", "Recently requested values.", [], -1e12, 1e12, "numbers", most=100
+        "spent", "money", "Spending per 5 min over the last 65 min.", [], 0.0, 1e12, "numbers", most=cost_cap.SLOTS
     ),
-    Parameter(
-        "spent",
-        "money",
-        "Spending per 5 min over the last 65 min.",
-        [],
-        0.0,
-        1e12,
-        "numbers",
-        most=cost_cap.SLOTS,
-    ),
-    Parameter(
-        "spent_slot", "5 min since 1970", "Newest 5 min slot; null: none.", None, -1e12, 1e12, "integer"
-    ),
+    Parameter("spent_slot", "5 min since 1970", "Newest 5 min slot; null: none.", None, -1e12, 1e12, "integer"),
 )
 
 
@@ -138,8 +117,7 @@ STATE = (
 class ObservationQuality:
     """Quality of the observation: its age (None: unknown), and why it can't be used.
 
-    `idle` explains why a valid observation means nothing (for example too little load); nobody has to act on
-    it.
+    `idle` explains why a valid observation means nothing (for example too little load); nobody has to act on it.
     `unit_cost` is the money for one unit of the actuator, or for an hour of a lasting one; None: no price.
     """
 
@@ -198,8 +176,7 @@ def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, An
     settings = read_values(PARAMETERS, {**law.guard_defaults, **given}, where)
     if settings["minimum"] > settings["maximum"]:
         raise BadInput(
-            f"{where}.minimum",
-            f"must be at most maximum ({settings['maximum']:g}), not {settings['minimum']:g}",
+            f"{where}.minimum", f"must be at most maximum ({settings['maximum']:g}), not {settings['minimum']:g}"
         )
     return settings
 
@@ -224,9 +201,8 @@ def decide(
 ) -> GuardedDecision:
     """Ask the law (or, in manual mode, take the person's action) and guard the answer.
 
-    A person's action passes the same guard: nobody acts on a stale measurement or outside the range.
-    `applies` is
-    False for advice and after a failure; then the states are those after nothing was done.
+    A person's action passes the same guard: nobody acts on a stale measurement or outside the range. `applies` is False
+    for advice and after a failure; then the states are those after nothing was done.
     """
     if (held := _check_measurement(settings, measured)) is not None:
         return GuardedDecision(state, guard_state, held, None, asked=False)
@@ -239,9 +215,7 @@ def decide(
         after, proposed = state, decide_manually(law, manual)
     decision, recent = _limit(actuator, settings, guard_state, proposed)
     decision, purse = _cap(actuator, settings, guard_state, now_seconds, decision, measured.unit_cost)
-    decision = _apply_cool_down(
-        actuator, settings, guard_state, now_seconds, _drop_unchanged(actuator, decision)
-    )
+    decision = _apply_cool_down(actuator, settings, guard_state, now_seconds, _drop_unchanged(actuator, decision))
     done = decision if applies or decision.action is None else replace(decision, action=None, terms={})
     if manual is None and done.action != proposed.action:
         after = correct_state(law, parameters, state, after, done.action)
@@ -259,9 +233,7 @@ def decide(
 def decide_manually(law: Law, manual: Values) -> Decision:
     """Return the decision of a person in place of the law; without a value there is nothing to do."""
     if not manual:
-        return Decision(
-            None, format_no_action(f"manual mode, and no value is set for {law.actuator}"), raw=0.0
-        )
+        return Decision(None, format_no_action(f"manual mode, and no value is set for {law.actuator}"), raw=0.0)
     value = float(next(iter(manual.values())))
     words = ", ".join(f"{name} to {value:g}" for name, value in manual.items())
     reason = format_reason(f"Set {words}", "manual mode, set by a user")
@@ -453,9 +425,8 @@ def _limit_words(limited_by: str) -> str:
 def _scale_decision(decision: Decision, number: float, in_force: float, is_observed: bool) -> Decision:
     """Scale the expected effect to the applied value; nothing applied means nothing expected.
 
-    For a latched value the change has the effect, unless the law compares with an earlier value instead of
-    the one
-    in force.
+    For a latched value the change has the effect, unless the law compares with an earlier value instead of the one in
+    force.
     """
     if decision.expected is None:
         return decision

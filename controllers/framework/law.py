@@ -15,8 +15,7 @@ class Law(Protocol):
 
     It knows no clock, store, or plant, and changes none of its arguments.
 
-    `state` is a JSON object, so a law survives any restart: feeding it back continues exactly where it
-    stopped.
+    `state` is a JSON object, so a law survives any restart: feeding it back continues exactly where it stopped.
     """
 
     @property
@@ -38,8 +37,7 @@ class Law(Protocol):
     def state(self) -> Sequence[Parameter]:
         """Return what is remembered between observations.
 
-        Like an observation, a state from outside is checked against this, and no number in it exceeds its
-        range
+        Like an observation, a state from outside is checked against this, and no number in it exceeds its range
         (`continued`).
         """
         ...
@@ -142,8 +140,7 @@ class Counting(Protocol):
 class Remedy:
     """A law's place among the remedies for overload.
 
-    `level` is the level of the ladder that its loops form. `lasts`: its setting is latched, so only a verdict
-    tells
+    `level` is the level of the ladder that its loops form. `lasts`: its setting is latched, so only a verdict tells
     whether its last decision had an effect; otherwise each decision counts separately.
     """
 

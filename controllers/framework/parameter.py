@@ -1,12 +1,9 @@
 """Declared values: name, default, range, unit, and help in one place, and reading documents against them.
 
-Besides plain values (number, integer, choice, text, flag) a declaration may be `numbers` or `integers`, a
-list
-of them, or a `table` of numbers; `names`, lists of names; `object`, an object of declared values, or
-`variant`,
-an object whose `kind` selects the values; `rows`, a list of objects; or `map`, an object whose keys are names
-and
-whose values are all alike.
+Besides plain values (number, integer, choice, text, flag) a declaration may be `numbers` or `integers`, a list of them,
+or a `table` of numbers; `names`, lists of names; `object`, an object of declared values, or `variant`, an object whose
+`kind` selects the values; `rows`, a list of objects; or `map`, an object whose keys are names and whose values are all
+alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -99,9 +96,7 @@ class Parameter:
         if self.kind in ("object", "variant"):
             return read_values(self._list_parts(value, where), value, f"{where}.{self.name}")
         if self.kind == "rows":
-            return [
-                read_values(self.items, row, f"{where}.{self.name}[{at}]") for at, row in enumerate(value)
-            ]
+            return [read_values(self.items, row, f"{where}.{self.name}[{at}]") for at, row in enumerate(value)]
         if self.kind == "map":
             inner = f"{where}.{self.name}"
             return {key: replace(self.items[0], name=key).check(each, inner) for key, each in value.items()}
@@ -135,10 +130,7 @@ class Parameter:
             return self.items
         known = dict(self.variants)
         kind = Parameter("kind", "choice", "", kind="choice", choices=tuple(known), required=True)
-        return (
-            kind,
-            *known[read_values((kind,), {"kind": value.get("kind")}, f"{where}.{self.name}")["kind"]],
-        )
+        return (kind, *known[read_values((kind,), {"kind": value.get("kind")}, f"{where}.{self.name}")["kind"]])
 
     def _fits(self, value: Any) -> bool:
         if self.kind == "choice":
@@ -191,8 +183,7 @@ def read_object(document: Any, where: str) -> Mapping[str, Any]:
 def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dict[str, Any]:
     """Read every declared value, from the document or by default, and check it.
 
-    Raise `BadInput` naming `where.key` if a key is unknown, a required one is missing, or a value is out of
-    range.
+    Raise `BadInput` naming `where.key` if a key is unknown, a required one is missing, or a value is out of range.
     """
     given = read_object({} if document is None else document, where)
     checks.refuse_unknown(given, [parameter.name for parameter in declared], where)
@@ -205,9 +196,7 @@ def clip_values(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dic
     Values that an older version left out stay out.
     """
     return {
-        parameter.name: parameter.clip(values[parameter.name])
-        for parameter in declared
-        if parameter.name in values
+        parameter.name: parameter.clip(values[parameter.name]) for parameter in declared if parameter.name in values
     }
 
 

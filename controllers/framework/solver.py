@@ -1,7 +1,7 @@
 """The solver (HiGHS, through scipy.optimize.milp), with its messages kept off standard output.
 
-Some messages of HiGHS ignore its own switch and go to the C library's standard output, which belongs to a
-command's JSON document. While a solver runs, file descriptor 1 therefore points to standard error.
+Some messages of HiGHS ignore its own switch and go to the C library's standard output, which belongs to a command's
+JSON document. While a solver runs, file descriptor 1 therefore points to standard error.
 """
 
 import ctypes

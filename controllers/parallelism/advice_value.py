@@ -1,11 +1,9 @@
 """Value of advice that nobody followed: tasks and waiting, as they were and as advised.
 
-A tick of a loop in advise mode records, for each operator, its tasks (N), the advised tasks (A), the arrivals
-(λ, events/s), the service time of an event in a task (s), and the waiting events (B). It stands for dt
-seconds.
-Tasks are plain sums in task-hours: Σ N dt and Σ A dt. The waiting that occurred is Σ B dt in event-seconds,
-and
-Σ B dt / Σ λ dt per event. The waiting under the advice is **estimated**, one operator at a time:
+A tick of a loop in advise mode records, for each operator, its tasks (N), the advised tasks (A), the arrivals (λ,
+events/s), the service time of an event in a task (s), and the waiting events (B). It stands for dt seconds. Tasks are
+plain sums in task-hours: Σ N dt and Σ A dt. The waiting that occurred is Σ B dt in event-seconds, and Σ B dt / Σ λ dt
+per event. The waiting under the advice is **estimated**, one operator at a time:
 
     q(n)  = u^√(2 (n + 1)) v / (1 - u)
                                       random waiting, by Sakasegawa (Annals of the Institute of Statistical
@@ -18,11 +16,9 @@ and
     a'    = max(0, a + X - c A)       backlog as advised, starting with a = b
     W     = a + max(0, B - b + q(A) - q(N))
 
-With A = N this gives what happened: a = b and W = B. With more tasks it is never more. Assumptions: arrivals
-do
-not change (none waits for an earlier operator), a task keeps its speed, and a change of tasks stops nothing.
-A
-gap (a tick without a measurement, or a late one) ends a period; the next starts with a = b.
+With A = N this gives what happened: a = b and W = B. With more tasks it is never more. Assumptions: arrivals do not
+change (none waits for an earlier operator), a task keeps its speed, and a change of tasks stops nothing. A gap (a tick
+without a measurement, or a late one) ends a period; the next starts with a = b.
 """
 
 import math
@@ -30,9 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-MAX_UTILISATION = (
-    0.95  # utilization limit of random waiting: closer to 1, it would take longer than the ticks cover
-)
+MAX_UTILISATION = 0.95  # utilization limit of random waiting: closer to 1, it would take longer than the ticks cover
 HOUR_SECONDS = 3600.0
 
 
@@ -80,9 +74,7 @@ def compute_advice_value(ticks: Sequence[AdvisedTick], longest_seconds: float) -
         for first, second in pairwise(ticks)
         if first.operators and 0 < second.at - first.at <= longest_seconds
     ]
-    operators = [
-        (operator, after.at - tick.at) for tick, after in pairs for operator in tick.operators.values()
-    ]
+    operators = [(operator, after.at - tick.at) for tick, after in pairs for operator in tick.operators.values()]
     waiting = [_compute_waiting(stretch) for stretch in _split_at_gaps(pairs)]
     measured = bool(waiting) and all(each.waiting_events is not None for each, _ in operators)
     return AdviceValue(
@@ -98,9 +90,7 @@ def compute_advice_value(ticks: Sequence[AdvisedTick], longest_seconds: float) -
 
 def _count_changes(ticks: Sequence[AdvisedTick]) -> int:
     """Count how often the advice differs from the previous tick's; the first advice counts, too."""
-    advised = [
-        {name: each.advised for name, each in tick.operators.items()} for tick in ticks if tick.operators
-    ]
+    advised = [{name: each.advised for name, each in tick.operators.items()} for tick in ticks if tick.operators]
     if not advised:
         return 0
     first = next(tick.operators for tick in ticks if tick.operators)
@@ -145,9 +135,7 @@ def _compute_waiting(steps: Sequence[Step]) -> tuple[float, float]:
     return was, advised
 
 
-def _compute_backlog(
-    each: AdvisedOperator, before: float, left: float, advised: float, seconds: float
-) -> float:
+def _compute_backlog(each: AdvisedOperator, before: float, left: float, advised: float, seconds: float) -> float:
     """Return the advised backlog at the end of a tick that started with `before` and ended with `left`."""
     came = max(each.rate_per_second * seconds, left - before)
     worked_off = came - (left - before)

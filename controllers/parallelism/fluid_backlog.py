@@ -4,22 +4,19 @@ Events are a fluid: a step of dt seconds that starts with a backlog B and a rema
 
     B' = max(0, B + X dt - C (dt - min(r, dt)))   and   r' = max(0, r - dt)
 
-An arriving event waits w = r + B / C. That costs its work times `missed_cost` if w is the deadline, and
-before
-that the square of w / deadline of it, because the exact end of a wait is unknown: min(1, (w / deadline)²).
-Within a step w changes linearly, and is 0 once the backlog is gone. Events left at the end still have to be
-processed, and wait as they do then.
+An arriving event waits w = r + B / C. That costs its work times `missed_cost` if w is the deadline, and before that the
+square of w / deadline of it, because the exact end of a wait is unknown: min(1, (w / deadline)²). Within a step w
+changes linearly, and is 0 once the backlog is gone. Events left at the end still have to be processed, and wait as they
+do then.
 
-An event that waits beyond the deadline fails and returns one deadline after its arrival, while its first
-attempt still takes its turn. So next to the forecast there is a return rate, with L the rate of late
-arrivals,
+An event that waits beyond the deadline fails and returns one deadline after its arrival, while its first attempt still
+takes its turn. So next to the forecast there is a return rate, with L the rate of late arrivals,
 
     R' = R + (min(L, F) - R) min(1, dt / deadline)
 
-starting with R = F, the present failure rate: the next decision sees and corrects new failures of a plan. A
-capacity that does not bring the wait below the deadline never ends it. Until a large present backlog is
-worked
-off, first arrivals are at least as many as now.
+starting with R = F, the present failure rate: the next decision sees and corrects new failures of a plan. A capacity
+that does not bring the wait below the deadline never ends it. Until a large present backlog is worked off, first
+arrivals are at least as many as now.
 """
 
 from dataclasses import dataclass
@@ -71,16 +68,12 @@ class Lateness:
 
 
 def compute_waiting_cost(
-    demand: Demand,
-    lateness: Lateness,
-    capacities: Floats,
-    begins: npt.NDArray[np.int64],
-    pause_seconds: float,
+    demand: Demand, lateness: Lateness, capacities: Floats, begins: npt.NDArray[np.int64], pause_seconds: float
 ) -> tuple[Floats, Floats]:
     """Return the expected task-seconds, starts by steps by capacities (events/s).
 
-    They count the late events until the end of each step, and the rest. A row starts with its step and a
-    pause. The first row also starts with the present backlog.
+    They count the late events until the end of each step, and the rest. A row starts with its step and a pause. The
+    first row also starts with the present backlog.
     """
     fluid = _Fluid(demand, lateness, capacities, begins[:, None], pause_seconds)
     steps = [fluid.step(step) for step in range(demand.rates.shape[1])]

@@ -1,17 +1,17 @@
 """The forecast law: how many tasks an operator should have now.
 
-It depends on what each number of tasks would miss in future windows. Zacheilas' transition graph: a state is
-a window and a number of tasks p'; the edge to it costs
+It depends on what each number of tasks would miss in future windows. Zacheilas' transition graph: a state is a window
+and a number of tasks p'; the edge to it costs
 
     C = missed * cost_missed + p' * cost_task + [p' differs from before] * cost_change
 
-and the cheapest path from now on gives the first step (Stutz, 8 with ERRATA E36). The graph has layers, so
-dynamic programming finds the same path as Dijkstra in O(windows * tasks²) (E37). Among equally cheap paths
-the one with fewer tasks is taken, window by window. Missed events per window come from `design.forecast`.
+and the cheapest path from now on gives the first step (Stutz, 8 with ERRATA E36). The graph has layers, so dynamic
+programming finds the same path as Dijkstra in O(windows * tasks²) (E37). Among equally cheap paths the one with fewer
+tasks is taken, window by window. Missed events per window come from `design.forecast`.
 
-The first column of missed events stands for the minimum, or for `first` tasks if the observation says so,
-because the sensor does not know the parameters. Fewer than the minimum are never chosen, and from fewer each
-choice is a change. If no column reaches the minimum, the last one is the closest.
+The first column of missed events stands for the minimum, or for `first` tasks if the observation says so, because the
+sensor does not know the parameters. Fewer than the minimum are never chosen, and from fewer each choice is a change. If
+no column reaches the minimum, the last one is the closest.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,7 @@ from queues.errors import BadInput
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 PARAMETERS = (
-    Parameter(
-        "cost_missed", "cost per event", "Cost of an event that isn't handled in its window.", 1.0, 0, 1e12
-    ),
+    Parameter("cost_missed", "cost per event", "Cost of an event that isn't handled in its window.", 1.0, 0, 1e12),
     Parameter("cost_task", "cost per task and window", "Cost of a task.", 1.0, 0, 1e12),
     Parameter("cost_change", "cost per change", "Cost of changing the number of tasks.", 1.0, 0, 1e12),
     Parameter(
@@ -51,15 +49,7 @@ OBSERVATION = (
         required=True,
     ),
     Parameter("current", "tasks", "Current tasks.", None, 1, 200_000, "integer", required=True),
-    Parameter(
-        "first",
-        "tasks",
-        "Tasks of the first column of missed; null: the minimum.",
-        None,
-        1,
-        100_000,
-        "integer",
-    ),
+    Parameter("first", "tasks", "Tasks of the first column of missed; null: the minimum.", None, 1, 100_000, "integer"),
 )
 
 
@@ -86,8 +76,7 @@ class ParallelismForecast:
         high = low + len(missed[0]) - 1
         if not low <= observation["current"] <= high:
             raise BadInput(
-                f"{where}.current",
-                f"must be {low} to {high}, the columns of missed, not {observation['current']}",
+                f"{where}.current", f"must be {low} to {high}, the columns of missed, not {observation['current']}"
             )
 
     def build_initial_state(self, parameters: Values) -> Json:
@@ -132,27 +121,18 @@ def _get_first_column_tasks(parameters: Values, observation: Values) -> int:
 
 def _choices(parameters: Values, observation: Values) -> tuple[int, Floats]:
     """Return the fewest tasks that may be chosen, and the missed events with them, with one more, and so on."""
-    first, missed = (
-        _get_first_column_tasks(parameters, observation),
-        np.asarray(observation["missed"], dtype=float),
-    )
+    first, missed = (_get_first_column_tasks(parameters, observation), np.asarray(observation["missed"], dtype=float))
     left_out = min(max(0, int(parameters["minimum"]) - first), missed.shape[1] - 1)
     return first + left_out, missed[:, left_out:]
 
 
 def find_cheapest_path(
-    missed: Floats,
-    current: int | None,
-    cost_missed: float,
-    cost_task: float,
-    cost_change: float,
-    minimum: int = 1,
+    missed: Floats, current: int | None, cost_missed: float, cost_task: float, cost_change: float, minimum: int = 1
 ) -> tuple[list[int], float]:
     """Return the columns of the cheapest path (windows,), and its cost.
 
-    `missed` is windows by numbers of tasks. `current` is the present column; None: there is none, and each
-    choice is a change. Computed backwards from the last window: to_come[p] is the lowest cost of what follows
-    when p tasks run.
+    `missed` is windows by numbers of tasks. `current` is the present column; None: there is none, and each choice is a
+    change. Computed backwards from the last window: to_come[p] is the lowest cost of what follows when p tasks run.
     """
     columns = np.arange(missed.shape[1])
     here = missed * cost_missed + (minimum + columns) * cost_task

@@ -1,12 +1,12 @@
 """What the parallelism laws observe of a topology, for every kind of plant.
 
-It contains only operators whose tasks can be set, and the paths between them; everything else is outside the
-law. Rates are those of all tasks of an operator; times and variabilities are those of one event in one task:
+It contains only operators whose tasks can be set, and the paths between them; everything else is outside the law. Rates
+are those of all tasks of an operator; times and variabilities are those of one event in one task:
 
     rate = inputs / window,  c² = variance / mean²
 
-Unmeasured values are null, and a law that needs them holds. An operator without arrivals is measured: its
-events take no time, and at most one arrives per window.
+Unmeasured values are null, and a law that needs them holds. An operator without arrivals is measured: its events take
+no time, and at most one arrives per window.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,7 @@ Observation = dict[str, Any]
 
 def list_steered_paths(topology: MeasuredTopology) -> list[list[str]]:
     """Return the operators of each path that can be set, in order, each sequence once."""
-    ways = (
-        tuple(name for name in path if topology.operators[name].fixed is None)
-        for path in topology.paths.values()
-    )
+    ways = (tuple(name for name in path if topology.operators[name].fixed is None) for path in topology.paths.values())
     return [list(way) for way in dict.fromkeys(filter(None, ways))]
 
 
@@ -44,9 +41,7 @@ def observe_queueing(topology: MeasuredTopology) -> Observation:
 
 
 def build_joint_observation(
-    topology: MeasuredTopology,
-    forecast_per_second: Sequence[float] = (),
-    deviation_per_second: Sequence[float] = (),
+    topology: MeasuredTopology, forecast_per_second: Sequence[float] = (), deviation_per_second: Sequence[float] = ()
 ) -> Observation:
     """Build the observation of `parallelism_joint`; the forecast is that of the sources.
 
@@ -108,13 +103,10 @@ def estimate_backlog_events(topology: MeasuredTopology, operator: MeasuredOperat
     return estimate_waiting_events(operator, topology.window_seconds, max(waits, default=None))
 
 
-def estimate_waiting_events(
-    operator: MeasuredOperator, window_seconds: float, wait_seconds: float | None
-) -> float:
+def estimate_waiting_events(operator: MeasuredOperator, window_seconds: float, wait_seconds: float | None) -> float:
     """Return the waiting events in front of an operator: as counted, or by Little's law.
 
-    Little's law multiplies the arrivals per second by the waiting time. It gives nothing for a load that has
-    ended,
+    Little's law multiplies the arrivals per second by the waiting time. It gives nothing for a load that has ended,
     whatever it left behind.
     """
     if operator.waiting is not None:
@@ -138,9 +130,7 @@ def _observe_operator(operator: MeasuredOperator, window_seconds: float) -> Obse
         "tasks": operator.parallelism,
         "arrival_interval_seconds": _compute_interval_seconds(operator, rate, window_seconds),
         "service_seconds": compute_service_seconds(operator),
-        "arrival_cv2": compute_squared_variation(
-            operator, "arrival_interval_seconds", "arrival_interval_variance"
-        ),
+        "arrival_cv2": compute_squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance"),
         "service_cv2": compute_squared_variation(operator, "service_seconds", "service_variance"),
         "correction": 1.0,  # the measured wait includes the channel's latency
         "latency_seconds": operator.measure("latency_seconds") or 0.0,
@@ -148,9 +138,7 @@ def _observe_operator(operator: MeasuredOperator, window_seconds: float) -> Obse
     }
 
 
-def _compute_interval_seconds(
-    operator: MeasuredOperator, rate: float | None, window_seconds: float
-) -> float | None:
+def _compute_interval_seconds(operator: MeasuredOperator, rate: float | None, window_seconds: float) -> float | None:
     """Return the time between arrivals at one task; at least the window if nothing arrived."""
     if rate is None:
         return None

@@ -1,20 +1,19 @@
 """The joint law: the tasks of all operators together, ahead of the load.
 
 It uses a forecast, the cost of a pause, and the measured gain. The forecast is a distribution of rates
-(`needs.demand`). Each capacity of the chain costs its tasks and, expected over that distribution, the events
-that wait too long in a pause, in a peak, or behind the backlog (`fluid_backlog`): a late event is weighed
-against an idle task, as in the newsvendor problem. Besides, the mean forecast between two decisions has to
-keep `target_utilisation` and the bound of the paths (`task_allocation`). The effect of tasks is learned
-(`scaling_curve`). `plan` decides when to change: the current tasks stay while they suffice, up to `tolerance`
-above the target, and while a change doesn't pay off.
+(`needs.demand`). Each capacity of the chain costs its tasks and, expected over that distribution, the events that wait
+too long in a pause, in a peak, or behind the backlog (`fluid_backlog`): a late event is weighed against an idle task,
+as in the newsvendor problem. Besides, the mean forecast between two decisions has to keep `target_utilisation` and the
+bound of the paths (`task_allocation`). The effect of tasks is learned (`scaling_curve`). `plan` decides when to change:
+the current tasks stay while they suffice, up to `tolerance` above the target, and while a change doesn't pay off.
 
-Failed events return in addition to new ones (`fluid_backlog`): tasks that only keep pace with new events
-never end that, and cost accordingly.
+Failed events return in addition to new ones (`fluid_backlog`): tasks that only keep pace with new events never end
+that, and cost accordingly.
 
-After a rescale the measured gain of capacity is compared with the expected one, unless noise would hide it.
-If less than `effective_share` of it was reached, the operator gets no more tasks than it had then for
-`blocked_seconds`, and the decision says so. The law tries again after that, or earlier when notably more is
-offered and the waiting exceeds the deadline. Tasks released in a dip may be restored meanwhile.
+After a rescale the measured gain of capacity is compared with the expected one, unless noise would hide it. If less
+than `effective_share` of it was reached, the operator gets no more tasks than it had then for `blocked_seconds`, and
+the decision says so. The law tries again after that, or earlier when notably more is offered and the waiting exceeds
+the deadline. Tasks released in a dip may be restored meanwhile.
 """
 
 import math
@@ -28,12 +27,7 @@ from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
 from controllers.parallelism.fluid_backlog import compute_waiting_cost
-from controllers.parallelism.measured_paths import (
-    TAKEN,
-    compute_task_range,
-    hold_unmeasured,
-    list_operators,
-)
+from controllers.parallelism.measured_paths import TAKEN, compute_task_range, hold_unmeasured, list_operators
 from controllers.parallelism.measured_topology import MAX_TASKS
 from controllers.parallelism.needs import (
     PlannedOperator,
@@ -63,25 +57,14 @@ PARAMETERS = (
     Parameter("bound_seconds", "s", "Maximum latency of every path under the expected load.", 1.0, 1e-9, 1e6),
     Parameter("minimum", "tasks", "Minimum tasks of each operator.", 1, 1, MAX_TASKS, "integer"),
     Parameter("maximum", "tasks", "Maximum tasks of each operator.", 10, 1, MAX_TASKS, "integer"),
+    Parameter("target_utilisation", "utilization", "Target utilization of each task after a change.", 0.8, 0.1, 0.99),
     Parameter(
-        "target_utilisation", "utilization", "Target utilization of each task after a change.", 0.8, 0.1, 0.99
-    ),
-    Parameter(
-        "tolerance",
-        "share of the target",
-        "Excess above the target up to which the current tasks suffice.",
-        0.2,
-        0,
-        1,
+        "tolerance", "share of the target", "Excess above the target up to which the current tasks suffice.", 0.2, 0, 1
     ),
     Parameter("missed_cost", "multiple of its work", "Cost of a late event.", 8.0, 0, 1e6),
-    Parameter(
-        "deadline_seconds", "s", "Waiting time after which an event counts as failed.", 60.0, 1e-3, 1e6
-    ),
+    Parameter("deadline_seconds", "s", "Waiting time after which an event counts as failed.", 60.0, 1e-3, 1e6),
     Parameter("window_seconds", "s", "Length of a forecast window.", 60.0, 1e-3, 1e7),
-    Parameter(
-        "interval_seconds", "s", "Time between decisions; tasks change no more often.", 60.0, 1e-3, 1e7
-    ),
+    Parameter("interval_seconds", "s", "Time between decisions; tasks change no more often.", 60.0, 1e-3, 1e7),
     Parameter("pause_seconds", "s", "Time that a change stops all processing.", 20.0, 0, 1e5),
     Parameter("change_seconds", "s", "Additional cost of a change, over all tasks.", 5.0, 0, 1e5),
     Parameter(
@@ -92,48 +75,26 @@ PARAMETERS = (
         kind="map",
         items=(Parameter("tasks", "tasks", "Tasks of this operator.", None, 1, MAX_TASKS, "integer"),),
     ),
-    Parameter(
-        "effective_share", "share", "Share of the expected gain below which a rescale has failed.", 0.3, 0, 1
-    ),
+    Parameter("effective_share", "share", "Share of the expected gain below which a rescale has failed.", 0.3, 0, 1),
     Parameter("blocked_seconds", "s", "Time until an ineffective change is tried again.", 1800.0, 0, 1e7),
 )
 OPERATOR = (
     Parameter("tasks", "tasks", "Current tasks.", None, 1, MAX_TASKS, "integer", required=True),
-    Parameter(
-        "rate_per_second", "events/s", "Load offered to all its tasks; null: not measured.", None, 0, 1e12
-    ),
-    Parameter(
-        "service_seconds", "s", "Service time of an event in a task; null: not measured.", None, 0, 1e6
-    ),
+    Parameter("rate_per_second", "events/s", "Load offered to all its tasks; null: not measured.", None, 0, 1e12),
+    Parameter("service_seconds", "s", "Service time of an event in a task; null: not measured.", None, 0, 1e6),
     Parameter("backlog_events", "events", "Events waiting for the operator.", 0.0, 0, 1e15),
     Parameter("variability", "mean of c²", "Variability of arrivals and service.", 1.0, 0, 1e6),
-    Parameter(
-        "latency_seconds", "s", "Time that an event spends in the operator besides waiting.", 0.0, 0, 1e6
-    ),
+    Parameter("latency_seconds", "s", "Time that an event spends in the operator besides waiting.", 0.0, 0, 1e6),
     *TAKEN,
 )
 OBSERVATION = (
     Parameter("at_seconds", "s", "Time of the observation.", None, 0, 1e12, required=True),
     Parameter("source_per_second", "events/s", "Load offered now.", None, 0, 1e12, required=True),
+    Parameter("failed_per_second", "events/s", "Failed events that are sent again; null: not measured.", None, 0, 1e12),
     Parameter(
-        "failed_per_second",
-        "events/s",
-        "Failed events that are sent again; null: not measured.",
-        None,
-        0,
-        1e12,
+        "forecast_per_second", "events/s", "Expected load in each window.", maximum=1e12, kind="numbers", most=1_000
     ),
-    Parameter(
-        "forecast_per_second",
-        "events/s",
-        "Expected load in each window.",
-        maximum=1e12,
-        kind="numbers",
-        most=1_000,
-    ),
-    Parameter(
-        "deviation_per_second", "events/s", "Standard deviation of the load.", maximum=1e12, kind="numbers"
-    ),
+    Parameter("deviation_per_second", "events/s", "Standard deviation of the load.", maximum=1e12, kind="numbers"),
     Parameter("paths", "lists of operators", "Paths from a source to a sink.", kind="names", required=True),
     Parameter(
         "operators",
@@ -141,9 +102,7 @@ OBSERVATION = (
         "Measurements by operator.",
         kind="map",
         required=True,
-        items=(
-            Parameter("operator", "operator", "Measurements of one operator.", kind="object", items=OPERATOR),
-        ),
+        items=(Parameter("operator", "operator", "Measurements of one operator.", kind="object", items=OPERATOR),),
     ),
 )
 EXPECTED = (
@@ -180,22 +139,11 @@ MEMORY = (
         kind="numbers",
         most=2,
     ),
-    Parameter(
-        "waited", "flag", "True: events waited for the operator at the last observation.", False, kind="flag"
-    ),
+    Parameter("waited", "flag", "True: events waited for the operator at the last observation.", False, kind="flag"),
     Parameter("blocked_until_seconds", "s", "Time until which changes are blocked, or null.", None, 0, 1e13),
-    Parameter(
-        "blocked_per_second",
-        "events/s",
-        "Offered load when the operator was blocked, or null.",
-        None,
-        0,
-        1e12,
-    ),
+    Parameter("blocked_per_second", "events/s", "Offered load when the operator was blocked, or null.", None, 0, 1e12),
     Parameter("blocked_tasks", "tasks", "Tasks when blocked, or null.", None, 1, MAX_TASKS, "integer"),
-    Parameter(
-        "expected", "gain", "Expected result of the last rescale, or null.", kind="object", items=EXPECTED
-    ),
+    Parameter("expected", "gain", "Expected result of the last rescale, or null.", kind="object", items=EXPECTED),
 )
 STATE = (
     Parameter(
@@ -204,9 +152,7 @@ STATE = (
         "Learned values by operator.",
         kind="map",
         required=True,
-        items=(
-            Parameter("operator", "operator", "Learned values of one operator.", kind="object", items=MEMORY),
-        ),
+        items=(Parameter("operator", "operator", "Learned values of one operator.", kind="object", items=MEMORY),),
     ),
 )
 NOTHING_LEARNT: Mapping[str, Json] = {
@@ -270,9 +216,7 @@ class JointParallelism:
         verdicts, memory = dict[str, float](), dict[str, dict[str, Json]]()
         for name in names:
             passed = _estimate_passed(observation, memory, name)
-            memory[name] = _learn(
-                parameters, state["operators"].get(name), observation, name, passed, verdicts
-            )
+            memory[name] = _learn(parameters, state["operators"].get(name), observation, name, passed, verdicts)
         known = [_estimate_operator(parameters, observation, name, memory[name]) for name in names]
         plan, needs = _plan_tasks(parameters, observation, known)
         current = np.asarray([row.row["tasks"] for row in known])
@@ -328,9 +272,7 @@ def _estimate_passed(observation: Values, memory: Mapping[str, Mapping[str, Any]
     Otherwise, return None. An operator with waiting events is always busy: it passes its capacity.
     """
     rows, source = observation["operators"], observation["source_per_second"]
-    before = {
-        upstream for path in observation["paths"] if name in path for upstream in path[: path.index(name)]
-    }
+    before = {upstream for path in observation["paths"] if name in path for upstream in path[: path.index(name)]}
     waiting = [upstream for upstream in before if rows[upstream]["backlog_events"] > source]
     passed = [
         rows[upstream]["tasks"] / rows[upstream]["service_seconds"] / share
@@ -342,12 +284,7 @@ def _estimate_passed(observation: Values, memory: Mapping[str, Mapping[str, Any]
 
 
 def _learn(
-    parameters: Values,
-    memory: Json,
-    observation: Values,
-    name: str,
-    passed: float | None,
-    verdicts: dict[str, float],
+    parameters: Values, memory: Json, observation: Values, name: str, passed: float | None, verdicts: dict[str, float]
 ) -> dict[str, Json]:
     """Return the memory of an operator; `verdicts` receives the share of the expected gain of a rescale."""
     row, source = observation["operators"][name], observation["source_per_second"]
@@ -378,8 +315,8 @@ def _block(
 ) -> dict[str, Json]:
     """Return until when an operator gets no more tasks than it had, and the load at that time.
 
-    All values are null if it may get more. The block ends early if notably more is offered and the waiting
-    exceeds the deadline.
+    All values are null if it may get more. The block ends early if notably more is offered and the waiting exceeds the
+    deadline.
     """
     at_seconds, rate = observation["at_seconds"], row["rate_per_second"]
     if share_of_gain is not None and share_of_gain < parameters["effective_share"]:
@@ -403,16 +340,12 @@ def _is_notable(expected: Mapping[str, float]) -> bool:
     return expected["to_per_second"] >= expected["from_per_second"] * (1 + NOTABLE)
 
 
-def _update_rates(
-    before: Mapping[str, Any], rate: float, source: float, passed: float | None
-) -> list[float] | None:
+def _update_rates(before: Mapping[str, Any], rate: float, source: float, passed: float | None) -> list[float] | None:
     """Return the counts at the source and at the operator; older counts weigh less.
 
-    While events wait before the operator, its arrivals are what was let through; afterwards the backlog
-    arrives. Both
-    say nothing about the share, so they are used only if nothing else is known. A source that was idle for so
-    long
-    that its counts have decayed says nothing, either.
+    While events wait before the operator, its arrivals are what was let through; afterwards the backlog arrives. Both
+    say nothing about the share, so they are used only if nothing else is known. A source that was idle for so long that
+    its counts have decayed says nothing, either.
     """
     seen = before["seen_per_second"]
     if not seen:
@@ -444,9 +377,7 @@ def _estimate_operator(
     if memory["seen_per_second"] is None and row["backlog_events"] > 0:
         share = 1.0  # unknown, and the waiting events came from somewhere
     had = max(int(row["tasks"]), int(memory["blocked_tasks"] or 0))
-    return PlannedOperator(
-        name, row, curve, share, had if is_blocked and hand is None else None, fewest, most
-    )
+    return PlannedOperator(name, row, curve, share, had if is_blocked and hand is None else None, fewest, most)
 
 
 def _share(seen: Sequence[float] | None) -> float:
@@ -496,11 +427,7 @@ def _build_decision(
         _cause(parameters, needs, before, tasks),
         remarks=[
             *([f"the last rescale of {format_names(failed)} gained less than expected"] if failed else []),
-            *(
-                [f"{format_names(needs.blocked)}: more tasks did not help; retrying later"]
-                if needs.blocked
-                else []
-            ),
+            *([f"{format_names(needs.blocked)}: more tasks did not help; retrying later"] if needs.blocked else []),
             *([f"set by a user: {format_names(list(by_hand))}"] if by_hand else []),
         ],
     )

@@ -1,14 +1,12 @@
 """A plant as operators, tasks, and channels, with measurements of one instant (Stutz, 4 and 5.2).
 
-The logical graph has operators and links between them. A *path* leads from a source, which only brings events
-in, along links to an operator without a further link. In the physical graph an operator has `parallelism`
-tasks, named `<name>_1` to `<name>_<parallelism>`, and each task has a channel to every task of the next
-operators.
+The logical graph has operators and links between them. A *path* leads from a source, which only brings events in, along
+links to an operator without a further link. In the physical graph an operator has `parallelism` tasks, named `<name>_1`
+to `<name>_<parallelism>`, and each task has a channel to every task of the next operators.
 
-Counts cover the last `window_seconds`; for an operator they are the sum over its tasks, everything else is
-the
-mean over the tasks with a value (Stutz, 4.2). Unknown values are None, never 0. A document (`to_document`,
-`from_document`) is plain JSON.
+Counts cover the last `window_seconds`; for an operator they are the sum over its tasks, everything else is the mean
+over the tasks with a value (Stutz, 4.2). Unknown values are None, never 0. A document (`to_document`, `from_document`)
+is plain JSON.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,12 +49,8 @@ MEASURES = (
 NAMES = tuple(measure_.name for measure_ in MEASURES)
 COUNTS = ("inputs", "executions", "outputs")
 OPERATOR_MEASURES = (
-    Parameter(
-        "failed", "events", "For a source: events whose processing failed in the window.", None, 0, 1e18
-    ),
-    Parameter(
-        "acked", "events", "For a source: events that were fully processed in the window.", None, 0, 1e18
-    ),
+    Parameter("failed", "events", "For a source: events whose processing failed in the window.", None, 0, 1e18),
+    Parameter("acked", "events", "For a source: events that were fully processed in the window.", None, 0, 1e18),
     Parameter("waiting", "events", "Events waiting for the operator; null: not counted.", None, 0, 1e18),
 )
 LINK_MEASURES = (
@@ -146,9 +140,9 @@ class MeasuredOperator:
         return tasks
 
     def to_document(self) -> dict[str, Any]:
-        document = {
-            operator_field.name: getattr(self, operator_field.name) for operator_field in _OPERATOR
-        } | {"tasks": [{name: task.get(name) for name in NAMES} for task in self.tasks]}
+        document = {operator_field.name: getattr(self, operator_field.name) for operator_field in _OPERATOR} | {
+            "tasks": [{name: task.get(name) for name in NAMES} for task in self.tasks]
+        }
         if self.unknown_tasks is None:  # an older reader does not know the field
             del document["unknown_tasks"]
         return document
@@ -194,9 +188,7 @@ class MeasuredTopology:
         for place, link in enumerate(self.links):
             for end in (link.source, link.target):
                 if end not in self.operators:
-                    raise BadInput(
-                        f"links[{place}]", f"{end} is not an operator; known: {', '.join(self.operators)}"
-                    )
+                    raise BadInput(f"links[{place}]", f"{end} is not an operator; known: {', '.join(self.operators)}")
             self._after.setdefault(link.source, []).append(link.target)
         self.paths  # noqa: B018  a cycle is found when the paths are
 
@@ -237,17 +229,14 @@ class MeasuredTopology:
     def channels(self) -> list[Channel]:
         """Return the channels between tasks.
 
-        Raise `BadInput` if they would fill the memory: two operators with ten thousand tasks each have a
-        hundred million.
+        Raise `BadInput` if they would fill the memory: two operators with ten thousand tasks each have a hundred
+        million.
         """
         count = sum(
-            self.operators[link.source].parallelism * self.operators[link.target].parallelism
-            for link in self.links
+            self.operators[link.source].parallelism * self.operators[link.target].parallelism for link in self.links
         )
         if count > MAX_CHANNELS:
-            raise BadInput(
-                "plant", f"must have at most {MAX_CHANNELS:,} channels between its tasks, not {count:,}"
-            )
+            raise BadInput("plant", f"must have at most {MAX_CHANNELS:,} channels between its tasks, not {count:,}")
         return [
             Channel(source, target, link.latency_seconds, link.batching_seconds)
             for link in self.links
@@ -258,9 +247,7 @@ class MeasuredTopology:
     def get_operator(self, name: Any, field_name: str = "operator") -> MeasuredOperator:
         """Return the operator with that name. Raise `BadInput` naming the known ones."""
         if name not in self.operators:
-            raise BadInput(
-                field_name, f"{name} is not an operator; known: {', '.join(self.operators) or 'none'}"
-            )
+            raise BadInput(field_name, f"{name} is not an operator; known: {', '.join(self.operators) or 'none'}")
         return self.operators[name]
 
     def check_tasks(self, tasks: Mapping[str, Any], field_name: str = "tasks") -> dict[str, int]:
@@ -278,17 +265,13 @@ class MeasuredTopology:
         links = {(link.source, link.target): link.latency_seconds for link in self.links}
         between = [links[pair] for pair in pairwise(path)]
         within = [
-            self.operators[name].measure("latency_seconds")
-            for name in path
-            if self.operators[name].kind != "source"
+            self.operators[name].measure("latency_seconds") for name in path if self.operators[name].kind != "source"
         ]
         return _sum_values([*between, *within])
 
     def compute_source_latency_seconds(self, source: str) -> float | None:
         """Return the mean latency over the paths from this source with a known latency."""
-        latencies = [
-            self.compute_path_latency_seconds(path) for path in self.paths.values() if path[0] == source
-        ]
+        latencies = [self.compute_path_latency_seconds(path) for path in self.paths.values() if path[0] == source]
         known = [latency for latency in latencies if latency is not None]
         return fmean(known) if known else None
 
@@ -296,9 +279,7 @@ class MeasuredTopology:
         """Return the topology with only these operators and the links between them."""
         kept = {name: self.operators[name] for name in names}
         links = tuple(link for link in self.links if link.source in kept and link.target in kept)
-        return MeasuredTopology(
-            self.plant, self.at, self.window_seconds, kept, links, self.holder, self.held_until
-        )
+        return MeasuredTopology(self.plant, self.at, self.window_seconds, kept, links, self.holder, self.held_until)
 
     def to_document(self) -> dict[str, Any]:
         return {

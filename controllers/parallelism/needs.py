@@ -58,18 +58,15 @@ def forecast(observation: Values) -> tuple[list[float], list[float]]:
     means = observation["forecast_per_second"] or []
     deviations = observation["deviation_per_second"] or []
     return (
-        (means, deviations)
-        if means or deviations
-        else ([observation["source_per_second"]] * GOES_ON, [0.0] * GOES_ON)
+        (means, deviations) if means or deviations else ([observation["source_per_second"]] * GOES_ON, [0.0] * GOES_ON)
     )
 
 
 def build_demand(parameters: Values, observation: Values, known: Sequence[PlannedOperator]) -> Demand:
     """Return the load that may be offered.
 
-    A rate is never below 0 and errs by a factor rather than a sum, so its distribution is log-normal; that of
-    the
-    first step is at least the current load.
+    A rate is never below 0 and errs by a factor rather than a sum, so its distribution is log-normal; that of the first
+    step is at least the current load.
     """
     means, deviations = (np.asarray(window) for window in forecast(observation))
     means = np.maximum(means, 1e-9)
@@ -100,8 +97,7 @@ def _estimate_retries_per_second(
 def compute_largest_backlog(paths: Sequence[Sequence[str]], known: Sequence[PlannedOperator]) -> float:
     """Return the largest backlog in events of the source; backlogs further down come out of it."""
     waiting = {
-        operator.name: operator.row["backlog_events"] / operator.share if operator.share else 0.0
-        for operator in known
+        operator.name: operator.row["backlog_events"] / operator.share if operator.share else 0.0 for operator in known
     }
     return max(waiting[name] for path in paths for name in path)
 
@@ -118,9 +114,9 @@ def build_lateness(parameters: Values, known: Sequence[PlannedOperator]) -> Late
 class TaskNeeds:
     """The needed tasks (windows by operators), and the levels to choose from.
 
-    The needs say whether the current tasks suffice in each window within the allowed maximum. A level has the
-    tasks of each operator, and what they pass (events/s of the source). `short` lists operators of which the
-    first window needs more than allowed.
+    The needs say whether the current tasks suffice in each window within the allowed maximum. A level has the tasks of
+    each operator, and what they pass (events/s of the source). `short` lists operators of which the first window needs
+    more than allowed.
     """
 
     needed: Ints
@@ -199,17 +195,11 @@ def _compute_tasks(known: Sequence[PlannedOperator], source: float, utilisation:
 
 
 def _keep_within_bound(
-    parameters: Values,
-    paths: Sequence[Sequence[str]],
-    known: Sequence[PlannedOperator],
-    source: float,
-    target: float,
+    parameters: Values, paths: Sequence[Sequence[str]], known: Sequence[PlannedOperator], source: float, target: float
 ) -> Floats:
     """Return the tasks for the target, and as many more as keep the paths' bound, if any number does."""
     least = _compute_tasks(known, source, target)
-    operators = {
-        each.name: _build_operator(each, source, int(count)) for each, count in zip(known, least, strict=True)
-    }
+    operators = {each.name: _build_operator(each, source, int(count)) for each, count in zip(known, least, strict=True)}
     ways = []
     for path in paths:
         spent = math.fsum(operators[name].latency_seconds for name in path)
@@ -229,9 +219,7 @@ def _build_operator(each: PlannedOperator, source: float, least: int) -> Queuein
     return QueueingOperator(each.name, int(each.row["tasks"]), weight, load, latency, least, each.maximum)
 
 
-def estimate_slowest_path_seconds(
-    observation: Values, known: Sequence[PlannedOperator], tasks: Ints
-) -> float | None:
+def estimate_slowest_path_seconds(observation: Values, known: Sequence[PlannedOperator], tasks: Ints) -> float | None:
     """Return the expected latency on the slowest path with these tasks and the current load.
 
     Return None if an operator can't keep up.

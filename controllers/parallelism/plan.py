@@ -1,12 +1,9 @@
 """The plan: when to change tasks in future windows, and to how many. A change has to pay for its pause.
 
-A plan cuts the windows into ranges; within a range all operators have at least what its worst window needs,
-at
-one of the levels of capacity. A range costs its tasks (task-seconds), its late events (`fluid_backlog`)
-including
-its pause, and `change_cost`. The current tasks may stay for as long as they suffice. Computed backwards from
-the
-last window, O(windows² levels).
+A plan cuts the windows into ranges; within a range all operators have at least what its worst window needs, at one of
+the levels of capacity. A range costs its tasks (task-seconds), its late events (`fluid_backlog`) including its pause,
+and `change_cost`. The current tasks may stay for as long as they suffice. Computed backwards from the last window,
+O(windows² levels).
 """
 
 from collections.abc import Sequence
@@ -32,8 +29,8 @@ class ParallelismPlan:
 class PlanRanges:
     """The choices of a plan.
 
-    Needs are windows by operators, and levels have a number of tasks for each operator. `waiting` is the late
-    events from the start of one window to the end of another at each level.
+    Needs are windows by operators, and levels have a number of tasks for each operator. `waiting` is the late events
+    from the start of one window to the end of another at each level.
     """
 
     needs: Ints
@@ -60,9 +57,8 @@ def find_cheapest_plan(
 ) -> ParallelismPlan:
     """Return the cheapest plan.
 
-    `keeps` tells whether the current tasks suffice in a window; `waiting_now` is the late events with them
-    until the end
-    of each.
+    `keeps` tells whether the current tasks suffice in a window; `waiting_now` is the late events with them until the
+    end of each.
     """
     count = len(stretches.needs)
     # The rest from each window on, if tasks change at its start.

@@ -1,17 +1,12 @@
 """The queueing law: how many tasks each operator needs so that every path keeps its bound (Lohrmann).
 
-The waiting on a path may be  batching_share * bound - Σ latency  (the rest of the bound is for batches;
-Stutz, 7.2.2). `queueing_topology` gives the wait of an operator for any number of tasks, `task_allocation`
-finds
-the fewest. An operator with a utilization of `bottleneck_threshold` or more is a bottleneck: its offered load
-is
-not reliable then, and it gets at least twice its tasks, times its utilization if that is above 1 (7.1.3).
+The waiting on a path may be  batching_share * bound - Σ latency  (the rest of the bound is for batches; Stutz, 7.2.2).
+`queueing_topology` gives the wait of an operator for any number of tasks, `task_allocation` finds the fewest. An
+operator with a utilization of `bottleneck_threshold` or more is a bottleneck: its offered load is not reliable then,
+and it gets at least twice its tasks, times its utilization if that is above 1 (7.1.3).
 
-If even the maximum doesn't keep a bound, the operators of that path get the maximum, and the decision names
-the
-path and the bound, or the number of tasks, that would suffice. The law decides nothing on an operator that
-was
-not measured.
+If even the maximum doesn't keep a bound, the operators of that path get the maximum, and the decision names the path
+and the bound, or the number of tasks, that would suffice. The law decides nothing on an operator that was not measured.
 """
 
 import math
@@ -23,12 +18,7 @@ from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
-from controllers.parallelism.measured_paths import (
-    TAKEN,
-    compute_task_range,
-    hold_unmeasured,
-    list_operators,
-)
+from controllers.parallelism.measured_paths import TAKEN, compute_task_range, hold_unmeasured, list_operators
 from controllers.parallelism.measured_topology import MAX_TASKS
 from controllers.parallelism.queueing_topology import QueueingOperator, build_operator, check_paths
 from controllers.parallelism.task_allocation import Path, allocate_fewest_tasks, find_lacking_path
@@ -38,12 +28,7 @@ PARAMETERS = (
     Parameter("minimum", "tasks", "Minimum tasks of each operator.", 1, 1, MAX_TASKS, "integer"),
     Parameter("maximum", "tasks", "Maximum tasks of each operator.", 10, 1, MAX_TASKS, "integer"),
     Parameter(
-        "batching_share",
-        "share of the bound",
-        "Share for waiting and service; the rest is for batches.",
-        0.8,
-        0.001,
-        1,
+        "batching_share", "share of the bound", "Share for waiting and service; the rest is for batches.", 0.8, 0.001, 1
     ),
     Parameter(
         "bottleneck_threshold",
@@ -71,12 +56,7 @@ PARAMETERS = (
 OPERATOR = (
     Parameter("tasks", "tasks", "Current tasks.", None, 1, MAX_TASKS, "integer", required=True),
     Parameter(
-        "arrival_interval_seconds",
-        "s",
-        "Time between arrivals at one task; null: not measured.",
-        None,
-        1e-12,
-        1e9,
+        "arrival_interval_seconds", "s", "Time between arrivals at one task; null: not measured.", None, 1e-12, 1e9
     ),
     Parameter("service_seconds", "s", "Service time of an event; null: not measured.", None, 0, 1e6),
     Parameter("arrival_cv2", "variance over mean²", "Variability of the arrivals.", 1.0, 0, 1e6),
@@ -93,9 +73,7 @@ OBSERVATION = (
         "Measurements by operator.",
         kind="map",
         required=True,
-        items=(
-            Parameter("operator", "operator", "Measurements of one operator.", kind="object", items=OPERATOR),
-        ),
+        items=(Parameter("operator", "operator", "Measurements of one operator.", kind="object", items=OPERATOR),),
     ),
 )
 
@@ -153,24 +131,17 @@ def _build_path(parameters: Values, operators: Mapping[str, QueueingOperator], n
     return Path(tuple(names), parameters["batching_share"] * parameters["bound_seconds"] - spent)
 
 
-def _build_decision(
-    parameters: Values, operators: Mapping[str, QueueingOperator], paths: Sequence[Path]
-) -> Decision:
+def _build_decision(parameters: Values, operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> Decision:
     worst = find_lacking_path(operators, paths)
     feasible = worst is None
     if worst is None:
         tasks, cause = allocate_fewest_tasks(operators, paths), _cause(parameters, operators, paths)
     else:
-        tasks, cause = (
-            _compute_fallback_tasks(operators, paths),
-            _explain_shortage(parameters, operators, *worst),
-        )
+        tasks, cause = (_compute_fallback_tasks(operators, paths), _explain_shortage(parameters, operators, *worst))
     waits = {name: operators[name].wait_seconds(count) for name, count in tasks.items()}
     action = {
         "tasks": tasks,
-        "expected_wait_seconds": {
-            name: wait if math.isfinite(wait) else None for name, wait in waits.items()
-        },
+        "expected_wait_seconds": {name: wait if math.isfinite(wait) else None for name, wait in waits.items()},
         "feasible": feasible,
     }
     terms = {
@@ -186,9 +157,7 @@ def _build_decision(
 
 def _describe_action(operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> str:
     """Describe the action: the operators whose tasks change."""
-    changes = [
-        f"{name} {operators[name].tasks} → {n}" for name, n in tasks.items() if n != operators[name].tasks
-    ]
+    changes = [f"{name} {operators[name].tasks} → {n}" for name, n in tasks.items() if n != operators[name].tasks]
     return f"Set tasks of {format_names(changes)}" if changes else "Keep the tasks"
 
 
@@ -203,9 +172,7 @@ def _cause(parameters: Values, operators: Mapping[str, QueueingOperator], paths:
     return f"these are the fewest tasks with which {which} the bound of {bound}"
 
 
-def _compute_fallback_tasks(
-    operators: Mapping[str, QueueingOperator], paths: Sequence[Path]
-) -> dict[str, int]:
+def _compute_fallback_tasks(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
     """Return the maximum for operators of paths that can't be kept, and the minimum for the others."""
     held = [path for path in paths if find_lacking_path(operators, [path]) is None]
     lost = {name for path in paths if path not in held for name in path.operators}

@@ -1,7 +1,7 @@
 """The topology as the parallelism laws see it: operators with what queues at them, and paths through them.
 
-For operator v with p tasks, each offered λ tuples/s, service S [s] and squared coefficients of variation c²
-of arrivals and service, Kingman's formula gives the waiting time for any other number p* of tasks (Stutz,
+For operator v with p tasks, each offered λ tuples/s, service S [s] and squared coefficients of variation c² of arrivals
+and service, Kingman's formula gives the waiting time for any other number p* of tasks (Stutz,
 7.1.3, with ERRATA E30):
 
     a = λ S² p (c_A² + c_S²) / 2,  b = λ S p,  W(p*) = e a / (p* - b)   for p* > b
@@ -58,17 +58,13 @@ class QueueingOperator:
         return self.load / self.tasks
 
 
-def build_operator(
-    name: str, row: Mapping[str, Any], minimum: int, maximum: int, corrected: bool
-) -> QueueingOperator:
+def build_operator(name: str, row: Mapping[str, Any], minimum: int, maximum: int, corrected: bool) -> QueueingOperator:
     """Build an operator from its measurements."""
     rate = 1 / row["arrival_interval_seconds"]
     service, tasks = row["service_seconds"], int(row["tasks"])
     variability = (row["arrival_cv2"] + row["service_cv2"]) / 2
     weight = rate * service**2 * tasks * variability * (row["correction"] if corrected else 1.0)
-    return QueueingOperator(
-        name, tasks, weight, rate * service * tasks, row["latency_seconds"], minimum, maximum
-    )
+    return QueueingOperator(name, tasks, weight, rate * service * tasks, row["latency_seconds"], minimum, maximum)
 
 
 def check_paths(paths: Sequence[Sequence[str]], known: Sequence[str], field: str) -> None:
@@ -83,13 +79,9 @@ def check_paths(paths: Sequence[Sequence[str]], known: Sequence[str], field: str
             raise BadInput(f"{field}[{at}]", "must have at least one operator")
         for place, name in enumerate(path):
             if name not in known:
-                raise BadInput(
-                    f"{field}[{at}][{place}]", f"{name} is not an operator; known: {', '.join(known)}"
-                )
+                raise BadInput(f"{field}[{at}][{place}]", f"{name} is not an operator; known: {', '.join(known)}")
             if name in path[:place]:
-                raise BadInput(
-                    f"{field}[{at}][{place}]", f"{name} appears twice; a path must not have a cycle"
-                )
+                raise BadInput(f"{field}[{at}][{place}]", f"{name} appears twice; a path must not have a cycle")
     if (loop := _cycle(paths)) is not None:
         raise BadInput(field, f"must not form a cycle; {loop} leads back to itself")
 

@@ -1,10 +1,9 @@
 """The cost of an event by the number of tasks of its operator, learned from past sizes.
 
-Tasks that share a resource slow each other down:  service(p) = c + d p,  d ≥ 0, so p tasks pass
-p / (c + d p) events/s, which is r p / (1 + σ (p - 1)) with r = 1 / (c + d) and σ = d / (c + d).
-The line goes through the newest points by least squares. Measurements are noisy (`NOISE` of the service), so
-the
-slope is drawn towards 0, more so the closer the points are: a slope of `SLOPE` of the service is usual.
+Tasks that share a resource slow each other down:  service(p) = c + d p,  d ≥ 0, so p tasks pass p / (c + d p) events/s,
+which is r p / (1 + σ (p - 1)) with r = 1 / (c + d) and σ = d / (c + d). The line goes through the newest points by
+least squares. Measurements are noisy (`NOISE` of the service), so the slope is drawn towards 0, more so the closer the
+points are: a slope of `SLOPE` of the service is usual.
 """
 
 import math

@@ -1,16 +1,11 @@
 """Allocation of the fewest tasks that keep every path within its bound.
 
-One more task at an operator with b + x tasks reduces the wait by e a / (x (x + 1)), less with every task. On
-one
-path it is therefore exact to give tasks in the order of their gain. The tasks that gain δ or more are known
-at
-once (P_Δ, ERRATA E32), so δ is found by bisection, and only the last few tasks are given one by one: no step
-overshoots the bound.
+One more task at an operator with b + x tasks reduces the wait by e a / (x (x + 1)), less with every task. On one path
+it is therefore exact to give tasks in the order of their gain. The tasks that gain δ or more are known at once (P_Δ,
+ERRATA E32), so δ is found by bisection, and only the last few tasks are given one by one: no step overshoots the bound.
 
-Several paths are one problem (E33). Without integrality its optimum has b + √(e a μ) tasks, with μ the sum of
-the
-multipliers of the operator's paths. From there, rounded down, each task goes where it reduces the remaining
-excess
+Several paths are one problem (E33). Without integrality its optimum has b + √(e a μ) tasks, with μ the sum of the
+multipliers of the operator's paths. From there, rounded down, each task goes where it reduces the remaining excess
 most, and superfluous tasks are removed, one at a time or as two for one.
 """
 
@@ -46,22 +41,16 @@ class Path:
         """Return the total waiting on the path."""
         return math.fsum(operators[name].wait_seconds(tasks[name]) for name in self.operators)
 
-    def compute_excess_seconds(
-        self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]
-    ) -> float:
+    def compute_excess_seconds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> float:
         """Return the excess over the budget."""
         return self.wait_seconds(operators, tasks) - self.budget_seconds
 
     def holds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> bool:
         """Return whether the path is within its budget."""
-        return self.compute_excess_seconds(operators, tasks) <= TOLERANCE * max(
-            MIN_BUDGET, self.budget_seconds
-        )
+        return self.compute_excess_seconds(operators, tasks) <= TOLERANCE * max(MIN_BUDGET, self.budget_seconds)
 
 
-def find_lacking_path(
-    operators: Mapping[str, QueueingOperator], paths: Sequence[Path]
-) -> tuple[Path, float] | None:
+def find_lacking_path(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> tuple[Path, float] | None:
     """Return the path that exceeds its budget most even with the maximum, and its waiting then.
 
     The waiting is in s, infinite if an operator can't keep up.
@@ -95,11 +84,7 @@ def _on_one_path(operators: Mapping[str, QueueingOperator], path: Path) -> dict[
     """Return the tasks with the highest gain, until the path is within its budget."""
     there = [operators[name] for name in path.operators]
     columns = _Columns.build(there)
-    tasks = (
-        columns.fewest
-        if columns.wait(columns.fewest) <= path.budget_seconds
-        else _find_last_failing(columns, path)
-    )
+    tasks = columns.fewest if columns.wait(columns.fewest) <= path.budget_seconds else _find_last_failing(columns, path)
     allocation = {each.name: int(count) for each, count in zip(there, tasks, strict=True)}
     gains = [(-_compute_gain(operator, allocation[operator.name]), operator.name) for operator in there]
     heapq.heapify(gains)
@@ -170,9 +155,7 @@ class _JointProblem:
     @classmethod
     def build(cls, operators: Sequence[QueueingOperator], paths: Sequence[Path]) -> "_JointProblem":
         columns = _Columns.build(operators)
-        on = np.asarray(
-            [[operator.name in path.operators for operator in operators] for path in paths], dtype=float
-        )
+        on = np.asarray([[operator.name in path.operators for operator in operators] for path in paths], dtype=float)
         joint = cls(columns, on, np.asarray([path.budget_seconds for path in paths]), columns.fewest)
         joint.tasks = joint.find_near_optimum()
         return joint
@@ -191,9 +174,7 @@ class _JointProblem:
         budgets = np.maximum(self.budgets, MIN_BUDGET)
         multipliers = ((self.on @ root) / budgets) ** 2
         for _ in range(ROUNDS):
-            tasks = np.clip(
-                load + root * np.sqrt(multipliers @ self.on), self.columns.fewest, self.columns.most
-            )
+            tasks = np.clip(load + root * np.sqrt(multipliers @ self.on), self.columns.fewest, self.columns.most)
             multipliers *= (self.on @ self.compute_wait_seconds(tasks)) / budgets
         return np.asarray(np.floor(tasks))
 

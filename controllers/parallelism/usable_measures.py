@@ -25,13 +25,10 @@ def clear_unusable_measures(document: Any) -> tuple[Any, list[str]]:
     operators, links = document.get("operators"), document.get("links")
     if isinstance(operators, Mapping):
         result["operators"] = {
-            name: _usable_operator(row, f"operators.{str(name)[:80]}", faults)
-            for name, row in operators.items()
+            name: _usable_operator(row, f"operators.{str(name)[:80]}", faults) for name, row in operators.items()
         }
     if isinstance(links, list):
-        result["links"] = [
-            _clear_unusable(row, LINK_MEASURES, f"links[{at}]", faults) for at, row in enumerate(links)
-        ]
+        result["links"] = [_clear_unusable(row, LINK_MEASURES, f"links[{at}]", faults) for at, row in enumerate(links)]
     return result, faults[:MAX_FAULTS]
 
 
@@ -39,10 +36,7 @@ def _usable_operator(row: Any, where: str, faults: list[str]) -> Any:
     read = _clear_unusable(row, OPERATOR_MEASURES, where, faults)
     if not isinstance(read, Mapping) or not isinstance(read.get("tasks"), list):
         return read
-    tasks = [
-        _clear_unusable(task, MEASURES, f"{where}.tasks[{at}]", faults)
-        for at, task in enumerate(read["tasks"])
-    ]
+    tasks = [_clear_unusable(task, MEASURES, f"{where}.tasks[{at}]", faults) for at, task in enumerate(read["tasks"])]
     return {**read, "tasks": tasks}
 
 

@@ -1,9 +1,8 @@
 """A CEP application as load shedding sees it: which patterns take which types, and what they emit.
 
-A type arrives from outside, with a rate at an operator, or is emitted by patterns; every pattern that names
-it receives it. One match of pattern p takes `counts` events and makes correction * outputs events of the type
-`emits` (Röger, equation 14's f; the correction is ERRATA E24's, measured online). Processing one event in p
-costs `seconds`.
+A type arrives from outside, with a rate at an operator, or is emitted by patterns; every pattern that names it receives
+it. One match of pattern p takes `counts` events and makes correction * outputs events of the type `emits` (Röger,
+equation 14's f; the correction is ERRATA E24's, measured online). Processing one event in p costs `seconds`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -128,9 +127,7 @@ class ArrangedPatterns:
         """Return for each operator a vector of the rates at which types arrive from outside."""
         vectors = {}
         for operator in self.operators:
-            rates = {
-                symbol: rate for symbol, rate in arrivals.get(operator, {}).items() if symbol in self.index
-            }
+            rates = {symbol: rate for symbol, rate in arrivals.get(operator, {}).items() if symbol in self.index}
             vector = np.zeros(len(self.index))
             vector[np.fromiter(map(self.index.__getitem__, rates), np.intp)] = list(rates.values())
             vectors[operator] = vector
@@ -143,16 +140,13 @@ class ArrangedPatterns:
         return mask
 
     def compute_emissions(
-        self,
-        outside: Mapping[str, Floats],
-        admitted: Mapping[str, Floats],
-        of: Sequence[OperatorPattern] | None = None,
+        self, outside: Mapping[str, Floats], admitted: Mapping[str, Floats], of: Sequence[OperatorPattern] | None = None
     ) -> Floats:
         """Return a vector of events/s of every emitted type.
 
-        The vector follows from the selectivities between sources and sinks. `outside`: operator → vector, as
-        `vectors` makes them. `admitted`: pattern → events/s of each of its symbols that its shedder lets
-        through; a pattern without an entry gets all. `of`: restricts the result to these patterns.
+        The vector follows from the selectivities between sources and sinks. `outside`: operator → vector, as `vectors`
+        makes them. `admitted`: pattern → events/s of each of its symbols that its shedder lets through; a pattern
+        without an entry gets all. `of`: restricts the result to these patterns.
         """
         made = np.zeros(len(self.index))
         for pattern in self.patterns if of is None else of:
@@ -162,9 +156,7 @@ class ArrangedPatterns:
             made[self.index[pattern.emits]] += pattern.compute_emission(rates)
         return made
 
-    def compute_offered(
-        self, pattern: OperatorPattern, outside: Mapping[str, Floats], emitted: Floats
-    ) -> Floats:
+    def compute_offered(self, pattern: OperatorPattern, outside: Mapping[str, Floats], emitted: Floats) -> Floats:
         """Return the events/s of each of a pattern's symbols, from outside and inside."""
         places = self.places[pattern.name]
         rates: Floats = outside[pattern.operator][places] + emitted[places]
@@ -174,8 +166,8 @@ class ArrangedPatterns:
 def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> ArrangedPatterns:
     """Arrange patterns, given in any order, into an application.
 
-    Raise `BadInput` naming the field if names are duplicate, or if there is a cycle, because a pattern's
-    output would depend on itself.
+    Raise `BadInput` naming the field if names are duplicate, or if there is a cycle, because a pattern's output would
+    depend on itself.
     """
     _refuse_twice([pattern.name for pattern in patterns], field)
     emitters: dict[str, list[str]] = {}
@@ -184,8 +176,7 @@ def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> Arr
     order: TopologicalSorter[str] = TopologicalSorter()
     for pattern in patterns:
         order.add(
-            pattern.name,
-            *(name for symbol in dict.fromkeys(pattern.symbols) for name in emitters.get(symbol, ())),
+            pattern.name, *(name for symbol in dict.fromkeys(pattern.symbols) for name in emitters.get(symbol, ()))
         )
     try:
         order.prepare()

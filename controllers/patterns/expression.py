@@ -8,9 +8,8 @@
     {- B+ -}               taken, but not part of the match
     ^ first, $ last        starts with the first event of the key; ends with its last event
 
-A symbol consists of letters, digits, `_`, and, inside it, `-` and `.`. Sources: Röger et al., section II-A,
-for SEQ, AND, and OR; the row patterns of SQL (ISO 9075-2, MATCH_RECOGNIZE) for quantifiers, exclusion, and
-anchors.
+A symbol consists of letters, digits, `_`, and, inside it, `-` and `.`. Sources: Röger et al., section II-A, for SEQ,
+AND, and OR; the row patterns of SQL (ISO 9075-2, MATCH_RECOGNIZE) for quantifiers, exclusion, and anchors.
 """
 
 import re
@@ -24,9 +23,7 @@ MAX_REPEATS = 1000  # Maximum number of a quantifier, and maximum product of nes
 MAX_DEPTH = 20
 MAX_ALTERNATIVES = 2000  # Maximum number of alternatives of all ORs, counted once per repetition.
 _SHOWN = 40  # Maximum number of characters of a text that an error quotes.
-_TOKEN = re.compile(
-    r"\s*(?:(?P<symbol>[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)|(?P<mark>\{-|-\}|[(){};,^$+*?]))"
-)
+_TOKEN = re.compile(r"\s*(?:(?P<symbol>[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)|(?P<mark>\{-|-\}|[(){};,^$+*?]))")
 _SPACE = re.compile(r"\s*")
 _SEPARATORS = {"SEQ": ";", "AND": ",", "OR": ","}
 
@@ -210,9 +207,7 @@ def _check_size(root: Item, field: str) -> None:
     """Raise `Forbidden` for quantifiers and alternatives that multiply beyond what can be processed."""
     repeats = _compute_max_repeats(root)
     if repeats > MAX_REPEATS:
-        raise Forbidden(
-            field, f"nested repeats multiply to {_format_count(repeats)}; the maximum is {MAX_REPEATS}"
-        )
+        raise Forbidden(field, f"nested repeats multiply to {_format_count(repeats)}; the maximum is {MAX_REPEATS}")
     alternatives = _count_alternatives(root)
     if alternatives > MAX_ALTERNATIVES:
         raise Forbidden(
@@ -253,8 +248,7 @@ def _count_alternatives(item: Item) -> int:
 def _check_absences(items: tuple[Item, ...], field: str) -> None:
     if isinstance(items[0], AbsentSymbol):
         raise BadInput(
-            field,
-            f"NOT {items[0].symbol.name} needs a step before it, because the time of NOT starts at that step",
+            field, f"NOT {items[0].symbol.name} needs a step before it, because the time of NOT starts at that step"
         )
     absent: set[str] = set()
     for item in items:
@@ -269,11 +263,7 @@ def _check_absences(items: tuple[Item, ...], field: str) -> None:
         absent.clear()
 
 
-_GROUPS: dict[str, Callable[[tuple[Item, ...]], Item]] = {
-    "SEQ": Sequence,
-    "AND": Conjunction,
-    "OR": Choice,
-}
+_GROUPS: dict[str, Callable[[tuple[Item, ...]], Item]] = {"SEQ": Sequence, "AND": Conjunction, "OR": Choice}
 
 
 class _Reader:
@@ -293,8 +283,7 @@ class _Reader:
         at_last = self._skip("$")
         if self._token:
             self._refuse(
-                f"unexpected {self._token[:_SHOWN]!r}; "
-                "to combine several steps, use SEQ( ; ), AND( , ), or OR( , )"
+                f"unexpected {self._token[:_SHOWN]!r}; to combine several steps, use SEQ( ; ), AND( , ), or OR( , )"
             )
         return Expression(root, at_first or self._at_first, at_last or self._at_last)
 
@@ -367,9 +356,7 @@ class _Reader:
         if self._skip(","):
             most = None if self._token == "}" else self._read_number()
         if most is not None and (most < least or most == 0):
-            self._refuse(
-                f"{{{least},{most}}} can never match: the second number must be at least the first and not 0"
-            )
+            self._refuse(f"{{{least},{most}}} can never match: the second number must be at least the first and not 0")
         self._expect("}")
         return least, most
 
@@ -377,9 +364,7 @@ class _Reader:
         token = self._token
         plain = token.isascii() and token.isdigit() and len(token) <= 9
         if not plain or int(token) > MAX_REPEATS:
-            self._refuse(
-                f"a quantifier must have whole numbers up to {MAX_REPEATS}, such as {{2}} or {{1,3}}"
-            )
+            self._refuse(f"a quantifier must have whole numbers up to {MAX_REPEATS}, such as {{2}} or {{1,3}}")
         self._advance()
         return int(token)
 

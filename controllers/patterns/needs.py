@@ -1,9 +1,9 @@
 """The events that one match of a pattern needs, as load shedding sees it.
 
-The order is ignored: a SEQ needs what an AND needs (Röger, VII-C, the remark on sequences). Nested SEQ and
-AND therefore merge into one conjunction whose counts add up (ERRATA E22: AND(A, SEQ(A;A;B)) needs A three
-times). An OR stays a group of alternatives. A repeated item counts with its minimum; an item that may or must
-be absent does not count.
+The order is ignored: a SEQ needs what an AND needs (Röger, VII-C, the remark on sequences). Nested SEQ and AND
+therefore merge into one conjunction whose counts add up (ERRATA E22: AND(A, SEQ(A;A;B)) needs A three times). An OR
+stays a group of alternatives. A repeated item counts with its minimum; an item that may or must be absent does not
+count.
 """
 
 from collections import Counter

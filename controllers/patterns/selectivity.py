@@ -4,9 +4,9 @@ For a conjunction with counts n_T and groups of alternatives G (Röger, Table I,
 
     y = min( min_T λ_T / n_T ,  min_G Σ_{c ∈ G} y_c )
 
-if no type is used at two places. Otherwise the events of such a type are divided for the maximum output, by a
-linear program: maximize v_root over flows v ≥ 0 with Σ_c n_{T,c} v_c ≤ λ_T for each type, and Σ_{c ∈ G} v_c =
-v_parent for each group. Rates are events/s; a type without a rate does not arrive.
+if no type is used at two places. Otherwise the events of such a type are divided for the maximum output, by a linear
+program: maximize v_root over flows v ≥ 0 with Σ_c n_{T,c} v_c ≤ λ_T for each type, and Σ_{c ∈ G} v_c = v_parent for
+each group. Rates are events/s; a type without a rate does not arrive.
 """
 
 from collections import Counter
@@ -41,9 +41,7 @@ def compute_output_rate(expression: Needs, rates: Mapping[str, float]) -> float:
 
 def _compute_closed_form(expression: Needs, rates: Mapping[str, float]) -> float:
     own = (rates.get(symbol, 0.0) / count for symbol, count in expression.counts.items())
-    groups = (
-        sum(_compute_closed_form(alternative, rates) for alternative in group) for group in expression.groups
-    )
+    groups = (sum(_compute_closed_form(alternative, rates) for alternative in group) for group in expression.groups)
     return float(min((*own, *groups)))
 
 
@@ -96,8 +94,8 @@ def find_bottleneck_types(expression: Needs, rates: Mapping[str, float]) -> list
 def answer(document: Any) -> dict[str, Json]:
     """Answer `manage.py design selectivity`: {expression, rates} → {output_rate, bottleneck_types}.
 
-    Raise `BadInput` naming the field. A type of the expression without a rate is an error, because it would
-    be treated as a type that never arrives.
+    Raise `BadInput` naming the field. A type of the expression without a rate is an error, because it would be treated
+    as a type that never arrives.
     """
     given = read_document(INPUT, document)
     expression = needs_of(given["expression"], "expression")

@@ -1,9 +1,9 @@
 """The allocation of points of queues to nodes, and the resulting load of each node.
 
-Load of a container: rate * points / total, where the total counts the points on reachable nodes (the splitter
-routes around an OFFLINE node, so its points carry nothing). The unit is that of the rate [events/s]. A node's
-capacity times a threshold has the same unit, whether the capacity is in events/s and the threshold is a
-share, or the capacity is 1 and the threshold is in events/s.
+Load of a container: rate * points / total, where the total counts the points on reachable nodes (the splitter routes
+around an OFFLINE node, so its points carry nothing). The unit is that of the rate [events/s]. A node's capacity times a
+threshold has the same unit, whether the capacity is in events/s and the threshold is a share, or the capacity is 1 and
+the threshold is in events/s.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,9 +58,7 @@ class Allocation:
     @cached_property
     def _cells(self) -> "_Cells":
         """Return the containers, one array per column, in the order of `containers`."""
-        rows = [
-            (queue, node, points) for queue, held in enumerate(self.points) for node, points in held.items()
-        ]
+        rows = [(queue, node, points) for queue, held in enumerate(self.points) for node, points in held.items()]
         return _Cells(*np.array(rows, dtype=np.int64).reshape(-1, 3).T)
 
     @cached_property
@@ -122,8 +120,8 @@ class Allocation:
 def from_observation(observation: Mapping[str, Any], minimum_containers: int) -> Allocation:
     """Return the allocation that an observation describes.
 
-    Its nodes are [{name, capacity, drained, state}], its queues [{name, rate, containers,
-    minimum_containers}]. A queue without its own minimum gets the general one.
+    Its nodes are [{name, capacity, drained, state}], its queues [{name, rate, containers, minimum_containers}]. A queue
+    without its own minimum gets the general one.
     """
     nodes, queues = observation["nodes"], observation["queues"]
     index = {node["name"]: position for position, node in enumerate(nodes)}
@@ -140,8 +138,7 @@ def from_observation(observation: Mapping[str, Any], minimum_containers: int) ->
             for queue in queues
         ),
         points=tuple(
-            {index[node]: points for node, points in queue["containers"].items() if points}
-            for queue in queues
+            {index[node]: points for node, points in queue["containers"].items() if points} for queue in queues
         ),
     )
 

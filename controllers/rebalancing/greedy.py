@@ -1,14 +1,13 @@
 """The greedy rebalancer of overloaded nodes: it processes one donor after another, by its cheapest move.
 
-A donor is a node over its limit, or drained. Each step makes the donor's cheapest move. Among moves that
-clear it at once, this is the one with the fewest points ("points"), or the one with the tightest fit
-("moves"). If none clears it, it is the one that removes the most load per point, or the most load. Receivers
-that already hold the queue come first; then the node with the most room, or the tightest that fits
-(`packing`). Either can be better, so the caller tries both.
+A donor is a node over its limit, or drained. Each step makes the donor's cheapest move. Among moves that clear it at
+once, this is the one with the fewest points ("points"), or the one with the tightest fit ("moves"). If none clears it,
+it is the one that removes the most load per point, or the most load. Receivers that already hold the queue come first;
+then the node with the most room, or the tightest that fits (`packing`). Either can be better, so the caller tries both.
 
-Rules for moves (section 4.1.1.4, with the splinters of its exception): at least `minimum_points` arrive, and
-at least as many stay, or none; a queue keeps its minimum of containers; nothing returns to where it recently
-came from. A container that is already a splinter moves only as a whole.
+Rules for moves (section 4.1.1.4, with the splinters of its exception): at least `minimum_points` arrive, and at least
+as many stay, or none; a queue keeps its minimum of containers; nothing returns to where it recently came from. A
+container that is already a splinter moves only as a whole.
 """
 
 import math
@@ -67,9 +66,8 @@ class Board:
     def room(self) -> Floats:
         """Return the load that each node may still receive; -1 if it may receive nothing.
 
-        Among nodes of equal load, those with fewer points get slightly more room. Loads are no guide while
-        there is little traffic, and points that pile up on one node would have to be spread again when load
-        returns.
+        Among nodes of equal load, those with fewer points get slightly more room. Loads are no guide while there is
+        little traffic, and points that pile up on one node would have to be spread again when load returns.
         """
         hair = HAIR * self.limits * self.totals / TOTAL
         return np.where(self.receivers, self.limits - self.loads - hair, -1.0)
@@ -142,9 +140,9 @@ class Board:
 def mask_coarse_queues(allocation: Allocation, rules: MoveRules, limits: Floats) -> Flags:
     """Return a mask of the queues whose pieces are so heavy that they have to be divided evenly.
 
-    A piece below twice `minimum_points` can't be split again. In a queue at 5000 events/s, a piece of 99
-    points carries 495 events/s, too much for a node, and no later decision could divide it. Such queues are
-    therefore divided into pieces of about `minimum_points`, or multiples of them, as long as possible.
+    A piece below twice `minimum_points` can't be split again. In a queue at 5000 events/s, a piece of 99 points carries
+    495 events/s, too much for a node, and no later decision could divide it. Such queues are therefore divided into
+    pieces of about `minimum_points`, or multiples of them, as long as possible.
     """
     limit = float(limits[allocation.available].mean()) if allocation.available.any() else math.inf
     return np.asarray(allocation.rate_per_point * 2 * rules.minimum_points > COARSE_SHARE * limit)
@@ -155,8 +153,8 @@ class SearchRule:
     """Preference among several answers.
 
     `packing`: choose receivers with the tightest fit, not those with the most room. `exchange`: let a node
-    make room for a piece that fits nowhere, at the cost of more points. `keep`: leave the last piece of a
-    heavy queue in place while something lighter can move, because it is equally heavy on any node.
+    make room for a piece that fits nowhere, at the cost of more points. `keep`: leave the last piece of a heavy queue
+    in place while something lighter can move, because it is equally heavy on any node.
     """
 
     cost: Cost
@@ -204,13 +202,11 @@ def _clear(board: Board, donor: int, rule: SearchRule) -> bool:
 def _make_room(board: Board, donor: int) -> bool:
     """Move a piece of the donor to a node that first gives some of its points to others.
 
-    If all nodes are nearly full, a heavy piece may fit nowhere although the total room, a little on each
-    node, suffices.
+    If all nodes are nearly full, a heavy piece may fit nowhere although the total room, a little on each node,
+    suffices.
     """
     per_point = board.start.rate_per_point
-    heaviest = sorted(
-        board.at_node[donor], key=lambda queue: (-per_point[queue] * board.at_node[donor][queue], queue)
-    )
+    heaviest = sorted(board.at_node[donor], key=lambda queue: (-per_point[queue] * board.at_node[donor][queue], queue))
     roomiest = np.argsort(-board.room, kind="stable")[:TRIES]
     for queue in heaviest[:TRIES]:
         for target in (int(node) for node in roomiest if board.receivers[node]):
@@ -263,12 +259,8 @@ def _step(board: Board, donor: int, queue: int, rule: SearchRule) -> _Step | Non
     excess = board.compute_excess(donor)
     wanted = min(math.ceil(excess / per_point - ROUNDING), board.points[queue][donor])
     best: _Step | None = None
-    for target in _list_targets(
-        board, queue, donor, max(wanted, board.rules.minimum_points) * per_point, rule.packing
-    ):
-        points = board.choose_points(
-            queue, donor, target, wanted, _compute_fitting_points(board, target, per_point)
-        )
+    for target in _list_targets(board, queue, donor, max(wanted, board.rules.minimum_points) * per_point, rule.packing):
+        points = board.choose_points(queue, donor, target, wanted, _compute_fitting_points(board, target, per_point))
         if points:
             load = points * per_point
             clears, holder = load >= excess * (1 - ROUNDING), target in board.points[queue]
@@ -332,8 +324,7 @@ def _choose_whole_move(
     fits = [
         target
         for target in _list_targets(board, queue, donor, load, packing)
-        if board.limits[target] - board.loads[target] >= load * (1 - ROUNDING)
-        and board.may_empty(queue, target)
+        if board.limits[target] - board.loads[target] >= load * (1 - ROUNDING) and board.may_empty(queue, target)
     ]
     holders = [target for target in fits if target in board.points[queue]]
     room = board.room
@@ -353,9 +344,7 @@ def _choose_partial_move(board: Board, donor: int, queue: int) -> IndexedMove | 
     return IndexedMove(queue, donor, target, points) if points else None
 
 
-def choose_cheapest_moves(
-    candidates: Sequence[list[IndexedMove] | None], cost: Cost
-) -> list[IndexedMove] | None:
+def choose_cheapest_moves(candidates: Sequence[list[IndexedMove] | None], cost: Cost) -> list[IndexedMove] | None:
     """Return the cheapest of several answers; the first among equals."""
     answers = [moves for moves in candidates if moves is not None]
     return min(answers, key=lambda moves: price(moves, cost)) if answers else None

@@ -1,28 +1,27 @@
 """The rebalancing law, which moves points between nodes.
 
-Its goal is the fewest points until all nodes are below BUSY, or the fewest moves into a band. Load of
-container (q, n): rate_q * points_qn / points_q [events/s]; load of a node L_n: their sum. With the capacity
-C_n of a node and the thresholds as shares of it (or C_n = 1 and the thresholds in events/s):
+Its goal is the fewest points until all nodes are below BUSY, or the fewest moves into a band. Load of container (q, n):
+rate_q * points_qn / points_q [events/s]; load of a node L_n: their sum. With the capacity C_n of a node and the
+thresholds as shares of it (or C_n = 1 and the thresholds in events/s):
 
     below-busy   minimize Σ points moved   such that  L_n < busy * C_n           for every node
     band         minimize Σ moves          such that  L_n ≤ band * C_n * ΣL / ΣC  for every node
 
-A drained node gives all its points and receives none. An OFFLINE node neither gives nor receives
-(`node_scaling` restores its lost points). A queue keeps its minimum of containers, and no piece below
-`minimum_points` leaves or stays. Nodes that hold the queue are preferred. IDLE nodes are used in below-busy
-only if the others don't suffice, while a band includes them. Points moved from A to B do not return to A
-within `return_decisions`.
+A drained node gives all its points and receives none. An OFFLINE node neither gives nor receives (`node_scaling`
+restores its lost points). A queue keeps its minimum of containers, and no piece below `minimum_points` leaves or stays.
+Nodes that hold the queue are preferred. IDLE nodes are used in below-busy only if the others don't suffice, while a
+band includes them. Points moved from A to B do not return to A within `return_decisions`.
 
 A heavy queue, whose two smallest pieces would fill half a node, is divided evenly, into pieces of about
-`minimum_points` or multiples. A piece below twice that can't be divided again, and in a queue at 5000
-events/s a piece of 99 points alone makes a node TOOBUSY. Even pieces cost a few points more than the minimum.
+`minimum_points` or multiples. A piece below twice that can't be divided again, and in a queue at 5000 events/s a piece
+of 99 points alone makes a node TOOBUSY. Even pieces cost a few points more than the minimum.
 
-If the limits can't be kept, the load of the worst node is minimized, and the reason names the missing
-capacity: ΣL / busy - ΣC. It then stays unchanged while it is within `worst_tolerance` of the best possible.
+If the limits can't be kept, the load of the worst node is minimized, and the reason names the missing capacity: ΣL /
+busy - ΣC. It then stays unchanged while it is within `worst_tolerance` of the best possible.
 
-In Houtman, sections 3.5.1.4 and 4.1.1.2-4.1.1.4, a TOOBUSY node halves randomly chosen containers, because
-the cause of the load is unknown (Table 4.1; its second row should read 43.75 %, ERRATA E40). The band is
-LinkedIn Cruise Control's rule for the distribution of load over brokers.
+In Houtman, sections 3.5.1.4 and 4.1.1.2-4.1.1.4, a TOOBUSY node halves randomly chosen containers, because the cause of
+the load is unknown (Table 4.1; its second row should read 43.75 %, ERRATA E40). The band is LinkedIn Cruise Control's
+rule for the distribution of load over brokers.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,14 +33,7 @@ import numpy as np
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import (
-    NO_ACTION,
-    are,
-    format_count,
-    format_names,
-    format_percent,
-    format_reason,
-)
+from controllers.framework.reason import NO_ACTION, are, format_count, format_names, format_percent, format_reason
 from controllers.rebalancing import relocation
 from controllers.rebalancing.allocation import Allocation, Floats, from_observation
 from controllers.rebalancing.greedy import MoveRules
@@ -64,9 +56,7 @@ PARAMETERS = (
         choices=("below-busy", "band"),
     ),
     Parameter("busy", "share of capacity", "Load over capacity from which a node is BUSY.", 0.7, 1e-6, 1e9),
-    Parameter(
-        "toobusy", "share of capacity", "Load over capacity from which a node is TOOBUSY.", 0.9, 1e-6, 1e9
-    ),
+    Parameter("toobusy", "share of capacity", "Load over capacity from which a node is TOOBUSY.", 0.9, 1e-6, 1e9),
     Parameter(
         "minimum_containers",
         "containers",
@@ -86,12 +76,7 @@ PARAMETERS = (
         "integer",
     ),
     Parameter(
-        "band",
-        "share of the mean",
-        "Maximum load of a node in the goal band, as a share of the mean.",
-        1.09,
-        1,
-        100,
+        "band", "share of the mean", "Maximum load of a node in the goal band, as a share of the mean.", 1.09, 1, 100
     ),
     Parameter(
         "return_decisions",
@@ -120,13 +105,7 @@ PARAMETERS = (
         "integer",
     ),
     Parameter(
-        "branches",
-        "branches",
-        "Maximum number of branches of the mixed-integer solver.",
-        50,
-        1,
-        1_000_000,
-        "integer",
+        "branches", "branches", "Maximum number of branches of the mixed-integer solver.", 50, 1, 1_000_000, "integer"
     ),
 )
 NODE = (
@@ -139,9 +118,7 @@ NODE = (
         maximum=1e15,
         required=True,
     ),
-    Parameter(
-        "drained", "flag", "True: the node gives all its points and receives none.", False, kind="flag"
-    ),
+    Parameter("drained", "flag", "True: the node gives all its points and receives none.", False, kind="flag"),
     Parameter("state", "choice", "Last reported state.", NORMAL, kind="choice", choices=STATES),
     Parameter(
         "cordoned",
@@ -180,9 +157,7 @@ RECENT = (
     Parameter("queue", "name", "Name of the queue.", kind="text", required=True),
     Parameter("from", "name", "Node that gave the points.", kind="text", required=True),
     Parameter("to", "name", "Node that received the points.", kind="text", required=True),
-    Parameter(
-        "age", "decisions", "Number of decisions since the move.", 0, 0, 1_000, "integer", required=True
-    ),
+    Parameter("age", "decisions", "Number of decisions since the move.", 0, 0, 1_000, "integer", required=True),
 )
 STATE = (Parameter("recent", "moves", "Recent moves.", kind="rows", required=True, items=RECENT),)
 
@@ -237,8 +212,7 @@ def check_thresholds(parameters: Values) -> None:
     """Raise `BadInput` if busy is not below toobusy."""
     if parameters["busy"] >= parameters["toobusy"]:
         raise BadInput(
-            "parameters.busy",
-            f"must be less than toobusy ({parameters['toobusy']:g}), not {parameters['busy']:g}",
+            "parameters.busy", f"must be less than toobusy ({parameters['toobusy']:g}), not {parameters['busy']:g}"
         )
 
 
@@ -279,8 +253,8 @@ class Rebalancing:
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Raise `BadInput` for an observation that contradicts itself.
 
-        These are duplicate names, containers on unknown nodes, points that don't sum to 1000, and more
-        minimum containers than nodes.
+        These are duplicate names, containers on unknown nodes, points that don't sum to 1000, and more minimum
+        containers than nodes.
         """
         check_observation(parameters, observation, where)
 
@@ -298,9 +272,7 @@ class Rebalancing:
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return the cheapest moves that reach the goal; no action if it is reached."""
         allocation = _allocation(parameters, observation)
-        recent = [
-            _RecentMove(move["queue"], move["from"], move["to"], move["age"]) for move in state["recent"]
-        ]
+        recent = [_RecentMove(move["queue"], move["from"], move["to"], move["age"]) for move in state["recent"]]
         search = _search(parameters, allocation, recent)
         result = relocation.find(allocation, search)
         named = allocation.name_moves(result.moves)
@@ -339,9 +311,7 @@ def _compute_limits(parameters: Values, allocation: Allocation) -> Floats:
     return allocation.capacity * max(float(parameters["band"]) * mean, 1e-12)
 
 
-def _list_undoing_moves(
-    allocation: Allocation, recent: Sequence[_RecentMove]
-) -> frozenset[tuple[int, int, int]]:
+def _list_undoing_moves(allocation: Allocation, recent: Sequence[_RecentMove]) -> frozenset[tuple[int, int, int]]:
     """Return the moves that would undo a recent move.
 
     A drained node may send points back, because it has to be emptied.
@@ -382,11 +352,7 @@ def _build_decision(
 
 
 def _build_terms(
-    parameters: Values,
-    before: Allocation,
-    after: Allocation,
-    search: relocation.Search,
-    found: relocation.Relocation,
+    parameters: Values, before: Allocation, after: Allocation, search: relocation.Search, found: relocation.Relocation
 ) -> dict[str, Any]:
     worst_before, worst_after = (_worst(load) for load in (before, after))
     return {

@@ -12,11 +12,10 @@ point r_q:
     y[c,t] ≤ d[c],   y[c',c] ≤ 1-d[c]                  a container gives or takes, but not both
     load_n - Σ r·f[n→] + Σ r·f[→n] ≤ limit_n          for every node (times z, if z is minimized)
 
-Cost "points": Σ f, then moves, then new holders. Cost "moves": Σ y, then new holders, then points. Cost
-"worst": z.
+Cost "points": Σ f, then moves, then new holders. Cost "moves": Σ y, then new holders, then points. Cost "worst": z.
 
-The search ends after a number of branches, not after a time, so that a replay of an observation on a slower
-machine gives the same decision.
+The search ends after a number of branches, not after a time, so that a replay of an observation on a slower machine
+gives the same decision.
 """
 
 import math
@@ -117,9 +116,7 @@ class _Model:
         least = self.problem.rules.minimum_points
         for route, (queue, source, _) in enumerate(self.routes):
             held = self.get_held_index(queue, source)
-            rows.add(
-                [(self.get_moved_index(route), 1), (self.get_used_index(route), -min(least, held))], 0, np.inf
-            )
+            rows.add([(self.get_moved_index(route), 1), (self.get_used_index(route), -min(least, held))], 0, np.inf)
             rows.add([(self.get_moved_index(route), 1), (self.get_used_index(route), -held)], -np.inf, 0)
         for (queue, source), column in self.emptied.items():
             held, leaving = self.get_held_index(queue, source), self._list_terms_from(queue, source)
@@ -128,17 +125,13 @@ class _Model:
 
     def _list_terms_from(self, queue: int, source: int) -> list[tuple[int, float]]:
         routes = enumerate(self.routes)
-        return [
-            (self.get_moved_index(route), 1.0) for route, (q, s, _) in routes if (q, s) == (queue, source)
-        ]
+        return [(self.get_moved_index(route), 1.0) for route, (q, s, _) in routes if (q, s) == (queue, source)]
 
     def _add_minimum_container_rows(self, rows: _Rows) -> None:
         allocation = self.problem.allocation
         for (queue, target), column in self.arrives.items():
             arriving = [
-                (self.get_used_index(w), -1.0)
-                for w, (q, _, t) in enumerate(self.routes)
-                if (q, t) == (queue, target)
+                (self.get_used_index(w), -1.0) for w, (q, _, t) in enumerate(self.routes) if (q, t) == (queue, target)
             ]
             rows.add([(column, 1.0), *arriving], -np.inf, 0)
         for queue in {queue for queue, _ in self.emptied}:
@@ -201,8 +194,8 @@ def count_routes(problem: MoveProblem) -> int:
 def solve(problem: MoveProblem, goal: Goal, branches: int, gap: float = 0.0) -> Answer | None:
     """Return the best moves found within `branches`, or None if there are none (or none were found).
 
-    The first attempt uses divisible points, which is ten times faster, and then whole points on the routes of
-    that answer. Whole points on all routes are tried only if that fails.
+    The first attempt uses divisible points, which is ten times faster, and then whole points on the routes of that
+    answer. Whole points on all routes are tried only if that fails.
     """
     routes = _list_routes(problem)
     divisible = _solve(_Model(problem, routes), goal, branches, gap, whole=False)
@@ -213,9 +206,7 @@ def solve(problem: MoveProblem, goal: Goal, branches: int, gap: float = 0.0) -> 
         whole = _solve(_Model(replace(problem, at_most=None), some), goal, branches, gap, whole=True)
         if whole is not None:
             moved = np.rint(whole[0]).astype(int)
-            moves = [
-                IndexedMove(*route, int(points)) for route, points in zip(some, moved, strict=True) if points
-            ]
+            moves = [IndexedMove(*route, int(points)) for route, points in zip(some, moved, strict=True) if points]
             return Answer(moves, whole[1])
     return None
 

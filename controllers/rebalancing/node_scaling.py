@@ -16,13 +16,13 @@ With the load L_n, the capacity C_n, and U the nodes in use (not IDLE, drained, 
 A decision does one of these: it restores, else uses, else releases. It releases only the first node
 (`release_at_once`), because a plan empties one node.
 
-While events are `held_back` from the plant, for example by a paused queue, a low load proves nothing: no node
-is released, and the count of decisions starts again afterwards.
+While events are `held_back` from the plant, for example by a paused queue, a low load proves nothing: no node is
+released, and the count of decisions starts again afterwards.
 
 Proposals that were not approved on the same plant are `declined` and not proposed again.
 
-`forecast` is the load expected by the next decision, or a few decisions later, over the current load.
-`rebalancing` empties a released node as if it were drained; the node is IDLE afterwards.
+`forecast` is the load expected by the next decision, or a few decisions later, over the current load. `rebalancing`
+empties a released node as if it were drained; the node is IDLE afterwards.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -33,38 +33,17 @@ import numpy as np
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import (
-    NO_ACTION,
-    are,
-    capitalize,
-    format_count,
-    format_names,
-    format_reason,
-    measure,
-)
+from controllers.framework.reason import NO_ACTION, are, capitalize, format_count, format_names, format_reason, measure
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, from_observation
-from controllers.rebalancing.law import (
-    NODE,
-    QUEUE,
-    check_observation,
-    check_thresholds,
-    compute_minimum_containers,
-)
+from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds, compute_minimum_containers
 from queues.errors import BadInput
 from queues.points import TOTAL, apportion
 
 PARAMETERS = (
     Parameter("busy", "share of capacity", "Load over capacity from which a node is BUSY.", 0.7, 1e-6, 1e9),
+    Parameter("toobusy", "share of capacity", "Load over capacity from which a node is TOOBUSY.", 0.9, 1e-6, 1e9),
     Parameter(
-        "toobusy", "share of capacity", "Load over capacity from which a node is TOOBUSY.", 0.9, 1e-6, 1e9
-    ),
-    Parameter(
-        "majority",
-        "share of nodes in use",
-        "Share of busy nodes above which Weir starts to use idle nodes.",
-        0.5,
-        0,
-        1,
+        "majority", "share of nodes in use", "Share of busy nodes above which Weir starts to use idle nodes.", 0.5, 0, 1
     ),
     Parameter(
         "fill",
@@ -74,9 +53,7 @@ PARAMETERS = (
         0.01,
         1,
     ),
-    Parameter(
-        "margin", "share of BUSY", "Maximum load of the remaining nodes after a release.", 0.93, 0.01, 1
-    ),
+    Parameter("margin", "share of BUSY", "Maximum load of the remaining nodes after a release.", 0.93, 0.01, 1),
     Parameter(
         "keep_share",
         "share of available nodes",
@@ -179,8 +156,7 @@ class NodeScaling:
         check_thresholds(parameters)
         if parameters["margin"] > parameters["fill"]:
             raise BadInput(
-                "parameters.margin",
-                f"must be at most fill ({parameters['fill']:g}), not {parameters['margin']:g}",
+                "parameters.margin", f"must be at most fill ({parameters['fill']:g}), not {parameters['margin']:g}"
             )
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
@@ -276,8 +252,8 @@ def _heaviest(plant: Allocation, node: int) -> tuple[float, float]:
 def find_restoring_moves(plant: Allocation, gone: Collection[int]) -> list[IndexedMove]:
     """Return moves that restore the points of lost nodes and each queue's minimum of containers.
 
-    A queue below its minimum without points to restore (its nodes came back, or nodes were added)
-    redistributes its points: each new container gets an equal part of all its points.
+    A queue below its minimum without points to restore (its nodes came back, or nodes were added) redistributes its
+    points: each new container gets an equal part of all its points.
     """
     moves: list[IndexedMove] = []
     loads, gone = plant.loads.copy(), frozenset(gone)
@@ -326,12 +302,7 @@ def _choose_new_nodes(plant: Allocation, loads: Any, heard: Mapping[int, float],
 
 
 def _build_decision(
-    parameters: Values,
-    plant: Allocation,
-    forecast: float,
-    acts: Mapping[str, Any],
-    declined: set[str],
-    held_back: bool,
+    parameters: Values, plant: Allocation, forecast: float, acts: Mapping[str, Any], declined: set[str], held_back: bool
 ) -> Decision:
     use, release, restore = ([] if name in declined else acts[name] for name in ACTS)
     again = [name for name in ACTS if name in declined and acts[name]]
@@ -354,9 +325,7 @@ def _build_decision(
         proposed = f"{again[0]} {_format_act(acts[again[0]])}"
         why = f"{proposed!r} was proposed before and not approved, and nothing has changed since"
     reason = format_reason(
-        _describe_action(use, release, terms["points_restored"]),
-        why,
-        remarks=_format_remarks(terms, short, held_back),
+        _describe_action(use, release, terms["points_restored"]), why, remarks=_format_remarks(terms, short, held_back)
     )
     action = {"use": use, "release": release, "restore": plant.name_moves(restore)}
     return Decision(action if use or release or restore else None, reason, terms, "nodes" if short else None)

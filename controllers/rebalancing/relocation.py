@@ -1,12 +1,12 @@
 """The search for moves after which every node keeps its limit, by the greedy or the MILP rebalancer.
 
-The greedy rebalancer (`greedy`) is tried in a few variants. Its answer is compared with a lower bound; if it
-meets the bound it is optimal, and the search ends. Otherwise, if the problem is small enough, the MILP
-rebalancer (`mixed_integer`) decides. IDLE nodes are taken into use only if the others don't suffice (section
+The greedy rebalancer (`greedy`) is tried in a few variants. Its answer is compared with a lower bound; if it meets the
+bound it is optimal, and the search ends. Otherwise, if the problem is small enough, the MILP rebalancer
+(`mixed_integer`) decides. IDLE nodes are taken into use only if the others don't suffice (section
 3.5.1.4).
 
-If no answer keeps all limits, the load of the worst node is minimized: the search finds the least z for which
-z times the limits can be kept, and then the fewest points for that z.
+If no answer keeps all limits, the load of the worst node is minimized: the search finds the least z for which z times
+the limits can be kept, and then the fewest points for that z.
 """
 
 import math
@@ -148,10 +148,7 @@ def _find_exact_moves(problem: mixed_integer.MoveProblem, search: Search) -> lis
     if mixed_integer.count_routes(problem) > search.exact_routes:
         return None
     answer = mixed_integer.solve(problem, search.cost, search.branches, GAPS[search.cost])
-    if (
-        answer is None
-        or compute_worst_share(problem.allocation.apply(answer.moves), search.limits) > 1 + 1e-6
-    ):
+    if answer is None or compute_worst_share(problem.allocation.apply(answer.moves), search.limits) > 1 + 1e-6:
         return None
     return answer.moves
 
@@ -218,20 +215,13 @@ def _settle(
     moves = _find_greedy_moves(allocation, eased, allocation.available)
     if moves is None:
         every = np.ones(len(allocation.nodes), dtype=bool)
-        problem = mixed_integer.MoveProblem(
-            allocation, search.rules, eased.limits, every, allocation.available
-        )
+        problem = mixed_integer.MoveProblem(allocation, search.rules, eased.limits, every, allocation.available)
         moves = _find_exact_moves(problem, eased)
     return answer.moves if moves is None else moves
 
 
 def _climb(
-    allocation: Allocation,
-    search: Search,
-    fluid: float,
-    now: float,
-    must: bool,
-    steps: Sequence[float],
+    allocation: Allocation, search: Search, fluid: float, now: float, must: bool, steps: Sequence[float]
 ) -> list[IndexedMove] | None:
     """Raise the limits step by step from the lower bound until the greedy rebalancer keeps them.
 
@@ -259,9 +249,7 @@ def _exchange_nodes(allocation: Allocation, search: Search) -> list[IndexedMove]
     even = mask_coarse_queues(allocation, search.rules, search.limits)
     for keep, packing in product((False, True), (False, True)):
         board = Board(allocation, search.rules, search.limits, allocation.available.copy(), even)
-        if (
-            moves := rebalance(board, SearchRule(search.cost, packing, exchange=True, keep=keep))
-        ) is not None:
+        if (moves := rebalance(board, SearchRule(search.cost, packing, exchange=True, keep=keep))) is not None:
             return moves
     return None
 

@@ -1,8 +1,8 @@
 """Tables that shed no more than an error budget allows: all shares are reduced by one factor.
 
-Shed events are counted as the pipeline counts them: in events/s, once for each pattern that loses them. The
-factor is found by bisection, not by division: if less is shed upstream, more arrives downstream, so the shed
-rate is not proportional to the factor. The resulting tables always keep to the allowed rate.
+Shed events are counted as the pipeline counts them: in events/s, once for each pattern that loses them. The factor is
+found by bisection, not by division: if less is shed upstream, more arrives downstream, so the shed rate is not
+proportional to the factor. The resulting tables always keep to the allowed rate.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,7 @@ def compute_flows(inputs: SheddingInputs, shed: Shares) -> tuple[dict[str, Float
     application, made = inputs.application, inputs.application.compute_emissions(inputs.outside, {}, of=[])
     offered, admitted = dict[str, Floats](), dict[str, Floats]()
     for pattern in application.patterns:
-        dropped, rates = (
-            shed.get(pattern.name, {}),
-            application.compute_offered(pattern, inputs.outside, made),
-        )
+        dropped, rates = (shed.get(pattern.name, {}), application.compute_offered(pattern, inputs.outside, made))
         offered[pattern.name] = rates
         admitted[pattern.name] = rates * [1 - dropped.get(symbol, 0.0) for symbol in pattern.symbols]
         made[application.index[pattern.emits]] += pattern.compute_emission(admitted[pattern.name])
@@ -50,7 +47,4 @@ def cut(inputs: SheddingInputs, shed: Shares, most_per_second: float) -> Shares:
 
 
 def _scale_shares(shed: Shares, factor: float) -> dict[str, dict[str, float]]:
-    return {
-        pattern: {symbol: factor * share for symbol, share in types.items()}
-        for pattern, types in shed.items()
-    }
+    return {pattern: {symbol: factor * share for symbol, share in types.items()} for pattern, types in shed.items()}

@@ -4,10 +4,9 @@ The rest L of a budget may be spent at the rate at which it would last `budget_s
 
     allowed per second = L / H        so L falls as e^(-t / H) at most, and is never used up
 
-Shed events are counted some seconds τ after the decision (a measured rate is a mean of ten seconds), so up to
-τ / H of the rest is spent in addition: a small part, if H is long compared with τ. A level of the remedy
-ladder is not enabled with less than `MIN_TO_ENABLE` of its budget, and ends at `MIN_TO_KEEP`. A budget
-without counts allows nothing.
+Shed events are counted some seconds τ after the decision (a measured rate is a mean of ten seconds), so up to τ / H of
+the rest is spent in addition: a small part, if H is long compared with τ. A level of the remedy ladder is not enabled
+with less than `MIN_TO_ENABLE` of its budget, and ends at `MIN_TO_KEEP`. A budget without counts allows nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,14 +31,10 @@ BUDGETS = Parameter(
     [],
     kind="rows",
     items=(
-        Parameter(
-            "level", "level", "Level that the budget limits.", kind="choice", choices=LEVELS, required=True
-        ),
+        Parameter("level", "level", "Level that the budget limits.", kind="choice", choices=LEVELS, required=True),
         Parameter("name", "name", "Name of the objective.", kind="text", required=True),
         Parameter("left", "s or events", "Remaining budget.", None, -1e15, 1e15, required=True),
-        Parameter(
-            "share", "share", "Share of the budget that is left; null: nothing was counted.", None, -1e15, 1.0
-        ),
+        Parameter("share", "share", "Share of the budget that is left; null: nothing was counted.", None, -1e15, 1.0),
     ),
 )
 Rows = Sequence[Mapping[str, Any]]
@@ -55,10 +50,6 @@ def find_exhausted_objective(rows: Rows, level: str, is_enabled: bool) -> str | 
     """Return an objective whose budget is too small to enable or keep a level; None if there is none."""
     least = MIN_TO_KEEP if is_enabled else MIN_TO_ENABLE
     return next(
-        (
-            str(row["name"])
-            for row in rows
-            if row["level"] == level and (row["share"] is None or row["share"] < least)
-        ),
+        (str(row["name"]) for row in rows if row["level"] == level and (row["share"] is None or row["share"] < least)),
         None,
     )

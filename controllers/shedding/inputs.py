@@ -33,9 +33,7 @@ PARAMETERS = (
         0,
         1,
     ),
-    Parameter(
-        "latency_bound_seconds", "s", "Maximum mean time of an event in its operator.", 0.05, 1e-6, 86_400
-    ),
+    Parameter("latency_bound_seconds", "s", "Maximum mean time of an event in its operator.", 0.05, 1e-6, 86_400),
     Parameter(
         "service_cv2",
         "variance over mean²",
@@ -98,12 +96,7 @@ PATTERN = (
     Parameter("seconds", "s", "Processing time of an event.", maximum=86_400, required=True),
     Parameter("outputs", "events per match", "Number of events that a match emits.", 1.0, 0, 1e9),
     Parameter(
-        "correction",
-        "share",
-        "Measured output divided by the output that the selectivity predicts.",
-        1.0,
-        0,
-        1e3,
+        "correction", "share", "Measured output divided by the output that the selectivity predicts.", 1.0, 0, 1e3
     ),
     Parameter("limit", "events/s", "Maximum output. Default: no limit.", None, 0, 1e15),
     Parameter(
@@ -117,11 +110,7 @@ PATTERN = (
 )
 OBSERVATION = (
     Parameter(
-        "bottleneck",
-        "operator",
-        "Operator that sheds. Default: every operator that needs it.",
-        None,
-        kind="text",
+        "bottleneck", "operator", "Operator that sheds. Default: every operator that needs it.", None, kind="text"
     ),
     Parameter(
         "arrivals",
@@ -157,12 +146,8 @@ OBSERVATION = (
         86_400,
     ),
     Parameter("latency_seconds", "s", "Current p95 latency of events; only recorded.", None, 0, 1e12),
-    Parameter(
-        "elsewhere_seconds", "s", "Part of the bound that is spent outside the operators.", 0.0, 0, 86_400
-    ),
-    Parameter(
-        "permitted", "flag", "False: other remedies come first, and nothing is shed.", True, kind="flag"
-    ),
+    Parameter("elsewhere_seconds", "s", "Part of the bound that is spent outside the operators.", 0.0, 0, 86_400),
+    Parameter("permitted", "flag", "False: other remedies come first, and nothing is shed.", True, kind="flag"),
     BUDGETS,
 )
 
@@ -196,9 +181,7 @@ class SheddingInputs:
     def waiting(self) -> WaitingTimeModel:
         """Return the model of the time that events spend in an operator."""
         observation = self.observation
-        return WaitingTimeModel(
-            self.service_cv2, observation["batch_seconds"], observation["elsewhere_seconds"]
-        )
+        return WaitingTimeModel(self.service_cv2, observation["batch_seconds"], observation["elsewhere_seconds"])
 
     @property
     def sinks(self) -> Mapping[str, float]:
@@ -218,9 +201,7 @@ class SheddingInputs:
 
     def compute_offered_per_second(self, operator: str, emitted: Floats) -> float:
         """Return the events/s that arrive at an operator, from outside and from patterns."""
-        places = [
-            self.application.places[pattern.name] for pattern in self.application.get_patterns(operator)
-        ]
+        places = [self.application.places[pattern.name] for pattern in self.application.get_patterns(operator)]
         inside = emitted[np.unique(np.concatenate(places))]
         return float(sum(self.arrivals.get(operator, {}).values()) + inside.sum())
 
@@ -229,9 +210,7 @@ class SheddingInputs:
         given = self.parameters["utilisation_budget"]
         if given is not None:
             return float(given)
-        return self.waiting.compute_utilisation_budget(
-            self.parameters["latency_bound_seconds"], offered_per_second
-        )
+        return self.waiting.compute_utilisation_budget(self.parameters["latency_bound_seconds"], offered_per_second)
 
 
 def compute_max_shed_rate(parameters: Values, observation: Values) -> float | None:
@@ -259,18 +238,12 @@ def check_names(application: ArrangedPatterns, observation: Values, where: str) 
     bottleneck, emitted = observation["bottleneck"], application.emitters
     if bottleneck is not None and bottleneck not in application.operators:
         known = ", ".join(application.operators)
-        raise BadInput(
-            f"{where}.bottleneck", f"{bottleneck} has no patterns; operators with patterns: {known}"
-        )
+        raise BadInput(f"{where}.bottleneck", f"{bottleneck} has no patterns; operators with patterns: {known}")
     if ALL_SINKS in emitted:
-        raise BadInput(
-            f"{where}.patterns", f"no type may be named {ALL_SINKS}, which is reserved for the sum"
-        )
+        raise BadInput(f"{where}.patterns", f"no type may be named {ALL_SINKS}, which is reserved for the sum")
     for sink in observation["sinks"]:
         if sink not in emitted:
-            raise BadInput(
-                f"{where}.sinks.{sink}", f"is not emitted by any pattern; emitted: {', '.join(emitted)}"
-            )
+            raise BadInput(f"{where}.sinks.{sink}", f"is not emitted by any pattern; emitted: {', '.join(emitted)}")
 
 
 def check_rates(application: ArrangedPatterns, observation: Values, where: str) -> None:
@@ -283,6 +256,5 @@ def check_rates(application: ArrangedPatterns, observation: Values, where: str) 
             makers = ", ".join(pattern.name for pattern in application.emitters[symbol])
             raise BadInput(
                 f"{where}.arrivals.{operator}.{symbol}",
-                f"contradicts {makers}, which emits {symbol}; "
-                "give rates only for types that arrive from outside",
+                f"contradicts {makers}, which emits {symbol}; give rates only for types that arrive from outside",
             )

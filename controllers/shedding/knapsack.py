@@ -1,9 +1,9 @@
 """The optimal flows of matches piece by piece, if a bottleneck's patterns share only its budget.
 
-The value of a pattern's matches is then a concave, piecewise linear function of their flow: a sink's weight,
-and the value that the consumers of its output add, until something else that they need runs out. Taking the
-pieces in the order of value per second of work is exact, as in every fractional knapsack. Pieces without
-value are left out, so among equal optima this is the least load.
+The value of a pattern's matches is then a concave, piecewise linear function of their flow: a sink's weight, and the
+value that the consumers of its output add, until something else that they need runs out. Taking the pieces in the order
+of value per second of work is exact, as in every fractional knapsack. Pieces without value are left out, so among equal
+optima this is the least load.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,13 +44,11 @@ def solve_piecewise(problem: SheddingProblem) -> dict[str, list[float]] | None:
 def _is_separable(problem: SheddingProblem) -> bool:
     """Return whether the problem is separable.
 
-    This requires that there are no alternatives, that no two patterns emit the same type, and that at most
-    one of the types of each pattern varies.
+    This requires that there are no alternatives, that no two patterns emit the same type, and that at most one of the
+    types of each pattern varies.
     """
     application = problem.overload.application
-    if len(problem.varying) < len(problem.patterns) or not all(
-        pattern.is_plain for pattern in problem.patterns
-    ):
+    if len(problem.varying) < len(problem.patterns) or not all(pattern.is_plain for pattern in problem.patterns):
         return False
     taken = [consumer.name for symbol in problem.varying for consumer in application.consumers[symbol]]
     return len(set(taken)) == len(taken) and not {pattern.name for pattern in problem.bottleneck} & set(taken)

@@ -2,29 +2,28 @@
 
     rebalance → workers → nodes → throttle → shed
 
-`workers` represents more workers, concurrency, and parallelism together. The first three levels cost
-resources, the fourth delay, the fifth events. A level is enabled when the one below is exhausted: saturated
-(its loop is at its limit, or has nothing to move), or ineffective (enabled for `settling_decisions`, and the
-unmet share of the demand fell by less than `effective_share` of what it was). A level that is exhausted from
-the start is skipped at once. Throttling does not change the demand, so it is judged by the arrivals: it is
-effective while no more than `LEFT_BY_THROTTLING` of the unmet demand arrives, and ineffective if more has
-arrived for `settling_decisions`. A queue may cap its ladder: `cap` names the highest level it may reach.
+`workers` represents more workers, concurrency, and parallelism together. The first three levels cost resources, the
+fourth delay, the fifth events. A level is enabled when the one below is exhausted: saturated (its loop is at its limit,
+or has nothing to move), or ineffective (enabled for `settling_decisions`, and the unmet share of the demand fell by
+less than `effective_share` of what it was). A level that is exhausted from the start is skipped at once. Throttling
+does not change the demand, so it is judged by the arrivals: it is effective while no more than `LEFT_BY_THROTTLING` of
+the unmet demand arrives, and ineffective if more has arrived for `settling_decisions`. A queue may cap its ladder:
+`cap` names the highest level it may reach.
 
-Throttling and shedding need unmet demand, for `unmet_decisions` in a row. A backlog alone, however long,
-enables only the levels that cost resources. As soon as the demand is met, shedding ends, and throttling ends
-with the next decision. The other levels are released when the demand fits, after three decisions; their loops
-then return the resources at their own pace.
+Throttling and shedding need unmet demand, for `unmet_decisions` in a row. A backlog alone, however long, enables only
+the levels that cost resources. As soon as the demand is met, shedding ends, and throttling ends with the next decision.
+The other levels are released when the demand fits, after three decisions; their loops then return the resources at
+their own pace.
 
-An objective's error budget may pay for either (`controllers.shedding.budgets`). While too little of it is
-left, shedding ends and is not enabled; throttling counts as exhausted, and its share is limited to what the
-budget allows.
+An objective's error budget may pay for either (`controllers.shedding.budgets`). While too little of it is left,
+shedding ends and is not enabled; throttling counts as exhausted, and its share is limited to what the budget allows.
 
     unmet       1 - capacity / demand; less than `MIN_UNMET` is the error of measured rates, and counts as 0
     overloaded  demand > capacity, or backlog > backlog_bound_seconds
     fits        demand ≤ release_share * capacity, and backlog ≤ backlog_bound_seconds
 
-`demand` is what producers offer, before throttling and shedding; `capacity` is what the plant handles now;
-`came` is what producers inserted, if known.
+`demand` is what producers offer, before throttling and shedding; `capacity` is what the plant handles now; `came` is
+what producers inserted, if known.
 """
 
 from collections.abc import Sequence
@@ -35,12 +34,7 @@ from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
-from controllers.shedding.budgets import (
-    BUDGET_SECONDS,
-    BUDGETS,
-    compute_allowed_per_second,
-    find_exhausted_objective,
-)
+from controllers.shedding.budgets import BUDGET_SECONDS, BUDGETS, compute_allowed_per_second, find_exhausted_objective
 from queues.errors import BadInput
 
 LEVELS = ("rebalance", "workers", "nodes", "throttle", "shed")
@@ -64,9 +58,7 @@ CALM_FOR_THE_REST = 3
 EFFECT_SECONDS = 30.0
 
 PARAMETERS = (
-    Parameter(
-        "cap", "choice", "Highest level that this queue may reach.", "shed", kind="choice", choices=LEVELS
-    ),
+    Parameter("cap", "choice", "Highest level that this queue may reach.", "shed", kind="choice", choices=LEVELS),
     Parameter(
         "settling_decisions",
         "decisions",
@@ -101,9 +93,7 @@ PARAMETERS = (
         0,
         86_400,
     ),
-    Parameter(
-        "release_share", "share of capacity", "Maximum demand at which levels are released.", 0.9, 0.01, 1
-    ),
+    Parameter("release_share", "share of capacity", "Maximum demand at which levels are released.", 0.9, 0.01, 1),
     BUDGET_SECONDS,
 )
 OBSERVATION = (
@@ -122,22 +112,11 @@ OBSERVATION = (
     BUDGETS,
 )
 STATE = (
+    Parameter("rung", "level", "Highest enabled level; 0 is none.", None, 0, len(LEVELS), "integer", required=True),
     Parameter(
-        "rung", "level", "Highest enabled level; 0 is none.", None, 0, len(LEVELS), "integer", required=True
+        "decisions", "decisions", "Decisions since the level was enabled.", None, 0, 1e9, "integer", required=True
     ),
-    Parameter(
-        "decisions",
-        "decisions",
-        "Decisions since the level was enabled.",
-        None,
-        0,
-        1e9,
-        "integer",
-        required=True,
-    ),
-    Parameter(
-        "unmet", "share of demand", "Unmet demand when the level was enabled.", None, 0, 1, required=True
-    ),
+    Parameter("unmet", "share of demand", "Unmet demand when the level was enabled.", None, 0, 1, required=True),
     Parameter(
         "calm",
         "decisions",
@@ -170,9 +149,7 @@ class Ladder:
         """Raise `BadInput` for an unknown level."""
         for rung in observation["saturated"]:
             if rung not in LEVELS:
-                raise BadInput(
-                    f"{where}.saturated.{rung}", f"is not a level; the levels are {', '.join(LEVELS)}"
-                )
+                raise BadInput(f"{where}.saturated.{rung}", f"is not a level; the levels are {', '.join(LEVELS)}")
 
     def build_initial_state(self, parameters: Values) -> Json:
         """Return a state without an enabled level."""
@@ -184,8 +161,7 @@ class Ladder:
     def resume_state(self, parameters: Values, state: Json) -> Json:
         """Return a state without an enabled level.
 
-        Throttling and the shedding table have expired, and levels that were exhausted then have not been
-        tried now.
+        Throttling and the shedding table have expired, and levels that were exhausted then have not been tried now.
         """
         return self.build_initial_state(parameters)
 
@@ -209,9 +185,7 @@ class Ladder:
             return _descend({**state, "calm": state["calm"] + 1})
         state = {**state, "calm": 0}
         if state["rung"] >= THROTTLE and not _compute_unmet_share(observation):
-            return _release_levels(
-                state, f"demand is met, and {get_level_name(state['rung'])} needs unmet demand"
-            )
+            return _release_levels(state, f"demand is met, and {get_level_name(state['rung'])} needs unmet demand")
         if _is_overloaded(parameters, observation):
             return _climb(parameters, state, observation, cap)
         fits = format_percent(parameters["release_share"])
@@ -231,11 +205,7 @@ def get_level_name(rung: int) -> str:
 
 def describe_enabled_levels(rung: int) -> str:
     """Return the enabled levels in words."""
-    return (
-        f"enabled: {', '.join(LEVEL_NAMES[name] for name in LEVELS[:rung])}"
-        if rung
-        else "no level is enabled"
-    )
+    return f"enabled: {', '.join(LEVEL_NAMES[name] for name in LEVELS[:rung])}" if rung else "no level is enabled"
 
 
 def _is_overloaded(parameters: Values, observation: Values) -> bool:
@@ -301,9 +271,7 @@ def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tu
             state = {**state, "decisions": 0, "unmet": unmet}
         return state, _keep_level(parameters, state, why, cap, observation, terms)
     cause = f"cheaper levels are exhausted ({', '.join(passed)})" if passed else _overload(observation)
-    reason = format_reason(
-        f"Enable {get_level_name(rung)}", cause, remarks=[_remark(parameters, observation)]
-    )
+    reason = format_reason(f"Enable {get_level_name(rung)}", cause, remarks=[_remark(parameters, observation)])
     after = {**state, "rung": rung, "decisions": 0, "unmet": unmet, "calm": 0}
     decision = Decision(
         _build_action(rung, _compute_wait_share(parameters, observation)), reason, terms, raw=float(rung)
@@ -323,15 +291,9 @@ def _keep_level(
     if why is not None and rung == cap < len(LEVELS):
         limited_by, cause = "cap", f"{get_level_name(rung)} is {why}, and this queue allows no level above it"
     elif (
-        why is not None
-        and unmet
-        and rung == SHED - 1
-        and (spent := _find_exhausted_budget(observation, "shed", state))
+        why is not None and unmet and rung == SHED - 1 and (spent := _find_exhausted_budget(observation, "shed", state))
     ):
-        limited_by, cause = (
-            "error budget",
-            f"{get_level_name(rung)} is {why}, and {_describe_small_budget(spent)}",
-        )
+        limited_by, cause = ("error budget", f"{get_level_name(rung)} is {why}, and {_describe_small_budget(spent)}")
     elif why is not None and not unmet:
         limited_by = "demand met"
         cause = f"{get_level_name(rung)} is {why}, and the demand is met; throttling and shedding need unmet demand"
@@ -350,9 +312,7 @@ def _keep_level(
 
 def _find_exhausted_budget(observation: Values, name: str, state: Json) -> str | None:
     """Return the objective whose error budget is too small for a level; None if there is none."""
-    return find_exhausted_objective(
-        observation.get("budgets", ()), name, is_enabled=allows(state["rung"], name)
-    )
+    return find_exhausted_objective(observation.get("budgets", ()), name, is_enabled=allows(state["rung"], name))
 
 
 def _describe_small_budget(objective: str) -> str:
@@ -361,9 +321,7 @@ def _describe_small_budget(objective: str) -> str:
 
 def _compute_wait_share(parameters: Values, observation: Values) -> float:
     """Return the share of the time for which producers wait: the unmet demand, as far as a budget allows."""
-    allowed = compute_allowed_per_second(
-        observation.get("budgets", ()), "throttle", parameters["budget_seconds"]
-    )
+    allowed = compute_allowed_per_second(observation.get("budgets", ()), "throttle", parameters["budget_seconds"])
     most = MAX_CLOSED if allowed is None else min(MAX_CLOSED, allowed)
     return round(min(_compute_unmet_share(observation), most), 6)
 
@@ -373,9 +331,7 @@ def _stop_shedding(
 ) -> tuple[Json, Decision]:
     """Return to throttling, or to the cap if it is lower."""
     left, unmet = min(SHED - 1, cap), _compute_unmet_share(observation)
-    reason = format_reason(
-        "Disable shedding", f"{_describe_small_budget(objective)}; {describe_enabled_levels(left)}"
-    )
+    reason = format_reason("Disable shedding", f"{_describe_small_budget(objective)}; {describe_enabled_levels(left)}")
     action = _build_action(left, _compute_wait_share(parameters, observation))
     after: dict[str, Any] = {**state, "rung": left, "decisions": 0, "unmet": unmet, "calm": 0}
     return after, Decision(action, reason, dict(action), "error budget", raw=float(left))
@@ -392,11 +348,7 @@ def _remark(parameters: Values, observation: Values) -> str:
     backlog, bound = observation["backlog_seconds"], parameters["backlog_bound_seconds"]
     unmet = _compute_unmet_share(observation)
     words = f"unmet demand: {format_percent(unmet, 1 if 0 < unmet < SMALL else 0)}"
-    return (
-        f"{words}; backlog: {format_number(backlog)} s, limit {format_number(bound)} s"
-        if backlog > bound
-        else words
-    )
+    return f"{words}; backlog: {format_number(backlog)} s, limit {format_number(bound)} s" if backlog > bound else words
 
 
 def _build_expectation(parameters: Values, observation: Values) -> Expectation | None:

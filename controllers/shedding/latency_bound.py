@@ -1,17 +1,17 @@
 """The maximum utilization of an operator at which an event's time in it keeps a bound.
 
-With arrivals λ [events/s] (shed events count, at no service), utilization u, mean service S = u/λ [s], and
-the squared coefficient of variation c² of the service times (Pollaczek-Khinchine):
+With arrivals λ [events/s] (shed events count, at no service), utilization u, mean service S = u/λ [s], and the squared
+coefficient of variation c² of the service times (Pollaczek-Khinchine):
 
     T(u) = S + u S (1 + c²) / (2 (1 - u))
 
-T grows with u, so the greatest u with T(u) ≤ bound is found by bisection. For c² = 1 it is the M/M/1 answer λ
-/ (λ + 1/bound) (Röger, equations 1 and 2; ERRATA E20). Shedding itself makes service more variable, c² > 1,
-and the M/M/1 budget breaks its own bound (E25). Therefore c² has to be measured, shed events included.
+T grows with u, so the greatest u with T(u) ≤ bound is found by bisection. For c² = 1 it is the M/M/1 answer λ / (λ +
+1/bound) (Röger, equations 1 and 2; ERRATA E20). Shedding itself makes service more variable, c² > 1, and the M/M/1
+budget breaks its own bound (E25). Therefore c² has to be measured, shed events included.
 
-An operator that works in batches, each with a fixed cost h [s] besides its work, has batches of C = h / (1 -
-u): the arrivals of one batch are the work of the next. Almost all of its events wait one batch until their
-own starts, and one for it to end:
+An operator that works in batches, each with a fixed cost h [s] besides its work, has batches of C = h / (1 - u): the
+arrivals of one batch are the work of the next. Almost all of its events wait one batch until their own starts, and one
+for it to end:
 
     T(u) = 2 h / (1 - u)
 
@@ -19,8 +19,8 @@ If h varies by c² from batch to batch, an event that arrives at random takes
 
     (1.5 + c² (0.5 + u) (1 - u) / (1 + u)) h / (1 - u)
 
-(it waits for half a batch, more likely a long one, and the batch after a long one is long, too). The longer
-of both times applies: 2 covers every c² up to 1, and a c² of 1.5 from u = 0.5 on.
+(it waits for half a batch, more likely a long one, and the batch after a long one is long, too). The longer of both
+times applies: 2 covers every c² up to 1, and a c² of 1.5 from u = 0.5 on.
 
 The time outside the operator (waiting for late events, earlier stages) is added to either.
 """
@@ -30,17 +30,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 HIGHEST = 1 - 1e-12
-COVERED_CV2 = (
-    1.0  # of a batch's fixed cost; up to this value, two batches are the longer time at any utilization
-)
+COVERED_CV2 = 1.0  # of a batch's fixed cost; up to this value, two batches are the longer time at any utilization
 
 
 @dataclass(frozen=True)
 class WaitingTimeModel:
     """A model of the time that events take.
 
-    The time consists of their service, or of the fixed cost of a batch, plus other times. service_cv2: the
-    variability of the service times or of the fixed cost.
+    The time consists of their service, or of the fixed cost of a batch, plus other times. service_cv2: the variability
+    of the service times or of the fixed cost.
     """
 
     service_cv2: float = 1.0
@@ -94,13 +92,10 @@ def compute_operator_seconds(utilisation: float, arrivals_per_second: float, ser
     return service * (1 + utilisation * (1 + service_cv2) / (2 * (1 - utilisation)))
 
 
-def compute_operator_budget(
-    bound_seconds: float, arrivals_per_second: float, service_cv2: float = 1.0
-) -> float:
+def compute_operator_budget(bound_seconds: float, arrivals_per_second: float, service_cv2: float = 1.0) -> float:
     """Return the greatest utilization whose mean time in the operator is at most the bound."""
     return _find_greatest_utilisation(
-        bound_seconds,
-        lambda utilisation: compute_operator_seconds(utilisation, arrivals_per_second, service_cv2),
+        bound_seconds, lambda utilisation: compute_operator_seconds(utilisation, arrivals_per_second, service_cv2)
     )
 
 

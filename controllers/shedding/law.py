@@ -1,8 +1,8 @@
 """The shedding law: the least loss at the sinks within a latency bound.
 
 Each bottleneck, upstream first, gets the table that `shedding_program` finds optimal for the budget that
-`latency_bound` allows (or the given one). The bottlenecks follow from the rates that their upstream offers,
-not from the rates that an overloaded operator counts (Röger, VIII).
+`latency_bound` allows (or the given one). The bottlenecks follow from the rates that their upstream offers, not from
+the rates that an overloaded operator counts (Röger, VIII).
 
 A table is computed anew if (VIII, and X-B for the thresholds)
 
@@ -11,11 +11,10 @@ A table is computed anew if (VIII, and X-B for the thresholds)
                                      and the table was not already made for that little
     the input changed                a rate by deviation_rates, a pattern's seconds by deviation_processing
 
-or if its other inputs (parameters, patterns, sinks) changed; never only because time passed. While other
-remedies come first (`permitted`, set by the ladder), nothing is shed. If the bound is below the minimum
-processing time, no table can keep it, and if the solver fails, there is none: the last table stays, and the
-decision gives the reason. If error budgets pay for shedding (`budgets`), the table sheds no more than they
-allow, even if the bound is exceeded.
+or if its other inputs (parameters, patterns, sinks) changed; never only because time passed. While other remedies come
+first (`permitted`, set by the ladder), nothing is shed. If the bound is below the minimum processing time, no table can
+keep it, and if the solver fails, there is none: the last table stays, and the decision gives the reason. If error
+budgets pay for shedding (`budgets`), the table sheds no more than they allow, even if the bound is exceeded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,14 +37,7 @@ from controllers.shedding.inputs import (
 )
 from controllers.shedding.problem import Overload, Table
 from controllers.shedding.program import SolverError, solve
-from controllers.shedding.trigger import (
-    ENDLESS,
-    STATE,
-    build_empty_state,
-    build_next_state,
-    trigger,
-    work_shed,
-)
+from controllers.shedding.trigger import ENDLESS, STATE, build_empty_state, build_next_state, trigger, work_shed
 
 # Relative increase of the budget for the price of the bound.
 PRICE_STEP = 0.01
@@ -114,9 +106,7 @@ class Shedding:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return a new table if one is required, else no action."""
-        inputs = SheddingInputs(
-            build_application(parameters, observation, "observation"), parameters, observation
-        )
+        inputs = SheddingInputs(build_application(parameters, observation, "observation"), parameters, observation)
         if not observation["permitted"]:
             lifted = _lift_shedding(inputs, state)
             return build_empty_state(), replace(lifted, expected=_build_expectation(inputs, state, lifted))
@@ -144,8 +134,8 @@ LAW: Law = Shedding()
 def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, float]]:
     """Return the tables of each bottleneck, upstream first, and type → events/s that are then emitted.
 
-    Without a named bottleneck, these are the operators whose offered load exceeds their budget. Raise
-    `InfeasibleError` and `SolverError`.
+    Without a named bottleneck, these are the operators whose offered load exceeds their budget. Raise `InfeasibleError`
+    and `SolverError`.
     """
     application, named = inputs.application, inputs.observation["bottleneck"]
     admitted: dict[str, Floats] = {}
@@ -181,9 +171,7 @@ def _apply_budgets(
 ) -> tuple[list[Bottleneck], dict[str, float]]:
     """Return the same tables if error budgets allow them, else what they allow."""
     most = inputs.most_shed_per_second
-    shares = {
-        table.pattern.name: table.compute_shares() for made_table in found for table in made_table.tables
-    }
+    shares = {table.pattern.name: table.compute_shares() for made_table in found for table in made_table.tables}
     if most is None or (allowed := cut(inputs, shares, most)) is shares:
         return found, made
     application, (offered, admitted) = inputs.application, compute_flows(inputs, allowed)
@@ -210,9 +198,7 @@ def restore_surplus(tables: Sequence[Table], budget: float) -> list[Table]:
     left = budget - sum(table.load for table in tables)
     surplus = sum(float(table.pattern.seconds * (table.offered - table.admitted).sum()) for table in tables)
     share = min(1.0, left / surplus) if surplus > 0 and left > 0 else 0.0
-    return [
-        replace(table, admitted=table.admitted + share * (table.offered - table.admitted)) for table in tables
-    ]
+    return [replace(table, admitted=table.admitted + share * (table.offered - table.admitted)) for table in tables]
 
 
 def _refuse_infeasible(inputs: SheddingInputs, operator: str) -> None:
@@ -234,14 +220,8 @@ def _lift_shedding(inputs: SheddingInputs, state: Json) -> Decision:
         reason = format_no_action("the remedy ladder has not enabled shedding")
         return Decision(None, reason, work_shed(inputs, {}))
     made = inputs.application.compute_emissions(inputs.outside, {})
-    emitted = {
-        symbol: float(made[inputs.application.index[symbol]]) for symbol in inputs.application.emitters
-    }
-    action = {
-        "shed": {},
-        "expected": {**emitted, ALL_SINKS: compute_sink_value(inputs, emitted)},
-        "utilisation": 0.0,
-    }
+    emitted = {symbol: float(made[inputs.application.index[symbol]]) for symbol in inputs.application.emitters}
+    action = {"shed": {}, "expected": {**emitted, ALL_SINKS: compute_sink_value(inputs, emitted)}, "utilisation": 0.0}
     reason = format_reason("Stop shedding", "the remedy ladder no longer enables it")
     return Decision(action, reason, work_shed(inputs, {}))
 
@@ -265,9 +245,7 @@ def _build_decision(
 
 def _budget_words(inputs: SheddingInputs, limit: str | None) -> list[str]:
     most = inputs.most_shed_per_second
-    return (
-        [] if limit is None else [f"the error budget allows {format_number(most or 0.0)} events/s to be shed"]
-    )
+    return [] if limit is None else [f"the error budget allows {format_number(most or 0.0)} events/s to be shed"]
 
 
 def _build_expectation(inputs: SheddingInputs, state: Json, decision: Decision) -> Expectation | None:
@@ -297,8 +275,7 @@ def _describe_action(found: Sequence[Bottleneck]) -> str:
 def _describe_loads(found: Sequence[Bottleneck]) -> list[str]:
     """Return the offered load and the budget of the operators that shed, in words."""
     loads = [
-        f"{table.operator}: offered load {format_percent(_work(table))},"
-        f" limit {format_percent(table.budget, 1)}"
+        f"{table.operator}: offered load {format_percent(_work(table))}, limit {format_percent(table.budget, 1)}"
         for table in found
         if _is_shedding(table)
     ]
@@ -324,9 +301,7 @@ def _build_terms(inputs: SheddingInputs, found: Sequence[Bottleneck]) -> dict[st
             "budget": round(table.budget, 6),
             "utilisation": round(table.utilisation, 6),
             "worth_per_utilisation": round(prices[table.operator], 6),
-            "time_seconds": _finite(
-                inputs.waiting.compute_time_seconds(table.utilisation, table.offered_per_second)
-            ),
+            "time_seconds": _finite(inputs.waiting.compute_time_seconds(table.utilisation, table.offered_per_second)),
             "worth_per_second": round(prices[table.operator] * _estimate_budget_per_second(inputs, table), 6),
         }
         for table in found
@@ -352,9 +327,7 @@ def _estimate_budget_per_second(inputs: SheddingInputs, bottleneck: Bottleneck) 
     if inputs.parameters["utilisation_budget"] is not None:
         return 0.0
     bound = float(inputs.parameters["latency_bound_seconds"])
-    longer = inputs.waiting.compute_utilisation_budget(
-        bound * (1 + PRICE_STEP), bottleneck.offered_per_second
-    )
+    longer = inputs.waiting.compute_utilisation_budget(bound * (1 + PRICE_STEP), bottleneck.offered_per_second)
     return (longer - bottleneck.budget) / (bound * PRICE_STEP)
 
 

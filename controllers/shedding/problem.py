@@ -61,22 +61,16 @@ class SheddingProblem:
         local = overload.perspective == "local"
         self.patterns = self.bottleneck if local else affected
         self.varying = frozenset(pattern.emits for pattern in self.patterns)
-        self.outside, self.admitted = (
-            application.build_arrival_vectors(overload.arrivals),
-            overload.admitted or {},
-        )
+        self.outside, self.admitted = (application.build_arrival_vectors(overload.arrivals), overload.admitted or {})
         # Output that does not depend on the bottleneck does not change with its shedder.
         names = {pattern.name for pattern in affected}
         apart = [pattern for pattern in application.patterns if pattern.name not in names]
         self.untouched = application.compute_emissions(self.outside, self.admitted, of=apart)
         self.weight = {
-            pattern.emits: 1.0 if local else overload.weights.get(pattern.emits, 0.0)
-            for pattern in self.patterns
+            pattern.emits: 1.0 if local else overload.weights.get(pattern.emits, 0.0) for pattern in self.patterns
         }
         protected = application.mask(overload.protected)
-        self.protected = {
-            pattern_.name: protected[application.places[pattern_.name]] for pattern_ in self.bottleneck
-        }
+        self.protected = {pattern_.name: protected[application.places[pattern_.name]] for pattern_ in self.bottleneck}
         spent = sum(
             pattern_.seconds * float(self.compute_offered(pattern_)[self.protected[pattern_.name]].sum())
             for pattern_ in self.bottleneck

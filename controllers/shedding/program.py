@@ -1,8 +1,8 @@
 """The globally optimal load shedding: which share of which type each pattern of the bottleneck receives.
 
-Röger's program has one variable per type and pattern. At its optimum no surplus is admitted: a pattern that
-makes y matches takes n_T y of each type (ERRATA E23). The remaining variables are the flows v of matches, one
-per conjunction, of the bottleneck's patterns and of those that take their output:
+Röger's program has one variable per type and pattern. At its optimum no surplus is admitted: a pattern that makes y
+matches takes n_T y of each type (ERRATA E23). The remaining variables are the flows v of matches, one per conjunction,
+of the bottleneck's patterns and of those that take their output:
 
     maximize   Σ_T weight_T Σ_{p emits T} g_p v_p                    global: over what the sinks take
                Σ_{p at the bottleneck} g_p v_p                       local: what the bottleneck emits
@@ -11,10 +11,9 @@ per conjunction, of the bottleneck's patterns and of those that take their outpu
                g_p v_p ≤ limit_p
                Σ_{p at the bottleneck} seconds_p Σ_T n_T v_p ≤ budget
 
-with g = correction * outputs. Among equal optima, the least load wins. If no two variables share anything but
-the budget, the program is a knapsack with concave gains, and the best pieces are taken one by one: this is
-exact, and faster than any solver. A protected type is never shed: its cost is deducted first, and using it is
-free.
+with g = correction * outputs. Among equal optima, the least load wins. If no two variables share anything but the
+budget, the program is a knapsack with concave gains, and the best pieces are taken one by one: this is exact, and
+faster than any solver. A protected type is never shed: its cost is deducted first, and using it is free.
 """
 
 from typing import Any

@@ -20,12 +20,7 @@ STATE = (
         or_null=True,
         items=(
             Parameter(
-                "parameters",
-                "parameters",
-                "Parameters at that time.",
-                kind="object",
-                required=True,
-                items=PARAMETERS,
+                "parameters", "parameters", "Parameters at that time.", kind="object", required=True, items=PARAMETERS
             ),
             Parameter(
                 "observation",
@@ -122,8 +117,7 @@ def _collect_times(observation: Values) -> dict[str, float]:
 
 def _has_moved(then: Mapping[str, float], now: Mapping[str, float], deviation: float) -> bool:
     return any(
-        abs(now.get(key, 0.0) - then.get(key, 0.0)) > deviation * then.get(key, 0.0)
-        for key in then.keys() | now.keys()
+        abs(now.get(key, 0.0) - then.get(key, 0.0)) > deviation * then.get(key, 0.0) for key in then.keys() | now.keys()
     )
 
 
@@ -148,9 +142,7 @@ def _is_off_bound(inputs: SheddingInputs, state: Json) -> str | None:
     deviation, shed = inputs.parameters["deviation_processing"], state["shed"]
     for operator, time, bound in _predict_operators(inputs, shed):
         then = state["times"].get(operator, bound)
-        sheds = any(
-            any(shed.get(pattern.name, {}).values()) for pattern in inputs.application.get_patterns(operator)
-        )
+        sheds = any(any(shed.get(pattern.name, {}).values()) for pattern in inputs.application.get_patterns(operator))
         if min(time, ENDLESS) > (1 + deviation) * max(bound, then):
             return f"{operator} would exceed its bound with the current table"
         if sheds and time < (1 - deviation) * min(bound, then):
@@ -170,9 +162,7 @@ def _predict_operators(
     made, processed = _compute_rates_under(inputs, shed)
     for operator in application.operators if named is None else [named]:
         offered = inputs.compute_offered_per_second(operator, made)
-        work = sum(
-            pattern.seconds * processed[pattern.name] for pattern in application.get_patterns(operator)
-        )
+        work = sum(pattern.seconds * processed[pattern.name] for pattern in application.get_patterns(operator))
         if given is not None:
             yield operator, work, float(given)
         else:

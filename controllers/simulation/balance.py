@@ -1,21 +1,20 @@
 """The lab's scenario `balance`: N replicas share the load before the combiner (Xu, sections 3.2 and 4).
 
-The run takes twenty minutes, second by second. Each replica starts a batch every second. With A the events of
-a second, s the replica's share, m the events it can process in a second, and q its remaining events,
+The run takes twenty minutes, second by second. Each replica starts a batch every second. With A the events of a second,
+s the replica's share, m the events it can process in a second, and q its remaining events,
 
     response = 0.5 + overhead + (q + s·A) / m          q ← max(0, q + s·A - m)
 
-which is half a second until a batch starts, the fixed part, and the processing. The combiner waits for the
-slowest replica (3.2): an event's delay is the greatest response time. The load is 60 % of the capacity of all
-replicas. After a third of the time, a CPU hog on the first replica makes an event take 1 + `hog` times as
-long (1: twice; 0: no hog).
+which is half a second until a batch starts, the fixed part, and the processing. The combiner waits for the slowest
+replica (3.2): an event's delay is the greatest response time. The load is 60 % of the capacity of all replicas. After a
+third of the time, a CPU hog on the first replica makes an event take 1 + `hog` times as long (1: twice; 0: no hog).
 
-Laws: `lqr` is the shipped law, given response times and shares, with the initial models of the replicas;
-`round-robin` gives all replicas the same share; `shortest-queue` gives each event to the queue with the
-fewest events at that instant.
+Laws: `lqr` is the shipped law, given response times and shares, with the initial models of the replicas; `round-robin`
+gives all replicas the same share; `shortest-queue` gives each event to the queue with the fewest events at that
+instant.
 
-Metrics: the events' mean and greatest delay; the mean over time of the slowest minus the fastest response. In
-addition to the contract: the mean delay of the same law without the hog, and the ratio to it.
+Metrics: the events' mean and greatest delay; the mean over time of the slowest minus the fastest response. In addition
+to the contract: the mean delay of the same law without the hog, and the ratio to it.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,17 +34,10 @@ BATCH_SECONDS, OVERHEAD_SECONDS = 1.0, 0.5
 SETTINGS = (
     Parameter("replicas", "replicas", "Number of replicas that share the load.", 2, 2, 200, "integer"),
     Parameter(
-        "hog",
-        "service times",
-        "Extra processing time per event during the CPU hog; 1 doubles the time.",
-        1.0,
-        0.0,
-        9.0,
+        "hog", "service times", "Extra processing time per event during the CPU hog; 1 doubles the time.", 1.0, 0.0, 9.0
     ),
     Parameter("unequal", "factor", "Speed of the fastest replica over that of the slowest.", 1.0, 1.0, 10.0),
-    Parameter(
-        "noise", "share", "Standard deviation of the arrivals, and of each replica's speed.", 0.05, 0.0, 0.5
-    ),
+    Parameter("noise", "share", "Standard deviation of the arrivals, and of each replica's speed.", 0.05, 0.0, 0.5),
 )
 # From the queues' lengths and the events of a second to the events that each replica gets.
 Splitter = Callable[[Floats, float], Floats]
@@ -61,10 +53,7 @@ class ShippedBalance:
         self.parameters = {parameter.name: parameter.default for parameter in self.law.parameters}
         # A share's effect, in seconds per unit of share; equal replicas need no table.
         alike = {"b": next(iter(models.values()))} if np.ptp(speeds) == 0 else {"b_of": models}
-        self.parameters |= {
-            "minimum_share": 0.2 / len(speeds),
-            "r": 4 * float(np.mean(list(models.values()))) ** 2,
-        }
+        self.parameters |= {"minimum_share": 0.2 / len(speeds), "r": 4 * float(np.mean(list(models.values()))) ** 2}
         self.parameters |= alike
         self.state: Any = self.law.build_initial_state(self.parameters)
 
@@ -124,11 +113,7 @@ def simulate(law: str, settings: Mapping[str, Any], events: Floats, done: Floats
 def _choose_splitter(law: str, ours: ShippedBalance | None) -> Splitter:
     if ours is not None:
         return ours.split
-    return (
-        join
-        if law == "shortest-queue"
-        else lambda lengths, events: np.full(len(lengths), events / len(lengths))
-    )
+    return join if law == "shortest-queue" else lambda lengths, events: np.full(len(lengths), events / len(lengths))
 
 
 def compute_mean_delay_seconds(responses: Floats, events: Floats) -> float:
@@ -141,10 +126,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     events = generate_arrivals(settings, seed, trace)
     responses, received = simulate(law, settings, events, generate_capacities(settings, seed))
     calm, _ = simulate(law, settings, events, generate_capacities({**settings, "hog": 0.0}, seed))
-    delay, undisturbed = (
-        compute_mean_delay_seconds(responses, events),
-        compute_mean_delay_seconds(calm, events),
-    )
+    delay, undisturbed = (compute_mean_delay_seconds(responses, events), compute_mean_delay_seconds(calm, events))
     metrics = {
         "delay_mean_seconds": round(delay, 4),
         "delay_max_seconds": round(float(responses.max()), 4),

@@ -2,16 +2,15 @@
 
 `nodes` nodes hold `containers` containers, two per queue. The queues' rates follow Zipf's law with exponent
 0.7, limited to what their containers can carry, times a day-long sine (or a trace) between `valley` and 1;
-each minute has its own `noise`. At the peak the plant is filled to `fill` of the load that its nodes carry
-without being BUSY. BUSY is 350, TOOBUSY 450 events/s.
+each minute has its own `noise`. At the peak the plant is filled to `fill` of the load that its nodes carry without
+being BUSY. BUSY is 350, TOOBUSY 450 events/s.
 
-Each hour, a share `leaving` of the nodes is drained and leaves half an hour later; a new node takes the place
-after another half hour. A share `failing` stops at once, with its points, and is replaced in the same way.
-While a node is unreachable, its queues' other containers carry its load, because the splitter routes around
-it.
+Each hour, a share `leaving` of the nodes is drained and leaves half an hour later; a new node takes the place after
+another half hour. A share `failing` stops at once, with its points, and is replaced in the same way. While a node is
+unreachable, its queues' other containers carry its load, because the splitter routes around it.
 
-A decision uses the mean of the last four measurements. The time of a decision is not simulated and differs
-from run to run: `decision_seconds_worst` and `_mean`, in CPU time.
+A decision uses the mean of the last four measurements. The time of a decision is not simulated and differs from run to
+run: `decision_seconds_worst` and `_mean`, in CPU time.
 
 toobusy_node_minutes   minutes in which a node was TOOBUSY, summed over nodes
 of_failures            those of a node that carried load for an unreachable one, before the next decision
@@ -59,9 +58,7 @@ ZIPF_EXPONENT, HOLDERS = 0.7, 2
 GREATEST_QUEUE = 0.7
 SETTINGS = (
     Parameter("nodes", "nodes", "Maximum number of nodes.", 1_000, 4, 10_000, "integer"),
-    Parameter(
-        "containers", "containers", "Containers of all queues, two per queue.", 5_000, 4, 100_000, "integer"
-    ),
+    Parameter("containers", "containers", "Containers of all queues, two per queue.", 5_000, 4, 100_000, "integer"),
     Parameter("hours", "h", "Duration of the run; the peak is in the middle.", 6, 1, 168, "integer"),
     Parameter("fill", "share of BUSY", "Load of the plant at the peak.", 0.8, 0.01, 1),
     Parameter("valley", "share of the peak", "Load half a day before the peak.", 0.5, 0, 1),
@@ -102,9 +99,7 @@ class NodeChurn:
 
     def apply_absences(self, plant: Allocation, minute: int) -> Allocation:
         """Return the plant at an instant, with its drained and unreachable nodes."""
-        return mark_idle_nodes(
-            replace(plant, drained=np.isfinite(self.drains_until), offline=self.away_until > minute)
-        )
+        return mark_idle_nodes(replace(plant, drained=np.isfinite(self.drains_until), offline=self.away_until > minute))
 
     def list_abandoned_nodes(self, minute: int) -> frozenset[int]:
         """Return the nodes that have been unreachable for too long."""
@@ -180,9 +175,7 @@ def _restore_points(plant: Allocation, gone: frozenset[int], tally: _Tally) -> A
     return mark_idle_nodes(plant.apply(moves))
 
 
-def _decide_moves(
-    who: Balancer, plant: Allocation, chance: np.random.Generator, tally: _Tally
-) -> list[IndexedMove]:
+def _decide_moves(who: Balancer, plant: Allocation, chance: np.random.Generator, tally: _Tally) -> list[IndexedMove]:
     began = time.process_time()
     moves = [move for part in who.decide(plant, chance) for move in part]
     tally.seconds.append(time.process_time() - began)

@@ -7,8 +7,8 @@
 | enrichment | three of `cpus` servers, 1 s, `ratio` s, and `ratio` s |
 | section-4.8 | two of 2 servers, 1 ms and 2 ms, a delay of 25 ms |
 
-Throughput comes from the model: every sample is the mean. `p` selects a row of Table 1. A law runs until it
-is steady (a baseline: until it stays for `SETTLED` steps, at most `MAX_STEPS`).
+Throughput comes from the model: every sample is the mean. `p` selects a row of Table 1. A law runs until it is steady
+(a baseline: until it stays for `SETTLED` steps, at most `MAX_STEPS`).
 
 threads, utilisation    at the end; utilization of the busiest station
 steps                   configurations measured until first steady
@@ -38,9 +38,7 @@ MAX_THREADS, MAX_STEPS, SETTLED = 600, 3_000, 30
 MIN_OF_MEAN = (2.5 - 1) / 2.5
 SETTINGS = (
     Parameter("model", "choice", "Queueing network.", "repairman", kind="choice", choices=MODELS),
-    Parameter(
-        "ratio", "service time of the first station", "Service time of the other stations.", 1.0, 0.001, 1_000
-    ),
+    Parameter("ratio", "service time of the first station", "Service time of the other stations.", 1.0, 0.001, 1_000),
     Parameter("cpus", "servers", "Servers of each station.", 8, 1, 64, "integer"),
     Parameter("p", "share", "Row of Table 1: 0.10, 0.15, … 0.50, or as a percentage.", 0.25, 0.1, 50),
 )
@@ -157,9 +155,7 @@ def follow(baseline: str, network: ClosedNetwork) -> ExplorationResult:
             limit, LimitStep(threads, rate, threads / rate, network.least_seconds, network.idle_seconds)
         )
     steps = len(path) if len(path) == MAX_STEPS else max(1, len(path) - SETTLED)
-    return ExplorationResult(
-        round(float(np.median(path[-SETTLED:]))), steps, None, np.asarray(path, dtype=float)
-    )
+    return ExplorationResult(round(float(np.median(path[-SETTLED:]))), steps, None, np.asarray(path, dtype=float))
 
 
 def compute_contended_share(method: str, network: ClosedNetwork, p: float, others: int) -> float:

@@ -7,9 +7,9 @@
 | disk | engine 1 ms on 8 CPUs, the web's one disk 4 ms, 3 % more for each waiting request, 20 ms |
 | network | engine 1.5 ms and web 1 ms on 2 CPUs each, a link that takes 0.95 ms |
 
-`competitor` is the rate of an open stream at the web's station, as a share of its capacity, from `COMPETES`
-to `RELIEVED` seconds. With `servers` engines on one web station, each runs its law, and they explore
-`together` or independently. With `drift` 1 the engines are replaced by a box, X(n) = 100 n / (1 + 0.02 (n-1)
+`competitor` is the rate of an open stream at the web's station, as a share of its capacity, from `COMPETES` to
+`RELIEVED` seconds. With `servers` engines on one web station, each runs its law, and they explore `together` or
+independently. With `drift` 1 the engines are replaced by a box, X(n) = 100 n / (1 + 0.02 (n-1)
 + κ n (n-1)), κ from 0.0005 to 0.002 half way, measured through windows of 100 completions (10 % noise);
 Weir's law then aims at the peak.
 
@@ -59,12 +59,8 @@ SETTINGS = (
     ),
     Parameter("competitor", "share of capacity", "Rate of the competing stream.", 0.0, 0, 0.95),
     Parameter("servers", "engines", "Number of engines that share the web machine.", 1, 1, 4, "integer"),
-    Parameter(
-        "together", "0 or 1", "1: engines are notified of each other's explorations.", 1, 0, 1, "integer"
-    ),
-    Parameter(
-        "delay_ms", "ms", "Delay between engine and web machine; only for the CPU bottleneck.", 7.0, 0, 1_000
-    ),
+    Parameter("together", "0 or 1", "1: engines are notified of each other's explorations.", 1, 0, 1, "integer"),
+    Parameter("delay_ms", "ms", "Delay between engine and web machine; only for the CPU bottleneck.", 7.0, 0, 1_000),
     Parameter("drift", "0 or 1", "1: a simulated pool with drift replaces the engines.", 0, 0, 1, "integer"),
     Parameter("seconds", "s", "Duration of the run.", SECONDS, 100, 86_400),
 )
@@ -101,12 +97,7 @@ class Candidate:
     def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
         """Return the size of the pool from the completions since the last check."""
         was_steady = self.is_steady
-        seen = {
-            "threads": self.threads,
-            "interdeparture_seconds": gaps,
-            "seconds": seconds,
-            "epoch": epoch,
-        }
+        seen = {"threads": self.threads, "interdeparture_seconds": gaps, "seconds": seconds, "epoch": epoch}
         self.state, decision = self.law.decide(self.parameters, self.state, seen)
         if decision.action is not None:
             self.threads = int(decision.action["threads"])
@@ -172,9 +163,7 @@ def _build_plant(settings: Mapping[str, Any], chance: np.random.Generator) -> Si
     }[kind]
     bottleneck = pools[0].own if kind == "memory" else shared[0]
     work = own + sum(place.service_seconds for place in shared)
-    return SimulatedEngines(
-        ThreadEngine(pools, shared, delay, chance), bottleneck, delay + work, delay + 0.6 * work
-    )
+    return SimulatedEngines(ThreadEngine(pools, shared, delay, chance), bottleneck, delay + work, delay + 0.6 * work)
 
 
 def _compute_swap_factor(threads: int) -> float:

@@ -1,7 +1,7 @@
 """The lab's scenario `crash`: a node stops, and its events are lost or diverted (B.1.3.2).
 
-The run has three nodes and five queues, and takes twenty minutes, second by second. At `at` a node stops; at
-`restore` it is back with its data. Both laws route by points; they differ in the detection and the response:
+The run has three nodes and five queues, and takes twenty minutes, second by second. At `at` a node stops; at `restore`
+it is back with its data. Both laws route by points; they differ in the detection and the response:
 
 - rebalancing: a block that fails goes to another container at once (it is kept until it is acknowledged); the
   node is then out of the rotation, and is tried again each second; `node_scaling` restores the points of a
@@ -9,8 +9,8 @@ The run has three nodes and five queues, and takes twenty minutes, second by sec
 - thesis: the load balancer pulls each node's weights every five seconds; until a pull fails it continues to
   send, and these events are lost. Lost points are not restored (4.1.1.7).
 
-Metrics: events lost (published, and stored nowhere); seconds from the crash until sent events arrive; and
-points that were on the node and are now on the others.
+Metrics: events lost (published, and stored nowhere); seconds from the crash until sent events arrive; and points that
+were on the node and are now on the others.
 """
 
 import math
@@ -38,13 +38,7 @@ SETTINGS = (
     Parameter("node", "1 to 3", "Node that stops.", 2, 1, NODES, "integer"),
     Parameter("at", "s", "Time at which the node stops.", 300, 0, SECONDS - 1, "integer"),
     Parameter(
-        "restore",
-        "s",
-        "Time at which the node returns; it stays down if the run ends first.",
-        900,
-        1,
-        1e6,
-        "integer",
+        "restore", "s", "Time at which the node returns; it stays down if the run ends first.", 900, 1, 1e6, "integer"
     ),
 )
 
@@ -167,9 +161,7 @@ def _simulate_candidate(
     return _build_outcome(publisher, start, plant, down, sent)
 
 
-def _publish(
-    publisher: _Publisher, plant: Allocation, rate_per_second: float, second: int, down: bool
-) -> float:
+def _publish(publisher: _Publisher, plant: Allocation, rate_per_second: float, second: int, down: bool) -> float:
     """Publish one second of blocks, by queue; return the events tried first at the node."""
     tried, all_queues = 0, float(plant.rate.sum())
     for queue, rate in enumerate(plant.rate):

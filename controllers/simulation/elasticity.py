@@ -1,10 +1,10 @@
 """The lab's scenario `elasticity`: a compressed week of events through a chain with tasks set by a law.
 
-Events arrive by day and week with bursts and noise, at most `PEAK_PER_SECOND`; or as a trace that covers
-`days`, with at most that rate for `common_share` of the time. `elastic_chain` is the plant. After each
-`interval_seconds` without a pause, the law gets the measurements of their last three fifths (Stutz, 9.5); a
-change of tasks stops the chain for `pause_seconds`. All laws start with the tasks for the first minute at a
-utilization of .7. `elastic_laws` adapts the laws of the lab.
+Events arrive by day and week with bursts and noise, at most `PEAK_PER_SECOND`; or as a trace that covers `days`, with
+at most that rate for `common_share` of the time. `elastic_chain` is the plant. After each `interval_seconds` without a
+pause, the law gets the measurements of their last three fifths (Stutz, 9.5); a change of tasks stops the chain for
+`pause_seconds`. All laws start with the tasks for the first minute at a utilization of .7. `elastic_laws` adapts the
+laws of the lab.
 
 tasks_mean            of all operators together
 latency_mean_seconds  from arrival to departure, of events that were in time
@@ -93,9 +93,7 @@ def _generate_new_arrivals(settings: Mapping[str, Any], seed: int, trace: Floats
     chance = create_random_generator(seed, "elasticity")
     day = DAY_SECONDS / settings["compression"]
     seconds = round(settings["days"] * day)
-    shape = (
-        _generate_week(seconds, day, chance) if trace is None else arrivals.resample_by_mean(trace, seconds)
-    )
+    shape = _generate_week(seconds, day, chance) if trace is None else arrivals.resample_by_mean(trace, seconds)
     peak = shape.max() if trace is None else np.quantile(shape, settings["common_share"]) or shape.max()
     return np.asarray(chance.poisson(PEAK_PER_SECOND * shape / peak), dtype=float)
 

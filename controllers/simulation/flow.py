@@ -1,12 +1,12 @@
 """The lab's scenario `flow`: a result queue of 500 MB whose free space should be 400 MB (Xu, section 4).
 
-The run takes half an hour, in samples of 2 s. The offered load is 150 % of the capacity of the stage behind
-the queue; events that aren't admitted wait before the queue. With Q the contents of the queue in bytes,
+The run takes half an hour, in samples of 2 s. The offered load is 150 % of the capacity of the stage behind the queue;
+events that aren't admitted wait before the queue. With Q the contents of the queue in bytes,
 
     Q(k+1) = 0.985·Q(k) + 134,000·gain·(admitted(k - delay) - served(k))
 
-within 0 and its capacity; free space is capacity - Q, and events beyond the capacity are dropped. That is the
-paper's model, with a = 0.985 and b = -134 kB per event.
+within 0 and its capacity; free space is capacity - Q, and events beyond the capacity are dropped. That is the paper's
+model, with a = 0.985 and b = -134 kB per event.
 
 | samples | event |
 |---|---|
@@ -15,14 +15,13 @@ paper's model, with a = 0.985 and b = -134 kB per event.
 | 250-399 | a CPU hog: serving an event takes 1 + `hog` times as long (1: twice; 0: no hog) |
 | 500 | `starvation`: for this many samples nothing can be read, then the waiting events arrive at once |
 
-Laws: `pi` and `i-p` with the gains of ERRATA E1 (without delay) or E5 (poles 0.55, 0.45, 0.3, with one);
-`adaptive` is i-p that adapts to the plant; `spark-pid` is Spark's rate estimator; `uncontrolled` admits
-everything.
+Laws: `pi` and `i-p` with the gains of ERRATA E1 (without delay) or E5 (poles 0.55, 0.45, 0.3, with one); `adaptive` is
+i-p that adapts to the plant; `spark-pid` is Spark's rate estimator; `uncontrolled` admits everything.
 
-Metrics: samples from the start of the hog (without a hog: from the new setpoint) until the free space stays
-within 5 % of its reference, as far as the next event; overshoot of the new setpoint, as a share of the step;
-the minimum free space; events dropped; the root mean square of the distance from the reference in MB. In
-addition to the contract: the served events as a share of the possible ones.
+Metrics: samples from the start of the hog (without a hog: from the new setpoint) until the free space stays within 5 %
+of its reference, as far as the next event; overshoot of the new setpoint, as a share of the step; the minimum free
+space; events dropped; the root mean square of the distance from the reference in MB. In addition to the contract: the
+served events as a share of the possible ones.
 """
 
 import math
@@ -47,19 +46,11 @@ A, KB_PER_EVENT = 0.985, 134.0
 SERVED_PER_SAMPLE, OFFERED_SHARE = 400.0, 1.5
 STEP_AT, GAIN_AT, HOG_FROM, HOG_UNTIL, STARVED_FROM = 20, 100, 250, 400, 500
 SETTLED_WITHIN = 0.05
-POLES: Mapping[int, Sequence[complex]] = {
-    0: [complex(0.046, 0.4), complex(0.046, -0.4)],
-    1: [0.55, 0.45, 0.3],
-}
+POLES: Mapping[int, Sequence[complex]] = {0: [complex(0.046, 0.4), complex(0.046, -0.4)], 1: [0.55, 0.45, 0.3]}
 SETTINGS = (
     Parameter("delay", "samples", "Number of samples until an admission takes effect.", 0, 0, 1, "integer"),
     Parameter(
-        "hog",
-        "service times",
-        "Extra processing time per event during the CPU hog; 1 doubles the time.",
-        1.0,
-        0.0,
-        9.0,
+        "hog", "service times", "Extra processing time per event during the CPU hog; 1 doubles the time.", 1.0, 0.0, 9.0
     ),
     Parameter("gain_factor", "factor", "Factor by which the results of an event grow.", 1.0, 0.1, 10.0),
     Parameter("starvation", "samples", "Number of samples without readable events.", 0, 0, 300, "integer"),
@@ -184,9 +175,7 @@ def simulate(who: FlowRegulator, of: _Course, delay: int) -> _Tally:
         source += of.offered[k]
         size, available = KB_PER_EVENT * of.gain[k], 0.0 if of.starved[k] else source
         tally.free_kb[k] = CAPACITY_KB - held
-        seen = SeenSample(
-            CAPACITY_KB - held, of.setpoint_kb[k], applied, served, busy_seconds, held / size, available
-        )
+        seen = SeenSample(CAPACITY_KB - held, of.setpoint_kb[k], applied, served, busy_seconds, held / size, available)
         applied = min(max(0.0, who.admit(seen)), available)
         source -= applied
         arriving, late = (late, applied) if delay else (applied, late)

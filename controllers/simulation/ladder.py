@@ -1,10 +1,10 @@
 """The lab's scenario `ladder`: ten minutes of overload, its losses and delays, and the time to recover.
 
 A plant of 1000 events/s (workers badly placed at first: `MISPLACED` of it) is offered 600 events/s, then
-`overload_percent` % of 1000, then 600 again. A fifth of the events are orders, which are never shed. Effects
-of the levels: rebalancing restores the full 1000 after 15 s; workers add 100 events/s every 5 s up to 1400;
-two idle nodes add 300 each, 30 s after the request; throttled producers keep the events that aren't admitted
-and send them later, as far as they have room (`HELD_EVENTS`); shedding drops what exceeds the capacity.
+`overload_percent` % of 1000, then 600 again. A fifth of the events are orders, which are never shed. Effects of the
+levels: rebalancing restores the full 1000 after 15 s; workers add 100 events/s every 5 s up to 1400; two idle nodes add
+300 each, 30 s after the request; throttled producers keep the events that aren't admitted and send them later, as far
+as they have room (`HELD_EVENTS`); shedding drops what exceeds the capacity.
 
 | law | |
 |---|---|
@@ -38,14 +38,7 @@ WORKERS_STEP, MAX_WORKERS, NODE_ADDS, NODES_IDLE = 0.1, 1.4, 0.3, 2
 ORDERS, HELD_EVENTS = 0.2, 60_000.0
 SETTINGS = (
     Parameter("overload_percent", "% of 1000 events/s", "Offered load.", 300.0, 1, 1_000),
-    Parameter(
-        "cap",
-        "choice",
-        "Highest remedy level for the queue of events.",
-        "shed",
-        kind="choice",
-        choices=LEVELS,
-    ),
+    Parameter("cap", "choice", "Highest remedy level for the queue of events.", "shed", kind="choice", choices=LEVELS),
 )
 
 
@@ -175,9 +168,7 @@ class _Tally:
     levels: list[float] = field(default_factory=list)
     shed: list[float] = field(default_factory=list)
 
-    def note(
-        self, law: str, plant: SimulatedLadder, lanes: Mapping[str, QueueLane], name: str, dropped: float
-    ) -> None:
+    def note(self, law: str, plant: SimulatedLadder, lanes: Mapping[str, QueueLane], name: str, dropped: float) -> None:
         if name == "events":
             self.shed.append(0.0)
         self.shed[-1] += dropped
@@ -188,10 +179,7 @@ class _Tally:
             self.early += dropped if not all(lower) else 0.0
 
     def end_second(self, lanes: Mapping[str, QueueLane], capacity: float) -> None:
-        level, waiting = (
-            max(lane.level for lane in lanes.values()),
-            sum(lane.waiting for lane in lanes.values()),
-        )
+        level, waiting = (max(lane.level for lane in lanes.values()), sum(lane.waiting for lane in lanes.values()))
         held = sum(lane.held_back for lane in lanes.values())
         self.highest = max(self.highest, level)
         self.levels.append(float(level))

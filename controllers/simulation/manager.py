@@ -1,9 +1,8 @@
 """The lab's scenario `manager`: one container and its short-lived workers, for 12,000 s (Houtman, 4.2.2).
 
-Events arrive along `cycles` sines from zero to `max_rate` and back (or as a trace, with the same maximum);
-with `poisson`, each second's count is random. A worker takes up to `events_per_worker` and ends. The workers
-of one evaluation run at the next one, on the events waiting then, and the manager sees the rest (ERRATA E41,
-E42).
+Events arrive along `cycles` sines from zero to `max_rate` and back (or as a trace, with the same maximum); with
+`poisson`, each second's count is random. A worker takes up to `events_per_worker` and ends. The workers of one
+evaluation run at the next one, on the events waiting then, and the manager sees the rest (ERRATA E41, E42).
 
 | law | evaluates every | starts |
 |---|---|---|
@@ -11,12 +10,11 @@ E42).
 | thesis | 5 s | its rate, regardless of the queue |
 | static | 1 s | the workers of `max_rate`, all the time |
 
-Metrics: the queue length after the workers of an instant ran, summed every 5 s and every second; the worker
-runs needed to process all events (the tables' caption), including those for the events left at the end; and
-the minimum: events / events_per_worker. In addition to the contract: the greatest length, and the greatest
-age of an event. The thesis has no bound on that; Weir's is `max_wait_seconds`. And the minimum of runs that
-keep that bound if all arrivals are known (`runs_in_time`): with few arrivals, these are more than the
-minimum.
+Metrics: the queue length after the workers of an instant ran, summed every 5 s and every second; the worker runs needed
+to process all events (the tables' caption), including those for the events left at the end; and the minimum: events /
+events_per_worker. In addition to the contract: the greatest length, and the greatest age of an event. The thesis has no
+bound on that; Weir's is `max_wait_seconds`. And the minimum of runs that keep that bound if all arrivals are known
+(`runs_in_time`): with few arrivals, these are more than the minimum.
 """
 
 import math
@@ -40,19 +38,11 @@ THESIS = {"method": "thesis", "start_when": "always", "minimum_rate": 0.01}
 SETTINGS = (
     Parameter("max_rate", "events/s", "Maximum rate of events.", 1_000.0, 0.001, 1e6),
     Parameter(
-        "events_per_worker",
-        "events",
-        "Number of events that a worker processes before it ends.",
-        50,
-        1,
-        1e7,
-        "integer",
+        "events_per_worker", "events", "Number of events that a worker processes before it ends.", 50, 1, 1e7, "integer"
     ),
     Parameter("upper_limit", "events", "Allowed queue length.", 1_000.0, 1, 1e9),
     Parameter("cycles", "cycles", "Number of rate cycles.", 1, 1, 1_000, "integer"),
-    Parameter(
-        "poisson", "0 or 1", "1: the number of events per second is random (Poisson).", 0, 0, 1, "integer"
-    ),
+    Parameter("poisson", "0 or 1", "1: the number of events per second is random (Poisson).", 0, 0, 1, "integer"),
     Parameter("interval_seconds", "s", "Time between evaluations of Weir's law.", 1, 1, 60, "integer"),
     Parameter("max_wait_seconds", "s", "Maximum time that events wait to fill a worker.", 300.0, 0, 86_400),
 )
@@ -170,19 +160,15 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "waiting_greatest": round(float(tally.waiting.max()), 1),
         "wait_greatest_seconds": compute_longest_wait_seconds(inflow, tally.waiting),
     }
-    series = {
-        "arrivals_per_second": inflow,
-        "waiting_events": tally.waiting,
-        "worker_runs": tally.ran,
-    }
+    series = {"arrivals_per_second": inflow, "waiting_events": tally.waiting, "worker_runs": tally.ran}
     return ScenarioOutcome(metrics, series, 1.0)
 
 
 def runs_in_time(inflow: Floats, events_per_worker: int, max_wait_seconds: float) -> int:
     """Return the fewest runs that leave nothing older than the bound at a second's end, with known arrivals.
 
-    A worker starts when its events fill it, or when the oldest must not wait longer. This is earliest
-    deadline first, and no order needs fewer runs.
+    A worker starts when its events fill it, or when the oldest must not wait longer. This is earliest deadline first,
+    and no order needs fewer runs.
     """
     inserted, taken, runs, oldest = np.cumsum(inflow).tolist(), 0.0, 0, 0
     for second, there in enumerate(inserted):
@@ -222,8 +208,5 @@ SCENARIO = Scenario(
     SETTINGS,
     ("waiting_5s_post", "waiting_1s_post", "worker_runs", "minimum_runs"),
     run,
-    {
-        "worker_rate": ("worker_rate", {"method": "forecast"}),
-        "thesis": ("worker_rate", {"method": "thesis"}),
-    },
+    {"worker_rate": ("worker_rate", {"method": "forecast"}), "thesis": ("worker_rate", {"method": "thesis"})},
 )

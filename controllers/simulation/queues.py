@@ -7,14 +7,13 @@
 | 3 | 50 | 200 at 100 |
 | 4 | 50 | 150 at 100, one at 5000 |
 
-All queues follow one day-long sine in phase (or a trace; or with `step` a jump in the middle of the day,
-between two decisions), each minute with its own `noise`. BUSY is 350, TOOBUSY 450 events/s. At the start, a
-queue has two equal containers on two random nodes. A decision of any law uses the mean of the last four
-measurements (section 4.1.1.1).
+All queues follow one day-long sine in phase (or a trace; or with `step` a jump in the middle of the day, between two
+decisions), each minute with its own `noise`. BUSY is 350, TOOBUSY 450 events/s. At the start, a queue has two equal
+containers on two random nodes. A decision of any law uses the mean of the last four measurements (section 4.1.1.1).
 
-Metrics: minutes in which a node was TOOBUSY, summed over nodes; points moved and moves for balance (those
-that empty a released node are counted separately, as `points_moved_scaling`); mean containers and nodes used;
-and the longest time for which some node was TOOBUSY.
+Metrics: minutes in which a node was TOOBUSY, summed over nodes; points moved and moves for balance (those that empty a
+released node are counted separately, as `points_moved_scaling`); mean containers and nodes used; and the longest time
+for which some node was TOOBUSY.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,9 +70,7 @@ SETTINGS = (
 class Balancer(Protocol):
     """A balancer, with moves for balance, and moves that release nodes."""
 
-    def decide(
-        self, plant: Allocation, chance: np.random.Generator
-    ) -> tuple[list[IndexedMove], list[IndexedMove]]:
+    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[IndexedMove], list[IndexedMove]]:
         """Return the moves of one decision, in order."""
         ...
 
@@ -93,9 +90,7 @@ class OurLaws:
         self.scaling_state: Any = self.scaling.build_initial_state(self.scaling_parameters)
         self.load_before: float | None = None
 
-    def decide(
-        self, plant: Allocation, chance: np.random.Generator
-    ) -> tuple[list[IndexedMove], list[IndexedMove]]:
+    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[IndexedMove], list[IndexedMove]]:
         """Balance the current nodes first; release nodes only if that is possible entirely."""
         load = float(plant.loads.sum())
         forecast = 1.0 if not self.load_before or not load else max(1.0, 2 - self.load_before / load)
@@ -115,9 +110,7 @@ class OurLaws:
         return self._balance(replace(plant, idle=wanted)), []
 
     def _balance(self, plant: Allocation) -> list[IndexedMove]:
-        self.state, decision = self.rebalancing.decide(
-            self.balance_parameters, self.state, observe_plant(plant)
-        )
+        self.state, decision = self.rebalancing.decide(self.balance_parameters, self.state, observe_plant(plant))
         return index_moves(plant, decision.action)
 
     def _release(self, plant: Allocation, nodes: Sequence[int]) -> list[IndexedMove] | None:
@@ -176,9 +169,7 @@ def start(configuration: int, chance: np.random.Generator) -> Allocation:
     """Return the plant at midnight: two equal containers per queue, on two random nodes."""
     count, rates = CONFIGURATIONS[configuration]
     half = TOTAL // MINIMUM_CONTAINERS
-    points = tuple(
-        {int(node): half for node in chance.choice(count, MINIMUM_CONTAINERS, replace=False)} for _ in rates
-    )
+    points = tuple({int(node): half for node in chance.choice(count, MINIMUM_CONTAINERS, replace=False)} for _ in rates)
     none = np.zeros(count, dtype=bool)
     return mark_idle_nodes(
         Allocation(
@@ -263,9 +254,7 @@ def compute_node_shares(plant: Allocation) -> Floats:
     return shares
 
 
-def _compute_metrics(
-    tally: _Tally, loads: Floats, containers: Floats, used: Floats
-) -> dict[str, float | int]:
+def _compute_metrics(tally: _Tally, loads: Floats, containers: Floats, used: Floats) -> dict[str, float | int]:
     over = loads >= TOOBUSY
     return {
         "toobusy_node_minutes": int(over.sum()),
@@ -309,17 +298,7 @@ SCENARIO = Scenario(
     "A day of queues on nodes, rebalanced every 15 minutes (thesis, section 4.1.2.2).",
     ("rebalancing", *THESIS_SHARES, "greedy-band"),
     SETTINGS,
-    (
-        "toobusy_node_minutes",
-        "points_moved",
-        "moves",
-        "containers_mean",
-        "nodes_used_mean",
-        "minutes_to_clear",
-    ),
+    ("toobusy_node_minutes", "points_moved", "moves", "containers_mean", "nodes_used_mean", "minutes_to_clear"),
     run,
-    {
-        "rebalancing": ("rebalancing", {"goal": "below-busy"}),
-        "greedy-band": ("rebalancing", {"goal": "band"}),
-    },
+    {"rebalancing": ("rebalancing", {"goal": "below-busy"}), "greedy-band": ("rebalancing", {"goal": "band"})},
 )

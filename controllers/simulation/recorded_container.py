@@ -1,18 +1,18 @@
 """Costs of recorded arrivals at one container with other parameters of its worker law.
 
-The plant is that of the lab's scenario `manager`: it responds to the decisions, so this is closed-loop. For
-each stretch of n seconds,
+The plant is that of the lab's scenario `manager`: it responds to the decisions, so this is closed-loop. For each
+stretch of n seconds,
 
     cost = (runs - fewest) / fewest + 10·(seconds with more than upper_limit waiting) / n
                                     + 10·(seconds whose oldest waits too long) / n
 
-runs: of workers, including those for the events left at the end. fewest: events / events_per_worker, rounded
-up. Too long: more than max_wait_seconds and two evaluations, one to see the event and one until its worker
-runs. The limits are people's requirements, and the price of a violation is fixed: a tenth of the time late
-costs as much as twice the workers. Shape: one count of events per second.
+runs: of workers, including those for the events left at the end. fewest: events / events_per_worker, rounded up. Too
+long: more than max_wait_seconds and two evaluations, one to see the event and one until its worker runs. The limits are
+people's requirements, and the price of a violation is fixed: a tenth of the time late costs as much as twice the
+workers. Shape: one count of events per second.
 
-`worked` gives the same in runs and seconds, for the law, for its baselines of the scenario, and with holds in
-which no worker starts.
+`worked` gives the same in runs and seconds, for the law, for its baselines of the scenario, and with holds in which no
+worker starts.
 """
 
 import math
@@ -59,8 +59,8 @@ def _compute_cost(values: Mapping[str, Any], inflow: Floats) -> float:
 class ReplayedTimeRange:
     """The result of a load.
 
-    runs: of workers. late_seconds: seconds in which the oldest event waits too long. over_limit_seconds:
-    seconds in which more than upper_limit wait.
+    runs: of workers. late_seconds: seconds in which the oldest event waits too long. over_limit_seconds: seconds in
+    which more than upper_limit wait.
     """
 
     runs: float
@@ -73,8 +73,8 @@ def replay(
 ) -> ReplayedTimeRange:
     """Return the result of a load with the law and all of its parameters, or with one of BASELINES.
 
-    These are `thesis`, the thesis' method, and `static`, the workers of the load's greatest second, known in
-    advance. hold_seconds: the seconds without decisions.
+    These are `thesis`, the thesis' method, and `static`, the workers of the load's greatest second, known in advance.
+    hold_seconds: the seconds without decisions.
     """
     interval = max(1, round(values["interval_seconds"]))
     manager = _create_manager(values, inflow, interval, who)
@@ -120,14 +120,11 @@ def _add_steps(at: Floats, more_at: Floats, total: Floats, more: Floats) -> tupl
     return at_all[order], np.concatenate([total, more])[order]
 
 
-def compute_arrivals(
-    at_seconds: Sequence[float], lengths: Sequence[float], removed: Sequence[float]
-) -> Floats:
+def compute_arrivals(at_seconds: Sequence[float], lengths: Sequence[float], removed: Sequence[float]) -> Floats:
     """Return the arrivals of each second, from queue lengths and removed events at some times.
 
-    Between two times, arrivals are spread evenly. After an empty queue they are in the last
-    AFTER_REST_SECONDS, because an idle manager is not recorded until something waits. The result is empty for
-    fewer than two times.
+    Between two times, arrivals are spread evenly. After an empty queue they are in the last AFTER_REST_SECONDS, because
+    an idle manager is not recorded until something waits. The result is empty for fewer than two times.
     """
     if len(at_seconds) < 2:
         return np.zeros(0)

@@ -1,20 +1,19 @@
 """The free space and the waiting events of a recorded result queue with other gains of its law.
 
-A record has, sample by sample, the free bytes y and the events u admitted since the previous sample. Its
-model is the law's, fitted to each stretch (`controllers.design.identify`; if that fails, the model in force):
+A record has, sample by sample, the free bytes y and the events u admitted since the previous sample. Its model is the
+law's, fitted to each stretch (`controllers.design.identify`; if that fails, the model in force):
 
     d(k) = y(k+1) - a·y(k) - b·u(k+1-delay)          not explained by the model: batches, hogs, bursts
     y'(k+1) = a·y'(k) + b·u'(k+1-delay) + d(k)       the same disturbances, with other admissions
 
-within 0 and the maximum free space. No more is admitted than had arrived in the record by then, because
-arrivals that were not requested are not recorded. This applies to both results that are compared. With r the
-setpoint and e = r - y' (0 above r if nothing waits, because too little arrives to reach it),
+within 0 and the maximum free space. No more is admitted than had arrived in the record by then, because arrivals that
+were not requested are not recorded. This applies to both results that are compared. With r the setpoint and e = r - y'
+(0 above r if nothing waits, because too little arrives to reach it),
 
     cost = rms(e) / r + 10·(samples with nothing free) / n + 0.01·(events waiting) / (events a sample)
 
-A wait of a hundred more samples thus costs as much as free space that is always wrong by all of it. Gains
-that are unstable on the law's own model cost `REFUSED`. Shape: a row per sample, [free bytes, events
-admitted].
+A wait of a hundred more samples thus costs as much as free space that is always wrong by all of it. Gains that are
+unstable on the law's own model cost `REFUSED`. Shape: a row per sample, [free bytes, events admitted].
 """
 
 import math

@@ -1,11 +1,11 @@
 """The lab's scenario `shedding`: Röger's running example under 110 to 300 % load.
 
-Four types arrive at O2, whose patterns feed O3 and O4, where Q11 and Q12 join (see `shed_stream`). At
-`load_percent` 160 the types arrive at 40, 30, 20, and 25 events/s; everything scales with it. `balance` says
-whether Q11 and Q12 are plentiful (balanced) or one is scarce. Every `interval_seconds` the law gets
-measurements, smoothed over `SMOOTHING_SECONDS`: rates, processing times, the variability of service (ERRATA
-E25), and each pattern's output over its selectivity (E24). Its table decides on the events of the next
-interval, each by its own random number, so that all laws drop from the same order.
+Four types arrive at O2, whose patterns feed O3 and O4, where Q11 and Q12 join (see `shed_stream`). At `load_percent`
+160 the types arrive at 40, 30, 20, and 25 events/s; everything scales with it. `balance` says whether Q11 and Q12 are
+plentiful (balanced) or one is scarce. Every `interval_seconds` the law gets measurements, smoothed over
+`SMOOTHING_SECONDS`: rates, processing times, the variability of service (ERRATA E25), and each pattern's output over
+its selectivity (E24). Its table decides on the events of the next interval, each by its own random number, so that all
+laws drop from the same order.
 
 recall                 matches at the sinks, over those without any shedding
 latency_mean_seconds   time in O2, including shed events, as the bound counts it
@@ -14,8 +14,8 @@ utilisation            work done per second at O2
 realised_share         matches at the sinks, over the program's promise (null for baselines without one)
 matches                matches at the sinks
 
-With `state_aware` 1 the same shares are spent on events whose partners wait, as far as there are some.
-Knowing an event's state requires reading it: `reading_percent` of its work is then spent on shed events, too.
+With `state_aware` 1 the same shares are spent on events whose partners wait, as far as there are some. Knowing an
+event's state requires reading it: `reading_percent` of its work is then spent on shed events, too.
 """
 
 import math
@@ -34,13 +34,7 @@ from controllers.shedding.inputs import ALL_SINKS, PARAMETERS
 from controllers.shedding.latency_bound import compute_operator_budget
 from controllers.shedding.law import Shedding
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import (
-    Floats,
-    Scenario,
-    ScenarioOutcome,
-    SimulationCost,
-    SimulationSize,
-)
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, SimulationCost, SimulationSize
 from controllers.simulation.model.shed_stream import (
     RATES,
     SECONDS,
@@ -73,16 +67,9 @@ SETTINGS = (
     Parameter("latency_bound_seconds", "s", "Maximum mean latency of operator O2.", 0.12, 0.013, 60),
     Parameter("interval_seconds", "s", "Time between decisions.", 5.0, 1, 600),
     Parameter("seconds", "s", "Duration of the run.", 14_400.0, 600, 86_400),
+    Parameter("state_aware", "0 or 1", "1: first admit events that continue a started match.", 0, 0, 1, "integer"),
     Parameter(
-        "state_aware", "0 or 1", "1: first admit events that continue a started match.", 0, 0, 1, "integer"
-    ),
-    Parameter(
-        "reading_percent",
-        "% of the processing cost",
-        "Cost of examining an event that is then shed.",
-        0.0,
-        0,
-        100,
+        "reading_percent", "% of the processing cost", "Cost of examining an event that is then shed.", 0.0, 0, 100
     ),
 )
 PATTERNS = (
@@ -163,9 +150,7 @@ class ControlledShedding:
     def _estimate_sampling_error(self) -> float:
         """Return the factor by which events seem more expensive, because shed events are read, too."""
         rates = [self.compute_rate(str(kind)) for kind in range(len(RATES))]
-        whole = compute_operator_budget(
-            self.settings["latency_bound_seconds"], sum(rates), self.compute_service_cv2()
-        )
+        whole = compute_operator_budget(self.settings["latency_bound_seconds"], sum(rates), self.compute_service_cv2())
         read = self.seen.compute_mean("read") / float(self.settings["interval_seconds"])
         return whole / max(MIN_LEFT * whole, whole - read) if read else 1.0
 
@@ -176,16 +161,7 @@ class ControlledShedding:
             name = row["name"]
             correction = min(1.0, self.seen.compute_ratio(f"out {name}", f"could {name}", 1.0))
             timed = self.get_processing_seconds(name) * beside if name in SECONDS else 0.0
-            rows.append(
-                {
-                    **row,
-                    "seconds": timed,
-                    "outputs": 1.0,
-                    "correction": correction,
-                    "limit": None,
-                    "takes": {},
-                }
-            )
+            rows.append({**row, "seconds": timed, "outputs": 1.0, "correction": correction, "limit": None, "takes": {}})
         return {
             "bottleneck": "O2",
             "arrivals": {
@@ -219,9 +195,7 @@ class ControlledShedding:
         """Return the share of a type's events that could end in matches, given the scarcest type."""
         needs = {"P21": {"0": 2, "1": 1}, "P22": {"1": 1, "2": 1, "3": 1}}[pattern]
         matches = min(self.compute_rate(each) / count for each, count in needs.items())
-        return (
-            min(1.0, matches * needs[kind] / self.compute_rate(kind)) if self.compute_rate(kind) > 0 else 0.0
-        )
+        return min(1.0, matches * needs[kind] / self.compute_rate(kind)) if self.compute_rate(kind) > 0 else 0.0
 
 
 class MatchingOperator:
@@ -235,9 +209,7 @@ class MatchingOperator:
         self.aware = state_aware
         self.credit = {name: dict.fromkeys(kinds, 0.0) for name, kinds in TAKES.items()}
 
-    def run(
-        self, pattern: str, kinds: Any, times: Floats, dropped: Floats, chance: Floats
-    ) -> tuple[Any, Floats]:
+    def run(self, pattern: str, kinds: Any, times: Floats, dropped: Floats, chance: Floats) -> tuple[Any, Floats]:
         """Return which events of one interval are admitted, and the times of matches."""
         matcher, matches = self.matchers[pattern], []
         admitted = np.isin(kinds, TAKES[pattern])
@@ -292,14 +264,9 @@ def pass_through(stream: Stream, settings: Mapping[str, Any], who: ControlledShe
             seen["read"] += float(read.sum())
             kept_times[name].append(matches)
             seen |= {f"work {name}": float(spent.sum()), f"processed {name}": float(admitted.sum())}
-            seen |= {
-                f"out {name}": float(len(matches)),
-                f"could {name}": _could(name, stream.types[part][admitted]),
-            }
+            seen |= {f"out {name}": float(len(matches)), f"could {name}": _could(name, stream.types[part][admitted])}
         if who:
-            seen |= joins.measure_rates(
-                stream, number * every, every, {n: f[-1] for n, f in kept_times.items()}
-            )
+            seen |= joins.measure_rates(stream, number * every, every, {n: f[-1] for n, f in kept_times.items()})
             seen |= {"events": float(end - start), "service": float(service[part].sum())}
             who.seen.add(seen | {"service²": float((service[part] ** 2).sum())})
     return RunSummary(service, {name: np.concatenate(parts) for name, parts in kept_times.items()})
@@ -344,9 +311,7 @@ def _could(pattern: str, types: Any) -> float:
     return float(min(counts[0] / 2, counts[1]) if pattern == "P21" else counts[1:4].min())
 
 
-def count_sink_matches(
-    stream: Stream, matches: Mapping[str, Floats], window_seconds: float, after: float
-) -> int:
+def count_sink_matches(stream: Stream, matches: Mapping[str, Floats], window_seconds: float, after: float) -> int:
     """Return the matches of both sinks from an instant on."""
     s1 = join_events(stream.outside["Q11"], matches["P21"], window_seconds)
     s2 = join_events(stream.outside["Q12"], matches["P22"], window_seconds)
@@ -355,9 +320,7 @@ def count_sink_matches(
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law on the stream, and the same stream without shedding for the recall."""
-    stream, possible = _build_unshed_stream(
-        tuple(settings.items()), seed, None if trace is None else tuple(trace)
-    )
+    stream, possible = _build_unshed_stream(tuple(settings.items()), seed, None if trace is None else tuple(trace))
     who = ControlledShedding(law, settings)
     passed = pass_through(stream, settings, who)
     left = compute_departures(stream.times, passed.service)
@@ -396,9 +359,7 @@ def _build_unshed_stream(
     profile = None if trace is None else arrivals.resample(np.asarray(trace), int(given["seconds"]))
     stream = generate(given, seed, profile)
     everything = pass_through(stream, given, None)
-    return stream, count_sink_matches(
-        stream, everything.matches, float(given["window_seconds"]), WARM_UP_SECONDS
-    )
+    return stream, count_sink_matches(stream, everything.matches, float(given["window_seconds"]), WARM_UP_SECONDS)
 
 
 def _count_until_end(stream: Stream, passed: RunSummary, left: Floats) -> dict[str, Floats]:

@@ -9,10 +9,10 @@ Holt's linear smoothing; x is the number of events that arrived in an interval [
                                         errors of one sign (a step, a slope) raise it
     L = L + T + a e,   T = T + a g e    g: trend_gain
 
-The forecast of n intervals ahead is the sum of L + kT for k = 1..n (a partial interval counts in part), less
-c times D: a worker that should be full is better an interval late than empty. The forecast is at most n times
-twice the smaller of the last two x: a spike of one interval raises L at once but does not predict the next
-interval; arrivals of two intervals do.
+The forecast of n intervals ahead is the sum of L + kT for k = 1..n (a partial interval counts in part), less c times D:
+a worker that should be full is better an interval late than empty. The forecast is at most n times twice the smaller of
+the last two x: a spike of one interval raises L at once but does not predict the next interval; arrivals of two
+intervals do.
 """
 
 import math
@@ -72,14 +72,11 @@ class ArrivalRate:
     def _sum_future(self, whole: int) -> float:
         """Return the arrivals of the next intervals.
 
-        Few intervals are added one by one, many by the formula of the series, in which a falling trend ends
-        at 0.
+        Few intervals are added one by one, many by the formula of the series, in which a falling trend ends at 0.
         """
         if whole <= ONE_BY_ONE:
             return sum(self._predict(k) for k in range(1, whole + 1))
-        last = (
-            whole if self.trend >= 0 else min(whole, math.floor(min(self.level / -self.trend, float(whole))))
-        )
+        last = whole if self.trend >= 0 else min(whole, math.floor(min(self.level / -self.trend, float(whole))))
         return max(0.0, last * self.level + self.trend * last * (last + 1) / 2)
 
     def _predict(self, interval: int) -> float:

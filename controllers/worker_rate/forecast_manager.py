@@ -14,24 +14,23 @@ interval:
                                                 m = min(1, max_wait_seconds / limit_wait_seconds)
     full     = max(certain, min(forecast, above))
 
-The forecast is therefore fed forward if more than the upper limit U allows would wait; below it only a worker
-that is certainly full starts. The backlog (q - pledged) is worked off at once: no rate has to be found by
-trial. θ is fill_share f if a worker fills within a few intervals. If it takes more than 7 intervals, an
-interval of delay costs little, and an additional event is one that the next worker need not take: with x
-workers' events per interval,
+The forecast is therefore fed forward if more than the upper limit U allows would wait; below it only a worker that is
+certainly full starts. The backlog (q - pledged) is worked off at once: no rate has to be found by trial. θ is
+fill_share f if a worker fills within a few intervals. If it takes more than 7 intervals, an interval of delay costs
+little, and an additional event is one that the next worker need not take: with x workers' events per interval,
 
     θ = f + (1 - f)/2 · max(0, 1 - x/0.15)
 
-The rest is less than a full worker and waits for more events, but not without limit. A rest of r events, the
-oldest of them waiting since `age`, gets its worker anyway if, by the next evaluation,
+The rest is less than a full worker and waits for more events, but not without limit. A rest of r events, the oldest of
+them waiting since `age`, gets its worker anyway if, by the next evaluation,
 
     age  >  max_wait_seconds                                        while r ≤ 1.2 U
     age  >  min(max_wait_seconds, limit_wait_seconds · U / r)       else
 
-U is thus the allowed length of the queue: with a limit of a worker or more, the rest of a worker can fill;
-with a smaller one, workers start at a fifth above it. A larger rest waits shorter, in proportion, and nothing
-waits longer than max_wait_seconds. A spike of one interval is not expected to recur (`arrival_rate`), and
-forecast errors are not fed forward.
+U is thus the allowed length of the queue: with a limit of a worker or more, the rest of a worker can fill; with a
+smaller one, workers start at a fifth above it. A larger rest waits shorter, in proportion, and nothing waits longer
+than max_wait_seconds. A spike of one interval is not expected to recur (`arrival_rate`), and forecast errors are not
+fed forward.
 
 Workers that would only wait are not started (4.2.1.2, and the death spiral of B.2.3.1):
 
@@ -43,14 +42,13 @@ Workers that would only wait are not started (4.2.1.2, and the death spiral of B
                                                          recovered it doubles up to toobusy_share of what ran,
                                                          then rises by raise_factor until it no longer binds
 
-The first worker that starts goes ahead of other queues' workers (`ahead`) if its container's events would
-otherwise wait too long for a slot: no worker runs there, and a rest is late or an event is older than
-max_wait_seconds. A queue of low priority is thus served while one of high priority has a long backlog, by one
-worker per container at a time.
+The first worker that starts goes ahead of other queues' workers (`ahead`) if its container's events would otherwise
+wait too long for a slot: no worker runs there, and a rest is late or an event is older than max_wait_seconds. A queue
+of low priority is thus served while one of high priority has a long backlog, by one worker per container at a time.
 
-Even if all events are pledged, the oldest may wait too long. If the pool has room, slow handlers are the
-cause, and raise_factor times as many workers run. If none of a few submitted workers started to run, they may
-be lost with their host, and one more is submitted.
+Even if all events are pledged, the oldest may wait too long. If the pool has room, slow handlers are the cause, and
+raise_factor times as many workers run. If none of a few submitted workers started to run, they may be lost with their
+host, and one more is submitted.
 """
 
 import math
@@ -156,8 +154,7 @@ def _compute_toobusy_cap(
 ) -> tuple[float | None, float | None, bool]:
     """Return (cap, borne, is_toobusy) of the manager; None while no node is relieved.
 
-    The cap follows congestion control (Jacobson 1988): fast up to what the node bore before, then step by
-    step.
+    The cap follows congestion control (Jacobson 1988): fast up to what the node bore before, then step by step.
     """
     if observation.get("node_state") == TOOBUSY:
         ran = max(before.executed, before.rate, float(observation["started"]))
@@ -226,8 +223,8 @@ def _forecast_arrivals(parameters: Values, manager: Manager) -> float:
 def _compute_age_seconds(parameters: Values, manager: Manager, observation: Values, rest: float) -> float:
     """Return the maximum waiting time of the oldest of `rest` events.
 
-    Workers take the oldest first. If other events go to workers, the rest is the newest: no older than the
-    time in which as many arrive.
+    Workers take the oldest first. If other events go to workers, the rest is the newest: no older than the time in
+    which as many arrive.
     """
     oldest = observation.get("oldest_seconds")
     age = float(oldest) if oldest is not None else manager.waited_seconds + parameters["interval_seconds"]
@@ -280,9 +277,7 @@ def _reinforcement(parameters: Values, observation: Values) -> int:
     return int(max(1, (observation.get("running") or 0) * (parameters["raise_factor"] - 1)))
 
 
-def _limit_start(
-    parameters: Values, manager: Manager, observation: Values, need: _Need
-) -> tuple[Manager, Start]:
+def _limit_start(parameters: Values, manager: Manager, observation: Values, need: _Need) -> tuple[Manager, Start]:
     """Return as many of the needed workers as may start now."""
     if (full := explain_overload(parameters, observation)) is not None:
         return manager, Start(0, format_no_action(full), "maximum_waiting_to_run", {})
@@ -297,9 +292,7 @@ def _limit_start(
         limited_by, cause = "waiting events", f"the waiting events fill only {format_count(count, 'worker')}"
     if count > parameters["maximum_rate"]:
         count, limited_by = math.floor(parameters["maximum_rate"]), "maximum_rate"
-        cause = (
-            f"at most {format_count(count, 'worker')} may start per interval, but {need.count:,} are needed"
-        )
+        cause = f"at most {format_count(count, 'worker')} may start per interval, but {need.count:,} are needed"
     if (room := _compute_submission_room(parameters, manager, observation)) is not None and count > room:
         count, limited_by = room, "maximum_waiting_to_run"
         waiting = wait_to_run(observation["waiting_to_run"])
@@ -307,9 +300,7 @@ def _limit_start(
     relieved, fewer, node = _release_workers(manager, observation, count)
     if node is not None:
         count, cause, limited_by = fewer, node, "node_state"
-    return relieved, Start(
-        count, format_reason(describe_start(count), cause, remarks=remarks), limited_by, {}
-    )
+    return relieved, Start(count, format_reason(describe_start(count), cause, remarks=remarks), limited_by, {})
 
 
 def _compute_submission_room(parameters: Values, manager: Manager, observation: Values) -> int | None:

@@ -9,9 +9,9 @@ Two methods share one state, so that a person may switch between them at any tim
 If workers are `permanent` (processes of a pool that stay), the same evaluation determines their number
 (`controllers.worker_rate.permanent_pool`).
 
-The observation's queue length, removed, started, and waiting to run are required by the contract; the others
-may be missing. Without the node's state, the law assumes that the node is well. Without a count of running
-workers, it assumes that those that started are done.
+The observation's queue length, removed, started, and waiting to run are required by the contract; the others may be
+missing. Without the node's state, the law assumes that the node is well. Without a count of running workers, it assumes
+that those that started are done.
 """
 
 import math
@@ -46,23 +46,9 @@ PARAMETERS = (
         1e7,
         "integer",
     ),
-    Parameter(
-        "upper_limit",
-        "events",
-        "Allowed queue length. thesis: a longer queue raises the rate.",
-        1_000,
-        1,
-        1e9,
-    ),
+    Parameter("upper_limit", "events", "Allowed queue length. thesis: a longer queue raises the rate.", 1_000, 1, 1e9),
     Parameter("interval_seconds", "s", "Time between two evaluations.", 5.0, 0.1, 3_600.0),
-    Parameter(
-        "max_wait_seconds",
-        "s",
-        "forecast: maximum time that events wait to fill a worker.",
-        4.0,
-        0.0,
-        86_400.0,
-    ),
+    Parameter("max_wait_seconds", "s", "forecast: maximum time that events wait to fill a worker.", 4.0, 0.0, 86_400.0),
     Parameter(
         "limit_wait_seconds",
         "s",
@@ -80,14 +66,7 @@ PARAMETERS = (
         0.01,
         1.0,
     ),
-    Parameter(
-        "lead_seconds",
-        "s",
-        "forecast: time from the measurement until a started worker runs.",
-        1.0,
-        0.0,
-        600.0,
-    ),
+    Parameter("lead_seconds", "s", "forecast: time from the measurement until a started worker runs.", 1.0, 0.0, 600.0),
     Parameter("trend_gain", "share", "forecast: speed at which the trend follows the error.", 0.1, 0.0, 1.0),
     Parameter(
         "caution",
@@ -139,23 +118,8 @@ PARAMETERS = (
         1_000,
         "integer",
     ),
-    Parameter(
-        "backlog_factor",
-        "upper limits",
-        "Minimum queue length that counts as a backlog.",
-        2.0,
-        1.0,
-        1e6,
-    ),
-    Parameter(
-        "backlog_workers",
-        "workers",
-        "thesis: extra workers per interval in a backlog.",
-        1,
-        0,
-        1_000,
-        "integer",
-    ),
+    Parameter("backlog_factor", "upper limits", "Minimum queue length that counts as a backlog.", 2.0, 1.0, 1e6),
+    Parameter("backlog_workers", "workers", "thesis: extra workers per interval in a backlog.", 1, 0, 1_000, "integer"),
     Parameter(
         "maximum_waiting_to_run",
         "workers",
@@ -190,14 +154,7 @@ PARAMETERS = (
         0.01,
         1.0,
     ),
-    Parameter(
-        "initial_rate",
-        "workers per interval",
-        "thesis: rate before the first evaluation.",
-        1.0,
-        0.01,
-        1e4,
-    ),
+    Parameter("initial_rate", "workers per interval", "thesis: rate before the first evaluation.", 1.0, 0.01, 1e4),
     Parameter(
         "minimum_rate",
         "workers per interval",
@@ -223,14 +180,7 @@ PARAMETERS = (
         1.0,
         600.0,
     ),
-    Parameter(
-        "target_utilisation",
-        "share",
-        "permanent: target utilization of a worker.",
-        0.85,
-        0.05,
-        1.0,
-    ),
+    Parameter("target_utilisation", "share", "permanent: target utilization of a worker.", 0.85, 0.05, 1.0),
     Parameter(
         "start_when",
         "choice",
@@ -244,50 +194,28 @@ PARAMETERS = (
 OBSERVATION = (
     Parameter("queue_length", "events", "Events waiting in the container now.", maximum=1e15, required=True),
     Parameter("removed", "events", "Events removed since the last observation.", 0, maximum=1e15),
-    Parameter(
-        "started", "workers", "Workers that started running since the last observation.", 0, maximum=1e12
-    ),
-    Parameter(
-        "waiting_to_run", "workers", "Workers that are submitted but not yet running.", 0, maximum=1e12
-    ),
+    Parameter("started", "workers", "Workers that started running since the last observation.", 0, maximum=1e12),
+    Parameter("waiting_to_run", "workers", "Workers that are submitted but not yet running.", 0, maximum=1e12),
     Parameter("running", "workers", "Workers running now, if known.", maximum=1e12),
     Parameter("service_seconds", "s", "permanent: processing time of an event in a worker.", None, 0.0, 1e9),
     Parameter("oldest_seconds", "s", "Age of the oldest waiting event, if known.", maximum=1e12),
-    Parameter(
-        "node_state",
-        "choice",
-        "State of the container's node, if known.",
-        kind="choice",
-        choices=STATES,
-    ),
+    Parameter("node_state", "choice", "State of the container's node, if known.", kind="choice", choices=STATES),
 )
 METHODS = {"forecast": forecast_manager.evaluate, "thesis": thesis_manager.evaluate}
 
 # Contents of a state. The forecast's part may be missing: it is learned anew.
 STATE = (
     Parameter("rate", "workers per interval", "Current rate.", None, 0.0, 1e16, required=True),
+    Parameter("carry", "workers", "Fraction of a worker that is carried over.", None, 0.0, 1.0, required=True),
     Parameter(
-        "carry", "workers", "Fraction of a worker that is carried over.", None, 0.0, 1.0, required=True
-    ),
-    Parameter(
-        "history",
-        "events",
-        "Queue lengths, oldest first.",
-        None,
-        0.0,
-        1e15,
-        "numbers",
-        required=True,
-        most=1_000,
+        "history", "events", "Queue lengths, oldest first.", None, 0.0, 1e15, "numbers", required=True, most=1_000
     ),
     Parameter("arrivals", "estimate", "Estimated arrivals; null if unknown.", kind="object", items=ARRIVALS),
     Parameter("executed", "workers per interval", "Workers that the pool runs per interval.", 0.0, 0.0, 1e12),
     Parameter("cap", "workers per interval", "Maximum rate on a TOOBUSY node.", None, 0.0, 1e16),
     Parameter("waited_seconds", "s", "Time since the last worker started.", 0.0, 0.0, 1e9),
     Parameter("pledged", "events", "Events assigned to active workers.", 0.0, 0.0, 1e20),
-    Parameter(
-        "borne", "workers per interval", "Assumed capacity of a node that was TOOBUSY.", None, 0.0, 1e16
-    ),
+    Parameter("borne", "workers per interval", "Assumed capacity of a node that was TOOBUSY.", None, 0.0, 1e16),
     Parameter("is_toobusy", "flag", "True if the node was TOOBUSY.", False, kind="flag"),
 )
 
@@ -309,8 +237,7 @@ class WorkerRate:
         if parameters["minimum_rate"] > parameters["maximum_rate"]:
             raise BadInput(
                 "parameters.minimum_rate",
-                f"must be at most maximum_rate ({parameters['maximum_rate']:g}), "
-                f"not {parameters['minimum_rate']:g}",
+                f"must be at most maximum_rate ({parameters['maximum_rate']:g}), not {parameters['minimum_rate']:g}",
             )
         if parameters["low_count"] > parameters["history"]:
             raise BadInput(
@@ -374,9 +301,8 @@ def _build_decision(parameters: Values, start: Start, length: float) -> Decision
 def _build_expectation(parameters: Values, start: Start, length: float) -> Expectation | None:
     """Return the events that the workers are expected to remove: those waiting, or as many as they take.
 
-    The effect is expected an interval after the pool ran them all, at its recent pace, and at least
-    `pool_allowance` workers per interval. A worker's start, its work, and the next measurement take at least
-    MIN_SETTLING_SECONDS.
+    The effect is expected an interval after the pool ran them all, at its recent pace, and at least `pool_allowance`
+    workers per interval. A worker's start, its work, and the next measurement take at least MIN_SETTLING_SECONDS.
     """
     amount = min(float(length), float(start.count * parameters["events_per_worker"]))
     if amount <= 0:

@@ -1,8 +1,8 @@
 """Permanent workers: as many processes of a pool as workers would run at once, by Little's law.
 
-A short worker starts once, takes its events, and ends. A pool of permanent workers has processes that stay,
-and only their number can be set. Here a *worker* represents what one process does in a life of L seconds. A
-rate of r starts per second keeps N = r L of them running (Little), and that is the number of processes:
+A short worker starts once, takes its events, and ends. A pool of permanent workers has processes that stay, and only
+their number can be set. Here a *worker* represents what one process does in a life of L seconds. A rate of r starts per
+second keeps N = r L of them running (Little), and that is the number of processes:
 
     L = max(life_seconds, s)                    s: processing time of an event in one process
     C = target_utilisation · L / s              events that a worker takes in its life
@@ -10,9 +10,9 @@ rate of r starts per second keeps N = r L of them running (Little), and that is 
                                                 ⌈(λ + q / L) s / target_utilisation⌉
     N = ⌈rate · L / interval_seconds⌉           thesis: the rate that it has found; and its extra in a backlog
 
-The backlog q is therefore worked off within a life, in addition to the arrivals, λ per second. There is
-always at least one worker, because an empty pool would never work again. If that number already runs (or is
-ordered), there is no action. Without s there is no decision, unless nothing waits and nothing arrives.
+The backlog q is therefore worked off within a life, in addition to the arrivals, λ per second. There is always at least
+one worker, because an empty pool would never work again. If that number already runs (or is ordered), there is no
+action. Without s there is no decision, unless nothing waits and nothing arrives.
 """
 
 import math
@@ -21,14 +21,7 @@ from dataclasses import replace
 
 from controllers.framework.decision import Decision, Expectation
 from controllers.framework.law import Values
-from controllers.framework.reason import (
-    cause_of,
-    format_count,
-    format_no_action,
-    format_number,
-    format_reason,
-    measure,
-)
+from controllers.framework.reason import cause_of, format_count, format_no_action, format_number, format_reason, measure
 from controllers.worker_rate.shared import ROUNDING, Manager, Start, queue_remark
 
 SHORT, PERMANENT = "short", "permanent"
@@ -39,9 +32,7 @@ FEWER_SECONDS, MIN_SETTLING_SECONDS = 30.0, 10.0
 Method = Callable[[Values, Manager, Values], tuple[Manager, Start]]
 
 
-def decide(
-    parameters: Values, before: Manager, observation: Values, evaluate: Method
-) -> tuple[Manager, Decision]:
+def decide(parameters: Values, before: Manager, observation: Values, evaluate: Method) -> tuple[Manager, Decision]:
     """Run one evaluation by a method; the action's `start` is the number of workers."""
     seconds, length = observation.get("service_seconds"), observation["queue_length"]
     if not seconds and (length or observation["removed"]):
@@ -63,10 +54,7 @@ def decide(
 def _build_decision(
     parameters: Values, manager: Manager, start: Start, observation: Values, life_seconds: float
 ) -> Decision:
-    count, present = (
-        _compute_life_workers(parameters, manager, start, life_seconds),
-        observation.get("running"),
-    )
+    count, present = (_compute_life_workers(parameters, manager, start, life_seconds), observation.get("running"))
     terms = {
         **start.terms,
         "workers": count,

@@ -18,12 +18,11 @@ ROUNDING = 1e-9
 class Manager:
     """The state of the law.
 
-    Both methods use `rate` [workers/interval], `carry` (a fraction of a worker), and `history` (queue
-    lengths). The others belong to the forecast: `arrivals` (None before two lengths are known), `executed`
-    [workers/interval] the pool's pace, `cap` [workers/interval] while a TOOBUSY node is relieved, else None,
-    `borne` [workers/interval] the node's capacity by that, `is_toobusy` whether it was TOOBUSY at the last
-    evaluation, `waited_seconds` since a worker started while events wait, and `pledged` [events], the events
-    that workers under way will take.
+    Both methods use `rate` [workers/interval], `carry` (a fraction of a worker), and `history` (queue lengths). The
+    others belong to the forecast: `arrivals` (None before two lengths are known), `executed` [workers/interval] the
+    pool's pace, `cap` [workers/interval] while a TOOBUSY node is relieved, else None, `borne` [workers/interval] the
+    node's capacity by that, `is_toobusy` whether it was TOOBUSY at the last evaluation, `waited_seconds` since a worker
+    started while events wait, and `pledged` [events], the events that workers under way will take.
     """
 
     rate: float

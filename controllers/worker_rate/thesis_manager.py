@@ -6,23 +6,21 @@ Every interval (5 s) the manager checks the queue length q, and those of the las
     otherwise, q > U                 →  rate · 1.2     (one step per evaluation: ERRATA E42)
     otherwise                        →  rate
 
-U is the upper limit [events]; the rate counts workers per interval. Fractions add up: carry += rate; the
-whole part starts, the rest stays. The lower limit comes first, as the section lists it; this also reproduces
-Tables 4.2-4.4 (E42).
+U is the upper limit [events]; the rate counts workers per interval. Fractions add up: carry += rate; the whole part
+starts, the rest stays. The lower limit comes first, as the section lists it; this also reproduces Tables 4.2-4.4 (E42).
 
     q > 2U (backlog, 4.2.1.3)               →  one worker more
     waiting to run > its limit (4.2.1.2)    →  none, and the rate stays: the queue grows for want of slots,
                                                not of workers, and more submissions would feed the overload
 
-`start_when` defines the meaning of the queue length. `always` is the thesis' model: it measures right after
-its workers ran, so an empty queue does not mean that nothing arrives, and workers start at the rate
-regardless of the queue. `waiting` is for a plant that is measured before they start. An empty queue then
-starts no worker; waiting events are never served slower than by one worker per interval (below U/2 the rate
-decays to its minimum, and a few events would wait forever); and no more start than the waiting events can
-fill.
+`start_when` defines the meaning of the queue length. `always` is the thesis' model: it measures right after its workers
+ran, so an empty queue does not mean that nothing arrives, and workers start at the rate regardless of the queue.
+`waiting` is for a plant that is measured before they start. An empty queue then starts no worker; waiting events are
+never served slower than by one worker per interval (below U/2 the rate decays to its minimum, and a few events would
+wait forever); and no more start than the waiting events can fill.
 
-The static configuration ("current system best case", Tables 4.2-4.4) runs the workers of the greatest rate
-all the time.
+The static configuration ("current system best case", Tables 4.2-4.4) runs the workers of the greatest rate all the
+time.
 """
 
 import math
@@ -114,9 +112,7 @@ def _start(parameters: Values, whole: int, length: float, cause: str, limited_by
     return Start(count + extra, reason, limited_by, {})
 
 
-def _build_terms(
-    parameters: Values, before: Manager, after: Manager, observation: Values
-) -> dict[str, object]:
+def _build_terms(parameters: Values, before: Manager, after: Manager, observation: Values) -> dict[str, object]:
     low_limit = parameters["upper_limit"] * parameters["lower_share"]
     return {
         "method": "thesis",

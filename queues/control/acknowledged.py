@@ -1,11 +1,10 @@
 """A client of a replicated server: an acknowledged write is stored on a replica.
 
-Replication is asynchronous: a primary that dies loses what it had acknowledged and not yet sent. Each write
-is therefore followed by WAIT on the same connection, and then by a query of the sentinels. If no replica has
-the write in time, or the server is no longer the primary, the write fails. The caller then knows as little
-about it as about one whose reply was lost. The sentinels close the connections to a server that they demote,
-so that a WAIT never confirms a write which another primary has accepted
-(docs/understand/decisions/0013-control-server-fails-over.md).
+Replication is asynchronous: a primary that dies loses what it had acknowledged and not yet sent. Each write is
+therefore followed by WAIT on the same connection, and then by a query of the sentinels. If no replica has the write in
+time, or the server is no longer the primary, the write fails. The caller then knows as little about it as about one
+whose reply was lost. The sentinels close the connections to a server that they demote, so that a WAIT never confirms a
+write which another primary has accepted (docs/understand/decisions/0013-control-server-fails-over.md).
 """
 
 from typing import Any
@@ -36,14 +35,12 @@ class NotReplicated(redis.TimeoutError):
 def wait_for_copy(connection: Any) -> None:
     """Return once a replica has everything written by this connection, and its server is still the primary.
 
-    A primary that was frozen during a failover may have a replica that doesn't know of it yet. Raises
-    `NotReplicated` or `NoPrimary`.
+    A primary that was frozen during a failover may have a replica that doesn't know of it yet. Raises `NotReplicated`
+    or `NoPrimary`.
     """
     connection.send_command("WAIT", COPIES, MAX_MILLISECONDS)
     if int(connection.read_response()) < COPIES:
-        raise NotReplicated(
-            f"No replica of the control server stored the write within {MAX_MILLISECONDS / 1000:g} s."
-        )
+        raise NotReplicated(f"No replica of the control server stored the write within {MAX_MILLISECONDS / 1000:g} s.")
     confirm_primary(connection)
 
 

@@ -3,8 +3,8 @@
     redis://user:password@host:6379/0
     sentinel://user:password@host1:26379,host2:26379,host3:26379/NAME/0
 
-The second form names sentinels, in any order, and the name under which they monitor the control server. User
-and password apply to both: `queues.nodes.server_roles` gives a role the same ones at servers and sentinels.
+The second form names sentinels, in any order, and the name under which they monitor the control server. User and
+password apply to both: `queues.nodes.server_roles` gives a role the same ones at servers and sentinels.
 """
 
 import re
@@ -72,8 +72,8 @@ def split_url(url: str) -> tuple[str, str, str]:
 def is_of_one_server(url: str) -> bool:
     """Return whether it is the address of one server.
 
-    A login ends at the first /, ? or #. If a password contains one of these, its beginning is taken for host
-    and port, and quoted by the code that fails to parse them.
+    A login ends at the first /, ? or #. If a password contains one of these, its beginning is taken for host and port,
+    and quoted by the code that fails to parse them.
     """
     scheme, _, rest = split_url(url)
     if scheme not in SINGLE or (scheme != "unix" and "@" in rest):
@@ -91,9 +91,7 @@ def parse_sentinels(url: str) -> Sentinels | None:
     """
     scheme, netloc, rest = split_url(url)
     if scheme in SINGLE and not is_of_one_server(url):
-        raise _build_refusal(
-            f"must have the form {ONE_SERVER}. In a password, write / as %2F, ? as %3F, and # as %23."
-        )
+        raise _build_refusal(f"must have the form {ONE_SERVER}. In a password, write / as %2F, ? as %3F, and # as %23.")
     if scheme in SINGLE:
         return None
     if scheme != SENTINEL:
@@ -101,13 +99,7 @@ def parse_sentinels(url: str) -> Sentinels | None:
     login, _, places = netloc.rpartition("@")
     user, _, password = login.partition(":")
     name, database = _parse_primary_name(urlsplit(rest))
-    return Sentinels(
-        _parse_hosts(places),
-        name,
-        database,
-        unquote(user) or None,
-        unquote(password) or None,
-    )
+    return Sentinels(_parse_hosts(places), name, database, unquote(user) or None, unquote(password) or None)
 
 
 def _parse_hosts(places: str) -> tuple[tuple[str, int], ...]:
@@ -116,9 +108,7 @@ def _parse_hosts(places: str) -> tuple[tuple[str, int], ...]:
         match = HOST.fullmatch(part)
         port = int(match[2] or SENTINEL_PORT) if match else 0
         if match is None or not 0 < port < 2**16:
-            raise _build_refusal(
-                f"must list sentinels as host:port, separated by commas; sentinel {place} is invalid."
-            )
+            raise _build_refusal(f"must list sentinels as host:port, separated by commas; sentinel {place} is invalid.")
         if (match[1].strip("[]"), port) in hosts:
             raise _build_refusal(f"lists sentinel {place} twice. List each sentinel once.")
         hosts.append((match[1].strip("[]"), port))
@@ -131,9 +121,7 @@ def _parse_primary_name(parts: SplitResult) -> tuple[str, int]:
     if not _NAME.fullmatch(name):
         raise _build_refusal(f"must include the name of the monitored primary after the hosts: {FORM}.")
     if database and not (database.isascii() and database.isdigit() and int(database[:9]) <= MAX_DATABASE):
-        raise _build_refusal(
-            f"must include a database number from 0 to {MAX_DATABASE} after the name {name}."
-        )
+        raise _build_refusal(f"must include a database number from 0 to {MAX_DATABASE} after the name {name}.")
     if parts.query or parts.fragment:
         raise _build_refusal("must not contain a query (?) or a fragment (#).")
     return name, int(database or 0)

@@ -1,7 +1,7 @@
 """All connections to the control server, for each form of its address.
 
-A client of a replicated control server queries the sentinels for the primary whenever it connects, so it
-follows a failover automatically. Commands during the failover fail like any command to an unavailable server.
+A client of a replicated control server queries the sentinels for the primary whenever it connects, so it follows a
+failover automatically. Commands during the failover fail like any command to an unavailable server.
 """
 
 from collections.abc import AsyncIterator
@@ -26,20 +26,16 @@ ASYNCHRONOUS: Any = redis.asyncio.sentinel.Sentinel
 def connect(url: str, *, acknowledged: bool = True, **options: Any) -> redis.Redis:
     """Return a client that connects on first use; `options` are redis-py's.
 
-    acknowledged: replies to writes mean that a replica has them, if there are replicas. Pass False for values
-    that are only the newest of their kind and are sent again. Raises `BadInput` that names REDIS_URL.
+    acknowledged: replies to writes mean that a replica has them, if there are replicas. Pass False for values that are
+    only the newest of their kind and are sent again. Raises `BadInput` that names REDIS_URL.
     """
     sentinels = parse_sentinels(url)
     if sentinels is None:
         return redis.Redis.from_url(url, **options)
     sentinel = SYNCHRONOUS(
-        sentinels.hosts,
-        sentinel_kwargs=sentinels.sentinel_options,
-        **_build_server_options(sentinels, options),
+        sentinels.hosts, sentinel_kwargs=sentinels.sentinel_options, **_build_server_options(sentinels, options)
     )
-    made = sentinel.master_for(
-        sentinels.name, redis_class=AcknowledgedClient if acknowledged else redis.Redis
-    )
+    made = sentinel.master_for(sentinels.name, redis_class=AcknowledgedClient if acknowledged else redis.Redis)
     return cast(redis.Redis, made)
 
 
@@ -53,9 +49,7 @@ async def open_connection(url: str, **options: Any) -> AsyncIterator[redis.async
         return
     async with (
         ASYNCHRONOUS(
-            sentinels.hosts,
-            sentinel_kwargs=sentinels.sentinel_options,
-            **_build_server_options(sentinels, options),
+            sentinels.hosts, sentinel_kwargs=sentinels.sentinel_options, **_build_server_options(sentinels, options)
         ) as sentinel,
         sentinel.master_for(sentinels.name) as client,
     ):

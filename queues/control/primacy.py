@@ -1,8 +1,8 @@
 """Whether a server is still the primary, according to the majority of its sentinels.
 
-A primary that was frozen while the sentinels promoted another one continues where it was. For an instant it
-still has clients whose connections waited, and a replica that was not redirected yet. What these two accept
-together is lost when they follow the new primary. Writers therefore query the sentinels afterwards.
+A primary that was frozen while the sentinels promoted another one continues where it was. For an instant it still has
+clients whose connections waited, and a replica that was not redirected yet. What these two accept together is lost when
+they follow the new primary. Writers therefore query the sentinels afterwards.
 """
 
 import time
@@ -23,8 +23,8 @@ class NoPrimary(redis.ConnectionError):
 def confirm_primary(connection: Any) -> None:
     """Return if a majority of sentinels answers and confirms the server of the connection.
 
-    The newest of their answers must name the server, and none of them may be replacing it. A connection that
-    was not made through a sentinel is trusted. Raises `NoPrimary`.
+    The newest of their answers must name the server, and none of them may be replacing it. A connection that was not
+    made through a sentinel is trusted. Raises `NoPrimary`.
     """
     led_by = getattr(connection, "connection_pool", None)
     manager = getattr(led_by, "sentinel_manager", None)
@@ -32,9 +32,7 @@ def confirm_primary(connection: Any) -> None:
         return
     sentinels = list(manager.sentinels)
     states = [
-        state
-        for sentinel in sentinels
-        if (state := _read_primary_state(sentinel, led_by.service_name)) is not None
+        state for sentinel in sentinels if (state := _read_primary_state(sentinel, led_by.service_name)) is not None
     ]
     if 2 * len(states) <= len(sentinels):
         raise NoPrimary(

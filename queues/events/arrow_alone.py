@@ -1,7 +1,7 @@
 """PyArrow without pandas, which takes 37 MB per process and a third of a second of its start.
 
-On its first list, PyArrow imports pandas to check for pandas types. If the check runs once while pandas can't
-be found, PyArrow doesn't repeat it. Code that imports pandas itself still gets it, and `to_pandas` works.
+On its first list, PyArrow imports pandas to check for pandas types. If the check runs once while pandas can't be found,
+PyArrow doesn't repeat it. Code that imports pandas itself still gets it, and `to_pandas` works.
 """
 
 import sys

@@ -1,9 +1,8 @@
 """The header of an Arrow IPC message, parsed before Arrow builds anything from it.
 
-The header is a FlatBuffer (Message.fbs of the Arrow format, version V5). This module reads what shows how
-large a record batch would become: its rows, the buffers that it names in the body, and whether they are
-compressed. Every offset is checked against the header's end, so that a wrong one is an error and never reads
-other memory.
+The header is a FlatBuffer (Message.fbs of the Arrow format, version V5). This module reads what shows how large a
+record batch would become: its rows, the buffers that it names in the body, and whether they are compressed. Every
+offset is checked against the header's end, so that a wrong one is an error and never reads other memory.
 """
 
 import struct

@@ -1,9 +1,8 @@
 """An Arrow IPC stream of events from outside: its expanded size is known before anything is built.
 
 Accepted are record batches with the columns of `queues.events.block.SCHEMA`, in plain types
-(`queues.events.block.takes_type`). Rejected are compressed buffers, dictionaries, nested, extension, and
-other types, and anything that would have more rows or bytes than were sent. Buffers stay in the body: nothing
-is copied to read it.
+(`queues.events.block.takes_type`). Rejected are compressed buffers, dictionaries, nested, extension, and other types,
+and anything that would have more rows or bytes than were sent. Buffers stay in the body: nothing is copied to read it.
 """
 
 from collections.abc import Iterator
@@ -29,9 +28,7 @@ def read_events(body: bytes, now_us: int, most_rows: int) -> Iterator[pa.RecordB
         if rows > most_rows:
             raise MalformedEvent("body", f"must have at most {most_rows} events; send several requests.")
         if batches > MAX_BATCHES:
-            raise MalformedEvent(
-                "body", f"must have at most {MAX_BATCHES} record batches; write larger batches."
-            )
+            raise MalformedEvent("body", f"must have at most {MAX_BATCHES} record batches; write larger batches.")
         yield from_columns(_read_valid_batch(message, schema), now_us)
 
 
@@ -88,9 +85,7 @@ def _read_valid_batch(message: pa.ipc.Message, schema: pa.Schema) -> pa.RecordBa
         batch = pa.ipc.read_record_batch(message, schema)
         batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise MalformedEvent(
-            "body", f"has a record batch that can't be read ({_format_error(error)})."
-        ) from None
+        raise MalformedEvent("body", f"has a record batch that can't be read ({_format_error(error)}).") from None
     return batch
 
 

@@ -39,9 +39,7 @@ TEXTS = ("id", "type", "source", "key")
 NOT_EMPTY = ("type",)  # null means unknown; an empty text says nothing
 MAX_ATTRIBUTES = 65_536
 SURELY_FLAT = 200  # this many brackets can't nest deeper than JSON can be written
-_ATTRIBUTES_MESSAGE = (
-    f"must be a JSON object with at most {MAX_ATTRIBUTES} characters and 254 levels of nesting."
-)
+_ATTRIBUTES_MESSAGE = f"must be a JSON object with at most {MAX_ATTRIBUTES} characters and 254 levels of nesting."
 _TIME_MESSAGE = "must be a time from 1970 to 2199, in ISO 8601 or as s, ms, µs, or ns since 1970"
 
 
@@ -84,9 +82,7 @@ class Block:
 
     def encode(self) -> EncodedBlock:
         """Return the stored form. Raises `ValueError` for an empty block."""
-        return EncodedBlock(
-            self.block_id, self.events, find_newest_time_us(self.batch), self.batch.serialize()
-        )
+        return EncodedBlock(self.block_id, self.events, find_newest_time_us(self.batch), self.batch.serialize())
 
 
 class BlockIds:
@@ -133,8 +129,7 @@ def decode(block_id: str, data: Any) -> Block:
 def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENTS) -> list[EncodedBlock]:
     """Cut a batch of `SCHEMA` (any length) into encoded blocks of up to `events` rows.
 
-    Blocks of large events have fewer rows: about MAX_BYTES, and at most twice as much in a block of several
-    events.
+    Blocks of large events have fewer rows: about MAX_BYTES, and at most twice as much in a block of several events.
     """
     rows = batch.num_rows
     if rows == 0:
@@ -156,9 +151,9 @@ def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENT
 def from_events(events: Iterable[Mapping[str, Any]], now_us: int) -> pa.RecordBatch:
     """Convert events given as mappings to one batch of `SCHEMA`.
 
-    `time` takes ISO 8601, a datetime or seconds since 1970 (a number), and is `now_us` if absent; `value`
-    takes a finite number; `attributes` an object; the others text. Raises `MalformedEvent` that names the
-    field, and the position of the event if there are several.
+    `time` takes ISO 8601, a datetime or seconds since 1970 (a number), and is `now_us` if absent; `value` takes a
+    finite number; `attributes` an object; the others text. Raises `MalformedEvent` that names the field, and the
+    position of the event if there are several.
     """
     columns: list[list[Any]] = [[] for _ in FIELDS]
     for place, event in enumerate(events):
@@ -225,9 +220,7 @@ def parse_time_us(value: Any, now_us: int, unit_ns: int | None = None, given: An
             "time", f"{_TIME_MESSAGE}, not {_shorten_for_message(value if given is None else given)}."
         ) from None
     if not MIN_TIME_US <= time_us < MAX_TIME_US:
-        raise MalformedEvent(
-            "time", f"{_TIME_MESSAGE}, not {_shorten_for_message(value if given is None else given)}."
-        )
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {_shorten_for_message(value if given is None else given)}.")
     return time_us
 
 
@@ -272,16 +265,14 @@ def is_attributes(text: str) -> bool:
     return type(document) is dict
 
 
-def from_columns(
-    columns: pa.RecordBatch | pa.Table, now_us: int, attributes_are_read: bool = False
-) -> pa.RecordBatch:
+def from_columns(columns: pa.RecordBatch | pa.Table, now_us: int, attributes_are_read: bool = False) -> pa.RecordBatch:
     """Convert columnar events to one batch of `SCHEMA`.
 
-    Casts the columns, and fills missing ones (time with `now_us`). Takes any subset of the columns in any
-    order; `time` as timestamps, ISO 8601 text or seconds since 1970. The rules are those of `parse_event`.
+    Casts the columns, and fills missing ones (time with `now_us`). Takes any subset of the columns in any order; `time`
+    as timestamps, ISO 8601 text or seconds since 1970. The rules are those of `parse_event`.
     `attributes_are_read`: they were written from JSON just now, so only their length is checked. Raises
-    `MalformedEvent` that names the column if it is unknown, duplicate, of an unsuitable type, or has a row
-    that `parse_event` would reject.
+    `MalformedEvent` that names the column if it is unknown, duplicate, of an unsuitable type, or has a row that
+    `parse_event` would reject.
     """
     batch = _one_batch(columns)
     names = batch.schema.names

@@ -1,11 +1,11 @@
 """From the cells of a file to those of an event: which column is the time, the type, the key, and the value.
 
-Columns with the names of the schema are used for these unless another column was named. All other columns
-become `attributes`, a JSON object.
+Columns with the names of the schema are used for these unless another column was named. All other columns become
+`attributes`, a JSON object.
 
-Times are ISO 8601 (UTC without a zone) or numbers. The unit of a number follows from the column's name if it
-ends in `_us`, `_ms` or `_s`, and otherwise from its size: from 1e14 microseconds, from 1e11 milliseconds,
-below seconds. An empty time is now.
+Times are ISO 8601 (UTC without a zone) or numbers. The unit of a number follows from the column's name if it ends in
+`_us`, `_ms` or `_s`, and otherwise from its size: from 1e14 microseconds, from 1e11 milliseconds, below seconds. An
+empty time is now.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,16 +59,14 @@ class Columns:
         for field in fields(self):
             column = getattr(self, field.name)
             if column is not None and column not in header:
-                raise BadInput(
-                    field.name, f"column {column} is not in the file; the columns are {', '.join(header)}."
-                )
+                raise BadInput(field.name, f"column {column} is not in the file; the columns are {', '.join(header)}.")
 
 
 class Mapper:
     """A converter from named cells to events.
 
-    `batch` converts many rows at once and strictly. `row` converts one row, with an error that names its
-    fault. Both give the same events; `batch` may reject what `row` accepts, never vice versa.
+    `batch` converts many rows at once and strictly. `row` converts one row, with an error that names its fault. Both
+    give the same events; `batch` may reject what `row` accepts, never vice versa.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -107,9 +105,7 @@ class Mapper:
         texts = [self._merge_attributes(cell, row) for cell, row in zip(own, rows, strict=True)]
         return self._build_batch(columns, pa.array(texts, pa.string()), len(rows), now_us)
 
-    def convert_columns(
-        self, columns: Mapping[str, Sequence[Any]], count: int, now_us: int
-    ) -> pa.RecordBatch:
+    def convert_columns(self, columns: Mapping[str, Sequence[Any]], count: int, now_us: int) -> pa.RecordBatch:
         """Do the same as `batch`, from whole columns by name: every row has every one of them."""
         more = {name: cells for name, cells in columns.items() if name not in self._known}
         own = columns.get(self._sources.get("attributes", ""))
@@ -132,9 +128,7 @@ class Mapper:
             _convert_values(cells.get("value"), count),
             attributes,
         ]
-        return from_columns(
-            pa.RecordBatch.from_arrays(arrays, schema=SCHEMA), now_us, attributes_are_read=True
-        )
+        return from_columns(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA), now_us, attributes_are_read=True)
 
     def _parse_time_us(self, value: Any, now_us: int) -> int:
         if value is None:

@@ -17,8 +17,8 @@ Composition = dict[str, int | dict[str, int]]
 def compute_composition(batch: pa.RecordBatch) -> Composition:
     """Return {"events": how many were sampled, "type": {value: events}, "key": …, "source": …}.
 
-    The sample has at most MAX_EVENTS rows, evenly spaced in a batch of `queues.events.block.SCHEMA`, which
-    may be sorted.
+    The sample has at most MAX_EVENTS rows, evenly spaced in a batch of `queues.events.block.SCHEMA`, which may be
+    sorted.
     """
     if batch.num_rows > MAX_EVENTS:
         places = np.linspace(0, batch.num_rows - 1, MAX_EVENTS).astype(np.int64)

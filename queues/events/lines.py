@@ -1,8 +1,8 @@
 """Event files, CSV and JSON lines, plain or gzip, as batches. A malformed line is reported and skipped.
 
-Lines are read some thousands at a time. Arrow reads a chunk of plain lines of JSON (`plain_lines`); any other
-is converted to columns at once. A chunk with a bad line is read again line by line, so that every bad line is
-counted and reported, and only those are lost.
+Lines are read some thousands at a time. Arrow reads a chunk of plain lines of JSON (`plain_lines`); any other is
+converted to columns at once. A chunk with a bad line is read again line by line, so that every bad line is counted and
+reported, and only those are lost.
 """
 
 import codecs
@@ -65,11 +65,10 @@ class CsvColumns:
 class EventLines:
     """Batches of `queues.events.block.SCHEMA` from a file.
 
-    `rejected` and `rejections` (the first 20) say what was skipped. `csv_columns` says how the columns of a
-    CSV file are read, once its header is. `stream` is binary, gzip or not. `format` is csv, jsonl or None
-    (the first visible character decides). With `strict`, the first malformed line raises `MalformedEvent`
-    whose field is the line. Raises `BadInput` for a file that can't be read at all: a broken gzip, a header
-    without a named column.
+    `rejected` and `rejections` (the first 20) say what was skipped. `csv_columns` says how the columns of a CSV file
+    are read, once its header is. `stream` is binary, gzip or not. `format` is csv, jsonl or None (the first visible
+    character decides). With `strict`, the first malformed line raises `MalformedEvent` whose field is the line. Raises
+    `BadInput` for a file that can't be read at all: a broken gzip, a header without a named column.
     """
 
     def __init__(
@@ -197,9 +196,7 @@ class CsvLines:
     def list_records(self, start: int, lines: list[bytes]) -> list[tuple[int, bytes]]:
         numbered: Iterable[tuple[int, bytes]] = [*self._open, *enumerate(lines, start)]
         self._open = []
-        records = (
-            list(self._join_quoted_lines(numbered)) if any(b'"' in line for _, line in numbered) else numbered
-        )
+        records = list(self._join_quoted_lines(numbered)) if any(b'"' in line for _, line in numbered) else numbered
         records = [(number, text) for number, text in records if text and not text.isspace()]
         if records and not self._header:
             self._read_header(records.pop(0)[1])
@@ -269,17 +266,13 @@ class CsvLines:
         named = {column for column in vars(self._columns).values() if column}
         try:
             line = text.decode("utf-8-sig")
-            self._separator = detect_separator(
-                line, {known_field.lower() for known_field in (*FIELDS, *named)}
-            )
+            self._separator = detect_separator(line, {known_field.lower() for known_field in (*FIELDS, *named)})
             written = split_header_cells(line, self._separator)
         except (csv.Error, UnicodeDecodeError) as error:
             raise BadInput("header", f"is not CSV ({error}).") from None
         header = [self._part_of(name, written) for name in written]
         if not all(header) or len(set(header)) != len(header):
-            raise BadInput(
-                "header", f"must have unique column names that are not empty, not {', '.join(written)}."
-            )
+            raise BadInput("header", f"must have unique column names that are not empty, not {', '.join(written)}.")
         self._columns.check(header)
         names = dict(zip(header, written, strict=True))
         parts = {part: names[column] for part, column in self._sources.items() if column in names}

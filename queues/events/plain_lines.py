@@ -1,10 +1,9 @@
 """Plain JSON lines: objects with an event's own fields, as most programs send them, read by Arrow at once.
 
-Arrow reads JSON text without regard to lines. Each line therefore has to start and end like an object, and
-there have to be as many objects as lines. Then each line is one object: a second object on a line would be
-one too many, and one that continues on the next line can't continue with a brace. Text that Arrow rejects, or
-would read differently from `queues.events.columns` (times missing in some lines, other forms of a time,
-attributes), is not plain.
+Arrow reads JSON text without regard to lines. Each line therefore has to start and end like an object, and there have
+to be as many objects as lines. Then each line is one object: a second object on a line would be one too many, and one
+that continues on the next line can't continue with a brace. Text that Arrow rejects, or would read differently from
+`queues.events.columns` (times missing in some lines, other forms of a time, attributes), is not plain.
 """
 
 import numpy as np
@@ -21,9 +20,7 @@ _NEWLINE, _OPENING, _CLOSING = b"\n{}"
 _BESIDE_TIME = [(name, pa.string()) for name in TEXTS] + [("value", pa.float64())]
 _TIME_KINDS = (pa.float64(), pa.string())
 _PARSING = [
-    pj.ParseOptions(
-        explicit_schema=pa.schema([("time", kind), *_BESIDE_TIME]), unexpected_field_behavior="error"
-    )
+    pj.ParseOptions(explicit_schema=pa.schema([("time", kind), *_BESIDE_TIME]), unexpected_field_behavior="error")
     for kind in _TIME_KINDS
 ]
 
@@ -31,8 +28,8 @@ _PARSING = [
 def build_plain_batch(text: bytes, now_us: int) -> pa.RecordBatch:
     """Return the events of whole lines as one batch.
 
-    Raises `ValueError` (some of Arrow's errors are, and `MalformedEvent` is) if a line is not plain, whether
-    or not it is an event.
+    Raises `ValueError` (some of Arrow's errors are, and `MalformedEvent` is) if a line is not plain, whether or not it
+    is an event.
     """
     lines = _count_lines(text)
     table = _read(text)

@@ -1,8 +1,8 @@
 """Times that are given as numbers: in the unit that their column names, or that their size says.
 
-Seconds since 1970 are below 1e11, milliseconds below 1e14, microseconds below 1e17, nanoseconds from there
-on. No number has two meanings before the year 2200. Whole numbers are computed exactly. What is finer than a
-microsecond is cut off, as it is of an ISO 8601 text with nine digits.
+Seconds since 1970 are below 1e11, milliseconds below 1e14, microseconds below 1e17, nanoseconds from there on. No
+number has two meanings before the year 2200. Whole numbers are computed exactly. What is finer than a microsecond is
+cut off, as it is of an ISO 8601 text with nine digits.
 """
 
 import math

@@ -1,8 +1,8 @@
 """Write CSV that no spreadsheet interprets as formulas.
 
-A spreadsheet runs a cell that starts with one of = + - @. Which text is one cell depends on the reader's
-locale: many split at a semicolon or a tab, where a comma and its quotes mean nothing. Text is therefore
-marked with an apostrophe at the start of a cell and after every character at which some locale splits.
+A spreadsheet runs a cell that starts with one of = + - @. Which text is one cell depends on the reader's locale: many
+split at a semicolon or a tab, where a comma and its quotes mean nothing. Text is therefore marked with an apostrophe at
+the start of a cell and after every character at which some locale splits.
 """
 
 import csv

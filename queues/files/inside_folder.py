@@ -1,7 +1,7 @@
 """Keep a file whose name comes from outside inside its folder.
 
-`folder / name` follows an absolute name, `..` and symbolic links to any place of the host. Names that come
-from backups, uploads, declarations, task parameters, or the database go through this module instead.
+`folder / name` follows an absolute name, `..` and symbolic links to any place of the host. Names that come from
+backups, uploads, declarations, task parameters, or the database go through this module instead.
 """
 
 import errno
@@ -36,8 +36,7 @@ def split_relative_name(name: str, field: str) -> tuple[str, ...]:
         or any(len(part.encode("utf-8", "surrogatepass")) > MAX_PART_BYTES for part in parts)
     ):
         raise Forbidden(
-            field,
-            f"must be a relative path inside the folder, such as archive/a.parquet, not {name[:80]!r}.",
+            field, f"must be a relative path inside the folder, such as archive/a.parquet, not {name[:80]!r}."
         )
     return parts
 
@@ -45,8 +44,8 @@ def split_relative_name(name: str, field: str) -> tuple[str, ...]:
 def resolve_inside_folder(folder: Path, name: str, field: str) -> Path:
     """Return `folder / name`.
 
-    Raises `Forbidden` that names `field` if the path leaves the folder, also by a symbolic link inside it.
-    The folder itself may be a link.
+    Raises `Forbidden` that names `field` if the path leaves the folder, also by a symbolic link inside it. The folder
+    itself may be a link.
     """
     path = folder.joinpath(*split_relative_name(name, field))
     try:
@@ -69,9 +68,8 @@ def write_inside(
 ) -> None:
     """Write a file below a folder, for its owner alone, without following links.
 
-    Missing folders are created with mode 0700, and existing ones keep their mode. Raises `Forbidden` that
-    names `field` if a link, a device or, without `replace`, any file is in the way; then nothing was written.
-    Raises `OSError`.
+    Missing folders are created with mode 0700, and existing ones keep their mode. Raises `Forbidden` that names `field`
+    if a link, a device or, without `replace`, any file is in the way; then nothing was written. Raises `OSError`.
     """
     *parents, last = split_relative_name(name, field)
     with ExitStack() as opened:
@@ -128,8 +126,7 @@ def _check_free(last: str, place: int, name: str, field: str, replace: bool) -> 
 
 def _build_link_error(name: str, field: str) -> Forbidden:
     return Forbidden(
-        field,
-        f"the path {name[:80]!r} contains a link, a device, or another special file; remove it first.",
+        field, f"the path {name[:80]!r} contains a link, a device, or another special file; remove it first."
     )
 
 

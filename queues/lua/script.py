@@ -9,8 +9,8 @@
 | control | counts and limits on the control server |
 | parts | parts that others include |
 
-A script starts with a description, its KEYS, its ARGV, and its reply. A line `-- include parts/x` is replaced
-by that file. A script with `allow-oom` also runs on a full server: it frees memory, or needs little.
+A script starts with a description, its KEYS, its ARGV, and its reply. A line `-- include parts/x` is replaced by that
+file. A script with `allow-oom` also runs on a full server: it frees memory, or needs little.
 """
 
 import functools
@@ -30,6 +30,4 @@ def load_script(name: str) -> str:
 
 def load_scripts(folder: str) -> dict[str, str]:
     """Return the texts of a folder's scripts by name."""
-    return {
-        path.stem: load_script(f"{folder}/{path.stem}") for path in sorted((FOLDER / folder).glob("*.lua"))
-    }
+    return {path.stem: load_script(f"{folder}/{path.stem}") for path in sorted((FOLDER / folder).glob("*.lua"))}

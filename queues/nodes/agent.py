@@ -1,8 +1,8 @@
 """The node agent: `python -m queues.nodes.agent NAME` samples a node every second.
 
-The agent sends the node's heartbeat to the control server. It needs REDIS_URL (the control server) in the
-environment. Its node's URL, capacity, and thresholds come from the topology. A node whose server does not
-answer sends no heartbeat; it becomes OFFLINE when heartbeats are missing.
+The agent sends the node's heartbeat to the control server. It needs REDIS_URL (the control server) in the environment.
+Its node's URL, capacity, and thresholds come from the topology. A node whose server does not answer sends no heartbeat;
+it becomes OFFLINE when heartbeats are missing.
 """
 
 import logging
@@ -57,9 +57,7 @@ class NodeSample:
         return sum(int(gauge["inserted_events"] or 0) for gauge in self.containers.values())
 
 
-def compute_utilization_by_part(
-    before: NodeSample | None, now: NodeSample, spec: NodeSpec
-) -> UtilizationByPart:
+def compute_utilization_by_part(before: NodeSample | None, now: NodeSample, spec: NodeSpec) -> UtilizationByPart:
     """Return the utilization by part.
 
     Rates need two samples; a counter that went back (a new server) counts as 0.
@@ -149,8 +147,7 @@ class Agent:
     def _read_aged_gauges(self, node: redis.Redis, queues: list[str]) -> dict[str, Gauge]:
         gauges, now = read_gauges(node, queues), self._monotonic()
         return {
-            queue: {**gauge, "oldest_seconds": self._ages.observe(queue, gauge, now)}
-            for queue, gauge in gauges.items()
+            queue: {**gauge, "oldest_seconds": self._ages.observe(queue, gauge, now)} for queue, gauge in gauges.items()
         }
 
     def _sweep(self, node: redis.Redis, queues: list[str]) -> None:
@@ -204,10 +201,7 @@ class Agent:
             return {}
         before = self._before
         newest = compute_time_shares(before.containers, now.containers, before.commands, now.commands, cpu)
-        return {
-            queue: round(smooth(share, self._server_time.get(queue), alpha), 6)
-            for queue, share in newest.items()
-        }
+        return {queue: round(smooth(share, self._server_time.get(queue), alpha), 6) for queue, share in newest.items()}
 
     def _compute_next_seq(self) -> int:
         """Return the next number after the last agent's: after a restart, seq changes and never repeats."""

@@ -1,9 +1,9 @@
 """Syncs the append-only files of servers to the disk every second.
 
-A server that does so itself (`appendfsync everysec`) delays writing while it waits for the disk, for up to
-two seconds. What it has acknowledged by then is in its own memory, and lost when it is killed. With
-`appendfsync no` it always writes before it answers, so a killed server loses nothing. As this process waits
-for the disk, a host that loses power loses one second, as before.
+A server that does so itself (`appendfsync everysec`) delays writing while it waits for the disk, for up to two seconds.
+What it has acknowledged by then is in its own memory, and lost when it is killed. With `appendfsync no` it always
+writes before it answers, so a killed server loses nothing. As this process waits for the disk, a host that loses power
+loses one second, as before.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Returns memory that this process has freed to the system, once a minute.
 
-glibc returns only what is at the end of its heap. After a large chart, job, or page, a process would keep its
-peak memory, and grow for hours as its peaks occur at random.
+glibc returns only what is at the end of its heap. After a large chart, job, or page, a process would keep its peak
+memory, and grow for hours as its peaks occur at random.
 """
 
 import ctypes
@@ -21,9 +21,7 @@ def _give_back() -> None:
 class FreedMemory:
     """Call `give_back` as often as you like: it acts once in SECONDS, and takes some milliseconds."""
 
-    def __init__(
-        self, monotonic: Callable[[], float] = time.monotonic, trim: Callable[[], None] = _give_back
-    ) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, trim: Callable[[], None] = _give_back) -> None:
         self._monotonic, self._trim = monotonic, trim
         self._given_at = monotonic()
 

@@ -40,8 +40,8 @@ class Heartbeat(StoredDocument, frozen=True, kw_only=True):
     """A heartbeat.
 
     seq changes with each beat; at: seconds since 1970 by the agent's clock. raw: the maximum of the parts;
-    utilisation: the same, smoothed. containers: by queue. ahead_seconds: how far the agent's clock was ahead
-    of the control server's at the previous beat.
+    utilisation: the same, smoothed. containers: by queue. ahead_seconds: how far the agent's clock was ahead of the
+    control server's at the previous beat.
     """
 
     seq: int

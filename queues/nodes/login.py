@@ -1,7 +1,7 @@
 """The login of this process at the nodes, where users are known by role (`queues.nodes.server_roles`).
 
-A node's URL in the topology then names no user, since every reader of the topology could act as that user.
-Each process has its own login in WEIR_NODE_LOGIN (user:password), which is in no document.
+A node's URL in the topology then names no user, since every reader of the topology could act as that user. Each process
+has its own login in WEIR_NODE_LOGIN (user:password), which is in no document.
 """
 
 from collections.abc import Mapping

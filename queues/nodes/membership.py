@@ -1,7 +1,7 @@
 """Liveness of nodes: the age of each node by the observer's own monotonic clock.
 
-The age counts from the last change of the node's `seq`. A jump of a wall clock, the node's or the observer's,
-can't make a node older or younger.
+The age counts from the last change of the node's `seq`. A jump of a wall clock, the node's or the observer's, can't
+make a node older or younger.
 """
 
 from collections.abc import Mapping

@@ -13,8 +13,8 @@ LEVELS = (NORMAL, BUSY, TOOBUSY)
 class StateThresholds:
     """Shares of capacity at which a state starts, and how far below it the value must fall to end the state.
 
-    `release_ratio` is the thesis' example, up at 50 % and down at 35 %, as a ratio. `alpha` is the weight of
-    the newest measurement in the smoothing.
+    `release_ratio` is the thesis' example, up at 50 % and down at 35 %, as a ratio. `alpha` is the weight of the newest
+    measurement in the smoothing.
     """
 
     busy: float = 0.7
@@ -39,8 +39,8 @@ def smooth(newest: float, before: float | None, alpha: float) -> float:
 def step(before: NodeState, raw: float, has_points: bool, thresholds: StateThresholds) -> NodeState:
     """Return the state after a measurement `raw` (the maximum of the parts, a share of capacity).
 
-    A state starts when the smoothed value reaches its threshold and ends when it is below threshold *
-    release_ratio; in between, the previous state stays. A node without points is IDLE, whatever else it does.
+    A state starts when the smoothed value reaches its threshold and ends when it is below threshold * release_ratio; in
+    between, the previous state stays. A node without points is IDLE, whatever else it does.
     """
     value = smooth(raw, before.utilisation, thresholds.alpha)
     if not has_points:

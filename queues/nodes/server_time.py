@@ -7,9 +7,9 @@ A server says how long it spent in each command (INFO commandstats, µs), not fo
     weight_i = W * write_i + R * read_i      W: µs in writing commands, R: µs in reading ones
     server_time_share_i = cpu * weight_i / Σ weight
 
-The shares add up to `cpu`, the share of a core that the server used in total (including parsing and sending,
-which no command accounts for). The division is half by blocks and half by bytes, since a command has a fixed
-cost and a cost per byte. If nothing moved, nothing is attributed.
+The shares add up to `cpu`, the share of a core that the server used in total (including parsing and sending, which no
+command accounts for). The division is half by blocks and half by bytes, since a command has a fixed cost and a cost per
+byte. If nothing moved, nothing is attributed.
 """
 
 from collections.abc import Mapping
@@ -50,18 +50,13 @@ def compute_time_shares(
     """Return {queue: share of one core}, from cumulative counters and command times at two instants."""
     write_us = max(0, spent_now.write_us - spent_before.write_us)
     read_us = max(0, spent_now.read_us - spent_before.read_us)
-    writes, reads = (
-        _compute_queue_parts(before, now, "inserted"),
-        _compute_queue_parts(before, now, "removed"),
-    )
+    writes, reads = (_compute_queue_parts(before, now, "inserted"), _compute_queue_parts(before, now, "removed"))
     weights = {queue: write_us * writes[queue] + read_us * reads[queue] for queue in now}
     total = sum(weights.values())
     return {queue: cpu * weight / total if total else 0.0 for queue, weight in weights.items()}
 
 
-def _compute_queue_parts(
-    before: Mapping[str, Counters], now: Mapping[str, Counters], verb: str
-) -> dict[str, float]:
+def _compute_queue_parts(before: Mapping[str, Counters], now: Mapping[str, Counters], verb: str) -> dict[str, float]:
     """Return each queue's part of what was inserted or removed, half by blocks and half by bytes."""
     parts = dict.fromkeys(now, 0.0)
     for unit in ("blocks", "bytes"):

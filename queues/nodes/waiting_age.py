@@ -1,8 +1,8 @@
 """How long the oldest entry of a segment has waited, even if the node's clock was set back.
 
-An entry's id is the instant at which it was stored, and ids only rise. After a clock is set back by ten
-minutes, new entries have ids in the future for ten minutes. The observer then counts from when it first saw
-the segment like this, or from when everything present at that time had gone, whichever is later.
+An entry's id is the instant at which it was stored, and ids only rise. After a clock is set back by ten minutes, new
+entries have ids in the future for ten minutes. The observer then counts from when it first saw the segment like this,
+or from when everything present at that time had gone, whichever is later.
 """
 
 from dataclasses import dataclass, field

@@ -3,8 +3,8 @@
     with Client("redis://127.0.0.1:6379/0", producer="shop") as client:
         client.publish("orders", [{"type": "ordered", "key": "17", "value": 3.5}])
 
-What `publish` returns is stored. If a container fails or is full, its flush goes to another one under the
-same block ids. The container is tried again with back-off, the first time within a second.
+What `publish` returns is stored. If a container fails or is full, its flush goes to another one under the same block
+ids. The container is tried again with back-off, the first time within a second.
 """
 
 import os
@@ -66,9 +66,9 @@ class PublishResult:
 class Client:
     """Publishes to queues by name. Thread-safe; one per process is enough, also for processes forked from it.
 
-    Close it, or use it as a context. `clock` gives the time of events without one; `monotonic` paces back-off
-    and refreshing. Each node is waited for at most `timeout_seconds` (TIMEOUT_SECONDS by default), so a
-    frozen node costs a publisher that time once.
+    Close it, or use it as a context. `clock` gives the time of events without one; `monotonic` paces back-off and
+    refreshing. Each node is waited for at most `timeout_seconds` (TIMEOUT_SECONDS by default), so a frozen node costs a
+    publisher that time once.
     """
 
     def __init__(
@@ -84,9 +84,7 @@ class Client:
         self._clock, self._monotonic = clock, monotonic
         self._timeout_seconds = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
         # The counts there are cumulative: one that is lost with a primary is in the next report.
-        self._control = connect(
-            control_url, acknowledged=False, **_build_fail_fast_options(self._timeout_seconds)
-        )
+        self._control = connect(control_url, acknowledged=False, **_build_fail_fast_options(self._timeout_seconds))
         self.ids = BlockIds()
         self._known = KnownTopology()
         self._refreshed_at = -REFRESH_SECONDS
@@ -133,8 +131,8 @@ class Client:
     def publish(self, queue: str, events: Events) -> PublishResult:
         """Publish events: a batch or table with any of the schema's columns, or mappings.
 
-        For the schema, see `queues.events.block`. Raises `UnknownQueue`, `QueuePaused`, `MalformedEvent`
-        (nothing was published), `NoContainerAvailable` (`stored` says what was stored before).
+        For the schema, see `queues.events.block`. Raises `UnknownQueue`, `QueuePaused`, `MalformedEvent` (nothing was
+        published), `NoContainerAvailable` (`stored` says what was stored before).
         """
         self.admit(queue)
         return self.publish_batches(queue, [self._build_batch(events)])
@@ -250,17 +248,15 @@ class Client:
         with self._lock:
             known = self._nodes.get(name)
             if known is None or known[0] != url:
-                client = redis.Redis.from_url(
-                    add_login(url), **_build_fail_fast_options(self._timeout_seconds)
-                )
+                client = redis.Redis.from_url(add_login(url), **_build_fail_fast_options(self._timeout_seconds))
                 known = self._nodes[name] = (url, client)
             return known[1]
 
     def _refresh(self) -> None:
         """Read the topology, and the pauses of the queues published to.
 
-        The old values are kept if the control server is unavailable and there are old ones. The old topology
-        is also kept if the new one can't be read.
+        The old values are kept if the control server is unavailable and there are old ones. The old topology is also
+        kept if the new one can't be read.
         """
         try:
             names = pausing.build_pause_keys(self._published_to, pausing.INTAKE)
@@ -282,8 +278,8 @@ class Client:
 class Publishing:
     """One call of publish: flushes in flight, what they stored, and where a failed one goes next.
 
-    A node has one flush of a call in flight at a time. If two were sent on two connections, the later one
-    could arrive first, and a reader of the container, who takes events in order, would find them late.
+    A node has one flush of a call in flight at a time. If two were sent on two connections, the later one could arrive
+    first, and a reader of the container, who takes events in order, would find them late.
     """
 
     def __init__(self, client: Client, queue: str) -> None:

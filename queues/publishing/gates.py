@@ -22,8 +22,8 @@ class Gates:
 
     After a failure the first probe is due in 0.5 s, and the next after twice the time, up to 5 s.
 
-    A probe that succeeds opens the gate, but only a stored flush resets the back-off: a full node answers
-    every probe and rejects every flush.
+    A probe that succeeds opens the gate, but only a stored flush resets the back-off: a full node answers every probe
+    and rejects every flush.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:

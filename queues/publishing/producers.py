@@ -25,8 +25,8 @@ LEFT_SECONDS = 86_400.0
 class ProducerReport:
     """Counts of one producer, sent by a thread of its own once a second while they change, and at the end.
 
-    A report without an acknowledgment may have been stored. It is repeated under its number, which counts
-    once, and newer counts wait for it.
+    A report without an acknowledgment may have been stored. It is repeated under its number, which counts once, and
+    newer counts wait for it.
     """
 
     def __init__(self, control: redis.Redis, producer: str, clock: Callable[[], float]) -> None:
@@ -40,9 +40,7 @@ class ProducerReport:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def add(
-        self, queue: str, events: int = 0, blocks: int = 0, *, rejected: int = 0, rerouted: int = 0
-    ) -> None:
+    def add(self, queue: str, events: int = 0, blocks: int = 0, *, rejected: int = 0, rerouted: int = 0) -> None:
         """Count events; they are reported within about a second."""
         with self._lock:
             row = self._pending.setdefault(queue, [0, 0, 0, 0])

@@ -38,16 +38,13 @@ def multiply_events(batches: Iterable[pa.RecordBatch], times: int) -> Iterator[p
 class Pace:
     """A replay by event time, `speed` times faster.
 
-    An event is due (its time - the first event's) / speed after the first. `sleep` and `monotonic` are
-    injected. An event older than an earlier one is due at once, so disorder delays nothing. Events due within
-    STEP_SECONDS of each other are sent together.
+    An event is due (its time - the first event's) / speed after the first. `sleep` and `monotonic` are injected. An
+    event older than an earlier one is due at once, so disorder delays nothing. Events due within STEP_SECONDS of each
+    other are sent together.
     """
 
     def __init__(
-        self,
-        speed: float,
-        sleep: Callable[[float], None] = time.sleep,
-        monotonic: Callable[[], float] = time.monotonic,
+        self, speed: float, sleep: Callable[[float], None] = time.sleep, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._speed, self._sleep, self._monotonic = speed, sleep, monotonic
         self._first_us: int | None = None

@@ -17,9 +17,7 @@ def check_points(points: object, field: str = "points") -> dict[str, int]:
     Raises `BadInput` that names an entry that is not a whole number from 0.
     """
     if not isinstance(points, Mapping) or not points:
-        raise BadInput(
-            field, 'must be a JSON object of container names and points, such as {"a": 5, "b": 1}.'
-        )
+        raise BadInput(field, 'must be a JSON object of container names and points, such as {"a": 5, "b": 1}.')
     for name, value in points.items():
         if not isinstance(name, str) or not name:
             raise BadInput(field, "must have container names that are not empty.")
@@ -32,13 +30,12 @@ def check_points(points: object, field: str = "points") -> dict[str, int]:
 class Splitter:
     """Smooth weighted round robin, exact.
 
-    Each step adds every container's points to its credit, picks the highest credit (the first on ties) and
-    subtracts the sum of the points from it. The sum of credits stays 0 and every credit stays within the sum
-    of points, so after k blocks a container has received k·points/sum of them, less than one block per
-    container off.
+    Each step adds every container's points to its credit, picks the highest credit (the first on ties) and subtracts
+    the sum of the points from it. The sum of credits stays 0 and every credit stays within the sum of points, so after
+    k blocks a container has received k·points/sum of them, less than one block per container off.
 
-    The steps are planned some 1000 at a time: a pick is then an index into a list, and if the credits return
-    to their start values (after sum/gcd steps from rest) the plan is used again as it is.
+    The steps are planned some 1000 at a time: a pick is then an index into a list, and if the credits return to their
+    start values (after sum/gcd steps from rest) the plan is used again as it is.
 
     Not thread-safe: if you share one, use a lock.
     """
@@ -169,8 +166,7 @@ class Splitter:
 def split_request(document: object) -> dict[str, list[str]]:
     """Convert `{"points": {name: points}, "count": n}` to `{"sequence": [name, …]}`.
 
-    Raises `BadInput` that names the field for unknown keys and for points or a count that are not whole
-    numbers.
+    Raises `BadInput` that names the field for unknown keys and for points or a count that are not whole numbers.
     """
     if not isinstance(document, Mapping):
         raise BadInput("document", 'must be a JSON object such as {"points": {"a": 5, "b": 1}, "count": 6}.')

@@ -1,9 +1,9 @@
 """Telemetry: `python -m queues.publishing.telemetry` measures this host every second.
 
-It publishes to queue `telemetry`. Event types: cpu, load, memory, disk, network, process. `source` is the
-host's name, `key` what was measured (core0, load1, eth0:received, bash:4711), `value` a number in the unit
-that `attributes` names, along with the host's address. Needs REDIS_URL (the control server). The ten busiest
-processes are published every two seconds, and also to queue `process` if there is one.
+It publishes to queue `telemetry`. Event types: cpu, load, memory, disk, network, process. `source` is the host's name,
+`key` what was measured (core0, load1, eth0:received, bash:4711), `value` a number in the unit that `attributes` names,
+along with the host's address. Needs REDIS_URL (the control server). The ten busiest processes are published every two
+seconds, and also to queue `process` if there is one.
 """
 
 import json
@@ -95,13 +95,7 @@ class HostTelemetry:
     def sample(self) -> list[Event]:
         """Return CPU, load, memory, disk, and network as events with one time."""
         now, at = self._monotonic(), self._clock()
-        readings = (
-            *self._cpu(),
-            *self._load(),
-            *self._measure_memory(),
-            *self._disk(now),
-            *self._measure_network(now),
-        )
+        readings = (*self._cpu(), *self._load(), *self._measure_memory(), *self._disk(now), *self._measure_network(now))
         return [self._build_event(at, *reading) for reading in readings if reading[2] is not None]
 
     def measure_busiest_processes(self) -> list[Event]:
@@ -119,9 +113,7 @@ class HostTelemetry:
         self._process_rates.keep(there)
         shares.sort(key=lambda pair: -pair[0])
         return [
-            event
-            for share, process in shares[:PROCESSES]
-            for event in self._build_process_events(at, share, process)
+            event for share, process in shares[:PROCESSES] for event in self._build_process_events(at, share, process)
         ]
 
     def _build_process_events(self, at: float, share: float, process: psutil.Process) -> Iterator[Event]:
@@ -131,9 +123,7 @@ class HostTelemetry:
         except psutil.Error:
             return
         more = {"memory_bytes": memory_bytes}
-        yield self._build_event(
-            at, "process", f"{name}:{process.pid}", 100 * share, "percent of a core", more
-        )
+        yield self._build_event(at, "process", f"{name}:{process.pid}", 100 * share, "percent of a core", more)
 
     def _build_event(
         self, at: float, kind: str, key: str, value: Any, unit: str, more: dict[str, Any] | None = None
@@ -187,8 +177,7 @@ class HostTelemetry:
 class UnpublishedEvents:
     """Events that wait to be published, oldest first; when full, the oldest are dropped and counted.
 
-    They wait as blocks, so that a repeated block keeps its ids: a node that did not answer may have stored
-    it.
+    They wait as blocks, so that a repeated block keeps its ids: a node that did not answer may have stored it.
     """
 
     def __init__(self, client: Client, most_events: int = BUFFER_EVENTS) -> None:

@@ -1,8 +1,8 @@
 """The dead letters of a queue on one node: events that were given up, kept until a person decides.
 
-A letter is identified by its id, and its displayed content by its digest (SHA-1 of the batch as it is
-stored). Each change is one script that compares both: a letter is requeued, amended, or discarded once, as it
-was shown, or not at all. A crash loses or doubles nothing, since no letter is ever in two places or in none.
+A letter is identified by its id, and its displayed content by its digest (SHA-1 of the batch as it is stored). Each
+change is one script that compares both: a letter is requeued, amended, or discarded once, as it was shown, or not at
+all. A crash loses or doubles nothing, since no letter is ever in two places or in none.
 """
 
 import hashlib
@@ -39,8 +39,8 @@ WORDS = {
 class DeadLetter:
     """Events that were given up, as they are stored, with explicit ids.
 
-    The fields say how many events, why, after how many tries, by which worker, and since when. `fixes`: how
-    often a person has changed its events.
+    The fields say how many events, why, after how many tries, by which worker, and since when. `fixes`: how often a
+    person has changed its events.
     """
 
     dead_id: str
@@ -109,8 +109,7 @@ class DeadLetters:
     def requeue(self, shown: Mapping[str, str], ids: BlockIds | None = None) -> dict[str, int]:
         """Requeue dead letters into the segment, each as a new block whose events keep their ids.
 
-        Returns dead id → events moved, GONE or CHANGED. A moved letter leaves the dead letters in the same
-        step.
+        Returns dead id → events moved, GONE or CHANGED. A moved letter leaves the dead letters in the same step.
         """
         ids = ids or BlockIds()
         return self._run_for_each("requeue", shown, lambda dead_id: [dead_id, shown[dead_id], ids()])
@@ -122,8 +121,7 @@ class DeadLetters:
     def amend(self, dead_id: str, digest: str, batch: pa.RecordBatch) -> str:
         """Replace the events of a letter, and return its new id.
 
-        Its cause, its tries, and its age stay. Raises `BadInput` if it is gone or changed, or if a row has no
-        id.
+        Its cause, its tries, and its age stay. Raises `BadInput` if it is gone or changed, or if a row has no id.
         """
         if batch.num_rows == 0 or batch.column(0).null_count:
             raise BadInput("event", "must have at least one event, and every event must have an ID.")
@@ -151,13 +149,11 @@ class DeadLetters:
         with self._segment.convert_errors():
             return bool(self._segment.run_script("receive_dead_letter", passage, kept_ms, *content))
 
-    def add(
-        self, entry_id: str, worker: str, block_id: str, rows: Sequence[tuple[pa.RecordBatch, str]]
-    ) -> bool:
+    def add(self, entry_id: str, worker: str, block_id: str, rows: Sequence[tuple[pa.RecordBatch, str]]) -> bool:
         """Add poison rows (batch with explicit ids, error) of an entry.
 
-        The entry is read by stream id and removed by `trim`. Once for each entry: returns False if they are
-        here already.
+        The entry is read by stream id and removed by `trim`. Once for each entry: returns False if they are here
+        already.
         """
         passage, kept_ms = f"{worker}/{entry_id}/{block_id}", round(REMEMBERED_SECONDS * 1000)
         words = (passage, kept_ms, worker, block_id, *encode_letters(rows))
@@ -175,9 +171,7 @@ class DeadLetters:
         for start in range(0, len(names), CHUNK):
             chunk = names[start : start + CHUNK]
             with self._segment.convert_errors():
-                answers = self._segment.run_script(
-                    script, *(word for name in chunk for word in words_of(name))
-                )
+                answers = self._segment.run_script(script, *(word for name in chunk for word in words_of(name)))
             results |= dict(zip(chunk, map(int, answers), strict=True))
         return results
 

@@ -1,7 +1,7 @@
 """A flush: all blocks for one node in one MULTI, written straight to the socket.
 
-The protocol is encoded here, not by the general client: a big payload then goes from Arrow's buffer to the
-socket without a copy, and the small pieces around it are joined.
+The protocol is encoded here, not by the general client: a big payload then goes from Arrow's buffer to the socket
+without a copy, and the small pieces around it are joined.
 """
 
 from collections.abc import Sequence
@@ -38,11 +38,7 @@ class Flush:
                 + b"$1\r\nn\r\n"
                 + _encode_bulk_string(b"%d" % block.events)
             )
-            pending += (
-                b"$1\r\nt\r\n"
-                + _encode_bulk_string(b"%d" % block.newest_time_us)
-                + b"$1\r\nd\r\n$%d\r\n" % size
-            )
+            pending += b"$1\r\nt\r\n" + _encode_bulk_string(b"%d" % block.newest_time_us) + b"$1\r\nd\r\n$%d\r\n" % size
             if size < JOIN_BELOW_BYTES:
                 pending += block.data
             else:
@@ -93,8 +89,7 @@ class Flush:
         }
         head = b"*4\r\n$7\r\nHINCRBY\r\n" + self._counters
         return b"".join(
-            head + _encode_bulk_string(name) + _encode_bulk_string(b"%d" % count)
-            for name, count in added.items()
+            head + _encode_bulk_string(name) + _encode_bulk_string(b"%d" % count) for name, count in added.items()
         )
 
 

@@ -17,9 +17,9 @@ Gauge = dict[str, int | float | None]
 def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
     """Return {queue: cumulative counters, lengths, and `oldest_seconds`} of each queue's segment on the node.
 
-    The age of the oldest entry is in seconds by the node's clock, None if the segment is empty, and negative
-    if the clock was set back since (`queues.nodes.waiting_age`). Each segment is measured in one script, so
-    that its figures belong to one instant. Raises redis-py's errors.
+    The age of the oldest entry is in seconds by the node's clock, None if the segment is empty, and negative if the
+    clock was set back since (`queues.nodes.waiting_age`). Each segment is measured in one script, so that its figures
+    belong to one instant. Raises redis-py's errors.
     """
     script = node.register_script(SCRIPTS["measure"])
     with node.pipeline(transaction=False) as pipeline:

@@ -22,8 +22,8 @@ MAX_TEXT = 2_000  # characters of one field
 class WaitingEvent:
     """A waiting event.
 
-    event: its fields, long texts cut; None if its block can't be read: `error` says why. inserted_at: by the
-    node's clock (s since 1970). block: the id of its block.
+    event: its fields, long texts cut; None if its block can't be read: `error` says why. inserted_at: by the node's
+    clock (s since 1970). block: the id of its block.
     """
 
     block: str
@@ -65,9 +65,7 @@ def _iterate_entries(segment: Segment, newest: bool) -> Iterator[tuple[bytes, di
         last = entries[0][0].decode()
 
 
-def _decode_events(
-    entry_id: bytes, fields: dict[bytes, bytes], most: int, newest: bool
-) -> list[WaitingEvent]:
+def _decode_events(entry_id: bytes, fields: dict[bytes, bytes], most: int, newest: bool) -> list[WaitingEvent]:
     block, at = _decode_text(fields.get(b"i", entry_id))[:80], parse_entry_seconds(entry_id)
     try:
         rows = decode(block, read_stored_bytes(fields, b"d")).build_explicit_batch()

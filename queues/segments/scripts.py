@@ -1,8 +1,7 @@
 """The scripts that move blocks on a node, by name, and the counters that they maintain: `queues/lua/segment`.
 
-KEYS are `keys.list_queue_keys(queue)`, ARGV[1] is the consumer group. Scripts may run on a full node
-(`allow-oom`): a node that could not acknowledge could never become empty again. Those that receive from
-another node may not.
+KEYS are `keys.list_queue_keys(queue)`, ARGV[1] is the consumer group. Scripts may run on a full node (`allow-oom`): a
+node that could not acknowledge could never become empty again. Those that receive from another node may not.
 """
 
 from queues.lua.script import load_scripts

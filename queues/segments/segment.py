@@ -1,9 +1,8 @@
 """A queue's segment on one node: blocks in a stream, moved by single transactions and scripts.
 
-Every method talks to one node. It raises `NodeUnavailable` if the node does not answer, and `NodeFull` if it
-rejects a write for lack of memory. Keys and counters: docs/understand/how/events.md. Every change of a count
-is in the same transaction or script as what it counts, so that inserted - removed is what waits, whichever
-process crashed in between.
+Every method talks to one node. It raises `NodeUnavailable` if the node does not answer, and `NodeFull` if it rejects a
+write for lack of memory. Keys and counters: docs/understand/how/events.md. Every change of a count is in the same
+transaction or script as what it counts, so that inserted - removed is what waits, whichever process crashed in between.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -117,14 +116,12 @@ class Segment:
     ) -> list[ClaimedBlock]:
         """Claim up to `limit_events`, and about `most_bytes`, for a worker.
 
-        Claims at least one block if there is one. Due retries come first, then blocks idle for `idle_seconds`
-        (their worker is dead), then new ones.
+        Claims at least one block if there is one. Due retries come first, then blocks idle for `idle_seconds` (their
+        worker is dead), then new ones.
         """
         with self.convert_errors():
             limits = limit_events, most_bytes
-            reclaimed, *waiting, length = self.run_script(
-                "reclaim", worker, *limits, round(idle_seconds * 1000)
-            )
+            reclaimed, *waiting, length = self.run_script("reclaim", worker, *limits, round(idle_seconds * 1000))
             claimed = [_parse_claim(entry_id, fields, int(tries)) for entry_id, fields, tries in reclaimed]
             held = sum(block.events for block in claimed), sum(len(block.data) for block in claimed)
             # Whole blocks of the average size that still fit; the first claim takes one in any case.
@@ -152,13 +149,11 @@ class Segment:
             events, blocks = events + gone[0], blocks + gone[1]
         return Removal(events, blocks)
 
-    def retry(
-        self, claimed: ClaimedBlock, worker: str, delay_seconds: float, *, untried: bool = False
-    ) -> bool:
+    def retry(self, claimed: ClaimedBlock, worker: str, delay_seconds: float, *, untried: bool = False) -> bool:
         """Delay a block by `delay_seconds` before it can be claimed again.
 
-        untried: this claim does not count as a try. Returns False if the block is no longer the worker's: it
-        is gone, or another worker has it.
+        untried: this claim does not count as a try. Returns False if the block is no longer the worker's: it is gone,
+        or another worker has it.
         """
         delay_ms = round(delay_seconds * 1000)
         with self.convert_errors():
@@ -169,36 +164,30 @@ class Segment:
     ) -> Removal:
         """Move poison rows (batch with explicit ids, error) to the dead letters and acknowledge the entry.
 
-        This is atomic. Rows of the block that are not given were handled. If the entry is no longer the
-        worker's (another worker has it, or has finished it), nothing is moved. Raises `BadInput` if a row's
-        id is null: cut rows from `Block.explicit()`.
+        This is atomic. Rows of the block that are not given were handled. If the entry is no longer the worker's
+        (another worker has it, or has finished it), nothing is moved. Raises `BadInput` if a row's id is null: cut rows
+        from `Block.explicit()`.
         """
         letters = encode_letters(rows)
         with self.convert_errors():
-            gone = self.run_script(
-                "dead_letter", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters
-            )
+            gone = self.run_script("dead_letter", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters)
         return Removal(gone[0], gone[1])
 
-    def scan(
-        self, after_id: str = "0-0", limit_events: int = 100_000, *, anew: bool = False
-    ) -> list[WaitingBlock]:
+    def scan(self, after_id: str = "0-0", limit_events: int = 100_000, *, anew: bool = False) -> list[WaitingBlock]:
         """Return the blocks that wait after an entry, without payloads, up to `limit_events`.
 
-        Returns at least one block if any waits. anew: start from the beginning if the entry belongs to an
-        earlier stream: its node came back empty, with an earlier clock. All ids are smaller then.
+        Returns at least one block if any waits. anew: start from the beginning if the entry belongs to an earlier
+        stream: its node came back empty, with an earlier clock. All ids are smaller then.
         """
         with self.convert_errors():
             rows = self.run_script("scan", after_id or "0-0", limit_events, int(anew))
         return [WaitingBlock(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
 
-    def read(
-        self, after_id: str, through_id: str, most_bytes: int = READ_BYTES
-    ) -> Iterator[tuple[str, str, bytes]]:
+    def read(self, after_id: str, through_id: str, most_bytes: int = READ_BYTES) -> Iterator[tuple[str, str, bytes]]:
         """Yield (entry id, block id, data) after `after_id` up to and including `through_id`.
 
-        The range may be read repeatedly. A request is for about `most_bytes`, estimated from the size of
-        earlier blocks.
+        The range may be read repeatedly. A request is for about `most_bytes`, estimated from the size of earlier
+        blocks.
         """
         start, count = after_id or "0-0", FIRST_READ_BLOCKS
         while True:
@@ -217,8 +206,7 @@ class Segment:
     def trim(self, through_id: str) -> Removal:
         """Remove everything up to and including `through_id`.
 
-        The counters stay exact, whatever was removed before. Does nothing if the id belongs to an earlier
-        stream.
+        The counters stay exact, whatever was removed before. Does nothing if the id belongs to an earlier stream.
         """
         total = Removal(0, 0)
         while True:
@@ -231,20 +219,15 @@ class Segment:
     def depart(self, weights: Mapping[str, int], most_blocks: int, most_bytes: int) -> list[DepartingBlock]:
         """Return blocks to transfer, each marked with its target node, up to the first beyond `most_bytes`.
 
-        Blocks that are marked already come first, repeatedly until they are confirmed; only those for nodes
-        in `weights` are given. New ones are distributed by weight; nodes with weight 0 get none.
+        Blocks that are marked already come first, repeatedly until they are confirmed; only those for nodes in
+        `weights` are given. New ones are distributed by weight; nodes with weight 0 get none.
         """
         pairs = [part for node, weight in weights.items() for part in (node, weight)]
         with self.convert_errors():
             rows = self.run_script("depart", most_blocks, most_bytes, *pairs)
         return [
             DepartingBlock(
-                entry_id.decode(),
-                target.decode(),
-                block_id.decode(errors="backslashreplace"),
-                int(n),
-                int(t),
-                data,
+                entry_id.decode(), target.decode(), block_id.decode(errors="backslashreplace"), int(n), int(t), data
             )
             for entry_id, target, block_id, n, t, data in rows
         ]
@@ -287,8 +270,8 @@ class Segment:
     def recount(self) -> None:
         """Set the counters so that they count what is here as waiting.
 
-        Use it after filling the segment in another way (restoring a backup) while no other process writes. No
-        counter goes back: what is missing counts as removed.
+        Use it after filling the segment in another way (restoring a backup) while no other process writes. No counter
+        goes back: what is missing counts as removed.
         """
         counts, held, after = self.get_counters(), [0, 0, 0], "-"
         while True:
@@ -302,9 +285,7 @@ class Segment:
         for unit, count in zip(("events", "blocks", "bytes"), held, strict=True):
             inserted = max(counts[f"inserted_{unit}"], counts[f"removed_{unit}"] + count)
             right |= {f"inserted_{unit}": inserted, f"removed_{unit}": inserted - count}
-        changed: dict[FieldT, EncodableT] = {
-            name: value for name, value in right.items() if value != counts[name]
-        }
+        changed: dict[FieldT, EncodableT] = {name: value for name, value in right.items() if value != counts[name]}
         if changed:
             with self.convert_errors():
                 self.node.hset(keys.COUNTERS.build(self.queue), mapping=changed)
@@ -424,9 +405,7 @@ def _convert_errors(node: redis.Redis) -> Iterator[None]:
         ) from error
     except redis.ResponseError as error:
         if _says_full(error):
-            raise NodeFull(
-                f"{_format_address(node)} is full (maxmemory); free memory or move points away."
-            ) from error
+            raise NodeFull(f"{_format_address(node)} is full (maxmemory); free memory or move points away.") from error
         # redis-py removes the first word of errors for which it has a class.
         known = isinstance(error, (redis.ReadOnlyError, MasterDownError))
         if known or str(error).startswith(("BUSY ", "NOREPLICAS ")):

@@ -1,7 +1,7 @@
 """The one reader of numbers that others write as text.
 
-Python's `int` and `float` also take 1_000, digits of other scripts, nan and inf, and read thousands of
-digits for minutes. A number from outside is plain ASCII: 12, -0.5, 1e-3.
+Python's `int` and `float` also take 1_000, digits of other scripts, nan and inf, and read thousands of digits for
+minutes. A number from outside is plain ASCII: 12, -0.5, 1e-3.
 """
 
 import math
@@ -21,8 +21,8 @@ _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNOR
 def parse_digits(text: str, most: int = MAX_DIGITS) -> int | None:
     """Return the number that at most so many ASCII digits form; None for any other text.
 
-    64 bits hold every number of 18 digits; Python refuses to read thousands of them, and takes digits of
-    other scripts for digits.
+    64 bits hold every number of 18 digits; Python refuses to read thousands of them, and takes digits of other scripts
+    for digits.
     """
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= most else None
 

@@ -1,7 +1,7 @@
 """Plain scalars of YAML, as YAML 1.2 reads them: what has no quotes and is no text.
 
-YAML 1.1 and 1.2 read some scalars as different values: 010 is 8 or 10, 1:30 is 90 or text, 1_000 is 1000 or
-text. They are refused with what to write instead. `yes`, `no`, `on`, `off` and dates are text.
+YAML 1.1 and 1.2 read some scalars as different values: 010 is 8 or 10, 1:30 is 90 or text, 1_000 is 1000 or text. They
+are refused with what to write instead. `yes`, `no`, `on`, `off` and dates are text.
 """
 
 import math
@@ -14,9 +14,7 @@ _WHOLE = re.compile(r"[-+]?[0-9]+")
 _OF_BASE = re.compile(r"0x[0-9a-fA-F]+|0o[0-7]+")
 _REAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_UNDERSCORES = re.compile(
-    r"[-+]?(?:[0-9][0-9_]*)?\.?[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?0[xb][0-9a-fA-F_]+"
-)
+_UNDERSCORES = re.compile(r"[-+]?(?:[0-9][0-9_]*)?\.?[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?0[xb][0-9a-fA-F_]+")
 _SEXAGESIMAL = re.compile(r"[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?")
 _BINARY = re.compile(r"[-+]?0b[01]+")
 

@@ -110,9 +110,7 @@ def browsers(people, request) -> dict[str, Client]:
     """A logged-in browser per person, and `anonymous`."""
     made = Browsers(people)
     # Where logins are what is tested they come first; and no database is asked from within a loop of events.
-    at_once = inspect.iscoroutinefunction(request.function) or {"accounts", "security"} & set(
-        request.path.parts
-    )
+    at_once = inspect.iscoroutinefunction(request.function) or {"accounts", "security"} & set(request.path.parts)
     return made.all() if at_once else made
 
 

@@ -89,9 +89,7 @@ def _replica(share: float) -> dict[str, Any]:
         "batch_seconds": 0.2,
         "response_seconds": 0.31,
         "response_error_seconds": 0.04,
-        "work": compute_measures(
-            [WorkSample(1.0, 30 * share, round(30 * share), round(20 * share), 0.2)] * 2, 10.0
-        ),
+        "work": compute_measures([WorkSample(1.0, 30 * share, round(30 * share), round(20 * share), 0.2)] * 2, 10.0),
     }
 
 

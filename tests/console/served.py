@@ -64,9 +64,7 @@ class Served:
             answer = connection.getresponse()
             answer.read()
             csrf = answer.headers["Set-Cookie"].split(";")[0]
-            body = urlencode(
-                {"username": "admin", "password": PASSWORD, "csrfmiddlewaretoken": csrf.split("=", 1)[1]}
-            )
+            body = urlencode({"username": "admin", "password": PASSWORD, "csrfmiddlewaretoken": csrf.split("=", 1)[1]})
             headers = {"Cookie": csrf, "Content-Type": "application/x-www-form-urlencoded"}
             connection.request("POST", "/login/", body, headers)
             answer = connection.getresponse()

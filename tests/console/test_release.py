@@ -33,9 +33,7 @@ def test_a_checkout_has_the_version_of_its_project_and_what_a_wheel_takes_along(
     assert release.IS_CHECKOUT and release.read_version() == PROJECT["project"]["version"]
     taken = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert {SHIPPED + path for path in taken} == set(taken.values())
-    assert [
-        path for path in taken if not path.startswith("node_modules") and not (ROOT / path).exists()
-    ] == []
+    assert [path for path in taken if not path.startswith("node_modules") and not (ROOT / path).exists()] == []
 
 
 def test_compose_has_the_version_too():
@@ -101,12 +99,7 @@ def test_its_commands_work_anywhere(installed, tmp_path):
     def weir(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
         environment = {**clean_environment(), "HOME": str(tmp_path)}
         return subprocess.run(
-            [installed / "weir", *words],
-            input=given,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=environment,
+            [installed / "weir", *words], input=given, capture_output=True, text=True, cwd=tmp_path, env=environment
         )
 
     assert weir("--version").stdout == f"weir {release.read_version()}\n"
@@ -132,16 +125,12 @@ def test_it_runs_a_plant_that_handles_what_is_published(installed, tmp_path):
         with closing(plant.log_in()) as person:
             page = person.get("/help/")
         assert page.status_code == 200
-        before = plant.wait_until(
-            lambda seen: seen["queues"]["alert"]["containers"], PATIENCE, "alert is there"
-        )
+        before = plant.wait_until(lambda seen: seen["queues"]["alert"]["containers"], PATIENCE, "alert is there")
         events = tmp_path / "events.jsonl"
         events.write_text("".join(json.dumps({"type": "alert", "value": n}) + "\n" for n in range(50)))
         published = plant.manage("publish", "alert", str(events))
         assert published.returncode == 0, published.stderr
-        plant.wait_until(
-            lambda seen: handled(seen) >= handled(before) + 50, PATIENCE, "the events are handled"
-        )
+        plant.wait_until(lambda seen: handled(seen) >= handled(before) + 50, PATIENCE, "the events are handled")
 
 
 def answered(url: str) -> httpx.Response | None:

@@ -51,12 +51,9 @@ def worker_rate(chance: np.random.Generator, action: Mapping[str, Any] | None) -
 def plant(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:
     """Five nodes, one of them OFFLINE and one IDLE, with three queues."""
     states = ("NORMAL", "NORMAL", "BUSY", "IDLE", "OFFLINE")
-    nodes = [
-        node(f"n{at}", float(chance.choice([1_000, 2_000])), False, each) for at, each in enumerate(states)
-    ]
+    nodes = [node(f"n{at}", float(chance.choice([1_000, 2_000])), False, each) for at, each in enumerate(states)]
     queues = [
-        queue(f"q{at}", float(chance.uniform(0, 1_500)), {f"n{at}": 600, f"n{(at + 1) % 5}": 400})
-        for at in range(4)
+        queue(f"q{at}", float(chance.uniform(0, 1_500)), {f"n{at}": 600, f"n{(at + 1) % 5}": 400}) for at in range(4)
     ]
     return observation(nodes, queues)
 
@@ -154,10 +151,7 @@ RUNS: Mapping[str, tuple[Seen, tuple[Document, ...]]] = {
     "parallelism_queueing": (queueing, ({}, {"use_correction": False, "maximum": 30})),
     "parallelism_forecast": (forecast, ({"minimum": 1}, {"cost_change": 50.0})),
     "parallelism_joint": (joint, ({"maximum": 12}, {"tasks_of": {"x": 3}, "pause_seconds": 0})),
-    "shedding": (
-        shedding,
-        ({}, {"perspective": "local", "utilisation_budget": 0.6, "never_shed": {"0": True}}),
-    ),
+    "shedding": (shedding, ({}, {"perspective": "local", "utilisation_budget": 0.6, "never_shed": {"0": True}})),
     "ladder": (ladder, ({}, {"cap": "throttle", "unmet_decisions": 2})),
 }
 DECISIONS = 14

@@ -156,9 +156,7 @@ def runs_of(law) -> st.SearchStrategy:
         seeds = st.integers(0, 10_000).map(np.random.default_rng)
         seen = seeds.map(lambda chance: catalog.read_observation(law, DRAWN[law.name](chance)))
         # What the columns of a table stand for is no matter of taste.
-        parameters = parameters_of(law).map(
-            lambda values: values | dict.fromkeys({"minimum"} & values.keys(), 1)
-        )
+        parameters = parameters_of(law).map(lambda values: values | dict.fromkeys({"minimum"} & values.keys(), 1))
         return st.tuples(parameters, st.lists(seen, min_size=2, max_size=4))
     if not any(each.name == "nodes" for each in law.observation):
         seen = st.lists(documents_of(law.observation), min_size=2, max_size=20)
@@ -264,9 +262,7 @@ def test_two_laws_of_one_name_are_refused(monkeypatch):
     twice = types.ModuleType("controllers.flow.twice")
     twice.LAW = catalog.LAWS["flow"]  # type: ignore[attr-defined]
     found = [*import_modules(flow), twice]
-    monkeypatch.setattr(
-        catalog, "import_modules", lambda room: found if room is flow else import_modules(room)
-    )
+    monkeypatch.setattr(catalog, "import_modules", lambda room: found if room is flow else import_modules(room))
     with pytest.raises(ValueError, match="flow"):
         catalog.find_laws()
 

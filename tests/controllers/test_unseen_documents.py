@@ -1,7 +1,7 @@
 """Documents for `decide` that somebody got wrong, or took to the ends of what they may hold: of every law.
 
-What is of another kind than declared, out of any range or unknown is refused by its name; whatever is taken
-is decided on, in finite JSON, and the state that comes out is taken again.
+What is of another kind than declared, out of any range or unknown is refused by its name; whatever is taken is decided
+on, in finite JSON, and the state that comes out is taken again.
 """
 
 import copy

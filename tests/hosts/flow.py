@@ -24,8 +24,8 @@ EVENTS_PER_FLUSH, FLUSHES_PER_SECOND = 20, 5
 class Flow:
     """Use it as a context. acknowledged: keys of events; rerouted: sent to another node than was meant.
 
-    queue: they are published to it; effect: the type that their complex events have in the table, whose
-    source is the event's key; "" where the events themselves stand there.
+    queue: they are published to it; effect: the type that their complex events have in the table, whose source is the
+    event's key; "" where the events themselves stand there.
     """
 
     plant: WholePlant

@@ -2,9 +2,9 @@
 
     python -m tests.hosts.switch NAME=FD …
 
-Each line on standard input is JSON, {"from", "to", "cut", "delay_seconds", "loss"}, and holds from then on,
-in this direction; a line is answered by "ok". Not every kernel has netem, so what a link does to a packet is
-done here: to real packets of real TCP, which repeats what was lost.
+Each line on standard input is JSON, {"from", "to", "cut", "delay_seconds", "loss"}, and holds from then on, in this
+direction; a line is answered by "ok". Not every kernel has netem, so what a link does to a packet is done here: to real
+packets of real TCP, which repeats what was lost.
 """
 
 import heapq

@@ -76,9 +76,7 @@ def words(flow: Flow) -> set[str]:
 def test_a_pipeline_that_is_cut_off_is_said_to_be_silent_and_loses_and_repeats_nothing(plant, flow):
     with plant.net.disturbed(PIPELINE, cut=True):
         seconds, _ = plant.until(
-            lambda snapshot: snapshot["states"][SUBJECT]["word"] == "Not reporting",
-            60,
-            "the pipeline is not reporting",
+            lambda snapshot: snapshot["states"][SUBJECT]["word"] == "Not reporting", 60, "the pipeline is not reporting"
         )
         logger.warning("the pipeline is said not to report after %.1f s", seconds)
         plant.assert_loops_tick()
@@ -108,9 +106,7 @@ def test_a_pipeline_behind_a_slow_or_lossy_network_works_on(plant, flow, what):
 def test_a_pipeline_whose_host_loses_its_power_goes_on_where_it_was(plant, flow):
     plant.net.kill_host(PIPELINE)
     plant.until(
-        lambda snapshot: snapshot["states"][SUBJECT]["word"] == "Not reporting",
-        60,
-        "the pipeline is not reporting",
+        lambda snapshot: snapshot["states"][SUBJECT]["word"] == "Not reporting", 60, "the pipeline is not reporting"
     )
     plant.begin_part(PIPELINE)
     goes_on(plant, flow, "the pipeline's host had no power")

@@ -82,12 +82,6 @@ def migrations_missing(database_url: str) -> str:
         "from django.db.migrations.executor import MigrationExecutor as E; e = E(connection); "
         "print(json.dumps([str(each) for each in e.migration_plan(e.loader.graph.leaf_nodes())]))"
     )
-    environment = {
-        "DATABASE_URL": database_url,
-        "DJANGO_SETTINGS_MODULE": "console.settings",
-        "PATH": "/usr/bin",
-    }
+    environment = {"DATABASE_URL": database_url, "DJANGO_SETTINGS_MODULE": "console.settings", "PATH": "/usr/bin"}
     python = [str(ROOT / ".venv" / "bin" / "python"), "-c", line]
-    return subprocess.run(
-        python, cwd=ROOT, env=environment, check=True, capture_output=True, text=True
-    ).stdout
+    return subprocess.run(python, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout

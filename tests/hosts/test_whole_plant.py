@@ -121,9 +121,7 @@ def test_a_worker_host_whose_clock_is_off_is_named_and_the_loops_tick_on(plant, 
     try:
         side = "ahead of" if ahead_seconds > 0 else "behind"
         plant.until(
-            lambda snapshot: side in state_of(snapshot, "host/jobs@w2")["finding"],
-            30,
-            "the clock of w2 is named",
+            lambda snapshot: side in state_of(snapshot, "host/jobs@w2")["finding"], 30, "the clock of w2 is named"
         )
         plant.assert_loops_tick()
     finally:

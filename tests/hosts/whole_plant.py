@@ -1,6 +1,6 @@
 """A whole plant over hosts: a control server, a database, three nodes, the console, and two hosts of workers,
-which a third may join. The producer is the test itself, on its host "desk". A pipeline is there where it is
-begun, on a host of its own.
+which a third may join. The producer is the test itself, on its host "desk". A pipeline is there where it is begun, on a
+host of its own.
 """
 
 import json
@@ -127,9 +127,7 @@ class WholePlant:
             address = ("--host", "0.0.0.0", "--port", str(WEB_PORT))
             uvicorn = (self.program("uvicorn"), "console.asgi:application")
             # The version before an upgrade lacks the protocols that limit connections.
-            options = (
-                WEB_OPTIONS if (self.code / "console" / "connections" / "web_protocols.py").exists() else ()
-            )
+            options = WEB_OPTIONS if (self.code / "console" / "connections" / "web_protocols.py").exists() else ()
             self.start("console", name, *uvicorn, *address, *options)
         else:
             command = {"observer": "observe", "alerter": "alert"}[kind]
@@ -165,16 +163,7 @@ class WholePlant:
     def join(self, role: str, host: str) -> None:
         """Workers of a role begin on a host: that is all that it takes."""
         pool = {"control": ("threads", "2"), "jobs": ("prefork", "1")}[role]
-        place = (
-            "--queues",
-            role,
-            "--hostname",
-            f"{role}@{host}",
-            "--pool",
-            pool[0],
-            "--concurrency",
-            pool[1],
-        )
+        place = ("--queues", role, "--hostname", f"{role}@{host}", "--pool", pool[0], "--concurrency", pool[1])
         celery = (self.program("celery"), "--app", "console.celery", "worker")
         self.start(host, f"{role}-{host}", *celery, *place, *WORKER_OPTIONS)
 
@@ -189,12 +178,7 @@ class WholePlant:
         line = [self.program("python"), "manage.py", *words]
         inside = ["ip", "netns", "exec", self.net.space("console"), *line]
         made = subprocess.run(
-            inside,
-            cwd=self.code,
-            env=self.environment("console"),
-            capture_output=True,
-            text=True,
-            timeout=600,
+            inside, cwd=self.code, env=self.environment("console"), capture_output=True, text=True, timeout=600
         )
         assert made.returncode == 0, f"{words}: {made.stdout}{made.stderr}"
         return made.stdout
@@ -226,9 +210,7 @@ class WholePlant:
                     return time.monotonic() - began, seen
             time.sleep(0.25)
         told = {name: seen and seen.get(name) for name in ("at", "nodes", "hosts", "states")}
-        raise AssertionError(
-            f"not within {seconds:g} s: {what}; {json.dumps(told)[:6000]}\n{self.ends_of_logs()}"
-        )
+        raise AssertionError(f"not within {seconds:g} s: {what}; {json.dumps(told)[:6000]}\n{self.ends_of_logs()}")
 
     def page_answers(self) -> bool:
         with suppress(httpx.HTTPError):
@@ -241,11 +223,7 @@ class WholePlant:
         base = f"http://{self.net.of('console')}:{WEB_PORT}"
         with httpx.Client(base_url=base, follow_redirects=True, timeout=30, headers={"Referer": base}) as web:
             web.get("/login/")
-            form = {
-                "username": "admin",
-                "password": PASSWORD,
-                "csrfmiddlewaretoken": web.cookies["csrftoken"],
-            }
+            form = {"username": "admin", "password": PASSWORD, "csrfmiddlewaretoken": web.cookies["csrftoken"]}
             web.post("/login/", data=form).raise_for_status()
             headers = {"X-CSRFToken": web.cookies["csrftoken"]}
             answer = web.post(f"/api/v1/{path}", json={"reason": "A test.", **body}, headers=headers)

@@ -62,9 +62,7 @@ def test_its_loops_have_a_clock_and_are_shown(written):
     display = registry.find_display("lateness")
     assert display.past({"seconds": 6.0}) == "set seconds 6"
     words = select_template(["loops/laws/lateness.html", "loops/laws/any.html"])
-    assert "late events" in words.render(
-        {"loop": {"interval_seconds": 10.0, "summary": "Waits for late events."}}
-    )
+    assert "late events" in words.render({"loop": {"interval_seconds": 10.0, "summary": "Waits for late events."}})
 
 
 @pytest.mark.parametrize("check", sorted(test_loop_kinds.checks_of_a_kind()))

@@ -59,9 +59,7 @@ def test_each_page_is_linked_by_the_index_of_its_folder():
     for page in contents.load_pages().values():
         folder = page.source.rpartition("/")[0]
         index = contents.load_pages()[f"{folder}/index.md" if folder else "index.md"]
-        assert page is index or page.source in index.list_links(), (
-            f"{index.source} does not link {page.source}"
-        )
+        assert page is index or page.source in index.list_links(), f"{index.source} does not link {page.source}"
 
 
 def test_each_shipped_rule_has_a_runbook_and_each_runbook_its_rule():

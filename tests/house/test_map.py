@@ -22,9 +22,7 @@ def folders_of(root: str) -> list[Path]:
     """The folders below a root that hold something, but for what Python and Django keep."""
     kept = ("__pycache__", "migrations")
     return sorted(
-        path
-        for path in (ROOT / root).rglob("*")
-        if path.is_dir() and path.name not in kept and any(path.iterdir())
+        path for path in (ROOT / root).rglob("*") if path.is_dir() and path.name not in kept and any(path.iterdir())
     )
 
 

@@ -56,17 +56,13 @@ def list_functions() -> list[tuple[str, str]]:
         and not node.name.startswith("__")
         and not NAMED_BY_FRAMEWORKS.match(node.name)
         and not any(is_found_by_name(decorator) for decorator in node.decorator_list)
-        and not (
-            path.parts[:2] == ("console", "pages") and node.args.args and node.args.args[0].arg == "request"
-        )
+        and not (path.parts[:2] == ("console", "pages") and node.args.args and node.args.args[0].arg == "request")
     ]
 
 
 def is_found_by_name(decorator: ast.expr) -> bool:
     return bool(
-        re.search(
-            r"property|setter|register|router|\.(get|post|put|delete)\b|tool|_page\b", ast.unparse(decorator)
-        )
+        re.search(r"property|setter|register|router|\.(get|post|put|delete)\b|tool|_page\b", ast.unparse(decorator))
     )
 
 
@@ -109,9 +105,7 @@ def test_limits_begin_with_min_or_max():
         for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
         for name in re.findall(
-            r"^\s*((?:\w+_)?(?:LEAST|MOST|LONGEST|SHORTEST)(?:_\w+)?) ?[:=,]",
-            path.read_text(encoding="utf-8"),
-            re.M,
+            r"^\s*((?:\w+_)?(?:LEAST|MOST|LONGEST|SHORTEST)(?:_\w+)?) ?[:=,]", path.read_text(encoding="utf-8"), re.M
         )
     ]
     assert not others

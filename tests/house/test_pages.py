@@ -27,9 +27,7 @@ JSON = {"export", "progress", "trace", "watched"}  # shown or handed on as it is
 BASES = {TemplateContext, ConsolePage, FormPage}
 # Where a template is named and filled in: everybody else has a context for it.
 HELPERS = {"console/web/template_context.py", "console/pages/frame/page.py"}
-RENDERS = re.compile(
-    r"^from django\.(shortcuts import .*\brender\b|template\.(loader|response) import)|template_name"
-)
+RENDERS = re.compile(r"^from django\.(shortcuts import .*\brender\b|template\.(loader|response) import)|template_name")
 
 
 def every_context() -> list[type[TemplateContext]]:
@@ -90,11 +88,7 @@ def is_part(name: str) -> bool:
 def read_by(template: str) -> set[str]:
     """The names that it must be given; a part may do without those that only some give it."""
     found = TemplateReader(CHOSEN).template(template).found
-    return {
-        name
-        for name, places in found.items()
-        if not all(name in PARAMETERS.get(place, ()) for place in places)
-    }
+    return {name for name, places in found.items() if not all(name in PARAMETERS.get(place, ()) for place in places)}
 
 
 def fields_of(context: type[TemplateContext]) -> set[str]:
@@ -159,9 +153,7 @@ def test_nothing_is_rendered_but_by_its_context():
         name: lines
         for name, path in modules.items()
         if name not in HELPERS
-        and (
-            lines := [line for line in path.read_text(encoding="utf-8").splitlines() if RENDERS.search(line)]
-        )
+        and (lines := [line for line in path.read_text(encoding="utf-8").splitlines() if RENDERS.search(line)])
     }
     assert found == {}, "declare a TemplateContext, and render it with render_page or render_context"
 

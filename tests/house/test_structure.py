@@ -64,19 +64,13 @@ def first_line(room: Path) -> str:
 
 @pytest.mark.parametrize("room", rooms(*PACKAGES, "tests"), ids=named)
 def test_a_room_says_in_one_line_what_it_is(room):
-    assert re.fullmatch(r".+\.", first_line(room)), (
-        f"{named(room)}/__init__.py takes a line that says the room's idea"
-    )
+    assert re.fullmatch(r".+\.", first_line(room)), f"{named(room)}/__init__.py takes a line that says the room's idea"
 
 
-@pytest.mark.parametrize(
-    "room", [each for each in rooms(*PACKAGES) if named(each).count("/") in (1, 2)], ids=named
-)
+@pytest.mark.parametrize("room", [each for each in rooms(*PACKAGES) if named(each).count("/") in (1, 2)], ids=named)
 def test_the_map_shows_each_room_with_its_line(room):
     package, _, below = named(room).partition("/")
-    house = (
-        (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Source tree")[1].split("\n## ")[0]
-    )
+    house = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Source tree")[1].split("\n## ")[0]
     rows = house.split(f"**`{package}`**")[1].split("\n**`")[0]
     assert f"| `{below}/` | {first_line(room).removesuffix('.')}" in rows
 

@@ -15,9 +15,7 @@ pytestmark = pytest.mark.django_db
 # Those of a law and of a page are more than one file, which `test_add_a_law` and `test_add_a_page` run.
 ELSEWHERE = ("index", "a-control-law", "a-page")
 PAGES = sorted(
-    page
-    for page in (Path(__file__).parents[2] / "docs" / "extend").glob("*.md")
-    if page.stem not in ELSEWHERE
+    page for page in (Path(__file__).parents[2] / "docs" / "extend").glob("*.md") if page.stem not in ELSEWHERE
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

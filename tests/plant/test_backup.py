@@ -27,9 +27,7 @@ def test_a_backup_taken_under_load_is_the_plant_again_in_another_folder(tmp_path
     path, _ = trace_of(tmp_path, 60_000)
     file = tmp_path / "weir.backup"
     with RunningPlant() as plant:
-        plant.wait_until(
-            lambda s: (s["pipeline"] or {}).get("state") == "running", PATIENCE, "the pipeline runs"
-        )
+        plant.wait_until(lambda s: (s["pipeline"] or {}).get("state") == "running", PATIENCE, "the pipeline runs")
         publisher = publishing(plant, path)
         plant.wait_until(lambda s: s["queues"]["alert"]["waiting_events"] > 0, PATIENCE, "events wait")
         publisher.communicate(timeout=PATIENCE)

@@ -1,7 +1,7 @@
 """Operations staff at the browser, on the whole plant: sign in, watch, take a limit over, see it come back.
 
-The files of this folder run in the order of their names: the override set here runs out while the plant's
-other tests go on, and test_workday_end.py reads the same open page again.
+The files of this folder run in the order of their names: the override set here runs out while the plant's other tests
+go on, and test_workday_end.py reads the same open page again.
 """
 
 import pytest
@@ -38,6 +38,4 @@ def test_an_upper_limit_is_overridden_for_two_minutes_and_the_loop_decides_by_it
     button.click()
     expect(shared_page.locator("[data-override]")).to_contain_text("Upper limit 700 instead of 1,000")
     expect(shared_page.locator("#strip-overrides")).to_contain_text("1 override")
-    plant.wait_until(
-        lambda s: s["loops"]["worker_rate/alert/n1"]["setpoint"] == 700, 30, "the loop decides by 700"
-    )
+    plant.wait_until(lambda s: s["loops"]["worker_rate/alert/n1"]["setpoint"] == 700, 30, "the loop decides by 700")

@@ -13,9 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.m
 def test_an_experiment_is_simulated_by_the_plants_workers_and_read_without_a_reload(
     plant: RunningPlant, shared_page: Page
 ):
-    plant.wait_until(
-        lambda s: "spark" in {host["role"] for host in s["hosts"].values()}, 90, "a batch worker"
-    )
+    plant.wait_until(lambda s: "spark" in {host["role"] for host in s["hosts"].values()}, 90, "a batch worker")
     shared_page.goto(f"{plant.url}/lab/?scenario=crash")
     shared_page.get_by_role("button", name="Run experiment").click()
     expect(shared_page.get_by_role("heading", name=re.compile(r"Experiment \d+: crash"))).to_be_visible()

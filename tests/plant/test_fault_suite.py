@@ -45,12 +45,7 @@ def test_recovery_is_reported_by_kind_and_what_never_came_back_counts():
         "most_seconds": None,
     }
     assert web["within"] == 8
-    assert (web["count"], web["p50_seconds"], web["p95_seconds"], web["most_seconds"]) == (
-        20,
-        10.0,
-        19.0,
-        20.0,
-    )
+    assert (web["count"], web["p50_seconds"], web["p95_seconds"], web["most_seconds"]) == (20, 10.0, 19.0, 20.0)
 
 
 def test_workers_that_nobody_ordered_and_ordered_ones_that_never_began_are_counted():
@@ -91,8 +86,7 @@ def test_kinds_are_chosen_by_name_and_an_unknown_one_is_named_with_those_there_a
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "field"),
-    [("seeds", "1,x", "--seeds"), ("faults", 0, "--faults"), ("rate", 5, "--rate")],
+    ("option", "value", "field"), [("seeds", "1,x", "--seeds"), ("faults", 0, "--faults"), ("rate", 5, "--rate")]
 )
 def test_a_wrong_option_is_named_and_breaks_nothing(capsys, option: str, value: Any, field: str):
     with pytest.raises(SystemExit) as ended:

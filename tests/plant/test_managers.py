@@ -114,11 +114,7 @@ def kill_control_with_its_leases(plant: RunningPlant) -> None:
         Lease(plant.control, f"loop:{loop}", LEASE_SECONDS).acquire()
 
 
-KILLS: tuple[Callable[[RunningPlant], None], ...] = (
-    kill_control_with_its_leases,
-    kill_beat,
-    kill_control,
-)
+KILLS: tuple[Callable[[RunningPlant], None], ...] = (kill_control_with_its_leases, kill_beat, kill_control)
 
 
 def ledger_of(plant: RunningPlant, since: int) -> dict[int, list[tuple[int, float]]]:
@@ -151,10 +147,7 @@ def steady_rows(plant: RunningPlant) -> int:
 
 
 def survive(
-    plant: RunningPlant,
-    kills: list[Callable[[RunningPlant], None]],
-    chance: random.Random,
-    start_seconds: float,
+    plant: RunningPlant, kills: list[Callable[[RunningPlant], None]], chance: random.Random, start_seconds: float
 ) -> None:
     """Each kill at a random instant between two ticks; then every event once, and one manager at a time."""
     limit = max(BACK_SECONDS, BACK_STARTS * start_seconds)
@@ -220,9 +213,7 @@ def start_of_one(plant: RunningPlant) -> float:
     return time.monotonic() - began
 
 
-def test_a_manager_that_is_killed_with_its_leases_is_replaced_in_time(
-    plant: RunningPlant, start_seconds: float
-):
+def test_a_manager_that_is_killed_with_its_leases_is_replaced_in_time(plant: RunningPlant, start_seconds: float):
     survive(plant, [kill_control_with_its_leases], random.Random(4), start_seconds)
 
 

@@ -25,13 +25,7 @@ from tests.console.browser.screen import BROWSER, overhang
 from tests.console.browser.seen import CUT_OFF, OVERLAPPING, SAID, is_true
 
 logger = logging.getLogger(__name__)
-pytestmark = [
-    *BROWSER,
-    pytest.mark.slow,
-    pytest.mark.faults,
-    pytest.mark.spark,
-    pytest.mark.timeout(1800),
-]
+pytestmark = [*BROWSER, pytest.mark.slow, pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(1800)]
 # Each page on a screen of its own.
 WINDOWS = {"/": 1440, "/nodes/": 1024, "/queues/": 1280, "/pipeline/": 390, "/loops/": 1920}
 STEP_SECONDS = 0.5
@@ -219,9 +213,7 @@ def test_a_night_in_which_everything_fails_is_said_truly_on_every_page(plant: Ru
     plant.node_server("control").send_signal(signal.SIGKILL)
     night.watch(10, "killed control server")
     night.watch_until(is_well, 300, "dawn")
-    assert night.wrong == [], f"{len(night.wrong)} of {night.said} statements:\n" + "\n".join(
-        night.wrong[:60]
-    )
+    assert night.wrong == [], f"{len(night.wrong)} of {night.said} statements:\n" + "\n".join(night.wrong[:60])
     assert night.samples > 300 and night.said > 3_000
     assert back <= 5.0, f"a page was live {back:.1f} s after the web process answered again"
 

@@ -33,10 +33,7 @@ def test_what_is_not_installed_is_said_with_the_command_that_does(tmp_path, monk
 
 def test_each_partition_of_a_sequence_is_in_order_and_has_all_events_of_its_keys(tmp_path):
     write_sequence(tmp_path, sequence_events(300, 7))
-    rows = [
-        [line.split(",") for line in (tmp_path / "csv" / f"{number}.csv").read_text().split()]
-        for number in (0, 1)
-    ]
+    rows = [[line.split(",") for line in (tmp_path / "csv" / f"{number}.csv").read_text().split()] for number in (0, 1)]
     keys = [{key for *_, key in part} for part in rows]
     assert not keys[0] & keys[1] and sum(map(len, rows)) == 300
     assert all([int(row[1]) for row in part] == sorted(int(row[1]) for row in part) for part in rows)

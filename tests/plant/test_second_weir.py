@@ -48,11 +48,7 @@ def first_entry_after(plant: RunningPlant, law: str, after: float) -> dict[str, 
 
 
 def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_restart(
-    plant: RunningPlant,
-    token: str,
-    control: redis.Redis,
-    plant_topology: Topology,
-    monkeypatch: pytest.MonkeyPatch,
+    plant: RunningPlant, token: str, control: redis.Redis, plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = "the pipeline's operators are measured"
     plant.wait_until(

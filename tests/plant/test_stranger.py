@@ -100,9 +100,7 @@ def trace_of(folder: Path, rows: int) -> tuple[Path, int]:
         writer = csv.writer(out)
         writer.writerow(["time_us", "job_id", "event_type", "user", "sched_class"])
         for row in range(rows):
-            writer.writerow(
-                [row * 1000, chance.randrange(10_000), chance.randrange(7), chance.randrange(50), 0]
-            )
+            writer.writerow([row * 1000, chance.randrange(10_000), chance.randrange(7), chance.randrange(50), 0])
     return path, rows
 
 
@@ -117,6 +115,4 @@ def handled_jobs(plant: RunningPlant) -> Counter[tuple[str, str]]:
     An event that took effect twice would stand here twice. Alerts of the pipeline have longer types.
     """
     with closing(sqlite3.connect(plant.data / "handled.sqlite3")) as database:
-        return Counter(
-            database.execute("SELECT type, key FROM handled WHERE queue = 'alert' AND length(type) = 1")
-        )
+        return Counter(database.execute("SELECT type, key FROM handled WHERE queue = 'alert' AND length(type) = 1"))

@@ -29,13 +29,9 @@ def give_points(plant: RunningPlant) -> None:
         ask(f"plans/{plan['id']}/approve", hash=plan["hash"])
 
 
-def test_the_override_expires_on_the_open_page_and_in_the_loop(
-    plant: RunningPlant, shared_page: Page
-) -> None:
+def test_the_override_expires_on_the_open_page_and_in_the_loop(plant: RunningPlant, shared_page: Page) -> None:
     expect(shared_page.locator("#strip-overrides")).to_contain_text("No overrides", timeout=150_000)
     expect(shared_page.locator("[data-override]")).to_have_count(0)
     if LOOP not in (plant.snapshot() or {"loops": ()})["loops"]:
         give_points(plant)
-    plant.wait_until(
-        lambda s: s["loops"].get(LOOP, {}).get("setpoint") == 1000, 60, "the loop is back at 1000"
-    )
+    plant.wait_until(lambda s: s["loops"].get(LOOP, {}).get("setpoint") == 1000, 60, "the loop is back at 1000")

@@ -37,9 +37,7 @@ class Console:
     def over_tls(cls, stack: Stack, host: str, port: int) -> Self:
         trust = ssl.create_default_context(cadata=stack.inside("proxy", "cat", AUTHORITY))
         made = json.loads(
-            stack.manage(
-                "token", f"walk-{secrets.token_hex(4)}", "--role", "administrator", "--days", "1", "--json"
-            )
+            stack.manage("token", f"walk-{secrets.token_hex(4)}", "--role", "administrator", "--days", "1", "--json")
         )
         headers = {"Host": host, "Authorization": f"Bearer {made['token']}"}
         client = httpx.Client(base_url=f"https://127.0.0.1:{port}", headers=headers, verify=trust, timeout=30)

@@ -75,12 +75,7 @@ class Stack:
 
     def run(self, *command: str, timeout_seconds: float = 900, check: bool = True) -> str:
         answer = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout_seconds,
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=timeout_seconds
         )
         if check and answer.returncode:
             raise AssertionError(f"{' '.join(command)}: {answer.stdout[-2000:]}{answer.stderr[-4000:]}")
@@ -100,14 +95,10 @@ class Stack:
         return self.inside("web", "python", "manage.py", *arguments, **options)
 
     def containers(self) -> list[Container]:
-        names = self.podman(
-            "ps", "--all", "--quiet", "--filter", f"label=io.podman.compose.project={PROJECT}"
-        ).split()
+        names = self.podman("ps", "--all", "--quiet", "--filter", f"label=io.podman.compose.project={PROJECT}").split()
         if not names:
             return []
-        return [
-            container_of(each) for each in json.loads(self.podman("inspect", *names, check=False) or "[]")
-        ]
+        return [container_of(each) for each in json.loads(self.podman("inspect", *names, check=False) or "[]")]
 
     def remove(self) -> None:
         """Containers, networks and volumes, also those that a run before this one left."""
@@ -175,9 +166,7 @@ def version_before() -> str:
         ["git", "describe", "--tags", "--abbrev=0", "HEAD^"], cwd=ROOT, capture_output=True, text=True
     )
     found = asked.stdout.strip() if asked.returncode == 0 else BEFORE_THE_FIRST_TAG
-    if subprocess.run(
-        ["git", "cat-file", "-e", f"{found}^{{commit}}"], cwd=ROOT, capture_output=True
-    ).returncode:
+    if subprocess.run(["git", "cat-file", "-e", f"{found}^{{commit}}"], cwd=ROOT, capture_output=True).returncode:
         pytest.skip(f"the version before ({found}) is not in this checkout: git fetch --unshallow")
     return found
 

@@ -160,35 +160,20 @@ class ReplicatedPlant:
 
     def start_all(self) -> None:
         """Everything, on a migrated and seeded database."""
-        for command in (
-            ("migrate", "--skip-checks", "-v0"),
-            ("collectstatic", "--noinput", "-v0"),
-            ("seed",),
-        ):
+        for command in (("migrate", "--skip-checks", "-v0"), ("collectstatic", "--noinput", "-v0"), ("seed",)):
             self.manage(*command)
         self.start("agent", sys.executable, "-m", "queues.nodes.agent", NODE)
         self.start("observer", sys.executable, "manage.py", "observe")
         for number, port in enumerate(self.web_ports, 1):
             address = ("--host", "127.0.0.1", "--port", str(port))
-            self.start(
-                f"web-{number}", str(BIN / "uvicorn"), "console.asgi:application", *address, *WEB_OPTIONS
-            )
+            self.start(f"web-{number}", str(BIN / "uvicorn"), "console.asgi:application", *address, *WEB_OPTIONS)
         for number in (1, 2):
             self.worker("control", f"control{number}", "threads", 2)
         self.worker("jobs", "jobs", "prefork", 2)
         self.start("beat", str(BIN / "celery"), "--app", "console.beat", "beat", "--loglevel", "WARNING")
 
     def worker(self, role: str, name: str, pool: str, processes: int) -> None:
-        place = (
-            "--queues",
-            role,
-            "--hostname",
-            f"{name}@%h",
-            "--pool",
-            pool,
-            "--concurrency",
-            str(processes),
-        )
+        place = ("--queues", role, "--hostname", f"{name}@%h", "--pool", pool, "--concurrency", str(processes))
         line = (str(BIN / "celery"), "--app", "console.celery", "worker", *place, *WORKER_OPTIONS)
         self.start(f"worker-{name}", *line)
 

@@ -39,16 +39,7 @@ def snapshot_in_which(console: Console, condition, seconds: float, what: str) ->
 
 def test_every_service_is_healthy_and_those_that_end_ended_well(stack: Stack):
     services = {each.service for each in stack.containers()}
-    assert {
-        "proxy",
-        "web",
-        "database",
-        "control",
-        "n1",
-        "pipeline",
-        "spark-master",
-        "spark-worker",
-    } <= services
+    assert {"proxy", "web", "database", "control", "n1", "pipeline", "spark-master", "spark-worker"} <= services
     assert whole(stack)
 
 
@@ -71,9 +62,7 @@ def test_people_reach_it_over_tls_only_and_a_claimed_address_is_dropped(stack: S
     until(ready, PATIENCE_SECONDS, "every part of the plant is ready")
     login = console.request("GET", "/login/")
     assert login.status_code == 200 and "max-age" in login.headers["Strict-Transport-Security"]
-    plain = stack.run(
-        "curl", "--silent", "--head", "--header", f"Host: {HOST}", "http://127.0.0.1:8080/login/"
-    )
+    plain = stack.run("curl", "--silent", "--head", "--header", f"Host: {HOST}", "http://127.0.0.1:8080/login/")
     assert f"https://{HOST}/login/" in plain
     web = stack.run("curl", "--silent", "--max-time", "3", "http://127.0.0.1:8000/healthz", check=False)
     assert web == "", "web is published beside the proxy"

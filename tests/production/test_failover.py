@@ -1,7 +1,7 @@
 """Fail-over of the control side: no loop ticks twice, nothing acknowledged is lost, and the console serves.
 
-The primary of the control server is killed, or frozen past its fail-over and thawed as a stale primary, at
-instants from a seed; then the PostgreSQL primary dies and its stand-by is promoted.
+The primary of the control server is killed, or frozen past its fail-over and thawed as a stale primary, at instants
+from a seed; then the PostgreSQL primary dies and its stand-by is promoted.
 """
 
 import logging
@@ -237,15 +237,7 @@ def test_the_control_side_goes_on_over_fail_overs_and_loses_and_repeats_nothing(
     logger.warning(
         "%d events, %d actions (%d refused), %d fences, %d decisions, %d workers (%d lost), "
         "%d pages (%d failed, slowest %.1f s)",
-        *(
-            journal.published,
-            len(journal.written),
-            journal.refused,
-            len(journal.fences),
-            decisions,
-            workers,
-            len(lost),
-        ),
+        *(journal.published, len(journal.written), journal.refused, len(journal.fences), decisions, workers, len(lost)),
         *(len(journal.pages), len(failed), slowest),
     )
     assert time_of_database[1] - time_of_database[0] <= DATABASE_AGAIN_SECONDS

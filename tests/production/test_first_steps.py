@@ -140,9 +140,7 @@ def test_7_points_move_by_an_approved_plan_and_are_rolled_back(console: Console)
     until(lambda: points() == before, 60, "the points are where they were")
 
 
-def test_9_a_killed_agent_is_an_alert_that_somebody_takes_with_a_runbook(
-    stack: Stack, page: Page, console: Console
-):
+def test_9_a_killed_agent_is_an_alert_that_somebody_takes_with_a_runbook(stack: Stack, page: Page, console: Console):
     stack.podman("stop", "--time", "0", f"{PROJECT}_agent-n2_1")
 
     def alert() -> dict[str, Any] | None:

@@ -1,8 +1,7 @@
 """How a protocol's machine is explored: its examples, and time that passes without waiting.
 
-A short form takes a quarter of what any Hypothesis test takes (WEIR_TEST_EXAMPLES), three at least; the long
-one many and longer ones. The servers' own clocks go on by milliseconds only: what waits for time is made
-older instead.
+A short form takes a quarter of what any Hypothesis test takes (WEIR_TEST_EXAMPLES), three at least; the long one many
+and longer ones. The servers' own clocks go on by milliseconds only: what waits for time is made older instead.
 """
 
 from collections.abc import Callable

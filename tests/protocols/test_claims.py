@@ -128,9 +128,7 @@ class Claims(RuleBasedStateMachine):
         self.hands[worker].remove(held)
 
     @rule(worker=WORKER, place=PLACE, delay=SECONDS, untried=st.booleans(), answer_is_lost=st.booleans())
-    def a_block_is_put_off(
-        self, worker: str, place: int, delay: int, untried: bool, answer_is_lost: bool
-    ) -> None:
+    def a_block_is_put_off(self, worker: str, place: int, delay: int, untried: bool, answer_is_lost: bool) -> None:
         if (held := self.in_hand(worker, place)) is None:
             return
         for _ in range(1 + answer_is_lost):
@@ -192,9 +190,7 @@ class Claims(RuleBasedStateMachine):
             assert self.letters().discard({letter.dead_id: letter.digest}) == {letter.dead_id: letter.events}
 
     def note_letters(self) -> None:
-        self.dead = {
-            each.dead_id: frozenset(each.batch.column(0).to_pylist()) for each in self.letters().read()
-        }
+        self.dead = {each.dead_id: frozenset(each.batch.column(0).to_pylist()) for each in self.letters().read()}
 
     @rule(seconds=SECONDS)
     def time_passes(self, seconds: int) -> None:

@@ -1,6 +1,6 @@
 """The pipeline between its stages: entries dispatched to replicas, their results combined in event-time
-order, states and complex events written. Dispatchers, attempts at batches, combiners that stop anywhere, go
-on when others have taken over, or never hear an answer; each event counts once.
+order, states and complex events written. Dispatchers, attempts at batches, combiners that stop anywhere, go on when
+others have taken over, or never hear an answer; each event counts once.
 """
 
 import json
@@ -81,10 +81,7 @@ class Pipeline(RuleBasedStateMachine):
             each.flushall()
         self.control.set(keys.TOPOLOGY, topology.to_json())
         self.now = 1_000.0
-        self.results, self.store = (
-            ResultQueue(self.control, APPLICATION),
-            StateStore(self.control, APPLICATION),
-        )
+        self.results, self.store = (ResultQueue(self.control, APPLICATION), StateStore(self.control, APPLICATION))
         self.dispatches = Dispatches(self.control, APPLICATION)
         self.dispatchers = [self.dispatcher()]  # the last is the one that is wanted
         self.planned: dict[str, list[dict[str, Any]]] = {name: [{"from": 0, "tick": 0}] for name in REPLICAS}
@@ -334,11 +331,7 @@ class Pipeline(RuleBasedStateMachine):
                 times = each.column("time").cast(pa.int64()).to_pylist()
                 rows += zip(times, each.column("id").to_pylist(), strict=True)
         least, most = combined.previous_watermark_us, combined.watermark_us
-        return [
-            name
-            for at, name in sorted(rows)
-            if most is not None and at <= most and (least is None or at > least)
-        ]
+        return [name for at, name in sorted(rows) if most is not None and at <= most and (least is None or at > least)]
 
     @precondition(lambda self: self.combinings)
     @rule(place=PLACE)
@@ -374,9 +367,7 @@ class Pipeline(RuleBasedStateMachine):
     def room_is_what_is_on_its_way_and_what_is_in_the_queue(self) -> None:
         room, results = self.results.measure_room(), self.results.read_after("0-0")
         outstanding = [
-            each.events
-            for name in REPLICAS
-            for each in self.dispatches.list_after(name, room.published.get(name, 0))
+            each.events for name in REPLICAS for each in self.dispatches.list_after(name, room.published.get(name, 0))
         ]
         assert room.in_flight_events == sum(outstanding)
         assert room.used_bytes == sum(result.size_bytes for result in results)
@@ -408,9 +399,7 @@ def ids_of(names: list[str]) -> pa.RecordBatch:
 
 
 @pytest.fixture
-def pipeline(
-    control_server: Server, nodes: dict[str, Server], plant_topology: Topology
-) -> Callable[[], Pipeline]:
+def pipeline(control_server: Server, nodes: dict[str, Server], plant_topology: Topology) -> Callable[[], Pipeline]:
     return lambda: Pipeline(control_server, nodes, plant_topology)
 
 

@@ -156,9 +156,7 @@ class Publishing(RuleBasedStateMachine):
     @invariant()
     def every_node_counts_what_it_stored(self) -> None:
         stored = self.stored()
-        counted = sum(
-            Segment(node.keeper, QUEUE).get_counters()["inserted_events"] for node in self.nodes.values()
-        )
+        counted = sum(Segment(node.keeper, QUEUE).get_counters()["inserted_events"] for node in self.nodes.values())
         assert counted == sum(len(copies) for copies in stored.values())
 
 

@@ -93,9 +93,7 @@ def test_a_name_that_people_give_begins_with_a_letter_or_digit_and_is_no_longer_
 
 def test_a_text_of_a_length_is_kept_without_the_blanks_around_it():
     assert checks.accept_non_empty_text(3).validate("  abc ", "title") == "abc"
-    assert not checks.accept_non_empty_text(3).accepts("abcd") and not checks.accept_non_empty_text(
-        3
-    ).accepts("  ")
+    assert not checks.accept_non_empty_text(3).accepts("abcd") and not checks.accept_non_empty_text(3).accepts("  ")
 
 
 def test_a_whole_number_is_compared_exactly_however_large():

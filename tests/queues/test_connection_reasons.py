@@ -51,9 +51,7 @@ def test_what_takes_too_long_is_said_so_though_the_error_has_no_words():
 def test_a_name_that_nobody_knows_is_said_so():
     with pytest.raises(OSError, match=r"not known|resolution|hostname") as failed:
         socket.getaddrinfo("weir.invalid", 1)
-    assert "host" in describe_connection_error(failed.value) and "[" not in describe_connection_error(
-        failed.value
-    )
+    assert "host" in describe_connection_error(failed.value) and "[" not in describe_connection_error(failed.value)
 
 
 def test_any_other_error_is_its_first_line_of_bounded_length():

@@ -51,9 +51,7 @@ def test_who_is_to_wait_hears_whole_seconds_and_at_least_one():
     assert [pause.compute_left_seconds(NOW + late) for late in (0.0, 3.9, 4.2, 60.0)] == [5, 1, 1, 1]
 
 
-def test_a_publisher_is_refused_with_the_reason_and_nothing_is_stored(
-    control, control_server, plant_topology, nodes
-):
+def test_a_publisher_is_refused_with_the_reason_and_nothing_is_stored(control, control_server, plant_topology, nodes):
     stop(control, "alert")
     with Client(control_server.url, "test", clock=lambda: NOW) as client:
         with pytest.raises(QueuePaused) as refused:
@@ -68,9 +66,7 @@ def test_a_pause_reaches_a_running_publisher_within_a_second_and_so_does_its_end
     control, control_server, plant_topology
 ):
     ticks = iter(range(10_000))
-    with Client(
-        control_server.url, "test", clock=lambda: NOW, monotonic=lambda: float(next(ticks))
-    ) as client:
+    with Client(control_server.url, "test", clock=lambda: NOW, monotonic=lambda: float(next(ticks))) as client:
         assert client.publish("alert", [{"type": "t"}]).events == 1
         stop(control, "alert")
         with pytest.raises(QueuePaused):
@@ -79,9 +75,7 @@ def test_a_pause_reaches_a_running_publisher_within_a_second_and_so_does_its_end
         assert client.publish("alert", [{"type": "t"}]).events == 1
 
 
-def test_without_the_control_server_a_pause_ends_by_the_publishers_clock(
-    control, control_server, plant_topology
-):
+def test_without_the_control_server_a_pause_ends_by_the_publishers_clock(control, control_server, plant_topology):
     stop(control, "alert", seconds=60.0)
     now, ticks = [NOW], iter(range(10_000))
     client = Client(control_server.url, "test", clock=lambda: now[0], monotonic=lambda: float(next(ticks)))

@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 
 from queues.errors import BadInput
-from queues.private_files import (
-    create_private_folder,
-    keep_private,
-    load_or_create_secret,
-    mend,
-    write_private,
-)
+from queues.private_files import create_private_folder, keep_private, load_or_create_secret, mend, write_private
 
 
 @pytest.fixture(autouse=True)

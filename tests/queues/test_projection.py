@@ -88,11 +88,7 @@ def test_events_found_outside_of_a_container_get_one_that_drains(control, three_
     projection.retire_containers(control, [("orders", "n2")])
     strays = [("orders", "n2"), ("orders", "n1"), ("unknown", "n1"), ("orders", "n9")]
     assert projection.keep_draining(control, strays) == 1
-    assert Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points == {
-        "n1": 100,
-        "n2": 0,
-        "n3": 900,
-    }
+    assert Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points == {"n1": 100, "n2": 0, "n3": 900}
 
 
 def test_points_move_only_from_what_they_were_computed_from(control, three_nodes):
@@ -106,9 +102,7 @@ def test_points_move_only_from_what_they_were_computed_from(control, three_nodes
 
 
 def test_moves_of_several_queues_happen_together_or_not_at_all(control, three_nodes):
-    before = {
-        name: projection.create_queue(control, name, "jobs").queue(name).live_points for name in ("a", "b")
-    }
+    before = {name: projection.create_queue(control, name, "jobs").queue(name).live_points for name in ("a", "b")}
     stored = control.get(keys.TOPOLOGY)
     with pytest.raises(BadInput, match="minimum_containers"):
         projection.move_points(control, before, {"a": {"n1": 500, "n2": 500}, "b": {"n1": 1000}})
@@ -138,9 +132,7 @@ def test_thresholds_in_force_replace_the_nodes_own(control, three_nodes):
         ({"name": "orders", "kind": "jobs", "points": {"n1": 500, "n9": 500}}, "points.n9"),
     ],
 )
-def test_a_queue_that_cannot_be_is_refused_by_field_and_changes_nothing(
-    control, three_nodes, arguments, field
-):
+def test_a_queue_that_cannot_be_is_refused_by_field_and_changes_nothing(control, three_nodes, arguments, field):
     projection.create_queue(control, "taken", "jobs")
     before = control.get(keys.TOPOLOGY)
     with pytest.raises(BadInput) as caught:
@@ -156,9 +148,7 @@ def test_points_of_an_unknown_queue_are_refused(control, three_nodes):
         projection.set_points(control, "orders", {"n1": 1000})
 
 
-def test_nothing_changes_in_the_database_when_the_control_server_is_away(
-    control, control_server, three_nodes
-):
+def test_nothing_changes_in_the_database_when_the_control_server_is_away(control, control_server, three_nodes):
     control_server.kill()
     with pytest.raises(NodeUnavailable, match="nothing was changed"):
         projection.create_queue(control, "orders", "jobs")
@@ -176,10 +166,7 @@ def test_a_projection_that_was_never_committed_is_put_right(control, three_nodes
     assert Topology.from_json(control.get(keys.TOPOLOGY)) == projection.read_database()
     control.delete(keys.TOPOLOGY)
     assert projection.reconcile(control)
-    assert (
-        Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points
-        == topology.queue("orders").points
-    )
+    assert Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points == topology.queue("orders").points
 
 
 def test_of_a_queue_that_lost_containers_all_else_can_be_changed(control, three_nodes):

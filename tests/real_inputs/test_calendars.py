@@ -35,10 +35,7 @@ def people_at(text: bytes, at: str) -> list[str]:
         ("ATTENDEE:mailto:anna%40shop.example?subject=rota", ["anna@shop.example"]),
         ("ATTENDEE;EMAIL=anna@shop.example:urn:uuid:4f0c", ["anna@shop.example"]),
         ('ATTENDEE;EMAIL="anna@shop.example";CN=Anna:/principals/users/7', ["anna@shop.example"]),
-        (
-            "ATTENDEE:mailto:anna@shop.example,mailto:ben@shop.example",
-            ["anna@shop.example", "ben@shop.example"],
-        ),
+        ("ATTENDEE:mailto:anna@shop.example,mailto:ben@shop.example", ["anna@shop.example", "ben@shop.example"]),
         ("ATTENDEE:anna@shop.example; ben@shop.example", ["anna@shop.example", "ben@shop.example"]),
         ("ATTENDEE;CN=anna:invalid:nomail", ["anna"]),
         ('ATTENDEE;CN="Anna, Q":https://shop.example/users/7', ["Anna, Q"]),
@@ -172,9 +169,7 @@ def test_a_date_as_until_is_a_day_of_the_calendars_own_zone(start):
     ],
 )
 def test_an_exception_is_taken_in_every_form(start, excepted):
-    text = calendar(
-        ("UID:1", f"DTSTART{start}", "DURATION:PT1H", "RRULE:FREQ=DAILY", excepted, "SUMMARY:anna")
-    )
+    text = calendar(("UID:1", f"DTSTART{start}", "DURATION:PT1H", "RRULE:FREQ=DAILY", excepted, "SUMMARY:anna"))
     assert people_at(text, "2026-11-28T14:30:00Z") == []
     assert people_at(text, "2026-11-29T14:30:00Z") == ["anna"]
 
@@ -207,13 +202,7 @@ def test_an_exception_replaces_its_occurrence_in_whichever_form_it_names_it(name
 
 
 def test_an_exception_of_a_whole_day_may_be_named_by_a_time():
-    rule = (
-        "UID:1",
-        "DTSTART;VALUE=DATE:20261126",
-        "DTEND;VALUE=DATE:20261127",
-        "RRULE:FREQ=DAILY",
-        "SUMMARY:anna",
-    )
+    rule = ("UID:1", "DTSTART;VALUE=DATE:20261126", "DTEND;VALUE=DATE:20261127", "RRULE:FREQ=DAILY", "SUMMARY:anna")
     moved = ("UID:1", "RECURRENCE-ID:20261128T000000Z", "DTSTART;VALUE=DATE:20261128",
              "DTEND;VALUE=DATE:20261129", "SUMMARY:ben")  # fmt: skip
     assert people_at(calendar(rule, moved), "2026-11-28T14:30:00Z") == ["ben"]
@@ -260,9 +249,7 @@ def test_a_night_shift_over_the_end_of_summer_time_ends_by_the_clock_on_the_wall
 
 
 def test_a_start_within_the_hour_that_summer_time_skips_begins():
-    text = calendar(
-        ("UID:1", f"DTSTART{BERLIN}:20260329T023000", f"DTEND{BERLIN}:20260329T060000", "SUMMARY:anna")
-    )
+    text = calendar(("UID:1", f"DTSTART{BERLIN}:20260329T023000", f"DTEND{BERLIN}:20260329T060000", "SUMMARY:anna"))
     assert people_at(text, "2026-03-29T02:00:00Z") == ["anna"]
 
 

@@ -46,9 +46,7 @@ def verification(challenge, **fields):
     return {"type": "url_verification", "challenge": challenge, **fields}
 
 
-@pytest.mark.parametrize(
-    "challenge", ["3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P", "c" * 1_000, "ß<&>"]
-)
+@pytest.mark.parametrize("challenge", ["3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P", "c" * 1_000, "ß<&>"])
 def test_slack_gets_back_its_challenge(alert, challenge):
     signed = slack_json(verification(challenge, token="deprecated"))
     for sent in (signed, posted(**verification(challenge))):

@@ -116,9 +116,7 @@ def test_no_confusion_of_algorithms_makes_a_token_that_counts(provider):
         public("ES256", kid="k2"),
         {"kty": "oct", "k": "c2VjcmV0", "kid": "k3"},
     ]
-    pem = RSA_KEY.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    pem = RSA_KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     secret = ENVIRONMENT["WEIR_OIDC_CLIENT_SECRET"]
     attacks = [
         hmac_with_public_key(pem),
@@ -177,14 +175,7 @@ def test_a_token_without_a_key_name_takes_the_only_key_of_its_kind(provider):
 
 
 def test_one_key_that_can_not_be_read_hides_no_other(provider):
-    provider["keys"] = [
-        None,
-        7,
-        {},
-        {"kty": ["RSA"]},
-        {"kty": "RSA", "kid": "k0", "n": 7},
-        public("RS256", kid="k1"),
-    ]
+    provider["keys"] = [None, 7, {}, {"kty": ["RSA"]}, {"kty": "RSA", "kid": "k0", "n": 7}, public("RS256", kid="k1")]
     assert accepted(token("RS256"))["sub"] == "s"
     with pytest.raises(SuspiciousOperation, match="can't be read"):
         accepted(token("RS256", "k0"))
@@ -213,10 +204,7 @@ def test_a_claim_of_another_type_is_refused_and_not_raised_as_a_fault(claims, pr
         ('"CN=Domain Admins,OU=Shop"=viewer', {"CN=Domain Admins,OU=Shop": "viewer"}),
         (r"SHOP\ops=operator", {r"SHOP\ops": "operator"}),
         ("100%=viewer", {"100%": "viewer"}),
-        (
-            "/shop/ops#1=operator\n\tadmins=administrator",
-            {"/shop/ops#1": "operator", "admins": "administrator"},
-        ),
+        ("/shop/ops#1=operator\n\tadmins=administrator", {"/shop/ops#1": "operator", "admins": "administrator"}),
     ],
 )
 def test_a_group_is_written_with_blanks_and_signs(text, roles):

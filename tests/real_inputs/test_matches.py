@@ -10,9 +10,7 @@ from workers.pipeline.matching.match_request import answer
 def matches(pattern: str, events: str, **more: Any) -> str:
     """events: `A0 B5` is an A at 0 s and a B at 5 s; their ids are the same words."""
     rows = [{"id": word, "time": float(word[1:]), "type": word[0]} for word in events.split()]
-    found = answer({"pattern": pattern, "within_seconds": 100, "key": None, "events": rows, **more})[
-        "matches"
-    ]
+    found = answer({"pattern": pattern, "within_seconds": 100, "key": None, "events": rows, **more})["matches"]
     return ", ".join(" ".join(ids) for ids in found)
 
 
@@ -36,20 +34,13 @@ def test_what_is_not_to_follow_is_waited_for_to_the_end_of_the_window(events, fo
     assert matches("SEQ(A; NOT B)", events, within_seconds=10) == found
 
 
-@pytest.mark.parametrize(
-    ("events", "found"), [("A0 A8 B12 C40", "A0"), ("A0 A8 C40", "A0, A8"), ("A0 A8 B9 C40", "")]
-)
+@pytest.mark.parametrize(("events", "found"), [("A0 A8 B12 C40", "A0"), ("A0 A8 C40", "A0, A8"), ("A0 A8 B9 C40", "")])
 def test_a_match_that_ends_with_its_window_skips_only_what_it_took(events, found):
     assert matches("SEQ(A; NOT B)", events, within_seconds=10, **ROWS) == found
 
 
 @pytest.mark.parametrize(
-    ("events", "found"),
-    [
-        ("A1 A2 A3 A4 A5 A6", "A1 A2 A3 A4, A5 A6"),
-        ("A1 A2 A3 A4", "A1 A2 A3 A4"),
-        ("A1", "A1"),
-    ],
+    ("events", "found"), [("A1 A2 A3 A4 A5 A6", "A1 A2 A3 A4, A5 A6"), ("A1 A2 A3 A4", "A1 A2 A3 A4"), ("A1", "A1")]
 )
 def test_a_repeated_optional_takes_as_many_as_it_may_and_none_where_it_must(events, found):
     define = {"Y": "true", "E": "true"}
@@ -69,8 +60,7 @@ def test_counts_on_both_sides_of_a_sequence_are_kept(pattern, events, found):
 
 
 @pytest.mark.parametrize(
-    ("events", "found"),
-    [("A0 B1 C2", "B1 C2"), ("A0 A1 B2 C3", "B2 C3"), ("A0 B1 A2 B3 C4 A5 C6", "B3 C4, A5 C6")],
+    ("events", "found"), [("A0 B1 C2", "B1 C2"), ("A0 A1 B2 C3", "B2 C3"), ("A0 B1 A2 B3 C4 A5 C6", "B3 C4, A5 C6")]
 )
 def test_a_match_may_start_within_a_try_that_failed(events, found):
     define = {"X": "type == 'A' or type == 'B'"}

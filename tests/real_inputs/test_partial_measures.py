@@ -46,10 +46,7 @@ operators:
     waiting_events: lag
     set: {http: {url: 'http://runner/w2/$tasks'}}
 """
-INFO = (
-    'PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "jobs_done"'
-    " (1:6)"
-)
+INFO = 'PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "jobs_done" (1:6)'
 
 
 def vector(value, **more):
@@ -135,9 +132,7 @@ def test_a_measure_of_another_weir_that_nothing_can_use_is_left_out_and_named(va
         assert (w1.waiting, w1.measure("inputs"), w1.measure("executions")) == (None, 3.0, 40.0)
         [section] = plant.list_sections()
         assert len(section.rows) == 4
-        assert str(section.rows[1][0]).startswith(
-            "operators.w1.waiting: must be a number from 0 to 1e+18, not "
-        )
+        assert str(section.rows[1][0]).startswith("operators.w1.waiting: must be a number from 0 to 1e+18, not ")
         document["operators"], document["links"] = {"src": {"kind": "source", "parallelism": 1}}, []
         plant.get_topology()
         assert plant.list_sections() == ()
@@ -208,9 +203,7 @@ def test_a_rule_treats_a_partial_number_as_unknown():
         class plant:  # noqa: N801
             plants = {"shop": status}
 
-    readings = {
-        each.labels["sensor"]: each.value for each in sensor_conditions.CONDITIONS[0].read(Evidence, 60.0)
-    }
+    readings = {each.labels["sensor"]: each.value for each in sensor_conditions.CONDITIONS[0].read(Evidence, 60.0)}
     assert readings == {"rate": 40.0, "tasks": 2.0, "lag": None, "busy": 0.5}
 
 
@@ -234,11 +227,7 @@ def test_no_series_is_unknown_and_two_name_the_remedy():
 # Lists that a server answers on several pages
 
 
-HPA_LISTS = {
-    "": ("a", "next-1"),
-    "next-1": ("b", "next-2"),
-    "next-2": ("c", ""),
-}
+HPA_LISTS = {"": ("a", "next-1"), "next-1": ("b", "next-2"), "next-2": ("c", "")}
 
 
 def api_server(answer):
@@ -290,11 +279,7 @@ def test_one_metric_of_flink_that_is_no_number_is_unknown():
 
 
 def test_one_minute_of_heron_that_is_no_number_is_left_to_the_others():
-    assert [parse_heron_number(each) for each in ("5", 7, "NaN", "-3", "n/a", None, {})] == [
-        5.0,
-        7.0,
-        *[None] * 5,
-    ]
+    assert [parse_heron_number(each) for each in ("5", 7, "NaN", "-3", "n/a", None, {})] == [5.0, 7.0, *[None] * 5]
 
 
 # Workloads of which one can't be read
@@ -348,10 +333,7 @@ def test_a_workload_that_we_may_not_read_leaves_the_others_seen_and_settable():
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (
-            httpx.Response(200, json={"metadata": {}, "spec": {"replicas": "many"}}),
-            "returned an invalid deployment",
-        ),
+        (httpx.Response(200, json={"metadata": {}, "spec": {"replicas": "many"}}), "returned an invalid deployment"),
         (httpx.Response(500, json={"message": "etcdserver: request timed out"}), "timed out"),
         (httpx.Response(200, content=b"<html>"), "invalid or incomplete JSON"),
     ],

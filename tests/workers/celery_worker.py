@@ -35,16 +35,7 @@ class CeleryWorker:
     def start(self) -> "CeleryWorker":
         """Start, and wait until the host has reported itself."""
         environment = {**os.environ, "REDIS_URL": self.url, "WEIR_DATA": str(self.data)}
-        arguments = [
-            "-Q",
-            self.queues,
-            "-n",
-            f"jobs@{self.machine}",
-            "--pool",
-            "prefork",
-            "-c",
-            str(self.slots),
-        ]
+        arguments = ["-Q", self.queues, "-n", f"jobs@{self.machine}", "--pool", "prefork", "-c", str(self.slots)]
         celery = [sys.executable, "-m", "celery", "-A", "console.celery", "worker", *arguments]
         log = (self.data / "celery.log").open("ab")
         self.process = subprocess.Popen(

@@ -17,10 +17,7 @@ NO_TOPOLOGY = Topology(1, {}, {})
 
 
 def ensured(
-    control: redis.Redis,
-    laws: Iterable[str],
-    topology: Topology = NO_TOPOLOGY,
-    snapshot: Snapshot | None = None,
+    control: redis.Redis, laws: Iterable[str], topology: Topology = NO_TOPOLOGY, snapshot: Snapshot | None = None
 ) -> list[Loop]:
     """The active loops of these laws."""
     return ensure_loops(PlantInventory(topology, control, snapshot), laws)

@@ -235,9 +235,7 @@ def test_the_ticks_of_each_law_which_an_older_weir_had_go() -> None:
     assert list(PeriodicTask.objects.filter(task="workers.tasks.tick")) == [ours]
 
 
-def test_a_server_has_one_connection_pool_per_process(
-    control_server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_has_one_connection_pool_per_process(control_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     assert create_connection(control_server.url) is create_connection(control_server.url)
     tries: list[redis.Connection] = []
     connect = redis.Connection._connect

@@ -1,7 +1,7 @@
 """Actions of people on an alert.
 
-Each action locks the alert, so that a check of the evaluator runs before or after it, never in between. Each
-raises `BadInput` if the action isn't possible; nothing has changed then.
+Each action locks the alert, so that a check of the evaluator runs before or after it, never in between. Each raises
+`BadInput` if the action isn't possible; nothing has changed then.
 """
 
 from datetime import datetime, timedelta
@@ -56,8 +56,8 @@ def snooze(alert_id: int, by: User | None, minutes: Any, now: datetime) -> Alert
 def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int | None = None) -> Alert:
     """Notify the next step now, regardless of its delay.
 
-    `step` is the step that was shown as the next one; None means whichever is next. Raises `BadInput` if no
-    step is left, or if that step was notified in the meantime.
+    `step` is the step that was shown as the next one; None means whichever is next. Raises `BadInput` if no step is
+    left, or if that step was notified in the meantime.
     """
     alert = _open(alert_id)
     steps = alert.rule.escalation if alert.rule else []
@@ -69,9 +69,7 @@ def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int
     alert.next_step = at + 1
     receivers = {receiver.name: receiver for receiver in Receiver.objects.filter(enabled=True)}
     names = ", ".join(steps[at]["receivers"])
-    _record_note(
-        alert, Kind.ESCALATED, by, f"to {names}. {_validate_note(note, required=False)}".strip(), now
-    )
+    _record_note(alert, Kind.ESCALATED, by, f"to {names}. {_validate_note(note, required=False)}".strip(), now)
     owed = outbox.owe(alert, at, steps[at]["receivers"], receivers, now)
     Delivery.objects.bulk_create(owed, ignore_conflicts=True)
     alert.save()

@@ -110,8 +110,8 @@ class Alerter:
     def _acquire_check_lease(self) -> bool:
         """Return whether this alerter checks.
 
-        It checks if it holds the lease under a number that the database gave to nobody else. A control server
-        that was restored, or replaced by another one, may count from an older number.
+        It checks if it holds the lease under a number that the database gave to nobody else. A control server that was
+        restored, or replaced by another one, may count from an older number.
         """
         if self._lease.renew():
             return True

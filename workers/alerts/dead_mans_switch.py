@@ -1,8 +1,8 @@
 """An outward dead man's switch.
 
-While observer, alerter, and delivery work, an address is called every few seconds (WEIR_ALIVE_URL,
-WEIR_ALIVE_SECONDS). The service behind it, such as Healthchecks, raises the alarm when the calls stop, when
-no part of Weir is left that could.
+While observer, alerter, and delivery work, an address is called every few seconds (WEIR_ALIVE_URL, WEIR_ALIVE_SECONDS).
+The service behind it, such as Healthchecks, raises the alarm when the calls stop, when no part of Weir is left that
+could.
 
 The process that notifies makes the calls, so its own death ends them, too. Of several alerters, one calls.
 """
@@ -42,8 +42,8 @@ NO_PEOPLE = (Receiver.Channel.BROWSER, Receiver.Channel.SCHEDULE)
 class WatchFacts:
     """The ages that the switch checks.
 
-    Ages are in seconds, and None if it never happened. `error`: the error of a message that no receiver took
-    since one was last delivered, "" if there is none.
+    Ages are in seconds, and None if it never happened. `error`: the error of a message that no receiver took since one
+    was last delivered, "" if there is none.
     """
 
     observed_seconds: float | None
@@ -146,8 +146,8 @@ class DeadMansSwitch:
 def find_undelivered_error() -> str:
     """Return the error of the newest message to people that failed, or "" if there is none.
 
-    The message failed twice, or was given up, since one was last delivered. Of several receivers, one that
-    works is enough, regardless of earlier messages.
+    The message failed twice, or was given up, since one was last delivered. Of several receivers, one that works is
+    enough, regardless of earlier messages.
     """
     to_people = Message.objects.exclude(receiver__channel__in=NO_PEOPLE)
     last = to_people.filter(state=Message.State.SENT).aggregate(Max("sent_at"))["sent_at__max"]

@@ -61,9 +61,7 @@ def select_executed_actions(alert: Alert) -> QuerySet[LedgerEntry]:
 
 def select_effective_actions(alert: Alert, until: datetime | None) -> QuerySet[LedgerEntry]:
     """Return those since its onset that were judged effective, up to this time; None: it is not over."""
-    effective = select_executed_actions(alert).filter(
-        verdict=LedgerEntry.Verdict.EFFECTIVE, at__gte=alert.began_at
-    )
+    effective = select_executed_actions(alert).filter(verdict=LedgerEntry.Verdict.EFFECTIVE, at__gte=alert.began_at)
     return effective if until is None else effective.filter(at__lte=until)
 
 
@@ -136,9 +134,7 @@ def summarize_outcome(alert: Alert) -> AlertOutcome:
 def build_alert_response(alert: Alert) -> Response:
     """Return what loops and plans did about it."""
     done = select_executed_actions(alert)
-    came_to = summarize_outcome(
-        alert
-    )  # First: actions taken meanwhile are then among the entries, and not left out.
+    came_to = summarize_outcome(alert)  # First: actions taken meanwhile are then among the entries, and not left out.
     return Response(
         since=list(done.filter(at__gte=alert.began_at)[:MAX_ACTIONS]),
         before=list(done.filter(at__lt=alert.began_at)[:MAX_ACTIONS]),

@@ -1,10 +1,10 @@
 """Records that people make of an incident.
 
-They are its severity, who does what, when it was mitigated, its review, and its follow-ups. Each function
-raises `BadInput` if it isn't possible; nothing has changed then.
+They are its severity, who does what, when it was mitigated, its review, and its follow-ups. Each function raises
+`BadInput` if it isn't possible; nothing has changed then.
 
-An alert that another one has come to explain is no incident any more: nothing new is recorded. Earlier
-records can still be completed: follow-ups are done, the review is edited, the data are deleted.
+An alert that another one has come to explain is no incident any more: nothing new is recorded. Earlier records can
+still be completed: follow-ups are done, the review is edited, the data are deleted.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,7 @@ from django.db.models import F
 
 from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
-from workers.alerts.lifecycle.models import (
-    Alert,
-    AlertEvent,
-    AlertRule,
-    FollowUp,
-    Incident,
-    compute_seconds_between,
-)
+from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, FollowUp, Incident, compute_seconds_between
 
 Kind = AlertEvent.Kind
 ROLES = {
@@ -107,9 +100,7 @@ def span(alert: Alert, now: datetime) -> tuple[datetime, datetime]:
 def grade(alert_id: int, by: User | None, severity: str, now: datetime) -> Incident:
     """Set the severity; "" for that of its rule."""
     if severity not in ("", *AlertRule.Severity.values):
-        raise BadInput(
-            "severity", f"must be one of {', '.join(AlertRule.Severity.values)}, not {severity[:40]!r}."
-        )
+        raise BadInput("severity", f"must be one of {', '.join(AlertRule.Severity.values)}, not {severity[:40]!r}.")
     incident = lock_incident(alert_id)
     if incident.severity != severity:
         incident.severity = severity
@@ -148,8 +139,7 @@ def mitigate(alert_id: int, by: User | None, now: datetime) -> Incident:
 def write_review(alert_id: int, by: User | None, text: str, revision: int, now: datetime) -> Incident:
     """Store the review as edited.
 
-    An edit of an older revision is refused, so that nobody overwrites another person's. "" restores the
-    draft.
+    An edit of an older revision is refused, so that nobody overwrites another person's. "" restores the draft.
     """
     if len(text) > MAX_REVIEW:
         raise BadInput("text", f"must have at most {MAX_REVIEW:,} characters.")

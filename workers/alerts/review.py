@@ -181,9 +181,7 @@ def format_duration(seconds: float) -> str:
 
 def _describe_incidents(incidents: Sequence[Row], alerts: int, still: int) -> str:
     if not incidents:
-        return (
-            f"{format_count(alerts, 'alert')} fired, explained by earlier alerts." if alerts else NONE_FIRED
-        )
+        return f"{format_count(alerts, 'alert')} fired, explained by earlier alerts." if alerts else NONE_FIRED
     worst = max(incidents, key=lambda row: (GRAVITY[row.alert.shown_severity], row.seconds))
     count = format_count(len(incidents), "incident")
     count += f" with {format_count(alerts, 'alert')}" if alerts > len(incidents) else ""

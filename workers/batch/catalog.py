@@ -50,9 +50,7 @@ def _own(path: str) -> Job:
     except Exception as error:  # importing runs the module's own code, which may raise anything
         raise BadInput("job", f"python:{path} cannot be imported: {error}.") from None
     if not isinstance(loaded, Job):
-        raise BadInput(
-            "job", f"must be a workers.batch.jobs.job.Job, but python:{path} is a {type(loaded).__name__}."
-        )
+        raise BadInput("job", f"must be a workers.batch.jobs.job.Job, but python:{path} is a {type(loaded).__name__}.")
     return loaded
 
 
@@ -91,8 +89,7 @@ def plan_training_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpe
 def iterate_metric_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return a chunk for each day of raw metrics.
 
-    Without a first day, earlier days with incomplete roll-ups are included, since raw metrics are deleted in
-    time.
+    Without a first day, earlier days with incomplete roll-ups are included, since raw metrics are deleted in time.
     """
     since, until = validate_day_range(values, where)
     for day in metric_files.list_raw_days(where.data, "" if values["since"] is None else since, until):
@@ -103,8 +100,8 @@ def iterate_metric_chunks(values: Values, where: JobContext) -> Iterator[ChunkSp
 def extract_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return one chunk: an extract is one file.
 
-    Raises BadInput for an empty range, one with too many steps, one without archived events, and for the name
-    of another person's extract.
+    Raises BadInput for an empty range, one with too many steps, one without archived events, and for the name of
+    another person's extract.
     """
     since, until = checks.parse_timestamp(values["since"]), checks.parse_timestamp(values["until"])
     if since >= until:
@@ -112,8 +109,7 @@ def extract_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     step_seconds = values["step_seconds"]
     if step_seconds and (until - since).total_seconds() / step_seconds > MAX_STEPS:
         raise BadInput(
-            "step_seconds",
-            f"results in more than {MAX_STEPS:,} steps; choose longer steps or a shorter range.",
+            "step_seconds", f"results in more than {MAX_STEPS:,} steps; choose longer steps or a shorter range."
         )
     # A block is stored under the day of its newest event, so some events of a day may be in the next day's
     # partition.
@@ -148,11 +144,7 @@ def iterate_comparison_chunks(values: Values, where: JobContext) -> Iterator[Chu
         raise BadInput("other_since", "starts a range that overlaps the first range; choose separate ranges.")
     if not (here.list_partitions(where.data, queue) or there.list_partitions(where.data, queue)):
         raise BadInput("queue", "has no archived events in these ranges.")
-    content = {
-        "queue": queue,
-        "here": [here.since, here.until],
-        "there": [there.since, there.until],
-    }
+    content = {"queue": queue, "here": [here.since, here.until], "there": [there.since, there.until]}
     yield ChunkSpec(f"comparison={build_counts_name(queue, here, there)}", content)
 
 
@@ -191,15 +183,9 @@ JOBS = {
             (
                 QUEUES,
                 *DAYS,
-                JobParameter(
-                    "window_seconds", "integer", "length of a window", 60, least=1, most=HOUR_SECONDS
-                ),
-                JobParameter(
-                    "history", "integer", "number of consecutive past windows", 30, least=1, most=1_000
-                ),
-                JobParameter(
-                    "horizon", "integer", "number of future windows in the target", 10, least=1, most=1_000
-                ),
+                JobParameter("window_seconds", "integer", "length of a window", 60, least=1, most=HOUR_SECONDS),
+                JobParameter("history", "integer", "number of consecutive past windows", 30, least=1, most=1_000),
+                JobParameter("horizon", "integer", "number of future windows in the target", 10, least=1, most=1_000),
                 ON_ERROR,
             ),
             client.build_opener("forecast_training"),
@@ -214,16 +200,9 @@ JOBS = {
                 JobParameter("queue", "name", "queue"),
                 JobParameter("since", "moment", "start of the range"),
                 JobParameter("until", "moment", "end of the range, exclusive"),
+                JobParameter("format", "choice", "format of the file", "csv", choices=("csv", "csv.gz", "parquet")),
                 JobParameter(
-                    "format", "choice", "format of the file", "csv", choices=("csv", "csv.gz", "parquet")
-                ),
-                JobParameter(
-                    "step_seconds",
-                    "number",
-                    "0: events; otherwise rates with this step",
-                    0.0,
-                    least=0,
-                    most=86_400,
+                    "step_seconds", "number", "0: events; otherwise rates with this step", 0.0, least=0, most=86_400
                 ),
                 JobParameter("name", "name", "name of the file without its suffix", None),
                 ON_ERROR,

@@ -1,9 +1,9 @@
 """The lease of the worker that processes a chunk: its fencing number, and actions that require it.
 
-Claims are compare-and-swap operations in the database: each gets a number greater than all before in its run,
-and every write presents the number. A process that was paused, overtaken, and resumed finds its number
-outdated and leaves no trace. The rename that publishes its files happens inside the transaction that has just
-checked the number under the row's lock, so that nothing overtakes it in between.
+Claims are compare-and-swap operations in the database: each gets a number greater than all before in its run, and every
+write presents the number. A process that was paused, overtaken, and resumed finds its number outdated and leaves no
+trace. The rename that publishes its files happens inside the transaction that has just checked the number under the
+row's lock, so that nothing overtakes it in between.
 """
 
 import time
@@ -45,9 +45,8 @@ def _stopwatch() -> Callable[[], float]:
 class ChunkLease:
     """A claimed chunk.
 
-    `clock` gives the time; `note` gets the progress of each heartbeat. max_seconds: the maximum duration of
-    the work, by `elapsed_seconds`. must_yield: called with each heartbeat; whether the worker must give the
-    chunk back.
+    `clock` gives the time; `note` gets the progress of each heartbeat. max_seconds: the maximum duration of the work,
+    by `elapsed_seconds`. must_yield: called with each heartbeat; whether the worker must give the chunk back.
     """
 
     chunk: Chunk
@@ -81,8 +80,7 @@ class ChunkLease:
         if self.max_seconds is not None and self.elapsed_seconds() > self.max_seconds:
             raise BadInput(
                 "",
-                f"The chunk took longer than {self.max_seconds:,.0f} s."
-                " Reduce the input, such as the number of days.",
+                f"The chunk took longer than {self.max_seconds:,.0f} s. Reduce the input, such as the number of days.",
             )
         if progress is not None:
             self.progress = dict(progress)
@@ -98,9 +96,7 @@ class ChunkLease:
         self.chunk.beat_at = now
         self.note(self.progress)
         if self.must_yield():
-            raise ChunkYielded(
-                f"Chunk {self.chunk.identifier} of run {self.chunk.run_id} was returned to the queue."
-            )
+            raise ChunkYielded(f"Chunk {self.chunk.identifier} of run {self.chunk.run_id} was returned to the queue.")
 
     @contextmanager
     def guard_transaction(self) -> Iterator[None]:
@@ -220,11 +216,7 @@ def _gives_up(chunk: Chunk) -> bool:
 def _count_active_chunks(run: Run, now: datetime) -> int:
     """Count the chunks being processed: of the task where it is single-instance, else of the run."""
     working = Chunk.objects.filter(is_beating(now), state=Chunk.State.WORKING)
-    return (
-        working.filter(run__task_id=run.task_id).count()
-        if run.single_instance
-        else working.filter(run=run).count()
-    )
+    return working.filter(run__task_id=run.task_id).count() if run.single_instance else working.filter(run=run).count()
 
 
 def _count_wanted_workers(run: Run) -> int:

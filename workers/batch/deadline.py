@@ -14,12 +14,11 @@ def compute_worker_count(
 ) -> int:
     """Return the number of workers, from 1 to `most`.
 
-    ceil(chunks / rounds), rounds = floor(seconds left * (1 - reserve) / median seconds a chunk): the number
-    of chunks that one worker completes in time, without a chunk that would start too late.
+    ceil(chunks / rounds), rounds = floor(seconds left * (1 - reserve) / median seconds a chunk): the number of chunks
+    that one worker completes in time, without a chunk that would start too late.
 
-    This is Houtman's formula of 2.1 (workers = work / (throughput * time)) with the measured throughput.
-    Without a deadline, a measurement, or a known amount of work: `most`. Nothing left: 0. After the deadline:
-    `most`.
+    This is Houtman's formula of 2.1 (workers = work / (throughput * time)) with the measured throughput. Without a
+    deadline, a measurement, or a known amount of work: `most`. Nothing left: 0. After the deadline: `most`.
     """
     if chunks_left == 0:
         return 0

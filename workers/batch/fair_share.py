@@ -1,9 +1,9 @@
 """Allocation of a role's workers to runs of batch tasks when there are too few.
 
-Scheduled runs (roll-ups, retention) have precedence over requested runs (experiments, extracts: those with an
-owner). A worker at a requested run gives its chunk back as soon as a scheduled run of the same role waits, at
-most MAX_YIELDS times per chunk. Between chunks it leaves if a run waits whose owner was served less recently,
-so that people take turns.
+Scheduled runs (roll-ups, retention) have precedence over requested runs (experiments, extracts: those with an owner). A
+worker at a requested run gives its chunk back as soon as a scheduled run of the same role waits, at most MAX_YIELDS
+times per chunk. Between chunks it leaves if a run waits whose owner was served less recently, so that people take
+turns.
 """
 
 from datetime import datetime

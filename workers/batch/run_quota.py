@@ -1,7 +1,6 @@
 """How much batch work one person may ask for: open runs, and seconds of workers in an hour.
 
-Two settings of the plant say how much. Runs of the schedule and of the command line have no owner, and no
-quota.
+Two settings of the plant say how much. Runs of the schedule and of the command line have no owner, and no quota.
 """
 
 from datetime import datetime, timedelta

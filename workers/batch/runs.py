@@ -49,11 +49,11 @@ def begin(
 ) -> Run:
     """Create a queued run with its chunks, and return it; the manager starts it.
 
-    The given parameters override the task's. The run is done at once when there is nothing to do, and failed
-    where its work cannot be determined.
+    The given parameters override the task's. The run is done at once when there is nothing to do, and failed where its
+    work cannot be determined.
 
-    Raises BadInput: an unknown task or parameter, a deadline in the past, a single-instance task that has an
-    open run; RateLimited for an owner who has requested too much already.
+    Raises BadInput: an unknown task or parameter, a deadline in the past, a single-instance task that has an open run;
+    RateLimited for an owner who has requested too much already.
     """
     task = get_task(name)
     job = catalog.get_job(task.job)
@@ -97,8 +97,8 @@ def _check_quota(owner: Any, now: datetime) -> None:
 def _plan_chunks(job: Job, values: Values, where: JobContext) -> tuple[list[ChunkSpec] | None, str]:
     """Return the chunks, None where their number is unknown in advance, and the error of planning, else "".
 
-    Planning may fail, for example for an unreadable folder. Such a run fails visibly; a schedule that creates
-    no run would fail unseen.
+    Planning may fail, for example for an unreadable folder. Such a run fails visibly; a schedule that creates no run
+    would fail unseen.
     """
     if job.pieces is None:
         return None, ""
@@ -114,27 +114,22 @@ def _plan_chunks(job: Job, values: Values, where: JobContext) -> tuple[list[Chun
 def cancel(run: Run, now: datetime) -> Run:
     """Cancel an open run. Raises BadInput when it has ended.
 
-    Its workers stop at their next heartbeat, and nothing of theirs is published any more. Completed chunks
-    stay.
+    Its workers stop at their next heartbeat, and nothing of theirs is published any more. Completed chunks stay.
     """
     if not end(run, Run.State.CANCELLED, now):
         ended = run_of(run.pk)
-        raise BadInput(
-            "run", f"{run.pk} is already {ended.state}; only a queued or running run can be canceled."
-        )
+        raise BadInput("run", f"{run.pk} is already {ended.state}; only a queued or running run can be canceled.")
     return run_of(run.pk)
 
 
 def resume(run: Run, now: datetime) -> Run:
     """Resume a failed or cancelled run without repeating completed chunks.
 
-    Raises BadInput otherwise, for a job that no longer exists, and for a run whose chunks could not be
-    planned; RateLimited as `begin` does.
+    Raises BadInput otherwise, for a job that no longer exists, and for a run whose chunks could not be planned;
+    RateLimited as `begin` does.
     """
     if run.state in RESUMABLE and run.chunks_total == 0:
-        raise BadInput(
-            "run", f"{run.pk} cannot be resumed, because it could not be planned; start another run."
-        )
+        raise BadInput("run", f"{run.pk} cannot be resumed, because it could not be planned; start another run.")
     try:
         with transaction.atomic():
             _check_quota(run.owner, now)
@@ -142,8 +137,7 @@ def resume(run: Run, now: datetime) -> Run:
                 state=Run.State.QUEUED, ended_at=None, error="", deadline_at=None
             ):
                 raise BadInput(
-                    "run",
-                    f"{run.pk} is {run_of(run.pk).state}; only a failed or canceled run can be resumed.",
+                    "run", f"{run.pk} is {run_of(run.pk).state}; only a failed or canceled run can be resumed."
                 )
             unfinished = Chunk.objects.filter(run=run).exclude(state=Chunk.State.DONE)
             if catalog.get_job(run.task.job).next_piece is not None:
@@ -174,6 +168,5 @@ def _open_already(task: Task) -> BadInput:
     going_on = task.runs.filter(state__in=OPEN).first()
     number = f" (run {going_on.pk})" if going_on else ""
     return BadInput(
-        "task",
-        f"{task.name} allows one run at a time, and a run is open{number}. Wait until it ends, or cancel it.",
+        "task", f"{task.name} allows one run at a time, and a run is open{number}. Wait until it ends, or cancel it."
     )

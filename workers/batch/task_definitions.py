@@ -56,9 +56,7 @@ def define(
     fields = {
         "job": job,
         "parameters": given,
-        "requirements": _validate_requirements(
-            declared.requirements if requirements is None else requirements
-        ),
+        "requirements": _validate_requirements(declared.requirements if requirements is None else requirements),
         "single_instance": declared.single_instance if single_instance is None else single_instance,
         "parallel": _parallel(declared.parallel if parallel is None else parallel),
         "deadline": _clock(deadline),
@@ -73,9 +71,7 @@ def _clock(deadline: time | None) -> time | None:
     if deadline is None or deadline.tzinfo is None:
         return deadline
     if deadline.utcoffset() != timedelta(0):
-        raise BadInput(
-            "deadline", f"must be a time of day in UTC, such as 06:00Z, not {deadline.isoformat()}."
-        )
+        raise BadInput("deadline", f"must be a time of day in UTC, such as 06:00Z, not {deadline.isoformat()}.")
     return deadline.replace(tzinfo=None)
 
 
@@ -134,9 +130,7 @@ def _store_interval(every_seconds: Any) -> IntervalSchedule:
 def _store_crontab(line: str) -> CrontabSchedule:
     parts = line.split()
     if len(parts) != len(CRONTAB_FIELDS):
-        raise BadInput(
-            "crontab", f"must be minute, hour, day, month, and weekday, such as '0 3 * * *', not {line!r}."
-        )
+        raise BadInput("crontab", f"must be minute, hour, day, month, and weekday, such as '0 3 * * *', not {line!r}.")
     fields = dict(zip(CRONTAB_FIELDS, parts, strict=True))
     try:
         crontab(**fields)
@@ -158,7 +152,5 @@ def _parallel(workers: Any) -> int:
 
 def _read(known: Mapping[str, Any], name: str, value: Any, job: str) -> Any:
     if name not in known:
-        raise BadInput(
-            str(name), f"is not a parameter of {job}; the parameters are {', '.join(known) or 'none'}."
-        )
+        raise BadInput(str(name), f"is not a parameter of {job}; the parameters are {', '.join(known) or 'none'}.")
     return known[name].read(value)

@@ -1,8 +1,8 @@
 """Managers of batch tasks (Houtman 3.5.2.1).
 
-They measure the remaining work and the duration of a chunk, start as many workers as the deadline requires,
-and close completed runs. Their whole state is in the database and on the control server, and every step is
-repeatable: when a manager is killed, the next tick takes over on any host.
+They measure the remaining work and the duration of a chunk, start as many workers as the deadline requires, and close
+completed runs. Their whole state is in the database and on the control server, and every step is repeatable: when a
+manager is killed, the next tick takes over on any host.
 """
 
 import logging
@@ -43,9 +43,7 @@ def tick(control: redis.Redis, now: datetime, submit: Submit) -> list[Run]:
     with Lease(control, "task-managers", LEASE_SECONDS) as number:
         if number is None:
             return []
-        open_runs = (
-            Run.objects.filter(state__in=runs.OPEN).select_related("task").order_by("created_at", "pk")
-        )
+        open_runs = Run.objects.filter(state__in=runs.OPEN).select_related("task").order_by("created_at", "pk")
         # Scheduled runs first: workers take runs in the order in which they were requested.
         in_order = sorted(open_runs, key=lambda run: run.is_requested)
         return [manage_run(run, control, now, submit) for run in in_order]
@@ -95,8 +93,7 @@ def count_present_workers(control: redis.Redis, number: int, now: datetime) -> i
 def note_progress(run: Run, control: redis.Redis) -> int | None:
     """Store the run's progress; return the number of chunks left, None while unknown."""
     counts = run.chunks.aggregate(
-        rows=Sum("rows", default=0),
-        ended=Count("pk", filter=Q(state__in=(Chunk.State.DONE, Chunk.State.FAILED))),
+        rows=Sum("rows", default=0), ended=Count("pk", filter=Q(state__in=(Chunk.State.DONE, Chunk.State.FAILED)))
     )
     return _record_progress(run, counts, read_live_progress(control, run.pk))
 
@@ -107,9 +104,7 @@ def read_live_progress(control: redis.Redis, number: int) -> dict[str, dict[str,
     return {chunk.decode(): orjson.loads(document) for chunk, document in progress.items()}
 
 
-def _record_progress(
-    run: Run, counts: Mapping[str, int], live: Mapping[str, Mapping[str, Any]]
-) -> int | None:
+def _record_progress(run: Run, counts: Mapping[str, int], live: Mapping[str, Mapping[str, Any]]) -> int | None:
     shares = sum(lease.get("share") or 0.0 for lease in live.values())
     total = run.chunks_total
     progress = {
@@ -160,6 +155,4 @@ def note_worker(control: redis.Redis, number: int, worker: str, until: float) ->
 
 def find_role(requirements: list[str]) -> str:
     """Return the role whose workers meet all requirements."""
-    return next(
-        (ROLE_OF[requirement] for requirement in requirements if requirement in ROLE_OF), DEFAULT_ROLE
-    )
+    return next((ROLE_OF[requirement] for requirement in requirements if requirement in ROLE_OF), DEFAULT_ROLE)

@@ -69,9 +69,7 @@ def describe_calendar(row: CrontabSchedule) -> str:
     return f"crontab {minute} {hour} {' '.join(days)} UTC"
 
 
-def compute_next_start(
-    periodic: PeriodicTask | None, last_at: datetime | None, now: datetime
-) -> datetime | None:
+def compute_next_start(periodic: PeriodicTask | None, last_at: datetime | None, now: datetime) -> datetime | None:
     """Return the next start, None for a task that is disabled or has no schedule.
 
     An interval counts from `last_at`, the last scheduled start: beat's own record of it is minutes behind.

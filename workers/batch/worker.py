@@ -1,7 +1,7 @@
 """A worker of a batch task.
 
-It processes chunks until there are none, fewer workers are wanted, its host is drained, or another run is due
-for its place (`workers.batch.fair_share`).
+It processes chunks until there are none, fewer workers are wanted, its host is drained, or another run is due for its
+place (`workers.batch.fair_share`).
 """
 
 import logging
@@ -34,9 +34,7 @@ class BatchWorker:
     `clock` gives the time; host: the host whose drain ends the worker after its chunk, "" for none.
     """
 
-    def __init__(
-        self, run: Run, worker: str, where: JobContext, clock: Callable[[], datetime], host: str = ""
-    ) -> None:
+    def __init__(self, run: Run, worker: str, where: JobContext, clock: Callable[[], datetime], host: str = "") -> None:
         self._run, self._worker, self._where, self._clock, self._host = run, worker, where, clock, host
         self._job = catalog.get_job(run.task.job)
 
@@ -60,20 +58,14 @@ class BatchWorker:
         if self._host and self._where.control.exists(keys.DRAIN.build(self._host)):
             return None
         chunk = claim(self._run.pk, self._worker, self._clock())
-        if (
-            chunk is None
-            and self._job.next_piece is not None
-            and extend(self._run.pk, self._job, self._where)
-        ):
+        if chunk is None and self._job.next_piece is not None and extend(self._run.pk, self._job, self._where):
             chunk = claim(self._run.pk, self._worker, self._clock())
         return chunk
 
     def _should_leave(self) -> bool:
         """Return whether another run is due for the worker's place."""
         now = self._clock()
-        return fair_share.is_blocking_scheduled_run(self._run, now) or fair_share.is_others_turn(
-            self._run, now
-        )
+        return fair_share.is_blocking_scheduled_run(self._run, now) or fair_share.is_others_turn(self._run, now)
 
     def _do(self, chunk: Chunk, work: Work) -> bool:
         """Process one chunk, recording any failure with it; return whether it was done."""
@@ -156,9 +148,7 @@ def extend(number: int, job: Job, where: JobContext) -> bool:
         if newest is not None and run.single_instance and newest.state != Chunk.State.DONE and not failed:
             return False  # a worker has it, and the next one starts where it ends
         # There is no next chunk after a failed one: the run ends with it.
-        piece = (
-            None if failed else job.next_piece(run.parameters, where, newest.identifier if newest else None)
-        )
+        piece = None if failed else job.next_piece(run.parameters, where, newest.identifier if newest else None)
         place = 0 if newest is None else newest.place + 1
         if piece is None:
             Run.objects.filter(pk=number).update(chunks_total=place)
@@ -168,17 +158,12 @@ def extend(number: int, job: Job, where: JobContext) -> bool:
 
 
 def work_at(
-    number: int,
-    worker: str,
-    control: redis.Redis,
-    data: Any,
-    clock: Callable[[], datetime],
-    host: str = "",
+    number: int, worker: str, control: redis.Redis, data: Any, clock: Callable[[], datetime], host: str = ""
 ) -> int:
     """Run one worker from start to end at a run, which may have ended in the meantime.
 
-    A failure outside of a chunk, such as in its job's code, would occur for every worker: the run ends with
-    the reason. Raises what a server or a database that is away raises.
+    A failure outside of a chunk, such as in its job's code, would occur for every worker: the run ends with the reason.
+    Raises what a server or a database that is away raises.
     """
     run = Run.objects.select_related("task").filter(pk=number, state=Run.State.RUNNING).first()
     if run is None:

@@ -1,9 +1,9 @@
 """Handling of blocks such that a failing block delays no other.
 
 A block is tried together with the others of its worker; when that fails, alone; when that fails, it waits
-(`workers.consumer.backoff`) and is tried again, alone. On its last try, or at once when the handler blames
-the events themselves, its events are separated: halves, quarters, … until the poison events are isolated.
-Only they become dead letters.
+(`workers.consumer.backoff`) and is tried again, alone. On its last try, or at once when the handler blames the events
+themselves, its events are separated: halves, quarters, … until the poison events are isolated. Only they become dead
+letters.
 """
 
 import time
@@ -37,8 +37,8 @@ def _merge_uniform_poison(
 ) -> list[tuple[pa.RecordBatch, str]]:
     """Return a single letter where every event failed with the same kind of error.
 
-    In that case a dependency of the handler is usually unavailable, and a letter of one event is fifteen
-    times as large as an event in a block.
+    In that case a dependency of the handler is usually unavailable, and a letter of one event is fifteen times as large
+    as an event in a block.
     """
     kinds = {error.partition(":")[0] for _, error in poison}
     if len(kinds) != 1 or sum(rows.num_rows for rows, _ in poison) < delivery.events:
@@ -71,8 +71,7 @@ class HandlerCall:
     def choose_block_count(self, left: int) -> int:
         """Return how many of the remaining blocks the next call of `together` should get.
 
-        A slow handler that works block by block gets fewer: of a call that the time limit ends, nothing
-        counts as done.
+        A slow handler that works block by block gets fewer: of a call that the time limit ends, nothing counts as done.
         """
         return min(left, self.likely_blocks) if can_split_calls(self.handler) else left
 
@@ -116,8 +115,7 @@ class HandlerCall:
     def separate(self, delivery: Delivery, failure: Failure) -> list[tuple[pa.RecordBatch, str]]:
         """Return the poison of a block that failed: (rows, error) pairs; all its other rows are handled.
 
-        Raises DeadlineExceeded. The handler recognizes the rows handled until then when the block is delivered
-        again.
+        Raises DeadlineExceeded. The handler recognizes the rows handled until then when the block is delivered again.
         """
         if failure.transient or delivery.events == 1:
             return [(delivery.fill_ids(), failure.error)]
@@ -140,10 +138,7 @@ class HandlerCall:
         for row in range(delivery.events):
             if hung >= HUNG_EVENTS_PER_BLOCK:
                 rest = delivery.extract_part(row, delivery.events).fill_ids()
-                return [
-                    *poison,
-                    (rest, f"not tried: the handler hung on {hung} earlier events of this block"),
-                ]
+                return [*poison, (rest, f"not tried: the handler hung on {hung} earlier events of this block")]
             event = delivery.extract_part(row, row + 1)
             if failure := self._try_delivery(event):
                 hung += isinstance(failure, Hang)

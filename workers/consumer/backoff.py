@@ -8,8 +8,8 @@ from dataclasses import dataclass
 class Backoff:
     """delay = min(cap, base · 2^(tries - 1)) · j, with j in [0.5, 1.5) from the block id and the try.
 
-    The jitter spreads blocks that failed together (a database was away) without a random number, so that a
-    replay waits as long.
+    The jitter spreads blocks that failed together (a database was away) without a random number, so that a replay waits
+    as long.
     """
 
     base_seconds: float = 1.0

@@ -28,10 +28,10 @@ def send_workers(
 ) -> list[str]:
     """Submit `count` workers for one container under their ids and return the ids.
 
-    The first `ahead` of them are served before other queues', the rest by the queue's priority. They are
-    counted as waiting to run, then sent; a submission that no host takes within SUBMISSION_EXPIRES_SECONDS is
-    void. Celery's time limits are the last resort after the worker's own (`workers.consumer.time_limit`): an
-    exception (soft), then the process is killed (hard). Raises BadInput for a container that does not exist.
+    The first `ahead` of them are served before other queues', the rest by the queue's priority. They are counted as
+    waiting to run, then sent; a submission that no host takes within SUBMISSION_EXPIRES_SECONDS is void. Celery's time
+    limits are the last resort after the worker's own (`workers.consumer.time_limit`): an exception (soft), then the
+    process is killed (hard). Raises BadInput for a container that does not exist.
     """
     spec = topology.queue(queue)
     if spec.kind != "jobs":

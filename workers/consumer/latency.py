@@ -1,9 +1,9 @@
 """Latency of events from publish to acknowledge, as a histogram that can be added up across workers.
 
-Buckets are log-spaced. Bucket i ≥ 1 has latencies in [LOWEST·GROWTH^(i-1), LOWEST·GROWTH^i) seconds, bucket 0
-all below LOWEST. A quantile is the geometric middle of its bucket, so its relative error is at most √GROWTH -
-1 (RELATIVE_ERROR, 4.9 %) for latencies between LOWEST_SECONDS and HIGHEST_SECONDS. Merging is addition: order
-and grouping do not matter, so workers may HINCRBY buckets into one Redis hash.
+Buckets are log-spaced. Bucket i ≥ 1 has latencies in [LOWEST·GROWTH^(i-1), LOWEST·GROWTH^i) seconds, bucket 0 all below
+LOWEST. A quantile is the geometric middle of its bucket, so its relative error is at most √GROWTH - 1 (RELATIVE_ERROR,
+4.9 %) for latencies between LOWEST_SECONDS and HIGHEST_SECONDS. Merging is addition: order and grouping do not matter,
+so workers may HINCRBY buckets into one Redis hash.
 """
 
 import math

@@ -1,9 +1,8 @@
 """Time limit of a call, enforced from outside of it.
 
-SIGALRM is used because the called code is not ours: it may sleep, wait for a socket, or loop. Only the main
-thread of a process can be interrupted this way (a Celery prefork child runs its task there); elsewhere only
-Celery's own limits apply. Code that never returns to the interpreter cannot be interrupted: then Celery's
-hard limit kills the process.
+SIGALRM is used because the called code is not ours: it may sleep, wait for a socket, or loop. Only the main thread of a
+process can be interrupted this way (a Celery prefork child runs its task there); elsewhere only Celery's own limits
+apply. Code that never returns to the interpreter cannot be interrupted: then Celery's hard limit kills the process.
 """
 
 import signal
@@ -38,9 +37,7 @@ def use_time_limit(seconds: float) -> Iterator[None]:
 
     began_seconds = time.monotonic()
     previous = signal.signal(signal.SIGALRM, end)
-    left_seconds, interval_seconds = signal.setitimer(
-        signal.ITIMER_REAL, min(seconds, MAX_SECONDS), REPEAT_SECONDS
-    )
+    left_seconds, interval_seconds = signal.setitimer(signal.ITIMER_REAL, min(seconds, MAX_SECONDS), REPEAT_SECONDS)
     try:
         yield
     finally:

@@ -47,8 +47,7 @@ class WorkReporter:
     def begin(self, now: float) -> bool:
         """Report the worker's start: it no longer waits to run.
 
-        Return False when a worker of this id has started before (a task may be delivered twice): then it must
-        not work.
+        Return False when a worker of this id has started before (a task may be delivered twice): then it must not work.
         """
         key = keys.WORKER.build(self.worker_id)
         first = self.control.set(key, "started", nx=True, ex=IDENTITY_EXPIRES_SECONDS)

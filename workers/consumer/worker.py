@@ -1,9 +1,8 @@
 """The short-lived worker: it claims blocks of one segment, has them handled, acknowledges, reports, and ends.
 
-On the path of success, no step costs Python time per event: blocks are claimed together, decoded by Arrow,
-and handled and acknowledged together. Claims are renewed every KEEP_ALIVE_SECONDS while the worker lives,
-however long the handler takes. A claim that is idle for IDLE_SECONDS therefore belongs to a dead worker, and
-the next worker takes it.
+On the path of success, no step costs Python time per event: blocks are claimed together, decoded by Arrow, and handled
+and acknowledged together. Claims are renewed every KEEP_ALIVE_SECONDS while the worker lives, however long the handler
+takes. A claim that is idle for IDLE_SECONDS therefore belongs to a dead worker, and the next worker takes it.
 """
 
 import threading
@@ -124,8 +123,8 @@ class Consumer:
     def run(self) -> None:
         """Work until the quota is used, nothing is left, the queue is paused, or the turn is over.
 
-        Claimed blocks are finished, except those not started when the turn is over: the next worker gets them
-        at once, and no try is counted. Raises NodeUnavailable when the segment's node is away.
+        Claimed blocks are finished, except those not started when the turn is over: the next worker gets them at once,
+        and no try is counted. Raises NodeUnavailable when the segment's node is away.
         """
         left = self._spec.events_per_worker
         with self._keep_alive:
@@ -151,9 +150,7 @@ class Consumer:
             self._move_to_dead_letters(block, [(delivery.fill_ids(), error)])
         while first and not self._is_over():
             count = self._attempt.choose_block_count(len(first))
-            self._settle(
-                first[:count], self._attempt.handle_together([delivery for _, delivery in first[:count]])
-            )
+            self._settle(first[:count], self._attempt.handle_together([delivery for _, delivery in first[:count]]))
             self._report_completed()
             first = first[count:]
         for block, _ in first:

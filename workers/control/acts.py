@@ -35,8 +35,8 @@ class ActionExecutor:
     clock: seconds that only increase.
 
     The check for later ticks and the confirmation of actions are each done for all entries together, every
-    `CHECK_SECONDS`. A process that ends before it confirms therefore leaves several open entries instead of
-    one; the next tick applies them under the same ids.
+    `CHECK_SECONDS`. A process that ends before it confirms therefore leaves several open entries instead of one; the
+    next tick applies them under the same ids.
     """
 
     def __init__(self, entries: list[LedgerEntry], plant: Plant, clock: Callable[[], float]) -> None:
@@ -96,8 +96,8 @@ def takes_long(entry: LedgerEntry, loop: Loop) -> bool:
 def finish(entry: LedgerEntry, setting: TickSetting, loop: Loop, plant: Plant, now: datetime) -> None:
     """Apply the open action that an interrupted tick recorded, or give it up.
 
-    The action is given up when too much time has passed, the loop's mode has changed, or a person has set
-    another value since. The entry records the reason.
+    The action is given up when too much time has passed, the loop's mode has changed, or a person has set another value
+    since. The entry records the reason.
     """
     age_seconds = abs((now - entry.at).total_seconds())
     ended = "The action was not confirmed and is not repeated"

@@ -23,8 +23,8 @@ NOT_TICKED = "The loops of %s did not tick; the ticks are retried in the next se
 class AttachedTicks:
     """Threads of this process that do the work at attached plants.
 
-    Processes do not coordinate: a loop is ticked under its lease, but other work may be done twice. failed:
-    the log message of a failure, formatted with the plant's name.
+    Processes do not coordinate: a loop is ticked under its lease, but other work may be done twice. failed: the log
+    message of a failure, formatted with the plant's name.
     """
 
     def __init__(self, failed: str = NOT_TICKED) -> None:

@@ -1,15 +1,14 @@
 """Costs of a loop and its baselines on the recorded load, and of holds; in money where priced.
 
-The load is the arrivals of each second from the ledger's observations. It is processed on the plant model
-that responds to decisions (`LoadReplay`): by the law with the values in force, by each baseline, and by the
-law with the recorded holds, during which no decisions were applied. The amounts are therefore comparable.
-They are not a bill: effects that the model lacks (a slow handler, a failing node) are not included.
+The load is the arrivals of each second from the ledger's observations. It is processed on the plant model that responds
+to decisions (`LoadReplay`): by the law with the values in force, by each baseline, and by the law with the recorded
+holds, during which no decisions were applied. The amounts are therefore comparable. They are not a bill: effects that
+the model lacks (a slow handler, a failing node) are not included.
 
     worker-hours = runs · seconds of a run / 3600,   seconds of a run = Σ running·Δt / Σ started (recorded)
     cost = worker-hours · price.worker_hour + late seconds · price.delay_second
 
-A late second is one in which the oldest event waits longer than allowed. Without a price, the amount is None,
-never 0.
+A late second is one in which the oldest event waits longer than allowed. Without a price, the amount is None, never 0.
 """
 
 import itertools
@@ -59,9 +58,7 @@ class CostPrices:
 
     @classmethod
     def load_current(cls) -> "CostPrices":
-        return cls(
-            **{name: plant_settings.get_setting_value(f"price.{name}") for name in plant_settings.PRICES}
-        )
+        return cls(**{name: plant_settings.get_setting_value(f"price.{name}") for name in plant_settings.PRICES})
 
 
 def compute_price(amount: float | None, price: float | None) -> float | None:
@@ -109,9 +106,8 @@ class CostDifference:
 class LoopCosts:
     """Costs of a loop and its alternatives.
 
-    recorded_seconds: the part of the requested hours that the record covers. run_seconds: average duration of
-    a run. held_seconds: time during which the loop was on hold. holds: the law with those holds; None without
-    any.
+    recorded_seconds: the part of the requested hours that the record covers. run_seconds: average duration of a run.
+    held_seconds: time during which the loop was on hold. holds: the law with those holds; None without any.
     """
 
     hours: float
@@ -133,16 +129,11 @@ class RecordedTimeRange:
 
 
 def compute_loop_costs(
-    loop: Loop,
-    hours: float,
-    now: datetime,
-    monotonic: Callable[[], float],
-    budget_seconds: float = BUDGET_SECONDS,
+    loop: Loop, hours: float, now: datetime, monotonic: Callable[[], float], budget_seconds: float = BUDGET_SECONDS
 ) -> LoopCosts:
     """Compute the costs of a loop and its baselines.
 
-    Raises BadInput naming `hours`, or naming `loop` where its kind has no baseline, no record, or too long a
-    record.
+    Raises BadInput naming `hours`, or naming `loop` where its kind has no baseline, no record, or too long a record.
     """
     if not 0.0 < hours <= MAX_HOURS:
         raise BadInput("hours", f"must be above 0 and at most {MAX_HOURS:g}, not {hours:g}.")
@@ -153,13 +144,10 @@ def compute_loop_costs(
     if seconds < MIN_SECONDS:
         raise BadInput(
             "loop",
-            f"{loop.name} has only {seconds} s of recorded data in that time;"
-            f" at least {MIN_SECONDS} s are needed.",
+            f"{loop.name} has only {seconds} s of recorded data in that time; at least {MIN_SECONDS} s are needed.",
         )
     law = catalog.get_law(loop.law)
-    values = overrides.get_effective_parameters(
-        law, loop.parameters, overrides.list_effective(loop, now), now
-    )
+    values = overrides.get_effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
     run_seconds = compute_run_seconds(rows)
     prices, end = CostPrices.load_current(), monotonic() + budget_seconds
 
@@ -181,9 +169,7 @@ def compute_loop_costs(
         run_seconds=run_seconds,
         prices=prices,
         law=ours,
-        baselines=[
-            _compute_excess(ours, replay_side(name, words)) for name, words in replay.baselines.items()
-        ],
+        baselines=[_compute_excess(ours, replay_side(name, words)) for name, words in replay.baselines.items()],
         held_seconds=held,
         holds=None if with_holds is None else _compute_excess(ours, with_holds),
     )
@@ -193,8 +179,8 @@ def compute_loop_costs(
 class PlantCosts:
     """Resources that the plant used in some hours.
 
-    measured_seconds: the part of them that was observed. lost_events: the number of shed events; None where
-    no snapshot is left to count from.
+    measured_seconds: the part of them that was observed. lost_events: the number of shed events; None where no snapshot
+    is left to count from.
     """
 
     hours: float
@@ -236,8 +222,8 @@ def compute_used_seconds(
 ) -> tuple[float, list[float | None]]:
     """Return the observed seconds and, for each column, the integral of its value over time.
 
-    Each row counts until the next one, but for at most MAX_ROW_SECONDS. The integral is None for a column
-    that was never known.
+    Each row counts until the next one, but for at most MAX_ROW_SECONDS. The integral is None for a column that was
+    never known.
     """
     times = np.array(at, dtype=float)
     lasted = np.minimum(np.diff(times), MAX_ROW_SECONDS)

@@ -25,9 +25,9 @@ Mode = Loop.Mode
 class EvaluatedTick:
     """The decision of one loop's tick.
 
-    loop: as it was read under the lease with number `fence`; before: the number that it had then. state: what
-    the loop remembers from now on. entry: the ledger entry, not stored yet. at_rest: whether the next ticks
-    may skip writing while there is nothing to do.
+    loop: as it was read under the lease with number `fence`; before: the number that it had then. state: what the loop
+    remembers from now on. entry: the ledger entry, not stored yet. at_rest: whether the next ticks may skip writing
+    while there is nothing to do.
     """
 
     loop: Loop
@@ -39,12 +39,7 @@ class EvaluatedTick:
 
 
 def decide(
-    loop: Loop,
-    fence: int,
-    setting: TickSetting,
-    in_force: list[Override],
-    snapshot: Snapshot,
-    now: datetime,
+    loop: Loop, fence: int, setting: TickSetting, in_force: list[Override], snapshot: Snapshot, now: datetime
 ) -> EvaluatedTick:
     """Observe, decide, and guard for one loop. Raises what a sensor or a law raises."""
     law, kind = catalog.get_law(loop.law), get_kind(loop.law)

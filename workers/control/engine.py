@@ -19,13 +19,13 @@ number. Therefore:
 A loop whose queue is paused or whose worker host is drained is on hold for that time, whatever its mode.
 `workers.control.loop_memory` describes what law and guard remember.
 
-A loop that has decided to do nothing rests while there is nothing to decide at its target
-(`LoopKind.at_rest`): its ticks are noted, but neither decided nor recorded, except one every REST_SECONDS.
-New load or a change by a person ends the rest at the next tick.
+A loop that has decided to do nothing rests while there is nothing to decide at its target (`LoopKind.at_rest`): its
+ticks are noted, but neither decided nor recorded, except one every REST_SECONDS. New load or a change by a person ends
+the rest at the next tick.
 
 Loops of this plant are ticked in groups of `TOGETHER`: their leases take one round trip and their records one
-transaction. Each loop still has its own lease, number, and entry. Loops of an attached plant are ticked one
-by one, because its server may be slow.
+transaction. Each loop still has its own lease, number, and entry. Loops of an attached plant are ticked one by one,
+because its server may be slow.
 """
 
 import logging
@@ -99,10 +99,10 @@ def tick_due(
 
     The effects of earlier actions are judged and expired overrides are noted first.
 
-    An error in one loop stops no other loop: it is logged, and that loop's tick records nothing. When earlier
-    loops took long, the rest use a new snapshot and the overrides set since. clock: seconds that only
-    increase. elsewhere: ticks the loops of an attached plant, by its name; None: they are ticked here, after
-    the others. Raises what `observe` raises.
+    An error in one loop stops no other loop: it is logged, and that loop's tick records nothing. When earlier loops
+    took long, the rest use a new snapshot and the overrides set since. clock: seconds that only increase. elsewhere:
+    ticks the loops of an attached plant, by its name; None: they are ticked here, after the others. Raises what
+    `observe` raises.
     """
     with span("observe"):
         seen = _observe_plant(plant, now)
@@ -150,9 +150,7 @@ def _log(loop: Loop, error: Exception) -> None:
     logger.error("The tick of %s failed; it is retried at its next interval.", loop.name, exc_info=why)
 
 
-def _list_due_loops(
-    seen: Circumstances, laws: Collection[str] | None
-) -> tuple[dict[str, list[DueLoop]], list[int]]:
+def _list_due_loops(seen: Circumstances, laws: Collection[str] | None) -> tuple[dict[str, list[DueLoop]], list[int]]:
     """Return the loops to tick by plant (`HERE` first), and the due loops that are at rest.
 
     Wide columns are not read for loops that are not ticked.
@@ -249,9 +247,7 @@ class _LoopGroups:
         self._plant, self._control, self._clock = plant, control, clock
         self._now, self._began_seconds = now, clock()
 
-    def tick(
-        self, due: Sequence[DueLoop], together: int, seen: Circumstances | None = None
-    ) -> list[LedgerEntry]:
+    def tick(self, due: Sequence[DueLoop], together: int, seen: Circumstances | None = None) -> list[LedgerEntry]:
         """Tick the loops, `together` at a time. seen: None when the data that was read is too old."""
         entries: list[LedgerEntry] = []
         for first in range(0, len(due), together):
@@ -266,13 +262,7 @@ class _LoopGroups:
 class _Tick:
     """A tick of some loops on one snapshot. failed: called for an error of one of them."""
 
-    def __init__(
-        self,
-        plant: Plant,
-        seen: Circumstances,
-        clock: Callable[[], float],
-        failed: Failed,
-    ) -> None:
+    def __init__(self, plant: Plant, seen: Circumstances, clock: Callable[[], float], failed: Failed) -> None:
         self._plant, self._seen, self._clock, self._failed = plant, seen, clock, failed
 
     def run(self, due: Sequence[DueLoop], control: redis.Redis) -> list[LedgerEntry]:
@@ -280,17 +270,13 @@ class _Tick:
 
         Loops are left out if their lease was taken or another process ticked them in between.
         """
-        leases = LeaseGroup(
-            control, {f"loop:{due_loop.pk}": due_loop.fence for due_loop in due}, LEASE_SECONDS
-        )
+        leases = LeaseGroup(control, {f"loop:{due_loop.pk}": due_loop.fence for due_loop in due}, LEASE_SECONDS)
         with span("tick", loops=len(due)), leases as fences:
             loops = _read([due_loop for due_loop in due if f"loop:{due_loop.pk}" in fences])
             in_force = overrides.spread(loops, self._seen.overrides)
             unfinished = ledger.open_entries(loop.pk for loop in loops)
             decisions = [
-                self._decide_loop(
-                    loop, fences[f"loop:{loop.pk}"], in_force[loop.pk], unfinished.get(loop.pk), leases
-                )
+                self._decide_loop(loop, fences[f"loop:{loop.pk}"], in_force[loop.pk], unfinished.get(loop.pk), leases)
                 for loop in loops
             ]
             recorded = self._record_decisions([decision for decision in decisions if decision is not None])
@@ -298,12 +284,7 @@ class _Tick:
         return [decision.entry for decision in recorded]
 
     def _decide_loop(
-        self,
-        loop: Loop,
-        fence: int,
-        in_force: list[Override],
-        unfinished: LedgerEntry | None,
-        leases: LeaseGroup,
+        self, loop: Loop, fence: int, in_force: list[Override], unfinished: LedgerEntry | None, leases: LeaseGroup
     ) -> EvaluatedTick | None:
         snapshot, now = self._seen.snapshot, self._seen.now
         with span("decide", loop=loop.name):
@@ -325,10 +306,7 @@ class _Tick:
         try:
             with span("record"):
                 return record(found, self._seen.now)
-        except (
-            OperationalError,
-            InterfaceError,
-        ) as error:  # an error of the database, which affects all loops
+        except (OperationalError, InterfaceError) as error:  # an error of the database, which affects all loops
             for decision in found:
                 self._failed(decision.loop, error)
             return []

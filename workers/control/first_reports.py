@@ -1,9 +1,9 @@
 """First reports of loops at attached plants: what the loop's advice would have saved in the first hour.
 
 A loop that sets tasks of a registered plant starts in advise. One hour after its first advice,
-`controllers.parallelism.advice_value` compares the measured tasks in its ledger with the advised ones. Where
-less than MIN_SECONDS of the hour were measured (the plant was silent, or others controlled it), the report
-says so, and the next hour is reported instead.
+`controllers.parallelism.advice_value` compares the measured tasks in its ledger with the advised ones. Where less than
+MIN_SECONDS of the hour were measured (the plant was silent, or others controlled it), the report says so, and the next
+hour is reported instead.
 """
 
 from collections.abc import Mapping
@@ -59,9 +59,7 @@ def _write(loop: Loop, since: datetime, until: datetime) -> FirstReport:
     entries = folds.iterate_ticks(advised, since, until, only=("at", "observation", "action"))
     ticks = [_tick(entry) for entry in entries]
     value = compute_advice_value(ticks, MAX_INTERVALS * loop.interval_seconds)
-    figures = FirstReportFigures(
-        **vars(value), pause_seconds=float(loop.parameters.get("pause_seconds") or 0.0)
-    )
+    figures = FirstReportFigures(**vars(value), pause_seconds=float(loop.parameters.get("pause_seconds") or 0.0))
     report, _ = FirstReport.objects.update_or_create(
         loop=loop,
         defaults={

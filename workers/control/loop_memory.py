@@ -1,10 +1,10 @@
 """Memory of a loop from one tick to the next: its law, its guard, its sensor's counters, and its mode.
 
-Law and guard remember what is in force and not what was proposed: a limit that was not applied limits
-nothing, a budget that was not spent remains, and a level of the remedy ladder that was not enabled was not
-tried. In advise, and after an action that failed, the law therefore continues as if nothing had been done; in
-hold and manual its state does not change. When the law starts to act, stops acting, or takes over again, it
-forgets values that have expired (`controllers.framework.law.BumplessTransfer`).
+Law and guard remember what is in force and not what was proposed: a limit that was not applied limits nothing, a budget
+that was not spent remains, and a level of the remedy ladder that was not enabled was not tried. In advise, and after an
+action that failed, the law therefore continues as if nothing had been done; in hold and manual its state does not
+change. When the law starts to act, stops acting, or takes over again, it forgets values that have expired
+(`controllers.framework.law.BumplessTransfer`).
 """
 
 import logging
@@ -55,9 +55,7 @@ def load_memory(loop: Loop, law: Law, mode: str, parameters: Mapping[str, Any]) 
     return {"law": law_state, "guard": guard_state, "sensor": stored.get("sensor")}
 
 
-def merge_memory(
-    law: Law, parameters: Mapping[str, Any], law_state: State, guard_state: State
-) -> tuple[State, State]:
+def merge_memory(law: Law, parameters: Mapping[str, Any], law_state: State, guard_state: State) -> tuple[State, State]:
     """Return the memory of law and guard when the law decides again, without expired values."""
     value = law.lapsed if isinstance(law, Expiring) else guard_state["value"]
     return resume_state(law, parameters, law_state), {**guard_state, "value": value}
@@ -78,8 +76,8 @@ def _read_law_state(loop: Loop, law: Law, parameters: Mapping[str, Any], stored:
 def build_memory(mode: str, before: State, guarded: GuardedDecision, sensed: Measurement) -> State:
     """Build the memory to store.
 
-    The sensor's counters advance in every mode, law and guard not in hold; in manual the law's state does not
-    change either (`guard.decide`).
+    The sensor's counters advance in every mode, law and guard not in hold; in manual the law's state does not change
+    either (`guard.decide`).
     """
     counters = sensed.counters or None
     if mode == Mode.HOLD:
@@ -102,7 +100,5 @@ def undo(entry: LedgerEntry, loop: Loop) -> None:
 
 def compute_undone_state(entry: LedgerEntry) -> State:
     """Return the law's state after an entry whose action was not applied. Raises `BadInput`."""
-    state: State = request.decide_once(
-        catalog.get_law(entry.loop.law), ledger.export(entry), applies=False
-    ).state
+    state: State = request.decide_once(catalog.get_law(entry.loop.law), ledger.export(entry), applies=False).state
     return state

@@ -12,10 +12,9 @@ from workers.models import Loop
 def ensure_loops(present: PlantInventory, laws: Iterable[str] | None = None) -> list[Loop]:
     """Activate exactly the loops that the kinds of these laws (None: all) require, and return them.
 
-    A loop whose target has vanished is retired (`Targets.gone` says why) instead of deleted: it returns with
-    its target, with its state and the values that people have set. (Loops of a worker host are deleted a
-    month later, after their last decision: `workers.batch.jobs.retention`.) Raises `BadInput` for a law
-    without loops.
+    A loop whose target has vanished is retired (`Targets.gone` says why) instead of deleted: it returns with its
+    target, with its state and the values that people have set. (Loops of a worker host are deleted a month later, after
+    their last decision: `workers.batch.jobs.retention`.) Raises `BadInput` for a law without loops.
     """
     kinds = registry.KINDS.values() if laws is None else [registry.get_kind(law) for law in laws]
     return [loop for kind in kinds for loop in _ensure(kind, kind.targets(present))]

@@ -25,8 +25,7 @@ Schedule = TypeVar("Schedule", IntervalSchedule, CrontabSchedule)
 def schedule_row(kind: type[Schedule], **fields: Any) -> Schedule:
     """Return the interval or the crontab with these fields.
 
-    The database may have two, because nothing there forbids it and two processes may have created one at
-    once.
+    The database may have two, because nothing there forbids it and two processes may have created one at once.
     """
     return kind.objects.filter(**fields).order_by("pk").first() or kind.objects.create(**fields)
 
@@ -35,8 +34,8 @@ def schedule_row(kind: type[Schedule], **fields: Any) -> Schedule:
 def ensure_schedule() -> int:
     """Create missing periodic tasks and return how many were missing.
 
-    A row that an operator has edited or disabled stays unchanged. Rows of old versions, one tick for each
-    law, are deleted.
+    A row that an operator has edited or disabled stays unchanged. Rows of old versions, one tick for each law, are
+    deleted.
     """
     made = 0
     PeriodicTask.objects.filter(task=TICK).exclude(name__in=[name for name, _, _ in ROWS]).delete()

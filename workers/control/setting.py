@@ -55,8 +55,8 @@ def resolve_setting(loop: Loop, in_force: list[Override], snapshot: Snapshot, no
 def build_effective_setting(loop: Loop, in_force: list[Override], now: datetime) -> TickSetting:
     """Return the loop's mode, parameters, and guard with the overrides in force applied.
 
-    Overrides that were consistent may conflict after one of them ends. The loop's own values then apply, and
-    `conflict` says why, so that the loop does not run with values that its law rejects.
+    Overrides that were consistent may conflict after one of them ends. The loop's own values then apply, and `conflict`
+    says why, so that the loop does not run with values that its law rejects.
     """
     law, conflict = catalog.get_law(loop.law), overrides.explain_conflict(loop, in_force, now)
     mode, manual = overrides.get_effective_mode(loop, in_force, now), None
@@ -75,9 +75,7 @@ def build_effective_setting(loop: Loop, in_force: list[Override], now: datetime)
 
 def _describe_revert(in_force: list[Override], now: datetime) -> str:
     """Describe when the mode reverts; empty where it does not."""
-    holding = [
-        override for override in in_force if override.name == "mode" and overrides.holds(override, now)
-    ]
+    holding = [override for override in in_force if override.name == "mode" and overrides.holds(override, now)]
     if not holding or holding[-1].expires_at is None:
         return ""
     return f" until {holding[-1].expires_at:%Y-%m-%d %H:%M:%S} UTC"

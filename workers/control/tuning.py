@@ -74,14 +74,12 @@ def learn(
 ) -> LearnedValues:
     """Search on `days` days and validate on the following `days` days, of which the last is yesterday.
 
-    This changes nothing. `check` is called before each evaluation and may raise. Raises BadInput for a loop
-    of a kind that cannot be tuned.
+    This changes nothing. `check` is called before each evaluation and may raise. Raises BadInput for a loop of a kind
+    that cannot be tuned.
     """
     rehearsal = _require_rehearsal(loop)
     law = catalog.get_law(loop.law)
-    in_force = overrides.get_effective_parameters(
-        law, loop.parameters, overrides.list_effective(loop, now), now
-    )
+    in_force = overrides.get_effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
     searched, proven = (_load_recorded_days(loop, rehearsal, now, days, back) for back in (2 * days, days))
     if (recorded := min(len(searched), len(proven))) < MIN_DAYS:
         return LearnedValues(loop, f"collecting data: {recorded} of {MIN_DAYS} days")
@@ -92,9 +90,7 @@ def learn(
 
     begin = {name: in_force[name] for name in rehearsal.tuned}
     ranges = [SearchRange.build_around(_find_declared(law, name), value) for name, value in begin.items()]
-    values = design.search(
-        lambda tried: sum(compute_costs(tried, searched)), ranges, begin, loop.pk, evaluations
-    )
+    values = design.search(lambda tried: sum(compute_costs(tried, searched)), ranges, begin, loop.pk, evaluations)
     changed = {name: value for name, value in values.items() if value != in_force[name]}
     if not changed:
         return LearnedValues(loop, "no tested values cost less than the current values")
@@ -176,14 +172,10 @@ def _find_declared(law: Law, name: str) -> Any:
     return next(parameter for parameter in law.parameters if parameter.name == name)
 
 
-def _load_recorded_days(
-    loop: Loop, rehearsal: TuningModel, now: datetime, days: int, back: int
-) -> list[RecordedDay]:
+def _load_recorded_days(loop: Loop, rehearsal: TuningModel, now: datetime, days: int, back: int) -> list[RecordedDay]:
     """Load `days` days, starting `back` days ago, without days of which no part is recorded."""
     first = now.astimezone(UTC).date() - timedelta(days=back)
-    days_recorded = (
-        _load_recorded_day(loop, rehearsal, first + timedelta(days=number)) for number in range(days)
-    )
+    days_recorded = (_load_recorded_day(loop, rehearsal, first + timedelta(days=number)) for number in range(days))
     return [day for day in days_recorded if day.stretches]
 
 

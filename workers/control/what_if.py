@@ -1,10 +1,9 @@
 """What if: the recorded observations of a loop, decided again with other parameters.
 
-Each decision passes the law and the guard as it did then (`controllers.request`), with the changed values in
-place of the recorded ones and with the state that the re-run itself has reached. The re-run is **open-loop**:
-observations do not respond to its decisions. More workers would have emptied the queue, but the record still
-shows it full. The result says how the law would have responded to the same signals and not what would have
-happened.
+Each decision passes the law and the guard as it did then (`controllers.request`), with the changed values in place of
+the recorded ones and with the state that the re-run itself has reached. The re-run is **open-loop**: observations do
+not respond to its decisions. More workers would have emptied the queue, but the record still shows it full. The result
+says how the law would have responded to the same signals and not what would have happened.
 
 Without changes it makes the recorded decisions, entry for entry, which its tests verify.
 """
@@ -109,8 +108,8 @@ def rerun(
 ) -> Rerun:
     """Decide again on all entries of a loop in a time range with changed values and return the re-run.
 
-    changed: {parameter or guard.NAME: value}. Raises `BadInput` naming the field of a value that is invalid
-    by itself or with the loop's own values.
+    changed: {parameter or guard.NAME: value}. Raises `BadInput` naming the field of a value that is invalid by itself
+    or with the loop's own values.
     """
     law = catalog.get_law(loop.law)
     checked = check(loop, law, changed)
@@ -140,8 +139,7 @@ def check(loop: Loop, law: Law, changed: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in changed.items():
         if name == law.actuator:
             raise BadInput(
-                "name",
-                f"{name} is an output of the law and can't be changed here; change the law's parameters instead",
+                "name", f"{name} is an output of the law and can't be changed here; change the law's parameters instead"
             )
         try:
             checked[name] = catalog.get_parameter(law, name).check(value, "value")
@@ -214,9 +212,7 @@ class _Run:
         decision = guarded.decision
         sizes = (
             self.did.take(entry.action, entry.guarded, _describe_limit(entry.limited_by, entry.terms)),
-            self.would.take(
-                decision.action, guarded.value, _describe_limit(decision.limited_by, decision.terms)
-            ),
+            self.would.take(decision.action, guarded.value, _describe_limit(decision.limited_by, decision.terms)),
         )
         differs = entry.action != (None if decision.action is None else dict(decision.action))
         self.steps.append(RerunStep(entry.at, entry.pk, *sizes, entry.reason, decision.reason, differs))

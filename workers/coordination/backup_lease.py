@@ -1,8 +1,8 @@
 """The lease of a backup, during which no block moves between nodes.
 
-Nodes are copied one after the other, so a block that moves during a backup would be in it twice or not at
-all. A backup holds its lease; a transfer acquires its own lease first and then checks for a backup. Whichever
-is first, one of the two sees the other.
+Nodes are copied one after the other, so a block that moves during a backup would be in it twice or not at all. A backup
+holds its lease; a transfer acquires its own lease first and then checks for a backup. Whichever is first, one of the
+two sees the other.
 """
 
 import redis

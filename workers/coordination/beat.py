@@ -1,8 +1,7 @@
 """The beat's schedule on a host whose clock may be set back.
 
-Celery's schedule would stop until the clock has caught up. Celery queries the database for schedule changes
-several times a second; this class does so once a second. It also aligns the loops' ticks with new
-observations.
+Celery's schedule would stop until the clock has caught up. Celery queries the database for schedule changes several
+times a second; this class does so once a second. It also aligns the loops' ticks with new observations.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Reconnection of Celery to its broker as soon as the broker answers.
 
-Kombu's own pauses are 2, 4, 6 … 30 s: a control server that takes 7 s to load its file would be found after
-12 s, and no loop ticks until then.
+Kombu's own pauses are 2, 4, 6 … 30 s: a control server that takes 7 s to load its file would be found after 12 s, and
+no loop ticks until then.
 """
 
 from typing import Any, Self

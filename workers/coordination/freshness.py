@@ -11,14 +11,11 @@ class Freshness:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Hashable, float]] = {}
 
-    def compute_age_seconds(
-        self, name: str, mark: Hashable, now_seconds: float, lag_seconds: float = 0.0
-    ) -> float:
+    def compute_age_seconds(self, name: str, mark: Hashable, now_seconds: float, lag_seconds: float = 0.0) -> float:
         """Return the seconds since the mark changed.
 
-        `lag_seconds` is the age that the mark itself claims (wall clock now - its time stamp). It is used at
-        first, when nothing better is known; later only up to MAX_LAG_SECONDS, so that a clock that jumps has
-        no effect.
+        `lag_seconds` is the age that the mark itself claims (wall clock now - its time stamp). It is used at first,
+        when nothing better is known; later only up to MAX_LAG_SECONDS, so that a clock that jumps has no effect.
         """
         known = self._seen.get(name)
         if known is None or known[0] != mark:

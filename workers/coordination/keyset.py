@@ -28,8 +28,8 @@ class ListPage(Protocol):
 class KeysetPage:
     """Rows, newest first.
 
-    older, newer: the values of `before` and `after` for the adjacent pages, None at the ends. `alone`: the
-    page has all rows.
+    older, newer: the values of `before` and `after` for the adjacent pages, None at the ends. `alone`: the page has all
+    rows.
     """
 
     rows: list[Any]
@@ -38,9 +38,7 @@ class KeysetPage:
     alone: bool = False
 
 
-def load_page(
-    chosen: QuerySet[Any], rows: int, before: int | None = None, after: int | None = None
-) -> KeysetPage:
+def load_page(chosen: QuerySet[Any], rows: int, before: int | None = None, after: int | None = None) -> KeysetPage:
     """Return the rows older than `before`, those just newer than `after`, or the newest.
 
     Ids are read first, which an index may have without any row, then the rows with these ids.

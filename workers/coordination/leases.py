@@ -1,8 +1,8 @@
 """Mutual exclusion across hosts: a lease on the control server with a token and a fencing number.
 
-A lease alone cannot stop a holder that was paused past its expiry and continues as if it still held the
-lease. The fencing number can: each acquisition gets a greater one, and a write under a number is rejected
-once a greater one was seen.
+A lease alone cannot stop a holder that was paused past its expiry and continues as if it still held the lease. The
+fencing number can: each acquisition gets a greater one, and a write under a number is rejected once a greater one was
+seen.
 """
 
 import secrets
@@ -38,9 +38,8 @@ class Lease:
     def acquire(self, at_least: int = 0) -> int | None:
         """Acquire the lease and return its fencing number; None while another process holds it.
 
-        The number is greater than all before, including those that the server has lost, and greater than
-        `at_least`. A holder that already has the lease, and may not have received the reply, gets its number
-        again.
+        The number is greater than all before, including those that the server has lost, and greater than `at_least`. A
+        holder that already has the lease, and may not have received the reply, gets its number again.
         """
         return self._parse_answer(self._ask(self._control, max(self._at_least, at_least)))
 
@@ -63,10 +62,9 @@ class Lease:
     ) -> Iterator[None]:
         """Renew the lease while inside, for work that may take longer than the lease.
 
-        An example is an order to another server. A process that is killed or frozen renews nothing, and the
-        lease expires as usual. `beside` is called after each renewal, in another thread, to extend whatever
-        must last as long as the lease. `every_seconds`: the interval between two renewals, a third of the
-        lease by default.
+        An example is an order to another server. A process that is killed or frozen renews nothing, and the lease
+        expires as usual. `beside` is called after each renewal, in another thread, to extend whatever must last as long
+        as the lease. `every_seconds`: the interval between two renewals, a third of the lease by default.
         """
 
         def renew() -> bool:
@@ -105,8 +103,8 @@ class Lease:
 class LeaseGroup:
     """Several independent leases of the same duration.
 
-    One that another process holds does not block the others. Each step takes one round trip for all. As a
-    context manager it gives the numbers by name, without leases that are taken.
+    One that another process holds does not block the others. Each step takes one round trip for all. As a context
+    manager it gives the numbers by name, without leases that are taken.
     """
 
     def __init__(self, control: redis.Redis, at_least: Mapping[str, int], seconds: float) -> None:

@@ -1,7 +1,7 @@
 """Differences between two snapshots as a JSON merge patch (RFC 7396).
 
-In a merge patch, null removes a key. A value that became unknown is therefore removed at the receiver, where
-absent and null both mean unknown. Lists are replaced whole.
+In a merge patch, null removes a key. A value that became unknown is therefore removed at the receiver, where absent and
+null both mean unknown. Lists are replaced whole.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """A JSON column that is read and written whole and never searched, compressed to a fifth of its size.
 
-Every tick of every loop writes several such documents, and most of each consists of the same few names. Those
-are in DICTIONARY, which both sides know, so that only the differences are stored.
+Every tick of every loop writes several such documents, and most of each consists of the same few names. Those are in
+DICTIONARY, which both sides know, so that only the differences are stored.
 """
 
 import json

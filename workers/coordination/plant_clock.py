@@ -1,7 +1,7 @@
 """The common clock of a plant, independent of its hosts' clocks: the control server's.
 
-Times that one host writes and another evaluates (a task's expiry, a worker's sign of life) use it. It is
-queried rarely and advances in between by the host's monotonic clock.
+Times that one host writes and another evaluates (a task's expiry, a worker's sign of life) use it. It is queried rarely
+and advances in between by the host's monotonic clock.
 """
 
 import time

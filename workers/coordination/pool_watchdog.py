@@ -1,8 +1,8 @@
 """Watchdog that ends a Celery worker whose pool has lost threads to a lack of memory.
 
-The worker is then restarted by its supervisor. A pool thread that finds no memory between two tasks ends, but
-its pool still counts it. The process then runs on and answers its broker, but no task is processed. The tasks
-that it had taken are delivered again, as after a kill.
+The worker is then restarted by its supervisor. A pool thread that finds no memory between two tasks ends, but its pool
+still counts it. The process then runs on and answers its broker, but no task is processed. The tasks that it had taken
+are delivered again, as after a kill.
 """
 
 from collections.abc import Callable

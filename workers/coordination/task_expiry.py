@@ -1,7 +1,7 @@
 """Expiry of Celery tasks by the plant's clock at both ends.
 
-Celery writes the time by the sender's clock and compares it with the worker's: a host whose clock is ahead
-would discard all tasks that it receives instead of leaving them to other hosts.
+Celery writes the time by the sender's clock and compares it with the worker's: a host whose clock is ahead would
+discard all tasks that it receives instead of leaving them to other hosts.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,7 @@ SYNCHRONISED_SECONDS = 0.5  # clocks that NTP synchronizes differ by less
 
 
 def set_expiry(
-    headers: dict[str, Any],
-    ahead_seconds: Callable[[], float] = lambda: get_plant_clock().compute_ahead_seconds(),
+    headers: dict[str, Any], ahead_seconds: Callable[[], float] = lambda: get_plant_clock().compute_ahead_seconds()
 ) -> None:
     """Correct the `expires` of a task that is sent, which uses this host's clock."""
     if not isinstance(expires := headers.get("expires"), str):

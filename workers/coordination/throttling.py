@@ -1,7 +1,7 @@
 """Temporary throttling of a queue.
 
-The key `weir:throttle:{queue}` on the control server exists while publishers over HTTP are asked to wait
-(429); its remaining time to live is when to try again.
+The key `weir:throttle:{queue}` on the control server exists while publishers over HTTP are asked to wait (429); its
+remaining time to live is when to try again.
 """
 
 import redis

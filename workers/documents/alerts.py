@@ -6,11 +6,11 @@ from queues.stored_document import StoredDocument
 class AlertStatus(StoredDocument, frozen=True, kw_only=True):
     """An open alert.
 
-    condition: what its rule watches, "" where the rule no longer exists. quiet: why notifications are
-    suppressed (explained, paused, silenced, snoozed, acknowledged), None where they are not; quiet_until: how
-    long. under: the alert that explains it; explanation: the pause or drain that explains it, in words.
-    announce: what a browser shows once. round, step: how often it was announced, and to how many of its
-    receivers. Times are seconds since 1970.
+    condition: what its rule watches, "" where the rule no longer exists. quiet: why notifications are suppressed
+    (explained, paused, silenced, snoozed, acknowledged), None where they are not; quiet_until: how long. under: the
+    alert that explains it; explanation: the pause or drain that explains it, in words.
+    announce: what a browser shows once. round, step: how often it was announced, and to how many of its receivers.
+    Times are seconds since 1970.
     """
 
     id: int
@@ -52,8 +52,8 @@ class AuditHead(StoredDocument, frozen=True, kw_only=True):
 class AuditVerdict(StoredDocument, frozen=True, kw_only=True):
     """The result of the last check of the audit log (`weir:audit:verdict`).
 
-    at: time of the check, seconds since 1970. entries: number of rows; verified: rows whose digests were
-    computed in this check; compared: rows compared by fingerprint; unchecked: rows left for the next check.
+    at: time of the check, seconds since 1970. entries: number of rows; verified: rows whose digests were computed in
+    this check; compared: rows compared by fingerprint; unchecked: rows left for the next check.
     heads: statements stored elsewhere; last: the newest row. findings: the first of `findings_count`;
     accepted: those that a person has accepted. seconds: duration of the check.
     """

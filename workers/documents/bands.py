@@ -14,9 +14,9 @@ class RateChange(StoredDocument, frozen=True, kw_only=True):
 class ExpectedBand(StoredDocument, frozen=True, kw_only=True):
     """The expected range of a rate.
 
-    low, high: limits of this minute's expected mean, events/s; days: the days of the past that it is based
-    on. minute: the mean of the newest whole minute; None: nothing was measured in it. changes: the newest
-    changes of the last day, the earliest first.
+    low, high: limits of this minute's expected mean, events/s; days: the days of the past that it is based on. minute:
+    the mean of the newest whole minute; None: nothing was measured in it. changes: the newest changes of the last day,
+    the earliest first.
     """
 
     low: float

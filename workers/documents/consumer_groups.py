@@ -7,9 +7,9 @@ from workers.documents.queues import Trend
 class PartitionLag(StoredDocument, frozen=True, kw_only=True):
     """One partition as a group reads it.
 
-    committed: the offset of its next event; end: of the next event to be appended. lag_events None: the
-    partition does not count, and `said` says why. lag_seconds: the age of the next event; at_least: it may be
-    older. expired_events: events that retention deleted before the group read them. member: its consumer.
+    committed: the offset of its next event; end: of the next event to be appended. lag_events None: the partition does
+    not count, and `said` says why. lag_seconds: the age of the next event; at_least: it may be older. expired_events:
+    events that retention deleted before the group read them. member: its consumer.
     """
 
     topic: str
@@ -35,12 +35,12 @@ class GroupMember(StoredDocument, frozen=True, kw_only=True, gc=False):
 class ConsumerGroup(StoredDocument, frozen=True, kw_only=True):
     """A consumer group.
 
-    state: as the broker reports it. Figures are of the partitions that count: lag_events their sum,
-    lag_seconds the maximum (at_least: it may be more). in_per_second, out_per_second: rates of appended and
-    read events, over half a minute. clearing_seconds: time until the lag is zero at the present rates; None
-    while it does not shrink. topics: topics that it reads. partitions: those with the largest lags.
-    partition_count: all except those of deleted topics and those that the group no longer reads; while it
-    rebalances or has no members, those of its topics.
+    state: as the broker reports it. Figures are of the partitions that count: lag_events their sum, lag_seconds the
+    maximum (at_least: it may be more). in_per_second, out_per_second: rates of appended and read events, over half a
+    minute. clearing_seconds: time until the lag is zero at the present rates; None while it does not shrink. topics:
+    topics that it reads. partitions: those with the largest lags.
+    partition_count: all except those of deleted topics and those that the group no longer reads; while it rebalances or
+    has no members, those of its topics.
     """
 
     state: str = ""

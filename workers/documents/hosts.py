@@ -9,8 +9,8 @@ from workers.documents.queues import PauseStatus
 class PoolWork(StoredDocument, frozen=True, kw_only=True):
     """Work that a host's workers completed while all slots were busy (`workers.pool.departures`).
 
-    recent_seconds: times between completions, the newest with number `seq`. full_seconds: total time with all
-    slots busy since the start.
+    recent_seconds: times between completions, the newest with number `seq`. full_seconds: total time with all slots
+    busy since the start.
     """
 
     seq: int | None = None
@@ -22,11 +22,10 @@ class PoolWork(StoredDocument, frozen=True, kw_only=True):
 class WorkerHost(StoredDocument, frozen=True, kw_only=True):
     """A worker host.
 
-    slots: number of processes; busy: those busy now; at_work: the mean number of busy processes in the second
-    before the report; for old versions, busy. reserved: tasks delivered to the host and not finished,
-    including running ones. drained: it takes no new work. started_with: slots at its start. `trouble`: why
-    the pool differs from its setting, "" where it does not. ahead_seconds: how far the host's clock is ahead
-    of the control server's.
+    slots: number of processes; busy: those busy now; at_work: the mean number of busy processes in the second before
+    the report; for old versions, busy. reserved: tasks delivered to the host and not finished, including running ones.
+    drained: it takes no new work. started_with: slots at its start. `trouble`: why the pool differs from its setting,
+    "" where it does not. ahead_seconds: how far the host's clock is ahead of the control server's.
     """
 
     role: str = ""

@@ -9,8 +9,8 @@ from queues.stored_document import StoredDocument
 class FirstReportFigures(StoredDocument, frozen=True, kw_only=True):
     """The estimated value of the advice of a loop at an attached plant.
 
-    See `controllers.parallelism.advice_value.AdviceValue`. pause_seconds: how long the loop expects a change
-    of tasks to stop the plant; the figures exclude that time.
+    See `controllers.parallelism.advice_value.AdviceValue`. pause_seconds: how long the loop expects a change of tasks
+    to stop the plant; the figures exclude that time.
     """
 
     measured_seconds: float
@@ -27,12 +27,11 @@ class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     """A control loop.
 
     target: what it controls ({"queue", "node"}, {"application"}, …). mode: with an override of it applied.
-    measured, setpoint, actuator: of its last decision, in the law's units; so are `terms`, those that pages
-    show live. at: its last tick, which decided so or found that nothing had arrived since; entry: the number
-    of the decision in the ledger; last_mode: the mode of that decision, None where unknown. overrides: the
-    number in force. interval_seconds: between ticks. limited_by: what limited the last decision; blind_since:
-    since when every decision lacks a valid measurement, and cause: why, where known. late_seconds: how late
-    the last tick was, if so.
+    measured, setpoint, actuator: of its last decision, in the law's units; so are `terms`, those that pages show live.
+    at: its last tick, which decided so or found that nothing had arrived since; entry: the number of the decision in
+    the ledger; last_mode: the mode of that decision, None where unknown. overrides: the number in force.
+    interval_seconds: between ticks. limited_by: what limited the last decision; blind_since: since when every decision
+    lacks a valid measurement, and cause: why, where known. late_seconds: how late the last tick was, if so.
     """
 
     id: int = 0
@@ -77,9 +76,9 @@ class RecentAction(StoredDocument, frozen=True, kw_only=True):
 class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
     """An override, a paused queue, or a drained worker host.
 
-    An override is of a loop, of a law's or a queue's loops, or of a node; a pause is of `intake` or
-    `consumption`, a drain of `work`. Times are seconds since 1970; expires_at None: no expiry; notice_at:
-    when people are notified before it expires. instead_of: the value that it replaces.
+    An override is of a loop, of a law's or a queue's loops, or of a node; a pause is of `intake` or `consumption`, a
+    drain of `work`. Times are seconds since 1970; expires_at None: no expiry; notice_at: when people are notified
+    before it expires. instead_of: the value that it replaces.
     """
 
     id: int

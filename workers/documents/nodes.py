@@ -10,12 +10,12 @@ _SPEC = NodeSpec("", "")
 class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     """The status of a node.
 
-    state: one of `node_state.STATES`, None before the first heartbeat. last_state: without OFFLINE. stale:
-    not heard for two beats. age_seconds: since the last beat. utilisation: smoothed. raw: the greatest of the
-    parts. busy and toobusy: the thresholds. These four are shares of capacity. points: of 1000 a queue.
-    containers: those with points. ahead_seconds: by so much the clock of its agent is ahead of the control
-    server's. unreadable: why its newest heartbeat can't be read, None where it can. The state of an
-    unreadable node is unknown, and the node is not lost.
+    state: one of `node_state.STATES`, None before the first heartbeat. last_state: without OFFLINE. stale: not heard
+    for two beats. age_seconds: since the last beat. utilisation: smoothed. raw: the greatest of the parts. busy and
+    toobusy: the thresholds. These four are shares of capacity. points: of 1000 a queue.
+    containers: those with points. ahead_seconds: by so much the clock of its agent is ahead of the control server's.
+    unreadable: why its newest heartbeat can't be read, None where it can. The state of an unreadable node is unknown,
+    and the node is not lost.
     """
 
     state: str | None = None

@@ -19,13 +19,13 @@ class RunningMinute(StoredDocument, frozen=True, kw_only=True):
 class ObjectiveStatus(StoredDocument, frozen=True, kw_only=True):
     """An objective.
 
-    target: the promised share of what is counted over window_days. kind, subject: what it is about; a subject
-    "" is each of that kind. unit: s or events. pays_for: what its budget may be spent on ("" for nothing that
-    a loop does). bad, total: counts. left: how much more may be bad; left_share: as a share of the budget;
-    None where nothing was counted. window_budget: how much may be bad in the whole window, if its rest is
-    like the counted part. bad_per_second, per_second: now; None while unknown. burn: pair of windows → the
-    burn rate that is judged (`controllers.design.error_budget`). running: the current minute, for an observer
-    that takes over. last_error: why it is not counted.
+    target: the promised share of what is counted over window_days. kind, subject: what it is about; a subject "" is
+    each of that kind. unit: s or events. pays_for: what its budget may be spent on ("" for nothing that a loop does).
+    bad, total: counts. left: how much more may be bad; left_share: as a share of the budget; None where nothing was
+    counted. window_budget: how much may be bad in the whole window, if its rest is like the counted part.
+    bad_per_second, per_second: now; None while unknown. burn: pair of windows → the burn rate that is judged
+    (`controllers.design.error_budget`). running: the current minute, for an observer that takes over. last_error: why
+    it is not counted.
     """
 
     target: float

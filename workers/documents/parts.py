@@ -12,8 +12,8 @@ CONTROL = "workers.control"
 class PartStatus(StoredDocument, frozen=True, kw_only=True):
     """The status of a part.
 
-    state: starting, running, stopped, failed, or silent, since when (1970). grace_until: until then, missing
-    data and backlogs of this part count as start-up effects (None: no longer).
+    state: starting, running, stopped, failed, or silent, since when (1970). grace_until: until then, missing data and
+    backlogs of this part count as start-up effects (None: no longer).
     """
 
     state: str = "starting"

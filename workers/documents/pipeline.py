@@ -52,9 +52,9 @@ class PatternCounts(StoredDocument, frozen=True, kw_only=True, gc=False):
 class PatternStatus(StoredDocument, frozen=True, kw_only=True):
     """A pattern.
 
-    types: received events/s by type; shed_per_second: withheld events/s by type. partnerless_per_second:
-    received events that could add to no match. forgotten_bytes_per_second: open matches discarded for lack of
-    space. expression: as in the declaration. recall: None while unknown.
+    types: received events/s by type; shed_per_second: withheld events/s by type. partnerless_per_second: received
+    events that could add to no match. forgotten_bytes_per_second: open matches discarded for lack of space. expression:
+    as in the declaration. recall: None while unknown.
     """
 
     operator: str = ""
@@ -95,8 +95,8 @@ class ReplicaStatus(StoredDocument, frozen=True, kw_only=True):
 class OperatorStatus(StoredDocument, frozen=True, kw_only=True):
     """An operator.
 
-    key: the attribute by which it groups events. tasks: those that worked last; parallelism: its number of
-    tasks. seconds, overhead_seconds: for one event, in all and outside its patterns. work: one row per task.
+    key: the attribute by which it groups events. tasks: those that worked last; parallelism: its number of tasks.
+    seconds, overhead_seconds: for one event, in all and outside its patterns. work: one row per task.
     """
 
     key: str | None = None
@@ -153,9 +153,9 @@ class EdgeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 class RestartStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     """Restarts.
 
-    count: total starts after the first. tries: failures in a row without work in between. failed_at,
-    next_try_at: None while it does not fail, or is not retried. last_error: the last failure, at
-    last_error_at. Times in seconds since 1970.
+    count: total starts after the first. tries: failures in a row without work in between. failed_at, next_try_at: None
+    while it does not fail, or is not retried. last_error: the last failure, at last_error_at. Times in seconds since
+    1970.
     """
 
     count: int = 0
@@ -239,8 +239,8 @@ class PipelineFigures(StoredDocument, frozen=True, kw_only=True):
 class PipelineReport(PipelineFigures, frozen=True, kw_only=True):
     """The report that the process writes.
 
-    at: seconds since 1970, by its clock. carried: the previous process' report of applications that have not
-    started in this one yet, whose counts continue from there.
+    at: seconds since 1970, by its clock. carried: the previous process' report of applications that have not started in
+    this one yet, whose counts continue from there.
     """
 
     at: float

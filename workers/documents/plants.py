@@ -20,8 +20,8 @@ class PlantHolder(StoredDocument, frozen=True, kw_only=True, gc=False):
 class PlantSection(StoredDocument, frozen=True, kw_only=True):
     """Additional information of a plant, as a table of its page.
 
-    `rows` have one value per column, None where unknown. about: a sentence beside the title; empty: the text
-    without rows.
+    `rows` have one value per column, None where unknown. about: a sentence beside the title; empty: the text without
+    rows.
     """
 
     title: str
@@ -34,9 +34,9 @@ class PlantSection(StoredDocument, frozen=True, kw_only=True):
 class SensorStatus(StoredDocument, frozen=True, kw_only=True):
     """A number that a plant's declaration names; None: unknown, in which case an error may say why.
 
-    silent_seconds: since it was last known, or since the first request. A value with an error is an
-    unreliable report of the source: a sum without the parts that did not answer, or a negative count. It is
-    displayed with the error, and is unknown to rules, loops, and history.
+    silent_seconds: since it was last known, or since the first request. A value with an error is an unreliable report
+    of the source: a sum without the parts that did not answer, or a negative count. It is displayed with the error, and
+    is unknown to rules, loops, and history.
     """
 
     value: float | None = None
@@ -65,8 +65,8 @@ class ProofStatus(StoredDocument, frozen=True, kw_only=True):
 class FoundPart(StoredDocument, frozen=True, kw_only=True):
     """A part of an inspected plant.
 
-    kind: operator, source, pool, group, sensor …; tasks: now. fixed: why its tasks cannot be set; None: they
-    can, from minimum to maximum.
+    kind: operator, source, pool, group, sensor …; tasks: now. fixed: why its tasks cannot be set; None: they can, from
+    minimum to maximum.
     """
 
     name: str
@@ -80,8 +80,8 @@ class FoundPart(StoredDocument, frozen=True, kw_only=True):
 class FoundPlant(StoredDocument, frozen=True, kw_only=True):
     """The system found at an address.
 
-    what: in one sentence. name: its own name. said: details, a sentence each. needs: requirements for Weir to
-    do (more) there, a sentence each. choices: option → possible values there.
+    what: in one sentence. name: its own name. said: details, a sentence each. needs: requirements for Weir to do (more)
+    there, a sentence each. choices: option → possible values there.
     """
 
     what: str
@@ -95,9 +95,9 @@ class FoundPlant(StoredDocument, frozen=True, kw_only=True):
 class OrderStatus(StoredDocument, frozen=True, kw_only=True):
     """The last order of an operator's tasks, and its outcome.
 
-    at: when a loop or a person ordered it. now: its tasks, since when it was observed to have them. state:
-    pending, reached, missed, or undone (`workers.plants.reached`). waiting_since: for pending and missed
-    orders. undone_to: the value that another controller set, where it was undone.
+    at: when a loop or a person ordered it. now: its tasks, since when it was observed to have them. state: pending,
+    reached, missed, or undone (`workers.plants.reached`). waiting_since: for pending and missed orders. undone_to: the
+    value that another controller set, where it was undone.
     """
 
     tasks: int
@@ -130,16 +130,15 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     """An attached plant.
 
     state: seen, stale, or unseen; error: the last failure to observe it. tasks: whether they can be set.
-    latency_seconds: of its slowest path. topology: as `controllers.parallelism.measured_topology` writes and
-    validates it; None while it was never seen. sections: additional tables of its adapter. orders: operator →
-    the last order from here. groups: the consumer groups that read its logs, by name. sensors: the numbers
-    that its declaration names, by name. revisions: the deployed revision of each part. proofs: operator →
-    evidence that an order took effect, where that is not the number of its tasks. set_to: operator → the
-    plant's own target of tasks, where it reports one besides the existing tasks. lives: operator → since when
-    it runs (s since 1970), where known: earlier orders were for another one. completions: operator →
-    completions of its pool while it was full, where the plant reports each. silent_seconds: since the last
-    observation, or the first request. missed_workers: worker → for how long it has not answered (s) without
-    reporting its end.
+    latency_seconds: of its slowest path. topology: as `controllers.parallelism.measured_topology` writes and validates
+    it; None while it was never seen. sections: additional tables of its adapter. orders: operator → the last order from
+    here. groups: the consumer groups that read its logs, by name. sensors: the numbers that its declaration names, by
+    name. revisions: the deployed revision of each part. proofs: operator → evidence that an order took effect, where
+    that is not the number of its tasks. set_to: operator → the plant's own target of tasks, where it reports one
+    besides the existing tasks. lives: operator → since when it runs (s since 1970), where known: earlier orders were
+    for another one. completions: operator → completions of its pool while it was full, where the plant reports each.
+    silent_seconds: since the last observation, or the first request. missed_workers: worker → for how long it has not
+    answered (s) without reporting its end.
     """
 
     kind: str = ""
@@ -173,8 +172,8 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
 class LoadForecast(StoredDocument, frozen=True, kw_only=True):
     """The forecast load of an application or a plant.
 
-    Means and deviations are in events/s, one per window from `at` on; None with `refused` saying why. days:
-    days of the past that it is based on. trained_until: the last day of its training sets.
+    Means and deviations are in events/s, one per window from `at` on; None with `refused` saying why. days: days of the
+    past that it is based on. trained_until: the last day of its training sets.
     """
 
     at: float

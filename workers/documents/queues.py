@@ -10,10 +10,10 @@ Trend = Literal["rising", "falling", "steady"]
 class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     """A queue's segment on one node.
 
-    points: of 1000; 0 while it drains. leaving_blocks: marked for a transfer. inserted_events,
-    removed_events: totals by producers and workers, without transfers between nodes. load: its share of the
-    node's capacity. server_time_share: of one core of the node's server. waiting_to_run, workers_busy:
-    workers submitted and not started, and busy workers; workers_started: total.
+    points: of 1000; 0 while it drains. leaving_blocks: marked for a transfer. inserted_events, removed_events: totals
+    by producers and workers, without transfers between nodes. load: its share of the node's capacity.
+    server_time_share: of one core of the node's server. waiting_to_run, workers_busy: workers submitted and not
+    started, and busy workers; workers_started: total.
     """
 
     points: int = 0
@@ -38,8 +38,8 @@ class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 class PauseStatus(StoredDocument, frozen=True, kw_only=True):
     """A pause or drain by a person.
 
-    part: intake or consumption of a queue, work of a worker host. since, until: seconds since 1970. override:
-    its number.
+    part: intake or consumption of a queue, work of a worker host. since, until: seconds since 1970. override: its
+    number.
     """
 
     part: str
@@ -53,13 +53,12 @@ class PauseStatus(StoredDocument, frozen=True, kw_only=True):
 class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     """A queue.
 
-    kind: jobs or pipeline. handler, sink: of a jobs queue, its handler and the destination of its events.
-    Figures are of all containers together. wait_seconds: how long the oldest event has waited; 0 while none
-    waits, None while unknown. clearing_seconds: time to clear the backlog at the present rate; None while
-    nothing leaves. oldest_seconds: as the nodes reported it. trend: of the backlog, over half a minute
-    (`workers.snapshot.trend`). latency_p95_seconds: from publishing to acknowledgment. workers_at_once: the
-    mean number; service_seconds: of one of them, for one event. `trouble`: why a worker ended early. pauses:
-    those in force.
+    kind: jobs or pipeline. handler, sink: of a jobs queue, its handler and the destination of its events. Figures are
+    of all containers together. wait_seconds: how long the oldest event has waited; 0 while none waits, None while
+    unknown. clearing_seconds: time to clear the backlog at the present rate; None while nothing leaves. oldest_seconds:
+    as the nodes reported it. trend: of the backlog, over half a minute (`workers.snapshot.trend`). latency_p95_seconds:
+    from publishing to acknowledgment. workers_at_once: the mean number; service_seconds: of one of them, for one event.
+    `trouble`: why a worker ended early. pauses: those in force.
     """
 
     kind: str | None = None
@@ -100,8 +99,8 @@ class EventSample(StoredDocument, frozen=True, kw_only=True, gc=False):
 class ReportedProducer(StoredDocument, frozen=True, kw_only=True, gc=False):
     """The totals that a producer has published to one queue (`weir:producers`), in events and blocks.
 
-    rejected: invalid events; rerouted: events sent to another node because theirs did not answer. at: seconds
-    since 1970, by the producer's clock. sample: of its latest events.
+    rejected: invalid events; rerouted: events sent to another node because theirs did not answer. at: seconds since
+    1970, by the producer's clock. sample: of its latest events.
     """
 
     at: float

@@ -24,9 +24,9 @@ SILENT_AFTER_SECONDS = 3.0  # from this age on, pages, sockets, and terminals sh
 class PlantHealth(StoredDocument, frozen=True):
     """The health of the plant.
 
-    state: the sign of the worst problem and its color; sentence: its description. word: the word before the
-    sentence, which may differ from the sign's. doing: what plans, loops, and people do about it. findings:
-    all problems, worst first; the sentence describes the first.
+    state: the sign of the worst problem and its color; sentence: its description. word: the word before the sentence,
+    which may differ from the sign's. doing: what plans, loops, and people do about it. findings: all problems, worst
+    first; the sentence describes the first.
     """
 
     state: str
@@ -40,8 +40,8 @@ class PlantHealth(StoredDocument, frozen=True):
 class PlantTotals(StoredDocument, frozen=True, kw_only=True):
     """All queues, nodes, and worker hosts of role jobs together.
 
-    backlog_seconds: of the queue with the longest wait; backlog_change_events, backlog_trend: over the last
-    half minute. shed_share: of the events that patterns could use. workers_busy: busy slots at this instant,
+    backlog_seconds: of the queue with the longest wait; backlog_change_events, backlog_trend: over the last half
+    minute. shed_share: of the events that patterns could use. workers_busy: busy slots at this instant,
     workers_at_work: the mean in the last second. console_available: 1 where the console answers, else 0.
     """
 
@@ -70,12 +70,12 @@ class PlantTotals(StoredDocument, frozen=True, kw_only=True):
 class Snapshot(StoredDocument, frozen=True, kw_only=True):
     """The snapshot.
 
-    seq: counts the observer's steps; at: seconds since 1970, None for an empty snapshot; ahead_seconds: how
-    far the observer's clock was ahead of the plant's, None for old versions. Parts are by name, runs by
-    number; overrides: the earliest expiry first, plans: the oldest first, alerts: the most severe first,
+    seq: counts the observer's steps; at: seconds since 1970, None for an empty snapshot; ahead_seconds: how far the
+    observer's clock was ahead of the plant's, None for old versions. Parts are by name, runs by number; overrides: the
+    earliest expiry first, plans: the oldest first, alerts: the most severe first,
     `deeds`: the newest first. states: by "kind/name"; empty in snapshots of versions without states. hands:
-    manual changes other than overrides. parts: the plant's own software. objectives: by name. bands: expected
-    ranges of rates.
+    manual changes other than overrides. parts: the plant's own software. objectives: by name. bands: expected ranges of
+    rates.
     """
 
     seq: int = 0

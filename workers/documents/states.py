@@ -27,11 +27,10 @@ class SubjectState(StoredDocument, frozen=True, kw_only=True, gc=False):
     """The state of one subject: `kind` (of KINDS) and name; its key is "kind/name".
 
     severity: how bad it is. sign: of `node_state.STATES`, its color and glyph; None while nothing is known.
-    word: the text beside the sign. stale: its displayed data is outdated. since: since when it has this
-    severity (s since 1970). finding: the problem in a sentence; "" without one. also: its other problems.
-    step: the first remedy. within: the subject that explains it ("kind/name"); lists and sentences name that
-    one instead. rules: names of the alert rules whose threshold it exceeds and whose alerts fire after their
-    duration.
+    word: the text beside the sign. stale: its displayed data is outdated. since: since when it has this severity (s
+    since 1970). finding: the problem in a sentence; "" without one. also: its other problems.
+    step: the first remedy. within: the subject that explains it ("kind/name"); lists and sentences name that one
+    instead. rules: names of the alert rules whose threshold it exceeds and whose alerts fire after their duration.
     """
 
     kind: str

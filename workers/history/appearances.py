@@ -1,9 +1,9 @@
 """Parts that appeared at a plant, left it, or changed their rate before an instant, found with few snapshots.
 
-Snapshots are read 0, 1, 2, 4 … minutes before; where two adjacent ones differ, the step between them is
-halved until it is as short as RESOLUTION of its distance (at least 5 s). Three hours take about ten reads,
-and a change about three more; what appeared and left between two reads is not seen. Changes within
-SETTLING_SECONDS of a plant's first snapshot are ignored, too.
+Snapshots are read 0, 1, 2, 4 … minutes before; where two adjacent ones differ, the step between them is halved until it
+is as short as RESOLUTION of its distance (at least 5 s). Three hours take about ten reads, and a change about three
+more; what appeared and left between two reads is not seen. Changes within SETTLING_SECONDS of a plant's first snapshot
+are ignored, too.
 """
 
 import itertools
@@ -103,11 +103,7 @@ def find_in_snapshots(read: Read, since: float, until: float) -> list[Appearance
             for difference in _iterate_differences(early, late, late_at)
         ]
     settled_at = _find_settled_time(known, since)
-    news = [
-        appearance
-        for appearance in seen_parts
-        if appearance.how not in SETTLING or appearance.at > settled_at
-    ]
+    news = [appearance for appearance in seen_parts if appearance.how not in SETTLING or appearance.at > settled_at]
     return sorted(news, key=lambda appearance: -appearance.at)
 
 
@@ -120,8 +116,7 @@ def _find_settled_time(known: list[tuple[float, ShownParts]], since: float) -> f
 def build_shown_parts(snapshot: Snapshot) -> ShownParts:
     """Return publishing producers, reporting nodes and hosts, and the types that applications read.
 
-    The producer of an application's complex events is excluded: it comes and goes with the application and
-    its matches.
+    The producer of an application's complex events is excluded: it comes and goes with the application and its matches.
     """
     rates: dict[str, float | None] = {}
     restarts: dict[str, int] = {}
@@ -160,9 +155,7 @@ def _iterate_differences(early: ShownParts, late: ShownParts, at: float) -> Iter
             yield Appearance(part, "came", at, None, rate)
         elif (how := _jump(early.rates[part], rate)) is not None:
             yield Appearance(part, how, at, early.rates[part], rate)
-    yield from (
-        Appearance(part, "left", at, rate) for part, rate in early.rates.items() if part not in late.rates
-    )
+    yield from (Appearance(part, "left", at, rate) for part, rate in early.rates.items() if part not in late.rates)
     for part, count in late.restarts.items():
         if count > early.restarts.get(part, count):
             yield Appearance(part, "restarted", at)
@@ -177,11 +170,7 @@ def _jump(before: float | None, after: float | None) -> How | None:
 
 
 def _locate_appearances(
-    parts_at: Callable[[float], ShownParts | None],
-    found: Appearance,
-    early_at: float,
-    late_at: float,
-    until: float,
+    parts_at: Callable[[float], ShownParts | None], found: Appearance, early_at: float, late_at: float, until: float
 ) -> Appearance:
     """Return the changes, each at the first instant at which it is visible, as precisely as needed."""
     while late_at - early_at > max(MIN_SECONDS, RESOLUTION * (until - early_at)):

@@ -44,9 +44,7 @@ class CheckedPartition:
     faults: tuple[dict[str, str], ...]
 
 
-def list_partitions(
-    data: Path, queues: Iterable[str] = (), since: str = "", until: str = "9999"
-) -> list[Partition]:
+def list_partitions(data: Path, queues: Iterable[str] = (), since: str = "", until: str = "9999") -> list[Partition]:
     """Return the archived partitions of these queues between two days, both included, oldest first.
 
     Without queues, the partitions of all are returned.
@@ -108,11 +106,7 @@ def _find_footer_fault(path: Path, schema: pa.Schema) -> str:
         schema_read = parquet.read_schema(path)
     except (pa.ArrowException, OSError) as error:
         return f"is corrupt: {_format_error_line(error)}"
-    return (
-        ""
-        if (wrong := _describe_differences(schema_read, schema)) == ""
-        else f"has an unexpected schema: {wrong}"
-    )
+    return "" if (wrong := _describe_differences(schema_read, schema)) == "" else f"has an unexpected schema: {wrong}"
 
 
 def _describe_page_fault(path: Path) -> str:

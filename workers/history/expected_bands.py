@@ -1,9 +1,9 @@
 """Expected ranges of rates and changes of their level, computed once a minute from past arrivals.
 
 See `controllers.design.expected_band` and `controllers.design.change_points`. A range in force was computed
-`AHEAD_SECONDS` ago or, after a start, is the first one. The past is read and ranges are computed in a
-separate thread, so that the observer, which asks each second, never waits. The ranges are in the snapshot, so
-that charts, alerts, and the history share them.
+`AHEAD_SECONDS` ago or, after a start, is the first one. The past is read and ranges are computed in a separate thread,
+so that the observer, which asks each second, never waits. The ranges are in the snapshot, so that charts, alerts, and
+the history share them.
 """
 
 import logging
@@ -74,9 +74,7 @@ class BandWatch:
         if is_due and not (self._thread and self._thread.is_alive()):
             self._renewed_at = now_seconds
             known = sorted(queues)[:MAX_QUEUES]
-            self._thread = threading.Thread(
-                target=self._renew, args=(known, now_seconds), name="bands", daemon=True
-            )
+            self._thread = threading.Thread(target=self._renew, args=(known, now_seconds), name="bands", daemon=True)
             self._thread.start()
         there = {name: rows for name, rows in self._found.queues.items() if name in queues}
         return replace_fields(self._found, queues=there)
@@ -89,9 +87,7 @@ class BandWatch:
     def _renew(self, queues: Sequence[str], now_seconds: float) -> None:
         subjects = [("totals", ""), *(("queues", name) for name in queues)]
         series = {
-            (kind, name, rate): ".".join(filter(None, (kind, name, rate)))
-            for kind, name in subjects
-            for rate in RATES
+            (kind, name, rate): ".".join(filter(None, (kind, name, rate))) for kind, name in subjects for rate in RATES
         }
         try:
             at, rates = self._minutes(list(series.values()), now_seconds)
@@ -99,9 +95,7 @@ class BandWatch:
                 key: self._build_expected_band(name, at, values, now_seconds)
                 for (key, name), values in zip(series.items(), rates, strict=True)
             }
-        except (
-            Exception
-        ):  # a failure here must not end the observation of the plant; the known ranges go out of date
+        except Exception:  # a failure here must not end the observation of the plant; the known ranges go out of date
             logger.exception("Computing the expected ranges failed.")
             self._found = ExpectedBands()
             return
@@ -112,9 +106,7 @@ class BandWatch:
                 bands.setdefault(name, {})[rate] = row
         self._found = ExpectedBands(totals=bands.pop("", {}), queues=bands)
 
-    def _build_expected_band(
-        self, name: str, at: Floats, rates: Floats, now_seconds: float
-    ) -> ExpectedBand | None:
+    def _build_expected_band(self, name: str, at: Floats, rates: Floats, now_seconds: float) -> ExpectedBand | None:
         known = ~np.isnan(rates)
         whole = known & (at < now_seconds - now_seconds % MINUTE_SECONDS)
         plan = self._plans.setdefault(name, PlannedBands())
@@ -139,9 +131,7 @@ def _list_rate_changes(at: Floats, rates: Floats, now_seconds: float) -> list[Ra
     changes = change_points(at[day], rates[day])[-MAX_CHANGES:]
     return [
         RateChange(
-            at=round(change.at_seconds, DIGITS),
-            before=round(change.before, DIGITS),
-            after=round(change.after, DIGITS),
+            at=round(change.at_seconds, DIGITS), before=round(change.before, DIGITS), after=round(change.after, DIGITS)
         )
         for change in changes
     ]

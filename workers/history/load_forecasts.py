@@ -1,10 +1,9 @@
 """Forecasts of the load offered to each application and to each registered plant with adjustable tasks.
 
 They are computed once a minute from past arrivals (`controllers.design`). The past is the measured history
-(`metric_history`) and, for an application, the newest `forecast_training` set of its queues for the time
-before. It is read and forecast in a separate thread, so that the observer, which asks each second, never
-waits. The forecast is in the snapshot, so that laws and pages share it
-(`workers.documents.plants.LoadForecast`).
+(`metric_history`) and, for an application, the newest `forecast_training` set of its queues for the time before. It is
+read and forecast in a separate thread, so that the observer, which asks each second, never waits. The forecast is in
+the snapshot, so that laws and pages share it (`workers.documents.plants.LoadForecast`).
 """
 
 import logging
@@ -66,9 +65,7 @@ class LoadForecasts:
     `past` reads the arrivals of a source until now.
     """
 
-    def __init__(
-        self, past: Callable[[LoadSource, float], OfferedLoad], every_seconds: float = EVERY_SECONDS
-    ) -> None:
+    def __init__(self, past: Callable[[LoadSource, float], OfferedLoad], every_seconds: float = EVERY_SECONDS) -> None:
         self._past, self._every_seconds = past, every_seconds
         self._forecasters: dict[str, Forecaster] = {}
         self._documents: dict[str, LoadForecast] = {}
@@ -105,9 +102,7 @@ class LoadForecasts:
                 forecasts[name] = self._forecast(name, self._past(source, now_seconds), now_seconds)
             except Exception as error:  # a failure here must not end the observation of the plant
                 logger.exception("No forecast for %s.", name)
-                forecasts[name] = document(
-                    now_seconds, refused=f"the forecast failed ({type(error).__name__})"
-                )
+                forecasts[name] = document(now_seconds, refused=f"the forecast failed ({type(error).__name__})")
         self._documents = forecasts
 
     def _forecast(self, name: str, past: OfferedLoad, now_seconds: float) -> LoadForecast:
@@ -171,10 +166,7 @@ def _join_sets(at: Floats, rates: Floats, trained: Sequence[training_sets.Traini
         common = np.intersect1d(common, training_set.at_seconds)
     before = common[common < at.min()] if at.size else common
     sums = sum(
-        training_set.rates_per_second[np.searchsorted(training_set.at_seconds, before)]
-        for training_set in trained
+        training_set.rates_per_second[np.searchsorted(training_set.at_seconds, before)] for training_set in trained
     )
     until = min(training_set.newest_day for training_set in trained)
-    return OfferedLoad(
-        np.concatenate([before, at]), np.concatenate([np.asarray(sums), rates]), until.isoformat(), None
-    )
+    return OfferedLoad(np.concatenate([before, at]), np.concatenate([np.asarray(sums), rates]), until.isoformat(), None)

@@ -1,9 +1,9 @@
 """The plant's metrics over any time range, from files and the stream.
 
-Files have spilled and rolled-up rows, the stream those that are not spilled yet. Ranges of up to two hours
-have a row per second; longer ranges use windows of 10 s, 1 min, or 1 h, so that a week is read as fast as an
-hour. A window gives two rows, its minimum at its start and its maximum in its middle, so that a chart loses
-no peak. Times without a roll-up yet have a row per second.
+Files have spilled and rolled-up rows, the stream those that are not spilled yet. Ranges of up to two hours have a row
+per second; longer ranges use windows of 10 s, 1 min, or 1 h, so that a week is read as fast as an hour. A window gives
+two rows, its minimum at its start and its maximum in its middle, so that a chart loses no peak. Times without a roll-up
+yet have a row per second.
 """
 
 from collections.abc import Collection, Iterator
@@ -50,9 +50,7 @@ def read_columns(
     since, until = (min(max(0.0, instant), LAST_SECONDS) for instant in (since_seconds, until_seconds))
     earlier = {name: before for name in series if (before := _find_former_series(name)) is not None}
     parts: dict[str, list[Part]] = {name: [] for name in dict.fromkeys([*series, *earlier.values()])}
-    step = _choose_kept_step(
-        data, _step(until - since if range_seconds is None else range_seconds), since, until
-    )
+    step = _choose_kept_step(data, _step(until - since if range_seconds is None else range_seconds), since, until)
     if step is not None:
         since = (_add_means if means else _add_windows)(parts, data, step, since, until)
     since = _add_seconds(parts, data, since, until)
@@ -121,9 +119,7 @@ def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: flo
 def _add_means(parts: dict[str, list[Part]], data: Path, step: str, since: float, until: float) -> float:
     """Add the windows' means. This is requested once, so no file is cached."""
     width = metric_files.STEPS[step]
-    tables = [
-        _read_rows(path, ("mean",), parts) for path in _list_rollup_files(data, step, since - width, until)
-    ]
+    tables = [_read_rows(path, ("mean",), parts) for path in _list_rollup_files(data, step, since - width, until)]
     table = _select_between(pa.concat_tables(tables), since - width, until) if tables else None
     if not table:
         return since
@@ -153,9 +149,7 @@ def _add_seconds(parts: dict[str, list[Part]], data: Path, since: float, until: 
             first, last = (int(part.split("-")[0]) / 1000 for part in path.stem.split("_"))
             if last < since or first > until:
                 continue
-            for name, rows in _group_by_series(
-                _select_between(_read_rows(path, ("value",), parts), since, until)
-            ):
+            for name, rows in _group_by_series(_select_between(_read_rows(path, ("value",), parts), since, until)):
                 parts[name].append((_convert_to_seconds(rows["time"]), rows["value"].to_numpy()))
     spilled = metric_files.find_last_spilled_id(data)
     # From the next millisecond after the last spilled row.
@@ -175,8 +169,7 @@ def _add_live(parts: dict[str, list[Part]], control: redis.Redis, since: float, 
 def _read_windows(path: Path, changed_ns: int, series: tuple[str, ...]) -> pa.Table:
     """Return a day's windows of the requested series.
 
-    They are cached while the file is unchanged: a week is requested again whenever a person moves or zooms
-    it.
+    They are cached while the file is unchanged: a week is requested again whenever a person moves or zooms it.
     """
     return _read_rows(path, ("minimum", "maximum"), series)
 
@@ -187,9 +180,7 @@ def _read_rows(path: Path, values: tuple[str, ...], series: Collection[str]) -> 
 
 
 def _select_between(table: pa.Table, since: float, until: float) -> pa.Table:
-    first, last = (
-        pa.scalar(_convert_to_datetime(instant), pa.timestamp("us", "UTC")) for instant in (since, until)
-    )
+    first, last = (pa.scalar(_convert_to_datetime(instant), pa.timestamp("us", "UTC")) for instant in (since, until))
     return table.filter((pc.field("time") >= first) & (pc.field("time") <= last))
 
 

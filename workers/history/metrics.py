@@ -2,8 +2,8 @@
 
 A series is named by its path in the snapshot: `totals.in_per_second`, `queues.alert.waiting_events`,
 `queues.alert.containers.n1.points`, `nodes.n1.utilisation`, `pipeline.in_per_second`,
-`loops.worker_rate/alert/n1.actuator`. A state is its index in `node_state.STATES`. A value that is unknown in
-a second is missing in its row, and None in its column.
+`loops.worker_rate/alert/n1.actuator`. A state is its index in `node_state.STATES`. A value that is unknown in a second
+is missing in its row, and None in its column.
 """
 
 from collections.abc import Collection, Iterator
@@ -84,9 +84,7 @@ def iterate_figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
     for name, application in snapshot.pipeline.applications.items():
         yield from _list_shedding_series(f"pipeline.applications.{name}", application)
         for operator, document in application.operators.items():
-            yield from _iterate_numbers(
-                f"pipeline.applications.{name}.operators.{operator}", document, OPERATOR
-            )
+            yield from _iterate_numbers(f"pipeline.applications.{name}.operators.{operator}", document, OPERATOR)
     for kind, names in PER_KIND.items():
         for each, document in getattr(snapshot, kind).items():
             yield from _iterate_numbers(f"{kind}.{each}", document, names)
@@ -136,8 +134,8 @@ def read_columns(
 ) -> dict[str, list[float | None]]:
     """Return `{"at": [seconds …], series: [number or None …]}` of the rows in the time range.
 
-    The range is in seconds since 1970, both ends included. `series` selects and orders the columns; without
-    it, the result has all series of the range. A series without any value is a column of None.
+    The range is in seconds since 1970, both ends included. `series` selects and orders the columns; without it, the
+    result has all series of the range. A series without any value is a column of None.
     """
     wanted = None if series is None else list(dict.fromkeys(series))
     columns_by_name: dict[str, list[float | None]] = {name: [] for name in wanted or ()}
@@ -156,9 +154,7 @@ def read_columns(
     return {"at": at, **columns_by_name}
 
 
-def _iterate_rows(
-    control: redis.Redis, since_seconds: float, until_seconds: float
-) -> Iterator[tuple[bytes, Any]]:
+def _iterate_rows(control: redis.Redis, since_seconds: float, until_seconds: float) -> Iterator[tuple[bytes, Any]]:
     start: str | bytes = str(max(0, round(since_seconds * 1000)))
     end = str(max(0, round(until_seconds * 1000)))
     while True:
@@ -169,9 +165,7 @@ def _iterate_rows(
         start = b"(" + entries[-1][0]
 
 
-def _iterate_numbers(
-    prefix: str, document: StoredDocument, names: tuple[str, ...]
-) -> Iterator[tuple[str, float]]:
+def _iterate_numbers(prefix: str, document: StoredDocument, names: tuple[str, ...]) -> Iterator[tuple[str, float]]:
     for name in names:
         value = getattr(document, name)
         if checks.is_number(value):

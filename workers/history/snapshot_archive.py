@@ -1,12 +1,12 @@
 """Archive of whole snapshots by the minute, compressed, in files that other programs can read.
 
 `snapshots/day=2026-11-20/1790000000.200.jsonl.zst`: the frames of one minute, named by the time of the first;
-a frame is a line, `{at} {snapshot as JSON}`. `snapshots/open-{token}.jsonl` has those of the current minute.
-A frame is the whole snapshot with its nulls: the common content of frames costs almost nothing when they are
-compressed together, and reading any instant takes one file and one parsed line.
+a frame is a line, `{at} {snapshot as JSON}`. `snapshots/open-{token}.jsonl` has those of the current minute. A frame is
+the whole snapshot with its nulls: the common content of frames costs almost nothing when they are compressed together,
+and reading any instant takes one file and one parsed line.
 
-A block is written under a hidden name and renamed, and each frame is one write to the open file. After any
-crash, everything written is found again, and the next recorder seals the file that was left open.
+A block is written under a hidden name and renamed, and each frame is one write to the open file. After any crash,
+everything written is found again, and the next recorder seals the file that was left open.
 """
 
 import errno

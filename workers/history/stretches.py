@@ -10,10 +10,10 @@ Each slice has measures and the number of events of each value of each dimension
 | snapshots, rates times a sample of each producer's events, for other queues | type, key, source |
 | snapshots, as measured at the slice's end | total events/s, seconds per event, busy share of a host |
 
-Two stretches that are compared are read with one `ReadBudget`: the archive may be larger than a request can
-read (a Spark job then counts it, `workers.history.stretch_counts`), and unique keys must not fill the memory.
-The most frequent values of both stretches together are kept (`fold_rare`), and the rest becomes one value:
-folded separately, the stretches would keep different values, and each of those would differ.
+Two stretches that are compared are read with one `ReadBudget`: the archive may be larger than a request can read (a
+Spark job then counts it, `workers.history.stretch_counts`), and unique keys must not fill the memory. The most frequent
+values of both stretches together are kept (`fold_rare`), and the rest becomes one value: folded separately, the
+stretches would keep different values, and each of those would differ.
 """
 
 import itertools
@@ -99,10 +99,7 @@ class ReadBudget:
     """The limit of a comparison: archived events and seconds."""
 
     def __init__(
-        self,
-        rows: int = MAX_ROWS,
-        seconds: float = MAX_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        self, rows: int = MAX_ROWS, seconds: float = MAX_SECONDS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._rows, self._left = rows, rows
         self._seconds, self._clock, self._began = seconds, clock, clock()
@@ -125,8 +122,8 @@ def compute_range_figures(
 ) -> TimeRangeFigures:
     """Return all figures of a stretch, of one queue where one is named.
 
-    archives: queues whose archived events are read, None for all; for the others, the producers' samples
-    count. Raises ReadLimitExceeded where that exceeds the budget.
+    archives: queues whose archived events are read, None for all; for the others, the producers' samples count. Raises
+    ReadLimitExceeded where that exceeds the budget.
     """
     spending = budget or ReadBudget()
     counts = count_archived(stretch, data, queue, spending, archives)
@@ -224,9 +221,7 @@ def _add_archived(found: dict[str, Sliced], batch: pa.RecordBatch, stretch: Time
             known = found[name].get(value)
             found[name][value] = [float(each) for each in row] if known is None else _add_counts(known, row)
         if len(found[name]) > MAX_COUNTED:
-            found[name] = _fold_rare_values(
-                found[name], _find_frequent_values(found[name], count=MAX_COUNTED // 5)
-            )
+            found[name] = _fold_rare_values(found[name], _find_frequent_values(found[name], count=MAX_COUNTED // 5))
 
 
 def fold_rare(ours: Sliced, theirs: Sliced) -> tuple[Sliced, Sliced]:
@@ -254,11 +249,7 @@ def _add_counts(one: list[float], other: list[int]) -> list[float]:
 
 
 def add_snapshots(
-    figures: TimeRangeFigures,
-    stretch: TimeRange,
-    read: Read,
-    queue: str = "",
-    archived: Collection[str] = (),
+    figures: TimeRangeFigures, stretch: TimeRange, read: Read, queue: str = "", archived: Collection[str] = ()
 ) -> None:
     """Add figures from the snapshots at the slices' ends.
 

@@ -1,7 +1,7 @@
 """Training sets of the job `forecast_training`: archived rates by window, as input of forecasts.
 
-`training/queue=…/day=….parquet`; columns: see `workers.batch.jobs.spark.training`. The newest contiguous days
-are read. A stale or invalid set is refused with the reason: the forecast then uses measured rates only.
+`training/queue=…/day=….parquet`; columns: see `workers.batch.jobs.spark.training`. The newest contiguous days are read.
+A stale or invalid set is refused with the reason: the forecast then uses measured rates only.
 """
 
 from dataclasses import dataclass
@@ -57,9 +57,7 @@ class TrainingSet:
 
 def load_newest_set(data: Path, queue: str, now_seconds: float) -> TrainingSet | None:
     """Return the newest days of a queue; None where there is no set. Raises TrainingRefused."""
-    files = sorted(resolve_inside_folder(data / ROOT, f"queue={queue}", "queue").glob("day=*.parquet"))[
-        -MAX_DAYS:
-    ]
+    files = sorted(resolve_inside_folder(data / ROOT, f"queue={queue}", "queue").glob("day=*.parquet"))[-MAX_DAYS:]
     if not files:
         return None
     last = _parse_day(files[-1])
@@ -92,18 +90,14 @@ def _read_rates(path: Path, changed_ns: int) -> tuple[Floats, Floats, float]:
         schema = pq.read_schema(path)
         table = pq.read_table(path, columns=list(NEEDED), partitioning=None)
     except (OSError, pa.ArrowException, KeyError) as error:
-        raise TrainingRefused(
-            f"{path.parent.name}/{path.name} cannot be read ({type(error).__name__})"
-        ) from error
+        raise TrainingRefused(f"{path.parent.name}/{path.name} cannot be read ({type(error).__name__})") from error
     if not _is_ours(schema):
         raise TrainingRefused(f"{path.parent.name}/{path.name} does not have the columns of a training set")
     whole = table.filter(pc.equal(table["type"], ALL_TYPES)).sort_by("time")
     begins = whole["time"].cast(pa.timestamp("s", "UTC")).cast(pa.int64()).to_numpy().astype(float)
     widths = np.unique(np.diff(begins))
     if widths.size != 1 or not 0 < widths[0] <= MAX_WINDOW_SECONDS:
-        raise TrainingRefused(
-            f"{path.parent.name}/{path.name} must have windows of equal length, at most 1 h"
-        )
+        raise TrainingRefused(f"{path.parent.name}/{path.name} must have windows of equal length, at most 1 h")
     width = float(widths[0])
     return begins + width / 2, whole["rate_per_second"].to_numpy(), width
 

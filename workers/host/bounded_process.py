@@ -1,7 +1,7 @@
 """A separate process for code that may hang, grow, or read what it must not: one JSON document in, one out.
 
-It inherits only the environment variables that every process has: no secret, no proxy, no ~/.netrc. It ends
-at its time limit, and its memory and CPU time are bounded.
+It inherits only the environment variables that every process has: no secret, no proxy, no ~/.netrc. It ends at its time
+limit, and its memory and CPU time are bounded.
 """
 
 import os

@@ -36,8 +36,8 @@ def list_carried_addresses(address: Address) -> list[ipaddress.IPv4Address]:
 def _list_local_nat64_addresses(bits: int) -> list[ipaddress.IPv4Address]:
     """Return the readings of a local NAT64 address, whose prefix length only its network knows.
 
-    RFC 6052 puts the IPv4 address behind a prefix of 48, 56, 64 or 96 bits and leaves bits 64 to 71 out. A
-    reading in 0.0.0.0/8 is the padding of a longer prefix.
+    RFC 6052 puts the IPv4 address behind a prefix of 48, 56, 64 or 96 bits and leaves bits 64 to 71 out. A reading in
+    0.0.0.0/8 is the padding of a longer prefix.
     """
     without_gap = (bits >> 64 << 56) | (bits & (1 << 56) - 1)  # 120 bits
     readings = [ipaddress.IPv4Address(without_gap >> 88 - prefix & 0xFFFF_FFFF) for prefix in (48, 56, 64)]

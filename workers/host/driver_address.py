@@ -18,8 +18,8 @@ def build_driver_settings(master: str) -> dict[str, str]:
 def _find_local_address(master: str) -> str:
     """Return this host's address on the route to the first master of `spark://host:port[,host:port…]`.
 
-    The result is "" without one. A name may resolve to several networks, and after a restart of a container
-    to one that no longer exists: executors that use that one never start.
+    The result is "" without one. A name may resolve to several networks, and after a restart of a container to one that
+    no longer exists: executors that use that one never start.
     """
     host, _, port = master.removeprefix(SCHEME).partition(",")[0].rpartition(":")
     try:

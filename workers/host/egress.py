@@ -8,13 +8,12 @@
     address   not loopback, link-local, unspecified, multicast, reserved, or a cloud's metadata service,
               also when an IPv6 address embeds it (`workers.host.carried_addresses`)
 
-Private networks (10/8, 172.16/12, 192.168/16, fc00::/7) are allowed, because the plants and receivers of a
-site are there. Refused addresses can be allowed by network in the environment (WEIR_EGRESS_ALLOW), which no
-page can change.
+Private networks (10/8, 172.16/12, 192.168/16, fc00::/7) are allowed, because the plants and receivers of a site are
+there. Refused addresses can be allowed by network in the environment (WEIR_EGRESS_ALLOW), which no page can change.
 
-A name is resolved once for each connection, and the connection goes to the address that was checked, so a
-later change of the name has no effect. TLS and the header Host use the name. Redirects are not followed,
-proxies of the environment are not used, a request has a time limit, and a response is read up to a limit.
+A name is resolved once for each connection, and the connection goes to the address that was checked, so a later change
+of the name has no effect. TLS and the header Host use the name. Redirects are not followed, proxies of the environment
+are not used, a request has a time limit, and a response is read up to a limit.
 """
 
 import ipaddress
@@ -54,12 +53,7 @@ _REFUSED = {
     "multicast": ("224.0.0.0/4", "ff00::/8"),
     "reserved": ("240.0.0.0/4", "192.0.0.0/24", "100::/64"),
     # AWS on IPv6, Alibaba, Azure; the others' is 169.254.169.254.
-    "cloud metadata service": (
-        "fd00:ec2::254/128",
-        "fd20:ce::254/128",
-        "100.100.100.200/32",
-        "168.63.129.16/32",
-    ),
+    "cloud metadata service": ("fd00:ec2::254/128", "fd20:ce::254/128", "100.100.100.200/32", "168.63.129.16/32"),
 }
 REFUSED: tuple[tuple[str, Network], ...] = tuple(
     (kind, ipaddress.ip_network(text)) for kind, texts in _REFUSED.items() for text in texts
@@ -83,10 +77,7 @@ def check_secret_name(name: str, field: str) -> None:
 
 
 def check_secret_host(
-    name: str,
-    host: str | None,
-    field: str = "secret_environment",
-    environment: Mapping[str, str] = variables.PROCESS,
+    name: str, host: str | None, field: str = "secret_environment", environment: Mapping[str, str] = variables.PROCESS
 ) -> None:
     """Raise Forbidden where the environment binds the secret to other hosts.
 
@@ -106,9 +97,9 @@ def check_url(
 ) -> httpx.URL:
     """Return the address if its form is allowed.
 
-    Raises BadInput naming the field, and Forbidden for what the policy refuses. The address of a name is
-    checked when connecting. schemes: the allowed ones, with their default ports, which are allowed; ports:
-    additional allowed ports, for callers that speak their protocol.
+    Raises BadInput naming the field, and Forbidden for what the policy refuses. The address of a name is checked when
+    connecting. schemes: the allowed ones, with their default ports, which are allowed; ports: additional allowed ports,
+    for callers that speak their protocol.
     """
     begins = " or ".join(f"{scheme}://" for scheme in reversed(list(schemes)))
     takes = f"must be an address that starts with {begins}."
@@ -134,8 +125,7 @@ def check_port(port: int, field: str = "url", ports: frozenset[int] = frozenset(
     if port not in LOW_PORTS and not (FIRST_PORT <= port <= LAST_PORT and port not in OWN_PORTS):
         raise Forbidden(
             field,
-            f"must use port 80, 443, or a port from {FIRST_PORT} to {LAST_PORT} (except database ports), not"
-            f" {port}.",
+            f"must use port 80, 443, or a port from {FIRST_PORT} to {LAST_PORT} (except database ports), not {port}.",
         )
 
 
@@ -193,8 +183,8 @@ def resolve_addresses(host: str, port: int) -> list[str]:
 def _run_with_deadline(seconds: float, resolve: Resolve, host: str, port: int) -> Sequence[str]:
     """Return what `resolve` returns. Raises what it raises, and TimeoutError.
 
-    The system's own timeout is half a minute where no name server answers, and the call cannot be cancelled,
-    so it is left to finish in its thread.
+    The system's own timeout is half a minute where no name server answers, and the call cannot be cancelled, so it is
+    left to finish in its thread.
     """
     answers: SimpleQueue[tuple[Sequence[str], Exception | None]] = SimpleQueue()
 
@@ -223,15 +213,13 @@ def resolve_allowed_addresses(
 ) -> list[str]:
     """Return the checked addresses of a name.
 
-    Raises AddressRefused if any address is refused: a name with good and bad addresses is not trusted.
-    Callers that use protocols other than HTTP connect to one of these and never to the name. ports: as in
-    `check_url`. seconds: the time limit for the answer.
+    Raises AddressRefused if any address is refused: a name with good and bad addresses is not trusted. Callers that use
+    protocols other than HTTP connect to one of these and never to the name. ports: as in `check_url`. seconds: the time
+    limit for the answer.
     """
     try:
         check_port(port, ports=ports)
-        addresses = [
-            ipaddress.ip_address(resolved) for resolved in _run_with_deadline(seconds, resolve, host, port)
-        ]
+        addresses = [ipaddress.ip_address(resolved) for resolved in _run_with_deadline(seconds, resolve, host, port)]
     except BadInput as error:
         raise AddressRefused(f"{host}: {error.message}") from None
     except (OSError, UnicodeError, ValueError) as error:
@@ -252,9 +240,7 @@ def check_address(host: str, address: Address, port: int, ports: frozenset[int] 
         raise AddressRefused(f"{host} {why}")
 
 
-def connect(
-    host: str, port: int, timeout_seconds: float, ports: frozenset[int] = frozenset()
-) -> socket.socket:
+def connect(host: str, port: int, timeout_seconds: float, ports: frozenset[int] = frozenset()) -> socket.socket:
     """Return a connection to a checked address of the name, for protocols other than HTTP.
 
     Raises OSError, which AddressRefused is.

@@ -1,7 +1,7 @@
 """Environments that our processes pass to the processes they start, or continue with: only what those need.
 
-Passwords and keys go only to the processes that use them; a rule, a job, or a library in any other process
-cannot leak what it never received.
+Passwords and keys go only to the processes that use them; a rule, a job, or a library in any other process cannot leak
+what it never received.
 
 | for | gets |
 |---|---|

@@ -46,9 +46,7 @@ def _check_header(name: str, value: str, field: str) -> None:
     if name.lower() in CLIENT_HEADERS:
         raise Forbidden(field, f"sets {shown}, which the HTTP client sets itself; remove it.")
     if len(value) > MAX_VALUE_CHARACTERS:
-        raise BadInput(
-            field, f"sets {shown} to {len(value):,} characters; use at most {MAX_VALUE_CHARACTERS:,}."
-        )
+        raise BadInput(field, f"sets {shown} to {len(value):,} characters; use at most {MAX_VALUE_CHARACTERS:,}.")
     if value and not is_header_value(value):
         raise BadInput(
             field,

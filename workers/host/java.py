@@ -106,9 +106,7 @@ def get_class_archive_path(java_home: str) -> Path:
     """
     release = Path(java_home, "release")
     java = release.read_bytes() if release.exists() else java_home.encode()
-    return Path(
-        sys.prefix, "share", "weir", f"spark-{version('pyspark')}-{sha256(java).hexdigest()[:12]}.jsa"
-    )
+    return Path(sys.prefix, "share", "weir", f"spark-{version('pyspark')}-{sha256(java).hexdigest()[:12]}.jsa")
 
 
 def archive_options(java_home: str) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Code of the host that people may name: `python:dotted.path` as a queue's handler or a task's job.
 
-Naming a path imports its module, and a worker calls the object, so a person who may name any path may run
-anything. Pages and the API accept only what WEIR_HANDLERS lists, or what is below that. The host's own files
-and commands are not restricted.
+Naming a path imports its module, and a worker calls the object, so a person who may name any path may run anything.
+Pages and the API accept only what WEIR_HANDLERS lists, or what is below that. The host's own files and commands are not
+restricted.
 """
 
 from queues import environment as variables
@@ -20,6 +20,4 @@ def check_path(path: str, field: str) -> None:
     if not any(path == prefix or path.startswith(f"{prefix}.") for prefix in allowed):
         listed = ", ".join(allowed) or "none"
         name = variables.HANDLERS.name
-        raise Forbidden(
-            field, f"python:{path[:80]} is not listed in {name} ({listed}); add it there to allow it."
-        )
+        raise Forbidden(field, f"python:{path[:80]} is not listed in {name} ({listed}); add it there to allow it.")

@@ -1,7 +1,7 @@
 """Limits of a process that does requested work: its maximum memory and CPU time.
 
-The process applies them to itself before it starts. One that uses too much memory gets a MemoryError; one
-that uses too much CPU time is ended by SIGXCPU. Its parent, a worker or the console, is not affected.
+The process applies them to itself before it starts. One that uses too much memory gets a MemoryError; one that uses too
+much CPU time is ended by SIGXCPU. Its parent, a worker or the console, is not affected.
 """
 
 import resource

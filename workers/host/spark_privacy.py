@@ -56,8 +56,8 @@ def build_private_settings(master: str, folder: Path) -> dict[str, str]:
 def build_cluster_environment(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return the variable that names Spark's defaults, which have the cluster's secret.
 
-    The secret is not passed on a command line or in Spark's settings, because `ps` would show it to all
-    users. Raises BadInput for a secret that is too short.
+    The secret is not passed on a command line or in Spark's settings, because `ps` would show it to all users. Raises
+    BadInput for a secret that is too short.
     """
     secret = variables.SPARK_SECRET.get_text(environment)
     if len(secret) < MIN_SECRET or not secret.isascii() or not secret.isprintable() or " " in secret:
@@ -68,9 +68,7 @@ def build_cluster_environment(environment: Mapping[str, str], folder: Path) -> d
         )
     create_private_folder(folder)
     settings = {**AUTHENTICATION, **_READ_ONLY_PAGES, "spark.authenticate.secret": secret}
-    write_private(
-        folder / "spark-defaults.conf", "".join(f"{name} {value}\n" for name, value in settings.items())
-    )
+    write_private(folder / "spark-defaults.conf", "".join(f"{name} {value}\n" for name, value in settings.items()))
     return {"SPARK_CONF_DIR": str(folder)}
 
 
@@ -88,8 +86,8 @@ class ThisUserOnly:
     def wrap_socket(self, connection: socket.socket, server_side: bool) -> socket.socket:
         """Return the connection unchanged, or closed.
 
-        An exception would end the server for all clients, and a connection that is only shut down would still
-        deliver what a stranger sent.
+        An exception would end the server for all clients, and a connection that is only shut down would still deliver
+        what a stranger sent.
         """
         if find_connection_owner(connection) in (None, os.getuid()):
             return connection

@@ -14,9 +14,7 @@ class Experiment(models.Model):
     without a trace, null if the queues aren't known.
     """
 
-    owner = models.ForeignKey(
-        configured.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    owner = models.ForeignKey(configured.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     scenario = models.CharField(max_length=60)
     title = models.CharField(max_length=120, default="", blank=True)
     laws = models.JSONField()

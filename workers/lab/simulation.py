@@ -1,10 +1,10 @@
 """The process of one simulation: `python -m workers.lab.simulation`.
 
-The worker that runs the chunk (`workers.batch.jobs.experiment`) starts it. It never starts on its own.
-Standard input: one JSON line {"scenario", "law", "settings", "seed", "number", "data", "out", "limits"}.
-Standard output: one JSON line {"metrics", "rows"}, {"refused": {"field", "message"}}, {"over": "memory"}, or
-{"failed": "..."}. A simulation can't be interrupted, so it has a process that can be ended. It also ends when
-its worker does, and when it exceeds `limits` ({"memory_bytes", "cpu_seconds"}).
+The worker that runs the chunk (`workers.batch.jobs.experiment`) starts it. It never starts on its own. Standard input:
+one JSON line {"scenario", "law", "settings", "seed", "number", "data", "out", "limits"}. Standard output: one JSON line
+{"metrics", "rows"}, {"refused": {"field", "message"}}, {"over": "memory"}, or {"failed": "..."}. A simulation can't be
+interrupted, so it has a process that can be ended. It also ends when its worker does, and when it exceeds `limits`
+({"memory_bytes", "cpu_seconds"}).
 """
 
 import json

@@ -1,14 +1,14 @@
 """Counts each second how far the objectives were kept, and tracks what is left of their budgets.
 
-One process counts: the observer that publishes. Each snapshot counts for the time since the one before. After
-a pause of more than `GAP_SECONDS` it counts only for a second, so that time without an observer counts
-neither way. But events that a counter reports as lost meanwhile are lost (`workers.objectives.figures`).
+One process counts: the observer that publishes. Each snapshot counts for the time since the one before. After a pause
+of more than `GAP_SECONDS` it counts only for a second, so that time without an observer counts neither way. But events
+that a counter reports as lost meanwhile are lost (`workers.objectives.figures`).
 
-Lost events are counted in bursts, as batches end. Losses beyond what is offered in that second count in the
-next ones, up to what is offered in `CARRIED_SECONDS`; if there are none, since the process ends or the
-objective is changed, they count in the running minute. A minute is written when it is over, and when the
-process ends. After a process was killed, the next one continues from the running minute of its last snapshot.
-A minute is written whole, so writing it twice has the effect of writing it once.
+Lost events are counted in bursts, as batches end. Losses beyond what is offered in that second count in the next ones,
+up to what is offered in `CARRIED_SECONDS`; if there are none, since the process ends or the objective is changed, they
+count in the running minute. A minute is written when it is over, and when the process ends. After a process was killed,
+the next one continues from the running minute of its last snapshot. A minute is written whole, so writing it twice has
+the effect of writing it once.
 """
 
 import logging
@@ -83,10 +83,7 @@ class ObjectiveTally:
         """Count what the snapshot shows."""
         self.minute = minute
         self.counts.advance(minute)
-        values, seconds = (
-            figures.compute_figures(self.objective.kind, self.objective.subject),
-            figures.seconds,
-        )
+        values, seconds = (figures.compute_figures(self.objective.kind, self.objective.subject), figures.seconds)
         rates = zip(values, self.measure.compute_rates(list(values.values())), strict=True)
         known = {name: each for name, each in rates if each is not None}
         self.now = _sum_rates(known.values()) if known else None
@@ -148,9 +145,7 @@ class ObjectiveTally:
             if minute < before and (total > 0 or bad > 0):
                 most = sorted(burnt.items(), key=lambda rate_row: -rate_row[1])[:MAX_SUBJECTS]
                 kept = {name: round(value, DIGITS) for name, value in most}
-                row = ObjectiveMinute(
-                    objective=self.objective, minute=minute, bad=bad, total=total, burnt=kept
-                )
+                row = ObjectiveMinute(objective=self.objective, minute=minute, bad=bad, total=total, burnt=kept)
                 rows.append(row)
         return rows
 

@@ -43,9 +43,7 @@ def define(
     checks.accept_name().validate(name, "name", end=".")
     objective = Objective.objects.select_for_update().filter(name=name).first()
     if objective is None and Objective.objects.count() >= MAX_OBJECTIVES:
-        raise BadInput(
-            "name", f"can't be added: the limit is {MAX_OBJECTIVES} objectives. Remove an objective first."
-        )
+        raise BadInput("name", f"can't be added: the limit is {MAX_OBJECTIVES} objectives. Remove an objective first.")
     if objective is not None and revision is not None and objective.revision != revision:
         raise BadInput("revision", "is outdated: another user has changed the objective; reload it.")
     before = None if objective is None else document(objective)
@@ -55,9 +53,7 @@ def define(
     row.revision = 1 if objective is None else objective.revision + 1
     row.changed_by, row.changed_at = by, now
     row.save()
-    if before is not None and any(
-        before[counted_field] != getattr(row, counted_field) for counted_field in COUNTED
-    ):
+    if before is not None and any(before[counted_field] != getattr(row, counted_field) for counted_field in COUNTED):
         row.minutes.all().delete()
     return row
 
@@ -72,9 +68,7 @@ def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None 
     checks.refuse_unknown(fields, FIELDS, "", message="is unknown; the fields are {known}.")
     given = {"kind": "plant", "window_days": 30, **(before or {}), **fields}
     kind = _validate_choice(Objective.Kind.values, given["kind"], "kind")
-    texts = {
-        name: _validate_text(given.get(name, ""), name) for name in ("subject", "condition", "lost", "of")
-    }
+    texts = {name: _validate_text(given.get(name, ""), name) for name in ("subject", "condition", "lost", "of")}
     if kind == Objective.Kind.PLANT and texts["subject"]:
         raise BadInput("subject", "must be empty for the kind plant; choose the kind queue or application.")
     read_measure = measure(kind, texts["condition"], texts["lost"], texts["of"])
@@ -88,11 +82,7 @@ def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None 
 
 
 def _validate_choice(known: list[str], value: Any, field: str) -> str:
-    return str(
-        checks.accept_choice(known, f"one of {', '.join(filter(None, known))}").validate(
-            value, field, end="."
-        )
-    )
+    return str(checks.accept_choice(known, f"one of {', '.join(filter(None, known))}").validate(value, field, end="."))
 
 
 def _validate_text(value: Any, field: str) -> str:
@@ -103,10 +93,7 @@ def _validate_text(value: Any, field: str) -> str:
 
 def _validate_target(value: Any) -> float:
     if not checks.is_number(value, MIN_TARGET, MAX_TARGET):
-        raise BadInput(
-            "target",
-            f"must be a share from {MIN_TARGET} to {MAX_TARGET}, such as 0.999.",
-        )
+        raise BadInput("target", f"must be a share from {MIN_TARGET} to {MAX_TARGET}, such as 0.999.")
     return float(value)
 
 
@@ -121,15 +108,12 @@ def _pays_for(value: Any, kind: str, found: Measure) -> str:
     pays = _validate_choice(Objective.PaysFor.values, value, "pays_for") if value else ""
     names = found.lost.columns if found.lost is not None else frozenset()
     if pays == Objective.PaysFor.SHEDDING and ("shed_per_second" not in names or found.unit != EVENTS):
-        raise BadInput(
-            "pays_for", "can be shed only if `lost` uses shed_per_second and `of` uses a rate of events."
-        )
+        raise BadInput("pays_for", "can be shed only if `lost` uses shed_per_second and `of` uses a rate of events.")
     if pays == Objective.PaysFor.THROTTLING and (
         "throttled_share" not in names or found.unit == EVENTS or kind != Objective.Kind.QUEUE
     ):
         raise BadInput(
-            "pays_for",
-            'can be throttle only if `kind` is queue, `lost` uses throttled_share, and `of` is "1".',
+            "pays_for", 'can be throttle only if `kind` is queue, `lost` uses throttled_share, and `of` is "1".'
         )
     return pays
 

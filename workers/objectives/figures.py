@@ -10,12 +10,12 @@ They are those of the plant's history (`workers.history.metrics`), and:
 | `throttled_share` | queue | share of the time that producers over HTTP are asked to wait |
 | `late_per_second` | application | events/s that arrived after their window had passed |
 
-Shed and late events are counted exactly: by how much their counter has grown since the previous snapshot,
-regardless of the 10-second rate. A new application, or one whose counter fell, has its rate.
+Shed and late events are counted exactly: by how much their counter has grown since the previous snapshot, regardless of
+the 10-second rate. A new application, or one whose counter fell, has its rate.
 
-A pipeline that does not report has no figures: its last report is outdated. But `latency_p95_seconds` is
-known while anything waits: while nothing is handled it is at least the wait of the oldest event, so that an
-outage doesn't count as good time. If nothing waits either, it is unknown.
+A pipeline that does not report has no figures: its last report is outdated. But `latency_p95_seconds` is known while
+anything waits: while nothing is handled it is at least the wait of the oldest event, so that an outage doesn't count as
+good time. If nothing waits either, it is unknown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -80,9 +80,7 @@ class PlantFigures:
         applications = self.snapshot.pipeline.applications
         readers = [reader for reader, each in applications.items() if name in each.queues]
         dead = [
-            container.dead_per_second
-            for container in row.containers.values()
-            if container.dead_per_second is not None
+            container.dead_per_second for container in row.containers.values() if container.dead_per_second is not None
         ]
         return {
             **{queue: getattr(row, queue) for queue in metrics.PER_KIND["queues"]},
@@ -95,10 +93,7 @@ class PlantFigures:
     def _compute_application_figures(self, name: str, row: ApplicationStatus) -> Figures:
         read = [self.snapshot.queues[queue] for queue in row.queues if queue in self.snapshot.queues]
         if self._is_silent:
-            return {
-                **dict.fromkeys(NAMES["application"]),
-                "latency_p95_seconds": _compute_latency(None, read),
-            }
+            return {**dict.fromkeys(NAMES["application"]), "latency_p95_seconds": _compute_latency(None, read)}
         late = sum(operator.late_per_second for operator in row.operators.values())
         return {
             **{each: getattr(row, each) for each in metrics.APPLICATION},
@@ -117,8 +112,7 @@ class PlantFigures:
             return dict.fromkeys(SHEDDING)
         offered = sum(row.offered_per_second or 0.0 for row in rows.values())
         shed = sum(
-            self._compute_counter_rate(name, "shed_events", row.shed_per_second or 0.0)
-            for name, row in rows.items()
+            self._compute_counter_rate(name, "shed_events", row.shed_per_second or 0.0) for name, row in rows.items()
         )
         return dict(zip(SHEDDING, (offered, shed), strict=True))
 

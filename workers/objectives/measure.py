@@ -1,9 +1,8 @@
 """The measure of an objective: its expressions, read and checked, and what they count in a second.
 
-The language is that of the conditions of patterns (`workers.pipeline.patterns.predicate`), so
-`latency_p95_seconds <= 15 and wait_seconds <= 30` means the same here and there. A result that depends on an
-unknown figure is unknown, and counts neither way; a false `wait_seconds <= 30` makes the whole of it false,
-regardless of the other part.
+The language is that of the conditions of patterns (`workers.pipeline.patterns.predicate`), so `latency_p95_seconds <=
+15 and wait_seconds <= 30` means the same here and there. A result that depends on an unknown figure is unknown, and
+counts neither way; a false `wait_seconds <= 30` makes the whole of it false, regardless of the other part.
 """
 
 import math
@@ -46,9 +45,7 @@ class Measure:
     def compute_rates(self, subjects: Sequence[Figures]) -> list[Rates]:
         """Return the rates of each subject; all at once, since there may be many."""
         count = len(subjects)
-        columns = {
-            name: pa.array([figures[name] for figures in subjects], pa.float64()) for name in self.names
-        }
+        columns = {name: pa.array([figures[name] for figures in subjects], pa.float64()) for name in self.names}
         totals = [1.0] * count if self.of is None else self.of.collect_values(columns, count).to_pylist()
         if self.lost is not None:
             pairs_of_rates = zip(self.lost.collect_values(columns, count).to_pylist(), totals, strict=True)
@@ -56,9 +53,7 @@ class Measure:
         assert self.condition is not None
         good = self.condition.compute_truth(columns, count).to_pylist()
         pairs = zip(good, totals, strict=True)
-        return [
-            _drop_unknown(None if kept is None else 0.0 if kept else total, total) for kept, total in pairs
-        ]
+        return [_drop_unknown(None if kept is None else 0.0 if kept else total, total) for kept, total in pairs]
 
 
 def _drop_unknown(bad: float | None, total: float | None) -> Rates:
@@ -73,9 +68,7 @@ def measure(kind: str, condition: str, lost: str, of: str) -> Measure:
     if bool(condition.strip()) == bool(lost.strip()):
         raise BadInput("condition", "must be set if `lost` is empty, and must be empty if `lost` is set.")
     if lost.strip() and not of.strip():
-        raise BadInput(
-            "of", 'is missing: set the total that `lost` is a part of, such as offered_per_second, or "1".'
-        )
+        raise BadInput("of", 'is missing: set the total that `lost` is a part of, such as offered_per_second, or "1".')
     measured = Measure(
         parse(condition, "condition") if condition.strip() else None,
         parse_quantity(lost, "lost") if lost.strip() else None,
@@ -83,11 +76,7 @@ def measure(kind: str, condition: str, lost: str, of: str) -> Measure:
     )
     for field in ("condition", "lost", "of"):
         _check_names(kind, getattr(measured, field), field)
-    if (
-        measured.of is not None
-        and not measured.of.columns
-        and not measured.of.collect_values({}, 1)[0].as_py() > 0
-    ):
+    if measured.of is not None and not measured.of.columns and not measured.of.collect_values({}, 1)[0].as_py() > 0:
         raise BadInput("of", "must be a total: a metric, or a number above 0, such as 1.")
     return measured
 

@@ -8,9 +8,9 @@ from django.utils import timezone
 class Objective(models.Model):
     """A promise about a queue, an application, each of either, or the plant.
 
-    Either `condition` says when a second is good (and `of` what it counts for; "" for a second), or `lost`
-    says how much of `of` is bad, per second. All are expressions over the figures of the subject
-    (`workers.objectives.figures`), read and checked by `workers.objectives.measure`.
+    Either `condition` says when a second is good (and `of` what it counts for; "" for a second), or `lost` says how
+    much of `of` is bad, per second. All are expressions over the figures of the subject (`workers.objectives.figures`),
+    read and checked by `workers.objectives.measure`.
     """
 
     class Kind(models.TextChoices):
@@ -33,9 +33,7 @@ class Objective(models.Model):
     window_days = models.PositiveSmallIntegerField(default=30)
     pays_for = models.CharField(max_length=8, choices=PaysFor.choices, default="", blank=True)
     revision = models.PositiveIntegerField(default=1)
-    changed_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    changed_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     changed_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:
@@ -52,9 +50,7 @@ class ObjectiveMinute(models.Model):
     burnt = models.JSONField(default=dict)
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["objective", "minute"], name="one_count_a_minute"),
-        ]
+        constraints = [models.UniqueConstraint(fields=["objective", "minute"], name="one_count_a_minute")]
 
     def __str__(self) -> str:
         return f"{self.objective_id} {self.minute}: {self.bad:g} of {self.total:g}"

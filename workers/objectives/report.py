@@ -63,12 +63,8 @@ class BurnReport:
 def report(objective: Objective, now_seconds: float, incidents: Iterable[IncidentSpan]) -> BurnReport:
     """Return the report of the objective's window up to now, as far as its minutes are written."""
     last = int(now_seconds // MINUTE_SECONDS)
-    rows = objective.minutes.filter(
-        minute__gt=last - objective.window_days * MINUTES_PER_DAY, minute__lte=last
-    )
-    table = np.array(rows.order_by("minute").values_list("minute", "bad", "total"), dtype=float).reshape(
-        -1, 3
-    )
+    rows = objective.minutes.filter(minute__gt=last - objective.window_days * MINUTES_PER_DAY, minute__lte=last)
+    table = np.array(rows.order_by("minute").values_list("minute", "bad", "total"), dtype=float).reshape(-1, 3)
     minutes, bad, total = table[:, 0].astype(np.int64), table[:, 1], table[:, 2]
     hours, place = np.unique(minutes // MINUTES_PER_HOUR, return_inverse=True)
     sums = [np.bincount(place, weights=minute_row, minlength=hours.size) for minute_row in (bad, total)]
@@ -77,25 +73,18 @@ def report(objective: Objective, now_seconds: float, incidents: Iterable[Inciden
         for hour, wrong, whole in zip(hours, *sums, strict=True)
     ]
     burnt = [
-        IncidentBurn(incident, _count_during_incident(minutes, bad, incident, now_seconds))
-        for incident in incidents
+        IncidentBurn(incident, _count_during_incident(minutes, bad, incident, now_seconds)) for incident in incidents
     ]
     return BurnReport(
         float(bad.sum()),
         float(total.sum()),
         counted,
-        _group_by_subject(
-            objective, rows.filter(bad__gt=0).values_list("burnt", flat=True), float(bad.sum())
-        ),
-        sorted((incident for incident in burnt if incident.bad > 0), key=lambda incident: -incident.bad)[
-            :MAX_ROWS
-        ],
+        _group_by_subject(objective, rows.filter(bad__gt=0).values_list("burnt", flat=True), float(bad.sum())),
+        sorted((incident for incident in burnt if incident.bad > 0), key=lambda incident: -incident.bad)[:MAX_ROWS],
     )
 
 
-def _group_by_subject(
-    objective: Objective, burnt: Iterable[dict[str, float]], whole: float
-) -> list[SubjectBurn]:
+def _group_by_subject(objective: Objective, burnt: Iterable[dict[str, float]], whole: float) -> list[SubjectBurn]:
     """Group by subject; an objective about one subject was missed there alone."""
     if objective.subject or objective.kind == Objective.Kind.PLANT:
         return [SubjectBurn(objective.subject or "the plant", whole)] if whole > 0 else []

@@ -1,8 +1,8 @@
 """The OpenTelemetry collector: the destination of spans and metrics, over OTLP/HTTP.
 
-The administrator of the host sets its address in the environment (OTEL_EXPORTER_OTLP_ENDPOINT), and no page
-does; so it may be on this host, like the mail server. As with addresses that people enter
-(`workers.host.egress`), redirects are not followed and proxies of the environment are not used.
+The administrator of the host sets its address in the environment (OTEL_EXPORTER_OTLP_ENDPOINT), and no page does; so it
+may be on this host, like the mail server. As with addresses that people enter (`workers.host.egress`), redirects are
+not followed and proxies of the environment are not used.
 
 Nothing waits for it: `workers.observability.unsent` keeps what is to be sent.
 """
@@ -109,17 +109,11 @@ class Collector:
         return made
 
     @contextmanager
-    def span(
-        self, name: str, attributes: Mapping[str, str], parent: Mapping[str, Any] | None
-    ) -> Iterator[str]:
+    def span(self, name: str, attributes: Mapping[str, str], parent: Mapping[str, Any] | None) -> Iterator[str]:
         """Record a span; yield the trace's id. An exception within sets its status, by type alone."""
         context = None if parent is None else self._format.extract(_select_trace_headers(parent))
         with self._tracer.start_as_current_span(
-            name,
-            context,
-            attributes=dict(attributes),
-            record_exception=False,
-            set_status_on_exception=False,
+            name, context, attributes=dict(attributes), record_exception=False, set_status_on_exception=False
         ) as span:
             try:
                 yield trace.format_trace_id(span.get_span_context().trace_id)
@@ -140,6 +134,4 @@ class Collector:
 def _select_trace_headers(parent: Mapping[str, Any]) -> dict[str, str]:
     """Return the headers with names in lower case, and only those that W3C Trace Context reads."""
     headers = {name.lower(): value for name, value in parent.items()}
-    return {
-        name: headers[name] for name in ("traceparent", "tracestate") if isinstance(headers.get(name), str)
-    }
+    return {name: headers[name] for name in ("traceparent", "tracestate") if isinstance(headers.get(name), str)}

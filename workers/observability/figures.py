@@ -52,9 +52,7 @@ class FiguresSender:
 
 def build_metrics_data(families: Iterable[Metric], at_seconds: float, of: Resource) -> MetricsData:
     """Return each family under the name that /metrics gives its samples."""
-    metrics = [
-        _build_metric(family, round(at_seconds * NANOSECONDS)) for family in families if family.samples
-    ]
+    metrics = [_build_metric(family, round(at_seconds * NANOSECONDS)) for family in families if family.samples]
     scope = ScopeMetrics(scope=SCOPE, metrics=metrics, schema_url="")
     return MetricsData([ResourceMetrics(resource=of, scope_metrics=[scope], schema_url="")])
 

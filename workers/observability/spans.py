@@ -5,8 +5,8 @@
 
 Without OTEL_EXPORTER_OTLP_ENDPOINT a span only sets the log's ids: OpenTelemetry is not imported.
 
-A span contains ids, our own names, and counts. It never contains an event, an error's text (it may quote
-one), or a requested address: attributes leave the plant.
+A span contains ids, our own names, and counts. It never contains an event, an error's text (it may quote one), or a
+requested address: attributes leave the plant.
 """
 
 import os
@@ -53,9 +53,7 @@ def span(name: str, parent: Mapping[str, Any] | None = None, /, **ids: object) -
             yield
             return
         collector = _get_collector(os.getpid())
-        attributes = {
-            f"{PREFIX}{key}": value for key, value in logs.get_context_ids().items() if key != TRACE
-        }
+        attributes = {f"{PREFIX}{key}": value for key, value in logs.get_context_ids().items() if key != TRACE}
         with collector.span(name, attributes, parent) as trace, logs.add_context(**{TRACE: trace}):
             yield
 

@@ -19,8 +19,8 @@ logger = logging.getLogger("weir.observability")
 class Unsent(Generic[T]):
     """A bounded buffer whose `put` never waits: beyond `most`, the oldest entries are dropped.
 
-    Entries that were dropped or not accepted count as `dropped`, logged once a minute. `send` returns whether
-    a batch was accepted; if it raises, the batch counts as not accepted.
+    Entries that were dropped or not accepted count as `dropped`, logged once a minute. `send` returns whether a batch
+    was accepted; if it raises, the batch counts as not accepted.
     """
 
     def __init__(
@@ -90,8 +90,7 @@ class Unsent(Generic[T]):
         now = self._monotonic()
         if self._unsaid and now - self._said_at >= COMPLAIN_SECONDS:
             logger.warning(
-                "%d %s were dropped (%d since the start): the collector is unavailable, too slow,"
-                " or rejects them.",
+                "%d %s were dropped (%d since the start): the collector is unavailable, too slow, or rejects them.",
                 self._unsaid,
                 self._what,
                 self.dropped,

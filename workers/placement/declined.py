@@ -1,8 +1,8 @@
 """What node scaling has proposed and nobody has approved: people are not asked the same again.
 
-A proposal counts as declined while it waits, and after it was rejected, expired, or void, until the plant has
-changed: its nodes, which of them are present, the points, or the load by more than `LOAD_CHANGE` of what is
-in use and a quarter of what it was.
+A proposal counts as declined while it waits, and after it was rejected, expired, or void, until the plant has changed:
+its nodes, which of them are present, the points, or the load by more than `LOAD_CHANGE` of what is in use and a quarter
+of what it was.
 """
 
 from collections.abc import Mapping
@@ -43,9 +43,6 @@ def has_changed(before: Observation, now: Observation) -> bool:
 def _extract_plant_shape(observation: Observation) -> Any:
     """Return what of a plant does not depend on its load: present nodes, and points."""
     nodes = sorted(
-        (node["name"], node["capacity"], node["drained"], node["state"] == OFFLINE)
-        for node in observation["nodes"]
+        (node["name"], node["capacity"], node["drained"], node["state"] == OFFLINE) for node in observation["nodes"]
     )
-    return nodes, sorted(
-        (queue["name"], sorted(queue["containers"].items())) for queue in observation["queues"]
-    )
+    return nodes, sorted((queue["name"], sorted(queue["containers"].items())) for queue in observation["queues"])

@@ -1,7 +1,7 @@
 """Containers without points: they are consumed where they are, and removed when they are empty.
 
-Three tasks, each harmless when repeated: events that arrived after their container was removed get it back;
-interrupted transfers of blocks are completed; empty and settled containers are retired.
+Three tasks, each harmless when repeated: events that arrived after their container was removed get it back; interrupted
+transfers of blocks are completed; empty and settled containers are retired.
 """
 
 import logging
@@ -50,8 +50,8 @@ def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
 def settle(topology: Topology, snapshot: Snapshot, monotonic: Callable[[], float] = time.monotonic) -> int:
     """Move blocks that were marked for an abandoned transfer to where they belong; return how many.
 
-    All containers share `PASS_SECONDS`, and each advances by at least one block. Blocks marked for a node
-    that no longer exists are released: they are handled where they are.
+    All containers share `PASS_SECONDS`, and each advances by at least one block. Blocks marked for a node that no
+    longer exists are released: they are handled where they are.
     """
     going_on = set(Plan.objects.filter(state=Plan.State.RUNNING).values_list("empties", flat=True))
     deadline = Deadline.start(PASS_SECONDS, monotonic)
@@ -61,9 +61,7 @@ def settle(topology: Topology, snapshot: Snapshot, monotonic: Callable[[], float
             continue
         try:
             route = route_from(topology, queue, node)
-            route.source.stay(
-                [target for target in route.source.list_marked_nodes() if target not in topology.nodes]
-            )
+            route.source.stay([target for target in route.source.list_marked_nodes() if target not in topology.nodes])
             # Weight 0 everywhere: nothing new departs.
             nothing_new = replace(route, weights=dict.fromkeys(route.targets, 0))
             moved += nothing_new.run(SETTLE_BYTES, MAX_MOVED, deadline).blocks
@@ -94,9 +92,7 @@ def _list_settled_containers(now: datetime) -> list[tuple[str, str]]:
     return list(rows.values_list("queue__name", "node__name"))
 
 
-def _find_empty_containers(
-    topology: Topology, containers: list[tuple[str, str]]
-) -> Iterator[tuple[str, str]]:
+def _find_empty_containers(topology: Topology, containers: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Return the empty ones of these containers, by asking the nodes: a heartbeat is a second old.
 
     A node that does not answer counts as not empty, and is waited for once.

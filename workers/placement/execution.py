@@ -2,9 +2,9 @@
 
     begin → the points of one queue after the other → (drain, release) what waits is transferred → done
 
-A tick may die anywhere and the next one continues: points and the plan's progress change in one transaction,
-and a transfer's steps may all be repeated (`workers.placement.transfer`). A plan that was stopped, or is
-advanced by a later tick, refuses the write of an older one.
+A tick may die anywhere and the next one continues: points and the plan's progress change in one transaction, and a
+transfer's steps may all be repeated (`workers.placement.transfer`). A plan that was stopped, or is advanced by a later
+tick, refuses the write of an older one.
 """
 
 import logging
@@ -53,9 +53,7 @@ def advance_all(control: redis.Redis, now: datetime) -> list[Plan]:
     return [advance(plan, control, now) for plan in plans.list_running_plans().order_by("created_at", "pk")]
 
 
-def advance(
-    plan: Plan, control: redis.Redis, now: datetime, monotonic: Callable[[], float] = time.monotonic
-) -> Plan:
+def advance(plan: Plan, control: redis.Redis, now: datetime, monotonic: Callable[[], float] = time.monotonic) -> Plan:
     """Advance a plan by one step, as far as a second allows; do nothing while another tick advances it.
 
     A transfer takes up to `PASS_SECONDS` by `monotonic`, and one or two more answers of a node.
@@ -65,10 +63,7 @@ def advance(
         if fence is not None:
             try:
                 # For a distant node with many queues, each answer takes its time after the pass, too.
-                with (
-                    span("advance plan", plan=plan.pk),
-                    lease.keep_renewed() if plan.empties else nullcontext(),
-                ):
+                with span("advance plan", plan=plan.pk), lease.keep_renewed() if plan.empties else nullcontext():
                     _Step(plan.pk, fence, control, now, monotonic).run()
             except PlanOvertaken:
                 logger.warning("Plan %s was stopped or is advanced by another process.", plan.pk)
@@ -128,9 +123,7 @@ class _Step:
 
     def _move_points(self, plan: Plan) -> bool:
         """Make the moves of the next few queues; return False if there are more to make, or it has failed."""
-        pending = [
-            queue for queue in moves.group_by_queue(moves.read(plan.moves)) if _is(plan, queue, "pending")
-        ]
+        pending = [queue for queue in moves.group_by_queue(moves.read(plan.moves)) if _is(plan, queue, "pending")]
         for queue in pending[:STEPS_PER_SECOND]:
             try:
                 self._move_queue(plan, queue)
@@ -166,8 +159,8 @@ class _Step:
     def _explain_given_back(self, plan: Plan) -> str:
         """Return why the node can't be emptied any more.
 
-        Either it was only to rest, and got points again, as it does if another node is lost; or a queue was
-        created there that the plan does not know. Loops that move points wait for the plan.
+        Either it was only to rest, and got points again, as it does if another node is lost; or a queue was created
+        there that the plan does not know. Loops that move points wait for the plan.
         """
         queues = projection.read_database().list_queues_with_points_on(plan.empties)
         if not queues:
@@ -237,8 +230,8 @@ def empty_container(
 ) -> DrainProgress:
     """Transfer what waits in a container without points, and its dead letters, until the deadline.
 
-    Events of the pipeline stay until it has read them: only its checkpoint knows how far it is. It reads no
-    dead letters.
+    Events of the pipeline stay until it has read them: only its checkpoint knows how far it is. It reads no dead
+    letters.
     """
     spec, done = topology.queue(queue), TransferResult()
     if spec.points.get(node):
@@ -317,8 +310,7 @@ def _note_transfer(plan: Plan, progress: list[dict[str, Any]], queue: str, empty
 
 def _is(plan: Plan, queue: str, state: str) -> bool:
     return any(
-        move["queue"] == queue and step["state"] == state
-        for move, step in zip(plan.moves, plan.progress, strict=True)
+        move["queue"] == queue and step["state"] == state for move, step in zip(plan.moves, plan.progress, strict=True)
     )
 
 

@@ -1,8 +1,8 @@
 """Giving points back to a node that was lost and has returned.
 
 Recovery took them without an approval, so it also gives them back without one: once the node has reported for
-`RETURN_SECONDS`, by a plan that is the inverse of the restoring one, as far as the points are still where
-they went. The time of its return is on the control server, so that any process can do it.
+`RETURN_SECONDS`, by a plan that is the inverse of the restoring one, as far as the points are still where they went.
+The time of its return is on the control server, so that any process can do it.
 """
 
 from datetime import UTC, datetime
@@ -70,16 +70,15 @@ def _is_steered(now: datetime) -> bool:
     """Return whether node scaling is in auto, by its own mode or by an override."""
     loops = Loop.objects.filter(law=LAW.name)
     return any(
-        overrides.get_effective_mode(loop, overrides.list_for_loop(loop, now), now) == Loop.Mode.AUTO
-        for loop in loops
+        overrides.get_effective_mode(loop, overrides.list_for_loop(loop, now), now) == Loop.Mode.AUTO for loop in loops
     )
 
 
 def _is_answered(node: str, returned_seconds: float, now: datetime) -> bool:
     """Return whether nothing is to be given back.
 
-    That is true if node scaling takes care of it, recovery has made a plan since the node's return, or what
-    was taken was given back before.
+    That is true if node scaling takes care of it, recovery has made a plan since the node's return, or what was taken
+    was given back before.
     """
     if _is_steered(now):
         return True
@@ -116,16 +115,12 @@ def propose(node: str, user: User, reason: str, *, snapshot: Snapshot, now: date
 
 def find_restoring_plan(node: str) -> Plan | None:
     """Return the newest plan by which recovery took points from a node."""
-    return next(
-        (row for row in list_restoring_plans() if any(move["from"] == node for move in row.moves)), None
-    )
+    return next((row for row in list_restoring_plans() if any(move["from"] == node for move in row.moves)), None)
 
 
 def list_restoring_plans() -> QuerySet[Plan]:
     """Return the plans of recovery that a node may get its points back from, the newest first."""
-    rows = Plan.objects.filter(
-        kind=Plan.Kind.RESTORE, state__in=(*plans.ENDED_WITH_MOVES, Plan.State.ROLLED_BACK)
-    )
+    rows = Plan.objects.filter(kind=Plan.Kind.RESTORE, state__in=(*plans.ENDED_WITH_MOVES, Plan.State.ROLLED_BACK))
     return rows.order_by("-pk")[:NEWEST_RESTORING]
 
 

@@ -40,8 +40,8 @@ def build_forecast(
 ) -> Forecast:
     """Return the forecast of moves on the plant as the snapshot shows it.
 
-    A container's load follows its points: load after = load per point of its queue * points, in events/s,
-    over the node's capacity. Unknown values stay null.
+    A container's load follows its points: load after = load per point of its queue * points, in events/s, over the
+    node's capacity. Unknown values stay null.
     """
     before = {name: _build_current_row(name, topology, snapshot) for name in topology.nodes}
     held = moves.apply_moves(moves.list_live_points(topology), planned)

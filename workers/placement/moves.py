@@ -92,8 +92,8 @@ def compute_moves(queue: str, before: Points, after: Points) -> list[Move]:
 def check(moves: Sequence[Move], topology: Topology, offline: Collection[str] = ()) -> None:
     """Raise `BadInput` naming the first invalid field.
 
-    Invalid are: an unknown queue or node, a target that takes no points (drained, cordoned, OFFLINE), more
-    points than the source has, too few remaining containers.
+    Invalid are: an unknown queue or node, a target that takes no points (drained, cordoned, OFFLINE), more points than
+    the source has, too few remaining containers.
     """
     if not moves:
         raise BadInput("moves", "must have at least one move.")
@@ -117,9 +117,7 @@ def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -
     most = held.get(move.source, 0)
     checks.accept_whole_number(1).validate(move.points, f"{where}.points", end=".")
     if move.points > most:
-        raise BadInput(
-            f"{where}.points", f"must be at most {most}, the points on {move.source}, not {move.points}."
-        )
+        raise BadInput(f"{where}.points", f"must be at most {most}, the points on {move.source}, not {move.points}.")
 
 
 def _find_named(find: Any, name: str, field: str) -> Any:
@@ -144,6 +142,5 @@ def _check_left(queue: str, held: Points, minimum: int) -> None:
     thousand.check_points(held, f"queues.{queue}.points")
     if len(held) < minimum:
         raise BadInput(
-            "moves",
-            f"must leave {queue} at least {minimum} containers (minimum_containers), not {len(held)}.",
+            "moves", f"must leave {queue} at least {minimum} containers (minimum_containers), not {len(held)}."
         )

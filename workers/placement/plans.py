@@ -7,9 +7,9 @@ A plan is proposed (`workers.placement.proposals`), shown, approved by its hash,
              ↘ rejected          ↘ stopped, failed
              ↘ void (expired, or the plant has drifted away from the state it was computed for)
 
-An approver has seen a hash: SHA-256 over the moves and the revision they were computed from. Nothing else is
-ever executed under it. Every function here that refuses raises `BadInput` naming the field and changes
-nothing. `user` is None if a loop acts; `snapshot` is the newest one (`PublishedPlant.observe`).
+An approver has seen a hash: SHA-256 over the moves and the revision they were computed from. Nothing else is ever
+executed under it. Every function here that refuses raises `BadInput` naming the field and changes nothing. `user` is
+None if a loop acts; `snapshot` is the newest one (`PublishedPlant.observe`).
 """
 
 from collections.abc import Mapping
@@ -36,20 +36,13 @@ User = accounts.User | None
 
 
 def approve(
-    plan: Plan | int,
-    hash: str,
-    user: User,
-    reason: str,
-    *,
-    snapshot: Snapshot,
-    now: datetime,
-    needed: int = 1,
+    plan: Plan | int, hash: str, user: User, reason: str, *, snapshot: Snapshot, now: datetime, needed: int = 1
 ) -> Plan:
     """Approve a plan as shown: it runs within about a second, once `needed` persons have approved.
 
-    Of two, the second is neither the first nor the proposer. The first approval restarts the plan's time.
-    Raises `BadInput`: another hash, a plan that is not proposed any more (approved twice, rejected, void),
-    expired, the points of its queues changed, or a node was drained, cordoned, or lost meanwhile.
+    Of two, the second is neither the first nor the proposer. The first approval restarts the plan's time. Raises
+    `BadInput`: another hash, a plan that is not proposed any more (approved twice, rejected, void), expired, the points
+    of its queues changed, or a node was drained, cordoned, or lost meanwhile.
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():
@@ -79,8 +72,8 @@ def reject(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
 def stop(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
     """Stop an approved or running plan: what has moved stays moved, nothing more is started.
 
-    A node that was being drained stays drained until `return_to_use`. Raises `BadInput` unless it is approved
-    or running.
+    A node that was being drained stays drained until `return_to_use`. Raises `BadInput` unless it is approved or
+    running.
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():
@@ -123,9 +116,7 @@ def explain_drift(plan: Plan) -> str | None:
             return f"The points of queue {queue} have changed since the plan was proposed."
     if plan.empties and (others := set(topology.list_queues_with_points_on(plan.empties)) - plan.base.keys()):
         return f"Queue {min(others)} now has points on {plan.empties} that the plan does not move."
-    closed = {
-        target: moves.explain_closed(topology.nodes[target]) for target in _list_targets(plan, topology)
-    }
+    closed = {target: moves.explain_closed(topology.nodes[target]) for target in _list_targets(plan, topology)}
     return next((f"Node {node} {why} now." for node, why in closed.items() if why), None)
 
 
@@ -152,13 +143,9 @@ def lock_plan(plan: Plan | int) -> Plan:
 
 def _check_approval(plan: Plan, hash: str, now: datetime) -> None:
     if plan.state != Plan.State.PROPOSED:
-        raise BadInput(
-            "plan", f"is already {plan.state}; only a proposed plan can be approved. {plan.note}".strip()
-        )
+        raise BadInput("plan", f"is already {plan.state}; only a proposed plan can be approved. {plan.note}".strip())
     if hash != plan.hash:
-        raise BadInput(
-            "hash", "is not the hash of this plan; reload the plan, check it, and approve it again."
-        )
+        raise BadInput("hash", "is not the hash of this plan; reload the plan, check it, and approve it again.")
     if now >= plan.expires_at:
         raise BadInput("plan", f"expired at {plan.expires_at:%H:%M:%S} UTC; propose it again.")
 

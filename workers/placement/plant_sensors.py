@@ -21,13 +21,12 @@ def observe_rebalancing(
 ) -> Measurement:
     """Return the nodes and the queues for the rebalancing law.
 
-    The result is {nodes [{name, capacity, drained, state}], queues [{name, rate, containers,
-    minimum_containers}]}. capacity [events/s] = declared capacity * busy / the law's default for busy: each
-    node's own threshold, or its override, then applies where the law applies its single one. rate [events/s]
-    of a queue = Σ over its containers of load * declared capacity: events that cost more than others count as
-    more of them. Rates are smoothed over decisions (half the newest, half before), and start again if other
-    nodes count than before. A cordoned node is shown to the law as OFFLINE, without the load it keeps, so
-    that it neither gives nor gets.
+    The result is {nodes [{name, capacity, drained, state}], queues [{name, rate, containers, minimum_containers}]}.
+    capacity [events/s] = declared capacity * busy / the law's default for busy: each node's own threshold, or its
+    override, then applies where the law applies its single one. rate [events/s] of a queue = Σ over its containers of
+    load * declared capacity: events that cost more than others count as more of them. Rates are smoothed over decisions
+    (half the newest, half before), and start again if other nodes count than before. A cordoned node is shown to the
+    law as OFFLINE, without the load it keeps, so that it neither gives nor gets.
     """
     nodes = snapshot.nodes
     closed = {name for name, node in nodes.items() if node.cordoned and not node.drained}
@@ -58,8 +57,8 @@ def observe_node_scaling(
 ) -> Measurement:
     """Return what `observe_rebalancing` sees, the load ratio, and whether people have paused a queue.
 
-    The ratio is that of the future load to the present one (1, as it is not forecast yet). While a queue is
-    paused, less arrives than there is.
+    The ratio is that of the future load to the present one (1, as it is not forecast yet). While a queue is paused,
+    less arrives than there is.
     """
     sensed = observe_rebalancing(target, snapshot, before, now_seconds)
     held_back = any(queue.pauses for queue in snapshot.queues.values())
@@ -88,9 +87,7 @@ def _list_counted_containers(
 
 def _queue_rate(containers: Mapping[str, ContainerStatus], nodes: Mapping[str, NodeStatus]) -> float:
     """Return the load of these containers on their nodes, in events/s."""
-    rate: float = sum(
-        (row.load or 0.0) * nodes[name].capacity_events_per_second for name, row in containers.items()
-    )
+    rate: float = sum((row.load or 0.0) * nodes[name].capacity_events_per_second for name, row in containers.items())
     return rate
 
 
@@ -113,8 +110,7 @@ def compute_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str,
 def check_measurement(snapshot: Snapshot, now_seconds: float) -> ObservationQuality:
     """Return the age of the plant's oldest measurement that counts, and why no move can be decided on it.
 
-    An OFFLINE node is known to be offline: that is no reason to wait. A node that has missed two beats is in
-    doubt.
+    An OFFLINE node is known to be offline: that is no reason to wait. A node that has missed two beats is in doubt.
     """
     at_seconds = snapshot.at
     if at_seconds is None or not snapshot.nodes:

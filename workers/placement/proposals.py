@@ -1,7 +1,7 @@
 """Creation of plans.
 
-A plan is requested by a person or a loop, computed by the law, checked against the present plant, and written
-as a proposal. Every function here that refuses raises `BadInput` naming the field and changes nothing.
+A plan is requested by a person or a loop, computed by the law, checked against the present plant, and written as a
+proposal. Every function here that refuses raises `BadInput` naming the field and changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,9 +48,9 @@ def propose_rebalance(goal: str, user: User, *, snapshot: Snapshot, now: datetim
 def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
     """Propose a plan that empties a node.
 
-    Its points go to the other nodes. Its waiting events are transferred or consumed. Once it runs, the node
-    is drained and takes nothing until `return_to_use`. Raises `BadInput` for an unknown, drained, or OFFLINE
-    node, and if the others can't take its containers (the reason says why).
+    Its points go to the other nodes. Its waiting events are transferred or consumed. Once it runs, the node is drained
+    and takes nothing until `return_to_use`. Raises `BadInput` for an unknown, drained, or OFFLINE node, and if the
+    others can't take its containers (the reason says why).
     """
     why = overrides.read_reason(reason)
     topology = projection.read_database()
@@ -64,29 +64,21 @@ def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now
 
 
 def propose_hand(
-    queue: str,
-    points: Mapping[str, int],
-    user: User,
-    *,
-    snapshot: Snapshot,
-    now: datetime,
-    reason: str = "",
+    queue: str, points: Mapping[str, int], user: User, *, snapshot: Snapshot, now: datetime, reason: str = ""
 ) -> Plan:
     """Propose a plan from a person's own division of a queue's 1000 points.
 
     Nodes with 0 may be named or left out.
 
-    Raises `BadInput`: points that don't sum to 1000, unknown, drained, cordoned, or OFFLINE nodes, too few
-    containers, or no change at all.
+    Raises `BadInput`: points that don't sum to 1000, unknown, drained, cordoned, or OFFLINE nodes, too few containers,
+    or no change at all.
     """
     topology = projection.read_database()
     before = topology.queue(queue).live_points
     wanted = {node: value for node, value in thousand.check_points(points, least=0).items() if value}
     for node in points:
         if node not in topology.nodes:
-            raise BadInput(
-                f"points.{node}", f"is not a node; the nodes are {', '.join(sorted(topology.nodes))}."
-            )
+            raise BadInput(f"points.{node}", f"is not a node; the nodes are {', '.join(sorted(topology.nodes))}.")
     if wanted == before:
         raise BadInput("points", f"are already the points of {queue}.")
     planned_moves = moves.compute_moves(queue, before, wanted)
@@ -97,8 +89,8 @@ def propose_hand(
 def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
     """Propose a new plan, to be approved, with the inverse of what an ended plan has moved.
 
-    Raises `BadInput` if nothing was moved, it was rolled back already, or it is not possible any more (points
-    moved on, a node is gone, drained, or OFFLINE).
+    Raises `BadInput` if nothing was moved, it was rolled back already, or it is not possible any more (points moved on,
+    a node is gone, drained, or OFFLINE).
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():
@@ -107,38 +99,19 @@ def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, 
             raise BadInput("plan", f"is {row.state}; only a plan that has ended can be rolled back.")
         if row.undone_by.filter(state__in=(*plans.OPEN, Plan.State.DONE)).exists():
             raise BadInput("plan", "is being rolled back, or was already rolled back.")
-        made = [
-            move
-            for move, step in zip(moves.read(row.moves), row.progress, strict=True)
-            if plans.has_moved(step)
-        ]
+        made = [move for move, step in zip(moves.read(row.moves), row.progress, strict=True) if plans.has_moved(step)]
         if not made:
             raise BadInput("plan", "has moved no points; there is nothing to roll back.")
         planned_moves = [move.inverse for move in reversed(made)]
         title = f"Roll back: {row.title}"
         # A node that this plan drained takes its points back: it is in use again when the roll-back starts.
         return _propose(
-            Plan.Kind.ROLL_BACK,
-            planned_moves,
-            user,
-            why,
-            snapshot,
-            now,
-            title=title,
-            undoes=row,
-            reopens=row.empties,
+            Plan.Kind.ROLL_BACK, planned_moves, user, why, snapshot, now, title=title, undoes=row, reopens=row.empties
         )
 
 
 def propose_inverse(
-    taken: Plan,
-    proposed: Sequence[Move],
-    user: User,
-    reason: str,
-    *,
-    snapshot: Snapshot,
-    now: datetime,
-    node: str,
+    taken: Plan, proposed: Sequence[Move], user: User, reason: str, *, snapshot: Snapshot, now: datetime, node: str
 ) -> Plan:
     """Propose a plan that gives a node back what a plan of recovery took from it.
 
@@ -152,9 +125,9 @@ def propose_inverse(
 def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, approved: bool) -> Plan | None:
     """Return the plan of a loop's decision: approved by the loop itself (auto), or proposed (advise).
 
-    The same entry gives the same plan, however often it is requested. Unanswered proposals of the same loop
-    become void with a newer one; one with the same moves stays as it is, and nothing is made. No other plan
-    is proposed before the loop's cool-down is over: people take time to read it.
+    The same entry gives the same plan, however often it is requested. Unanswered proposals of the same loop become void
+    with a newer one; one with the same moves stays as it is, and nothing is made. No other plan is proposed before the
+    loop's cool-down is over: people take time to read it.
     """
     if (made := Plan.objects.filter(entry=entry).first()) is not None:
         return made
@@ -210,11 +183,7 @@ def _compute_decision(snapshot: Snapshot, now: datetime, parameters: dict[str, A
         catalog.get_law(REBALANCING), given, _list_active_overrides(loop, now), now
     )
     state = ((loop.state or {}) if loop else {}).get("law")
-    document = {
-        "parameters": {**own, **parameters},
-        "state": state,
-        "observations": [sensed.observation],
-    }
+    document = {"parameters": {**own, **parameters}, "state": state, "observations": [sensed.observation]}
     return dict(request.answer(REBALANCING, document)["decisions"][0])
 
 
@@ -233,9 +202,7 @@ def _plan_emptying(node: str, topology: Topology, snapshot: Snapshot, now: datet
     left = moves.apply_moves(moves.list_live_points(topology), planned_moves)
     for queue, points in left.items():
         if node in points:
-            raise BadInput(
-                "node", f"{node} can't be drained: no other node can take {queue}. {decision['reason']}"
-            )
+            raise BadInput("node", f"{node} can't be drained: no other node can take {queue}. {decision['reason']}")
     return planned_moves
 
 
@@ -317,8 +284,8 @@ class _Wish:
 def _plan_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wish:
     """Return a loop's decision as moves; node scaling decides one thing at a time.
 
-    Nodes to be used get their share by the law of the band, among them and those in use; a node to be
-    released is emptied.
+    Nodes to be used get their share by the law of the band, among them and those in use; a node to be released is
+    emptied.
     """
     action = entry.action
     if "moves" in action:

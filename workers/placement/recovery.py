@@ -1,16 +1,15 @@
 """Recovery from a lost node.
 
-Its points are restored on live nodes, and queues get their minimum of containers again. Publishers have
-routed around it within a second; this changes the plan for longer. A node that is OFFLINE for RESTORE_SECONDS
-loses its points to the queue's other nodes, in proportion to theirs. A queue that has fewer live containers
-than its minimum gets new ones on the least loaded nodes, with equal parts of what was lost (Houtman,
+Its points are restored on live nodes, and queues get their minimum of containers again. Publishers have routed around
+it within a second; this changes the plan for longer. A node that is OFFLINE for RESTORE_SECONDS loses its points to the
+queue's other nodes, in proportion to theirs. A queue that has fewer live containers than its minimum gets new ones on
+the least loaded nodes, with equal parts of what was lost (Houtman,
 3.5.1.6). The lost container stays, draining: when its node returns, its data is consumed first, and it gets
-new points only by a plan: one of recovery's own, a minute later (`workers.placement.give_back`), or a
-person's.
+new points only by a plan: one of recovery's own, a minute later (`workers.placement.give_back`), or a person's.
 
-One process does this at a time (a lease), and its number fences every write in the database. In addition, a
-container is unique, and points move only from what they were computed from. So two recoveries that see
-different nodes (a split brain) never make a container twice.
+One process does this at a time (a lease), and its number fences every write in the database. In addition, a container
+is unique, and points move only from what they were computed from. So two recoveries that see different nodes (a split
+brain) never make a container twice.
 """
 
 import logging
@@ -122,8 +121,8 @@ def note_offline(snapshot: Snapshot, now: datetime, fence: int, control: redis.R
 def _claim(fence: int) -> bool:
     """Claim the number; return False if it, or a greater one, was there.
 
-    Two control servers that both consider themselves the primary may give the same number to two recoveries:
-    the database gives it to one.
+    Two control servers that both consider themselves the primary may give the same number to two recoveries: the
+    database gives it to one.
     """
     if _read_recovery_number() >= fence:
         return False
@@ -141,9 +140,7 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
     since = now - timedelta(seconds=RESTORE_SECONDS)
     lost = set(Node.objects.filter(offline_since__lte=since).values_list("name", flat=True))
     lost -= _list_unreadable_nodes(snapshot)
-    running = (
-        plans.list_running_plans().filter(kind=Plan.Kind.RESTORE) if lost else plans.list_running_plans()
-    )
+    running = plans.list_running_plans().filter(kind=Plan.Kind.RESTORE) if lost else plans.list_running_plans()
     if running.exists():
         return None  # A plan in progress may fix what is short; what is lost waits for no other plan.
     with transaction.atomic():
@@ -158,8 +155,7 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
         if not restoring_moves:
             return None
         reason = (
-            f"No report from {', '.join(sorted(lost))} for {RESTORE_SECONDS:g} s; the points move"
-            " to live nodes."
+            f"No report from {', '.join(sorted(lost))} for {RESTORE_SECONDS:g} s; the points move to live nodes."
             if lost
             else "A queue has fewer containers than its minimum; containers are added."
         )
@@ -171,8 +167,8 @@ def plan_restoring(
 ) -> list[Move]:
     """Return the moves that take every point off lost nodes.
 
-    `controllers.rebalancing.node_scaling` restores the points. `rates` [events/s] by queue say which node is
-    least loaded. A queue that no node can take (no live node takes points) keeps its points where they are.
+    `controllers.rebalancing.node_scaling` restores the points. `rates` [events/s] by queue say which node is least
+    loaded. A queue that no node can take (no live node takes points) keeps its points where they are.
     """
     allocation = from_observation(
         {

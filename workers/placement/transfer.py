@@ -1,8 +1,8 @@
 """Transfer of waiting blocks from one node to others: each arrives once, through any crash of any process.
 
-`depart` on the source marks a block with its one target, `receive` on the target takes it unless it was
-taken, `confirm` on the source removes it (docs/understand/how/placement.md). Each step may be repeated at any
-time, by any process: the next pass finishes one that died, and two passes at once do the work of one.
+`depart` on the source marks a block with its one target, `receive` on the target takes it unless it was taken,
+`confirm` on the source removes it (docs/understand/how/placement.md). Each step may be repeated at any time, by any
+process: the next pass finishes one that died, and two passes at once do the work of one.
 """
 
 import math
@@ -58,9 +58,7 @@ class TransferResult:
 
     def add_letters(self, moved: "TransferResult") -> "TransferResult":
         """Return the dead letters that were moved behind these blocks, too."""
-        return replace(
-            self, letters=moved.letters, bytes=self.bytes + moved.bytes, last_error=moved.last_error
-        )
+        return replace(self, letters=moved.letters, bytes=self.bytes + moved.bytes, last_error=moved.last_error)
 
 
 @dataclass(frozen=True)
@@ -78,9 +76,9 @@ class Route:
     def run(self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER) -> TransferResult:
         """Transfer blocks until a limit is reached, no unclaimed block is left, or the deadline is over.
 
-        The limits are about `budget_bytes`, and `most`. After the deadline, too, one block is moved, so that
-        every pass makes progress. A target that does not answer or is full is skipped for the rest of the
-        pass; its blocks stay marked. Raises `NodeUnavailable` if the source does not answer.
+        The limits are about `budget_bytes`, and `most`. After the deadline, too, one block is moved, so that every pass
+        makes progress. A target that does not answer or is full is skipped for the rest of the pass; its blocks stay
+        marked. Raises `NodeUnavailable` if the source does not answer.
         """
         done = TransferResult()
         weights = dict(self.weights)
@@ -98,14 +96,11 @@ class Route:
                 break
         return done
 
-    def move_letters(
-        self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER
-    ) -> TransferResult:
+    def move_letters(self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER) -> TransferResult:
         """Move dead letters to the target of the greatest weight that has room.
 
-        Stops when about `budget_bytes` or `most` are moved, none is left, or the deadline is over (as for
-        `run`). A target that does not answer may have taken a letter: the letter waits for it, and goes to no
-        other.
+        Stops when about `budget_bytes` or `most` are moved, none is left, or the deadline is over (as for `run`). A
+        target that does not answer may have taken a letter: the letter waits for it, and goes to no other.
         """
         done = TransferResult()
         source = DeadLetters(self.source)
@@ -131,11 +126,7 @@ class Route:
         return -self.weights[node], node
 
     def _post(
-        self,
-        rows: Sequence[tuple[str, list[Any]]],
-        target: DeadLetters,
-        budget_bytes: int,
-        deadline: Deadline,
+        self, rows: Sequence[tuple[str, list[Any]]], target: DeadLetters, budget_bytes: int, deadline: Deadline
     ) -> tuple[list[str], int, WeirError | None]:
         """Return the ids of what arrived, its bytes, and why not more."""
         arrived: list[str] = []

@@ -68,9 +68,7 @@ class MemoryPlant:
         }
         return convert(Snapshot, snapshot, "snapshot")
 
-    def start_workers(
-        self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
-    ) -> list[str]:
+    def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0) -> list[str]:
         """Submit workers; an id that has run, or is submitted already, isn't submitted again."""
         if self.error is not None:
             raise self.error
@@ -109,15 +107,10 @@ class MemoryPlant:
         source = MeasuredOperator("source", "source", 1, 1, 1, "a source, which only supplies events")
         chain = [
             source,
-            *(
-                MeasuredOperator(name, "operator", tasks, 1, MAX_TASKS)
-                for name, tasks in self.operators.items()
-            ),
+            *(MeasuredOperator(name, "operator", tasks, 1, MAX_TASKS) for name, tasks in self.operators.items()),
         ]
         links = tuple(Link(before.name, after.name) for before, after in pairwise(chain))
-        return MeasuredTopology(
-            "memory", self.clock(), 1.0, {operator.name: operator for operator in chain}, links
-        )
+        return MeasuredTopology("memory", self.clock(), 1.0, {operator.name: operator for operator in chain}, links)
 
     def hold(self, seconds: float) -> None:
         """Do nothing: the plant has no controllers of its own."""

@@ -25,12 +25,7 @@ class OrderedPlant(ElasticPlant):
     """A registered plant of which every setting is recorded, with who set it."""
 
     def __init__(
-        self,
-        row: RegisteredPlant,
-        plant: ElasticPlant,
-        by: str,
-        by_loop: bool,
-        clock: Callable[[], float] = time.time,
+        self, row: RegisteredPlant, plant: ElasticPlant, by: str, by_loop: bool, clock: Callable[[], float] = time.time
     ) -> None:
         self._row, self._plant, self._by, self._by_loop, self._clock = row, plant, by, by_loop, clock
 
@@ -53,9 +48,7 @@ class OrderedPlant(ElasticPlant):
 
     @contextmanager
     def _record_tasks(self, tasks: Mapping[str, int]) -> Iterator[None]:
-        before = {
-            plant_order.operator: plant_order for plant_order in PlantOrder.objects.filter(plant=self._row)
-        }
+        before = {plant_order.operator: plant_order for plant_order in PlantOrder.objects.filter(plant=self._row)}
         at = datetime.fromtimestamp(self._clock(), UTC)
         for operator, count in tasks.items():
             values = {"tasks": count, "at": at, "by": self._by, "by_loop": self._by_loop}
@@ -80,8 +73,8 @@ def forget_until(plant: str, operator: str, at: float) -> None:
 class OrderWatch:
     """Follows every order from snapshot to snapshot.
 
-    While an operator is not observed, the state of its order stays. Orders of an operator that was restarted
-    since are forgotten.
+    While an operator is not observed, the state of its order stays. Orders of an operator that was restarted since are
+    forgotten.
     """
 
     def __init__(
@@ -114,17 +107,11 @@ class OrderWatch:
         }
         self._followed = {
             name: self._update_orders(
-                row,
-                self._list_active_orders(name, row, noted.get(name, {}), now),
-                self._followed.get(name, {}),
-                now,
+                row, self._list_active_orders(name, row, noted.get(name, {}), now), self._followed.get(name, {}), now
             )
             for name, row in rows.items()
         }
-        return {
-            name: replace_fields(row, orders=_build_row(row, self._followed[name]))
-            for name, row in rows.items()
-        }
+        return {name: replace_fields(row, orders=_build_row(row, self._followed[name])) for name, row in rows.items()}
 
     def _list_active_orders(
         self, name: str, row: PlantStatus, orders: Mapping[str, GivenOrder], now: float
@@ -143,11 +130,7 @@ class OrderWatch:
         return orders_in_force
 
     def _update_orders(
-        self,
-        row: PlantStatus,
-        orders: Mapping[str, GivenOrder],
-        before: Mapping[str, OrderStatus],
-        now: float,
+        self, row: PlantStatus, orders: Mapping[str, GivenOrder], before: Mapping[str, OrderStatus], now: float
     ) -> dict[str, OrderStatus]:
         operators = _get_operators(row)
         seen_at = now - (row.age_seconds or 0.0)
@@ -185,13 +168,11 @@ def _get_operators(row: PlantStatus) -> Mapping[str, Any]:
     return operators
 
 
-def _check_proof(
-    order: GivenOrder, before: OrderStatus | None, proof: ProofStatus, seen_at: float
-) -> OrderStatus:
+def _check_proof(order: GivenOrder, before: OrderStatus | None, proof: ProofStatus, seen_at: float) -> OrderStatus:
     """Check an order by the proof of its declaration.
 
-    An unknown proof shows nothing: a reached order stays reached, and a pending one keeps waiting for as long
-    as it may take.
+    An unknown proof shows nothing: a reached order stays reached, and a pending one keeps waiting for as long as it may
+    take.
     """
     patience = ConvergenceTimeout(more_seconds=proof.within_seconds, fewer_seconds=proof.within_seconds)
     tasks = None if proof.value is None else round(proof.value)

@@ -16,8 +16,8 @@ MAX_SAID = 2_000
 class PlantFailure(WeirError):  # noqa: N818
     """A failure of an attached plant.
 
-    The message may quote the plant, and is stored and shown at each tick of a loop: it is Unicode, of at most
-    MAX_SAID characters and an ellipsis, whatever the plant sends.
+    The message may quote the plant, and is stored and shown at each tick of a loop: it is Unicode, of at most MAX_SAID
+    characters and an ellipsis, whatever the plant sends.
     """
 
     def __init__(self, message: str) -> None:
@@ -58,9 +58,8 @@ class ElasticPlant(Protocol):
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set the tasks of operators, all of them or none. Setting the same again changes nothing.
 
-        Raise `queues.errors.BadInput`, naming an operator that does not exist (any more) or that can't have
-        this many tasks, `workers.plants.holding.PlantHeld` while another controller has the plant, and what
-        `topology` raises.
+        Raise `queues.errors.BadInput`, naming an operator that does not exist (any more) or that can't have this many
+        tasks, `workers.plants.holding.PlantHeld` while another controller has the plant, and what `topology` raises.
         """
         ...
 
@@ -72,30 +71,27 @@ class Plant(ElasticPlant, Protocol):
         """Return the current plant. Unknown values are None, never 0."""
         ...
 
-    def start_workers(
-        self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
-    ) -> list[str]:
+    def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0) -> list[str]:
         """Submit `count` short-lived workers for one container under the given ids, and return the ids.
 
-        The first `ahead` of them run before workers of any other queue, the rest by the
-        queue's priority.
+        The first `ahead` of them run before workers of any other queue, the rest by the queue's priority.
 
-        This is called after the intent is recorded in the ledger, and again with the same ids if a tick died
-        in between. So an id is a promise: **however often it is submitted, its worker runs at most once** (a
-        worker claims its id in the store when it starts, and ends at once if it is taken). That makes a
-        resubmission harmless, and lets a loop repeat an uncertain action without applying it twice.
+        This is called after the intent is recorded in the ledger, and again with the same ids if a tick died in
+        between. So an id is a promise: **however often it is submitted, its worker runs at most once** (a worker claims
+        its id in the store when it starts, and ends at once if it is taken). That makes a resubmission harmless, and
+        lets a loop repeat an uncertain action without applying it twice.
 
-        Raise `queues.errors.BadInput` if count and ids don't agree or the container does not exist, and what
-        the transport raises if the workers can't be submitted; the ledger entry then contains the error.
+        Raise `queues.errors.BadInput` if count and ids don't agree or the container does not exist, and what the
+        transport raises if the workers can't be submitted; the ledger entry then contains the error.
         """
         ...
 
     def resize_pool(self, host: str, threads: int) -> None:
         """Set how many tasks a worker host runs at once, from about one second later. Running work continues.
 
-        Repeating the same order changes nothing. It expires after `workers.pool.orders.ORDER_SECONDS` unless
-        it is kept; the pool then returns to its start size. Raise `queues.errors.BadInput` for a host that
-        does not report or can't be resized, and for an invalid number.
+        Repeating the same order changes nothing. It expires after `workers.pool.orders.ORDER_SECONDS` unless it is
+        kept; the pool then returns to its start size. Raise `queues.errors.BadInput` for a host that does not report or
+        can't be resized, and for an invalid number.
         """
         ...
 
@@ -106,10 +102,9 @@ class Plant(ElasticPlant, Protocol):
     def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
         """Override an application's controls: admission, shares, tasks.
 
-        See `workers.pipeline.declaration.controls`. The values are in force within two of its batches.
-        Repeating the same values changes nothing. Raise
-        `queues.errors.BadInput`, naming a control that is unknown or whose value is invalid; nothing is
-        changed then.
+        See `workers.pipeline.declaration.controls`. The values are in force within two of its batches. Repeating the
+        same values changes nothing. Raise `queues.errors.BadInput`, naming a control that is unknown or whose value is
+        invalid; nothing is changed then.
         """
         ...
 

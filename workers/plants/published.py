@@ -1,7 +1,7 @@
 """The local plant as its observer last published it; ticks read it.
 
-One process observes (it needs two heartbeats to know a rate or an age), all others read its snapshot. The
-guard handles a snapshot that is too old: `at` says when it was made.
+One process observes (it needs two heartbeats to know a rate or an age), all others read its snapshot. The guard handles
+a snapshot that is too old: `at` says when it was made.
 """
 
 import logging
@@ -55,16 +55,12 @@ READABILITY = Readability()
 class PublishedPlant(SteeredPlant):
     """Reads `weir:snapshot`, and starts workers like the local plant.
 
-    ahead_seconds: how far the reader's clock is ahead of the plant's. If it is given, `at` of an observation
-    is by the reader's clock. Otherwise the difference of two hosts' clocks would count as age, and hold every
-    loop.
+    ahead_seconds: how far the reader's clock is ahead of the plant's. If it is given, `at` of an observation is by the
+    reader's clock. Otherwise the difference of two hosts' clocks would count as age, and hold every loop.
     """
 
     def __init__(
-        self,
-        control: redis.Redis,
-        clock: Callable[[], float],
-        ahead_seconds: Callable[[], float] | None = None,
+        self, control: redis.Redis, clock: Callable[[], float], ahead_seconds: Callable[[], float] | None = None
     ) -> None:
         super().__init__(control, clock)
         self._ahead_seconds = ahead_seconds

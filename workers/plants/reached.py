@@ -7,14 +7,14 @@
 | missed | it never had them within the plant's patience since it last came closer |
 | undone | it had them, and then others, which Weir did not order: a second controller, or lost capacity |
 
-A plant may report the tasks that it aims at besides the existing ones: a rollout on Kubernetes temporarily
-has more pods, or fewer. A reached order is then undone only if the plant aims at other tasks.
+A plant may report the tasks that it aims at besides the existing ones: a rollout on Kubernetes temporarily has more
+pods, or fewer. A reached order is then undone only if the plant aims at other tasks.
 
-A loop that sees other tasks than it ordered orders again at its next tick. So an order of a loop never
-extends the time of an earlier one, and an order that answers a deviation reveals it. If it then orders more
-instead of fewer, the used share of the patience carries over. An order whose proof is unknown for a time is
-pending meanwhile, not doubted. Missed and undone latch until the tasks are as ordered (after an undoing: for
-TRUSTED_SECONDS), a person sets others, or a person releases it (the order is forgotten).
+A loop that sees other tasks than it ordered orders again at its next tick. So an order of a loop never extends the time
+of an earlier one, and an order that answers a deviation reveals it. If it then orders more instead of fewer, the used
+share of the patience carries over. An order whose proof is unknown for a time is pending meanwhile, not doubted. Missed
+and undone latch until the tasks are as ordered (after an undoing: for TRUSTED_SECONDS), a person sets others, or a
+person releases it (the order is forgotten).
 """
 
 from dataclasses import dataclass
@@ -100,21 +100,13 @@ def _update_unseen_order(
     """Return the order without an observation: reached or doubted stays, and pending has its time."""
     if before.state != PENDING:
         return before
-    late = seen_at - (before.waiting_since or order.at) > patience.get_timeout_seconds(
-        order.tasks, before.now
-    )
+    late = seen_at - (before.waiting_since or order.at) > patience.get_timeout_seconds(order.tasks, before.now)
     return replace_fields(before, state=MISSED) if late else before
 
 
 def _start_order(order: GivenOrder, tasks: int | None, seen_at: float) -> OrderStatus:
     return OrderStatus(
-        tasks=order.tasks,
-        at=order.at,
-        by=order.by,
-        now=tasks,
-        since=seen_at,
-        state=PENDING,
-        waiting_since=order.at,
+        tasks=order.tasks, at=order.at, by=order.by, now=tasks, since=seen_at, state=PENDING, waiting_since=order.at
     )
 
 

@@ -1,8 +1,8 @@
 """A simulated plant behind the plant interface.
 
-It runs the chain of `controllers.simulation.model.elastic_chain`, second by second. A change of tasks stops
-the chain for `pause_seconds`, like a real rescaling. Simulated time advances when `run` is called; the
-offered load of each second is given. Measures are those since the last topology.
+It runs the chain of `controllers.simulation.model.elastic_chain`, second by second. A change of tasks stops the chain
+for `pause_seconds`, like a real rescaling. Simulated time advances when `run` is called; the offered load of each
+second is given. Measures are those since the last topology.
 """
 
 from collections.abc import Callable, Mapping
@@ -84,9 +84,7 @@ class SimulatedPlant:
 
 def _build_topology(tasks: Mapping[str, int]) -> MeasuredTopology:
     source = MeasuredOperator(SOURCE, "source", 1, 1, 1, "a source, which only supplies events")
-    operators = {
-        name: MeasuredOperator(name, "operator", count, 1, MAX_TASKS) for name, count in tasks.items()
-    }
+    operators = {name: MeasuredOperator(name, "operator", count, 1, MAX_TASKS) for name, count in tasks.items()}
     return MeasuredTopology("simulated", 0.0, 1.0, {SOURCE: source, **operators})
 
 

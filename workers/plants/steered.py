@@ -27,9 +27,7 @@ class SteeredPlant(ABC):
     def observe(self) -> Snapshot:
         """Return the plant. See `workers.plants.plant.Plant`."""
 
-    def start_workers(
-        self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
-    ) -> list[str]:
+    def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0) -> list[str]:
         """Start workers. See `workers.consumer.dispatch.send_workers`."""
         places = Places.from_json(self._control.get(keys.TOPOLOGY))
         return send_workers(self._control, places, queue, node, count, ids, self._clock(), ahead)

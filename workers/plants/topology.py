@@ -33,22 +33,14 @@ def build_topology(snapshot: Snapshot) -> MeasuredTopology:
     links = tuple(_iterate_links(operators, applications, queues))
     steered = snapshot.steered_by or PlantHolder()
     return MeasuredTopology(
-        snapshot.plant,
-        snapshot.at or 0.0,
-        WINDOW_SECONDS,
-        operators,
-        links,
-        steered.holder,
-        steered.until,
+        snapshot.plant, snapshot.at or 0.0, WINDOW_SECONDS, operators, links, steered.holder, steered.until
     )
 
 
 def build_application_topology(topology: MeasuredTopology, application: str) -> MeasuredTopology:
     """Return the application's own stages and operators; none if it is not running."""
     own = (f"{application}/", f"replicas/{application}")
-    return topology.extract_part(
-        name for name in topology.operators if name == own[1] or name.startswith(own[0])
-    )
+    return topology.extract_part(name for name in topology.operators if name == own[1] or name.startswith(own[0]))
 
 
 def place_of(operator: str) -> tuple[str, str]:
@@ -59,9 +51,7 @@ def place_of(operator: str) -> tuple[str, str]:
 
 def _iterate_operators(snapshot: Snapshot) -> Iterator[MeasuredOperator]:
     applications = snapshot.pipeline.applications
-    emitted = {
-        queue for application_row in applications.values() for queue in _list_sink_queues(application_row)
-    }
+    emitted = {queue for application_row in applications.values() for queue in _list_sink_queues(application_row)}
     published = _list_published_queues(snapshot.producers)
     for name, queue in snapshot.queues.items():
         if name not in emitted or name in published:

@@ -1,7 +1,7 @@
 """How many slots of a pool were busy on average: instantaneous readings miss short workers.
 
-Workers of half a second that start on each full second, read a second apart, seem never to be busy, or
-always. Their starts and ends give the true duration.
+Workers of half a second that start on each full second, read a second apart, seem never to be busy, or always. Their
+starts and ends give the true duration.
 """
 
 from collections.abc import Collection

@@ -1,8 +1,8 @@
 """What the short-lived workers of a host report to it: when they start, what they complete, when they end.
 
 `weir:done:{host}`: a stream with an entry for each start (`b`), each round of handled blocks (`d`: JSON
-[[instant, events], …], complete up to `u`), and each end (`e`), of process `p`. Instants are of the host's
-monotonic clock (s). Only the host reads it, each second (`workers.pool.hosts`); it is cut to MAX_ENTRIES.
+[[instant, events], …], complete up to `u`), and each end (`e`), of process `p`. Instants are of the host's monotonic
+clock (s). Only the host reads it, each second (`workers.pool.hosts`); it is cut to MAX_ENTRIES.
 """
 
 import os

@@ -1,26 +1,23 @@
 """Times between completions on a worker host, counted only while its pool had enough work (Tang, 3.4.2).
 
 A slot (a process of the pool) is *occupied* from the start to the end of a short-lived worker; a gap of up to
-`BRIDGE_SECONDS` until its next one is dispatching time, and belongs to it. The pool is *full* while as many
-slots are occupied as it has, less those that other tasks than consumers occupy. If it is not full, events
-were scarce, not threads: that time and its completions don't count (Figure 6: the throughput is n over the
-sum of the busy times).
+`BRIDGE_SECONDS` until its next one is dispatching time, and belongs to it. The pool is *full* while as many slots are
+occupied as it has, less those that other tasks than consumers occupy. If it is not full, events were scarce, not
+threads: that time and its completions don't count (Figure 6: the throughput is n over the sum of the busy times).
 
-Completions arrive in lumps of a call's events. A sample is therefore a batch mean: the time of consecutive
-completions over their events, cut when they have as many events as arrive in about `GROUP_SECONDS`, and are
-`GROUP_COMPLETIONS` or have taken `MAX_GROUP_SECONDS`. Groups of similar size make neither the mean nor its
-variance depend on the size of blocks. As departures of a pool are more regular than chance, a few large
-groups say more than many small ones of the same time. A group consists of whole rounds, with equally many
-completions for each slot: slots whose calls take about as long work in rounds, and how many completions a
-part of a round has depends on where it is cut. With four slots and calls of 5 s, a sixteenth of the time says
-as much.
+Completions arrive in lumps of a call's events. A sample is therefore a batch mean: the time of consecutive completions
+over their events, cut when they have as many events as arrive in about `GROUP_SECONDS`, and are `GROUP_COMPLETIONS` or
+have taken `MAX_GROUP_SECONDS`. Groups of similar size make neither the mean nor its variance depend on the size of
+blocks. As departures of a pool are more regular than chance, a few large groups say more than many small ones of the
+same time. A group consists of whole rounds, with equally many completions for each slot: slots whose calls take about
+as long work in rounds, and how many completions a part of a round has depends on where it is cut. With four slots and
+calls of 5 s, a sixteenth of the time says as much.
 
-A pool that has just changed its size warms up: new processes load what they need with their first worker, and
-work in progress was started by another number. Counting starts `WARM_UP_SECONDS` after the pool was first
-full.
+A pool that has just changed its size warms up: new processes load what they need with their first worker, and work in
+progress was started by another number. Counting starts `WARM_UP_SECONDS` after the pool was first full.
 
-All instants are of the host's monotonic clock, which its processes share. Events are known up to the start of
-the longest call in progress; nothing after it is settled.
+All instants are of the host's monotonic clock, which its processes share. Events are known up to the start of the
+longest call in progress; nothing after it is settled.
 """
 
 import bisect
@@ -85,8 +82,7 @@ class Departures:
     def settle(self, now_seconds: float, slots: Collection[int], others: int = 0) -> None:
         """Advance to what is known for certain.
 
-        `slots` are the existing processes, `others` the number of them that another task than a consumer
-        occupies.
+        `slots` are the existing processes, `others` the number of them that another task than a consumer occupies.
         """
         self._forget(slots)
         horizon = now_seconds - BRIDGE_SECONDS - ARRIVAL_SECONDS

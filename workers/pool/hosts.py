@@ -1,13 +1,13 @@
 """Reports of Celery worker hosts.
 
 Each host reports to the control server once a second what it is and how busy it is. `weir:hosts`: host →
-`workers.documents.hosts.ReportedHost`. `slots` are the pool's real processes, not its initial size: a pool
-may grow and shrink while it runs, and the host follows the order in force (`workers.pool.orders`). `done` is
-what its workers completed while all slots had work (`workers.pool.departures`), `at_work` how many slots were
-busy on average in the second before (`workers.pool.busy_time`). A host that is to be drained takes no new
-work (`workers.pool.intake`); `reserved` are the tasks that it still has to finish. `ahead_seconds` is how far
-its clock was ahead of the control server's at the previous report. The report runs on the worker's own timer:
-no additional thread, one small exchange a second.
+`workers.documents.hosts.ReportedHost`. `slots` are the pool's real processes, not its initial size: a pool may grow and
+shrink while it runs, and the host follows the order in force (`workers.pool.orders`). `done` is what its workers
+completed while all slots had work (`workers.pool.departures`), `at_work` how many slots were busy on average in the
+second before (`workers.pool.busy_time`). A host that is to be drained takes no new work (`workers.pool.intake`);
+`reserved` are the tasks that it still has to finish. `ahead_seconds` is how far its clock was ahead of the control
+server's at the previous report. The report runs on the worker's own timer: no additional thread, one small exchange a
+second.
 """
 
 import logging
@@ -93,9 +93,7 @@ class HostReport(bootsteps.StartStopStep):
         if answer is not None:
             self._follow(*answer)
 
-    def _exchange(
-        self, hostname: str, document: ReportedHost
-    ) -> tuple[bytes | None, bytes | None, list[Any]]:
+    def _exchange(self, hostname: str, document: ReportedHost) -> tuple[bytes | None, bytes | None, list[Any]]:
         """Send the report; receive the order, the drain, and the workers' notes."""
         with self._control.pipeline(transaction=False) as pipe:
             pipe.hset(keys.HOSTS, hostname, encode_document(document))

@@ -1,7 +1,7 @@
 """The queues that a worker host takes work from: none while it is drained (`weir:drain:{host}`).
 
-The key expires, so a host whose console is gone goes back to work. Work that the host had received is
-finished: none is interrupted.
+The key expires, so a host whose console is gone goes back to work. Work that the host had received is finished: none is
+interrupted.
 """
 
 import logging
@@ -27,9 +27,7 @@ class WorkIntake:
             self._leave()
         else:
             self._return()
-        logger.warning(
-            "This worker host accepts %s.", "no new work: it is drained" if drained else "new work again"
-        )
+        logger.warning("This worker host accepts %s.", "no new work: it is drained" if drained else "new work again")
 
     def _leave(self) -> None:
         consumer, queues = self._controller.consumer, self._controller.app.amqp.queues

@@ -1,9 +1,9 @@
 """The number of processes that a worker host is to have: ordered on the control server, followed by the host.
 
 `weir:pool:{host}`: JSON {"threads", "pid"}, valid for ORDER_SECONDS unless its loop confirms it (`keep`). A
-repeated order is therefore harmless, a host that misses a message misses nothing, and a pool whose loop is
-gone, or only advises now, goes back to its initial size. An order is for one life of a host: a restarted one
-starts with its own size, and gets a new order.
+repeated order is therefore harmless, a host that misses a message misses nothing, and a pool whose loop is gone, or
+only advises now, goes back to its initial size. An order is for one life of a host: a restarted one starts with its own
+size, and gets a new order.
 """
 
 import orjson
@@ -21,8 +21,7 @@ MAX_THREADS = 1_000
 def order(control: redis.Redis, host: str, threads: int) -> None:
     """Order a number of processes from a host.
 
-    Raises `BadInput` for a number out of range, a host that does not report, or one whose pool has no
-    processes.
+    Raises `BadInput` for a number out of range, a host that does not report, or one whose pool has no processes.
     """
     if not 1 <= threads <= MAX_THREADS:
         raise BadInput("threads", f"must be a whole number from 1 to {MAX_THREADS}, not {threads}.")
@@ -37,12 +36,9 @@ def order(control: redis.Redis, host: str, threads: int) -> None:
         ) from None
     if not report.resizable:
         raise BadInput(
-            "host",
-            f"the pool of {host} has no processes to add or remove; start the host with the prefork pool.",
+            "host", f"the pool of {host} has no processes to add or remove; start the host with the prefork pool."
         )
-    control.set(
-        keys.POOL.build(host), orjson.dumps({"threads": threads, "pid": report.pid}), ex=ORDER_SECONDS
-    )
+    control.set(keys.POOL.build(host), orjson.dumps({"threads": threads, "pid": report.pid}), ex=ORDER_SECONDS)
 
 
 def keep(control: redis.Redis, host: str) -> None:

@@ -1,8 +1,8 @@
 """The pool of a worker host, which grows and shrinks while it works.
 
-Celery grows a pool of processes (prefork) at once. Its `shrink` takes only idle processes, of which a busy
-pool has none. A pool therefore shrinks by a message to leave (`leave`), queued behind the work that the pool
-received before: the next free process takes it, and ends. No work is interrupted.
+Celery grows a pool of processes (prefork) at once. Its `shrink` takes only idle processes, of which a busy pool has
+none. A pool therefore shrinks by a message to leave (`leave`), queued behind the work that the pool received before:
+the next free process takes it, and ends. No work is interrupted.
 """
 
 import logging

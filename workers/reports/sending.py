@@ -1,7 +1,7 @@
 """Delivery of reports: once a week, at the hour of the settings, to each receiver that subscribes to them.
 
-A report is a message like any other: it is tried again with back-off, and listed on the page of receivers.
-Its key follows from the week and the receiver, so it is made once, regardless of the number of clocks.
+A report is a message like any other: it is tried again with back-off, and listed on the page of receivers. Its key
+follows from the week and the receiver, so it is made once, regardless of the number of clocks.
 """
 
 import hashlib

@@ -25,8 +25,8 @@ class PromiseOutcome:
     """An objective in the week.
 
     `good_share`: the good share of the total, None if nothing was counted. `burnt`: the share of a whole
-    window's error budget that the week used up. `known_from`: set if its stored record starts only during the
-    week; None: the whole week is known.
+    window's error budget that the week used up. `known_from`: set if its stored record starts only during the week;
+    None: the whole week is known.
     """
 
     name: str
@@ -107,10 +107,7 @@ def build_week_report(until: datetime) -> WeekReport:
     return WeekReport(
         since=since,
         until=until,
-        promises=[
-            _build_promise_outcome(objective, since, until)
-            for objective in Objective.objects.order_by("name")
-        ],
+        promises=[_build_promise_outcome(objective, since, until) for objective in Objective.objects.order_by("name")],
         figures=review.summarize_review(rows, since, until),
         incidents=incidents[:MAX_ROWS],
         more_incidents=max(0, len(incidents) - MAX_ROWS),
@@ -132,9 +129,7 @@ def _build_promise_outcome(objective: Objective, since: datetime, until: datetim
     counted = Count("pk", filter=Q(total__gt=0))
     sums = minutes.aggregate(all_bad=Sum("bad"), all_counted=Sum("total"), minutes_counted=counted)
     week = PeriodCounts(sums["all_bad"] or 0.0, sums["all_counted"] or 0.0, sums["minutes_counted"])
-    outcome = PromiseOutcome(
-        objective.name, objective.target, None, None, _find_known_start(objective, first)
-    )
+    outcome = PromiseOutcome(objective.name, objective.target, None, None, _find_known_start(objective, first))
     if week.total <= 0:
         return outcome
     budget = compute_window_budget(week, objective.target, objective.window_days * MINUTES_PER_DAY)
@@ -165,9 +160,7 @@ def _list_acting_loops(since: datetime, until: datetime) -> list[LoopWeek]:
         else:
             advice[loop] += count
     names = dict(Loop.objects.filter(pk__in={*verdicts, *advice}).values_list("pk", "name"))
-    weeks = [
-        _build_loop_week(pk, name, verdicts.get(pk, Counter()), advice[pk]) for pk, name in names.items()
-    ]
+    weeks = [_build_loop_week(pk, name, verdicts.get(pk, Counter()), advice[pk]) for pk, name in names.items()]
     return sorted(weeks, key=lambda row: (-row.actions, -row.advice, row.name))[:MAX_ROWS]
 
 

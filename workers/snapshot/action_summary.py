@@ -74,8 +74,8 @@ def _describe_plans(snapshot: Snapshot) -> Iterator[str]:
 def _describe_recent_actions(snapshot: Snapshot, abnormal: bool) -> Iterator[str]:
     """Return the last action of each law, the newest first.
 
-    Moves of a plan are left out, since they have their own part. Without problems only moves of points count,
-    since workers start all the time.
+    Moves of a plan are left out, since they have their own part. Without problems only moves of points count, since
+    workers start all the time.
     """
     planned = any(plan.state in BEING_EXECUTED for plan in snapshot.plans)
     for action in _iterate_recent_actions(snapshot):

@@ -64,8 +64,8 @@ class Watch:
 class SnapshotInputs:
     """Readings and derived values.
 
-    They are ages in seconds by (kind, name) of hosts, producers, and pipeline, rates per second by counter
-    name, and recent latencies by queue.
+    They are ages in seconds by (kind, name) of hosts, producers, and pipeline, rates per second by counter name, and
+    recent latencies by queue.
     """
 
     readings: Readings
@@ -75,9 +75,7 @@ class SnapshotInputs:
     recent: Mapping[str, Latencies]
 
 
-def compose(
-    inputs: SnapshotInputs, loops: dict[str, LoopStatus], overrides: list[OverrideStatus]
-) -> Snapshot:
+def compose(inputs: SnapshotInputs, loops: dict[str, LoopStatus], overrides: list[OverrideStatus]) -> Snapshot:
     """Compose a snapshot from the inputs and the control record; other parts have their defaults."""
     topology = inputs.readings.topology
     queues = {name: _queue(inputs, spec) for name, spec in topology.queues.items()}
@@ -109,9 +107,7 @@ def add_stops(snapshot: Snapshot) -> Snapshot:
         hosts={name: replace_fields(row, draining=hosts[name]) for name, row in snapshot.hosts.items()},
     )
     loops = {
-        name: replace_fields(row, mode=Loop.Mode.HOLD.value)
-        if stopped.explain_hold(row.target, snapshot)
-        else row
+        name: replace_fields(row, mode=Loop.Mode.HOLD.value) if stopped.explain_hold(row.target, snapshot) else row
         for name, row in snapshot.loops.items()
     }
     return replace_fields(snapshot, loops=loops)
@@ -131,9 +127,8 @@ def find_longest_time(seconds: Iterable[float | None]) -> float | None:
 def wait_seconds(waiting_events: int | None, oldest_seconds: float | None) -> float | None:
     """Return how long the oldest event has waited: 0 when none waits, None when unknown.
 
-    This is measured. The backlog divided by the output rate (`clearing_seconds`) is a forecast and is
-    meaningless at a low output: with one event that left in 15 s, the next would wait 15 s, and 30,000 events
-    five days.
+    This is measured. The backlog divided by the output rate (`clearing_seconds`) is a forecast and is meaningless at a
+    low output: with one event that left in 15 s, the next would wait 15 s, and 30,000 events five days.
     """
     return 0.0 if waiting_events == 0 else oldest_seconds
 
@@ -146,9 +141,7 @@ def compute_clearing_seconds(waiting_events: int | None, out_per_second: float |
 
 
 def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
-    containers = {
-        node: _build_container_status(inputs, spec, node) for node in _list_queue_nodes(inputs, spec)
-    }
+    containers = {node: _build_container_status(inputs, spec, node) for node in _list_queue_nodes(inputs, spec)}
     rows = list(containers.values())
     out_per_second = total(row.out_per_second for row in rows)
     waiting_events = total(row.waiting_events for row in rows)
@@ -257,8 +250,8 @@ def _load(
 ) -> float | None:
     """Return the container's share of its node's capacity: of events/s or of the server's core.
 
-    The larger of the two counts. Like a node's utilization, a container's load is the maximum of its parts;
-    memory is left out, because it follows the backlog and not the arrivals.
+    The larger of the two counts. Like a node's utilization, a container's load is the maximum of its parts; memory is
+    left out, because it follows the backlog and not the arrivals.
     """
     if in_per_second is None or node not in inputs.readings.topology.nodes:
         return None
@@ -274,9 +267,7 @@ def _get_rate(inputs: SnapshotInputs, node: str, counter: str) -> float | None:
     return None if inputs.watch.is_offline(node) else inputs.rates.get(counter)
 
 
-def _build_node_status(
-    inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStatus]
-) -> NodeStatus:
+def _build_node_status(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStatus]) -> NodeStatus:
     heartbeat = inputs.readings.heartbeats.get(spec.name)
     mine = [queue.containers[spec.name] for queue in queues.values() if spec.name in queue.containers]
     last_state = heartbeat.state if heartbeat else None

@@ -39,9 +39,7 @@ class ConsoleProbe:
         if not address:
             return None
         probe = cls(lambda: is_answering(address.rstrip("/")))
-        threading.Thread(
-            target=probe.run, args=(threading.Event(),), name="console-probe", daemon=True
-        ).start()
+        threading.Thread(target=probe.run, args=(threading.Event(),), name="console-probe", daemon=True).start()
         return probe
 
     def ask(self) -> None:

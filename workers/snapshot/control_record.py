@@ -1,7 +1,7 @@
 """The database's control records in the form of the snapshot.
 
-They are the loops' last decisions and recent actions, the overrides in force, and the open plans, runs of
-batch tasks, and alerts.
+They are the loops' last decisions and recent actions, the overrides in force, and the open plans, runs of batch tasks,
+and alerts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,9 +47,9 @@ NOTHING_BEFORE: Mapping[str, LoopStatus] = {}
 class ControlRecord:
     """The control records, all in the form of the snapshot.
 
-    `loops` by name, `overrides`, the earliest expiry first, `plans`, the oldest first, `runs` by number,
-    `alerts`, the most severe first, `recent_actions`, the newest first. `limits`: of the alert rules, which
-    the states follow. `caps`: the maximum level of ladders that have one, by queue.
+    `loops` by name, `overrides`, the earliest expiry first, `plans`, the oldest first, `runs` by number, `alerts`, the
+    most severe first, `recent_actions`, the newest first. `limits`: of the alert rules, which the states follow.
+    `caps`: the maximum level of ladders that have one, by queue.
     """
 
     loops: dict[str, LoopStatus]
@@ -65,9 +65,8 @@ class ControlRecord:
 def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEFORE) -> ControlRecord:
     """Return the records at this instant.
 
-    This takes nine queries, however many records of each kind exist, and two for each loop without a valid
-    measurement. before: the loops of the previous snapshot; one that is not among them starts anew, because
-    its target has returned.
+    This takes nine queries, however many records of each kind exist, and two for each loop without a valid measurement.
+    before: the loops of the previous snapshot; one that is not among them starts anew, because its target has returned.
     """
     rows = list(sort_by_expiry(list_active(now).select_related("loop", "node", "owner")))
     loops = list(list_active_loops().order_by("name").annotate(last=Subquery(ledger.select_last_entry_ids())))
@@ -152,11 +151,7 @@ def _run(row: Run) -> RunStatus:
 
 
 def _build_loop_status(
-    loop: Any,
-    entry: LedgerEntry | None,
-    overridden: dict[str, Any],
-    before: LoopStatus | None,
-    others_before: bool,
+    loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any], before: LoopStatus | None, others_before: bool
 ) -> LoopStatus:
     """Return a loop; an override shows at once, even if the loop's next tick is seconds away."""
     parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
@@ -199,8 +194,8 @@ def _find_ladder_caps(loops: Sequence[Loop], overridden: Mapping[int, Mapping[st
 def _find_blind_start(entry: LedgerEntry, before: LoopStatus | None, others_before: bool) -> float | None:
     """Return the time of the first of the latest consecutive decisions without a valid measurement.
 
-    None: the last decision had one. Values known a second ago are not read again, because there may be weeks
-    of entries. The time while its target was missing does not count.
+    None: the last decision had one. Values known a second ago are not read again, because there may be weeks of
+    entries. The time while its target was missing does not count.
     """
     if entry.limited_by != STALE:
         return None
@@ -242,8 +237,7 @@ def _measure_display(display: Display, entry: LedgerEntry | None) -> Any:
 def _format_terms(law: str, entry: LedgerEntry) -> dict[str, Any]:
     """Return the terms.
 
-    During a cool-down the terms are not in force; only for a law with one number does the guard say so in the
-    terms.
+    During a cool-down the terms are not in force; only for a law with one number does the guard say so in the terms.
     """
     cools = entry.limited_by == guard.COOL_DOWN and catalog.get_law(law).actuator is None
     return {} if cools else entry.terms

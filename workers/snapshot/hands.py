@@ -35,9 +35,7 @@ def _iterate_task_changes(snapshot: Snapshot) -> Iterator[ManualChange]:
     for plant, holder in holders.items():
         if holder is not None:
             value, owner = "parallelism loops on hold", holder.holder or ""
-            yield ManualChange(
-                kind="tasks", of=f"plant/{plant}", value=value, owner=owner, until=holder.until
-            )
+            yield ManualChange(kind="tasks", of=f"plant/{plant}", value=value, owner=owner, until=holder.until)
 
 
 def _iterate_criteria_changes(snapshot: Snapshot) -> Iterator[ManualChange]:

@@ -45,9 +45,7 @@ def evaluate_health(snapshot: Snapshot) -> PlantHealth:
     all_findings = [*_iterate_findings(snapshot), *_describe_alerts(snapshot.alerts)]
     place = _place_in_incidents(snapshot.alerts)
     findings = sorted(
-        all_findings,
-        key=lambda finding: (rank_by_severity(finding), place.get(finding.subject, 0)),
-        reverse=True,
+        all_findings, key=lambda finding: (rank_by_severity(finding), place.get(finding.subject, 0)), reverse=True
     )
     names = list(find_starting_parts(snapshot.parts))
     if names and not any(_is_of_no_start(finding, names) for finding in findings):
@@ -66,8 +64,7 @@ def evaluate_health(snapshot: Snapshot) -> PlantHealth:
 def _choose_word(finding: SubjectFinding, state: SubjectState | None) -> str:
     """Return the word of the finding.
 
-    This is the subject's own word where it states the problem, such as a node's load or silence; else the
-    severity.
+    This is the subject's own word where it states the problem, such as a node's load or silence; else the severity.
     """
     own = state is not None and state.finding == finding.sentence and state.severity == finding.severity
     return state.word if state is not None and own else WORDS[finding.severity]
@@ -100,8 +97,8 @@ def rank_by_severity(state: SubjectState | SubjectFinding) -> tuple[int, int]:
 def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
     """Return the findings that nothing else explains.
 
-    Findings explained by another subject, or by an alert about all loops or those of an attached plant, are
-    left out. Loops with the same fault are one finding.
+    Findings explained by another subject, or by an alert about all loops or those of an attached plant, are left out.
+    Loops with the same fault are one finding.
     """
     heard = [alert for alert in snapshot.alerts if _is_heard(alert)]
     all_loops = any(subject.condition in OF_ALL_LOOPS for subject in heard)
@@ -116,13 +113,10 @@ def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
         for state in snapshot.states.values()
         if state.finding and state.within is None and not (state.kind == "loop" and is_explained(state.name))
     ]
-    yield from (
-        _build_finding(subject_finding) for subject_finding in findings if subject_finding.kind != "loop"
-    )
+    yield from (_build_finding(subject_finding) for subject_finding in findings if subject_finding.kind != "loop")
     yield from (finding for subject_finding in findings for finding in subject_finding.also)
     loops = sorted(
-        (subject_finding for subject_finding in findings if subject_finding.kind == "loop"),
-        key=lambda each: each.rules,
+        (subject_finding for subject_finding in findings if subject_finding.kind == "loop"), key=lambda each: each.rules
     )
     for _, group in groupby(loops, key=lambda each: each.rules):
         alike = list(group)
@@ -135,8 +129,8 @@ def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
 def _describe_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
     """Describe open alerts that no subject's state shows.
 
-    They are about Weir itself, its host, its audit log, a plan, or an objective. Explained, silenced, and
-    snoozed alerts are left out.
+    They are about Weir itself, its host, its audit log, a plan, or an objective. Explained, silenced, and snoozed
+    alerts are left out.
     """
     for alert in alerts:
         if alert.severity == "notice" or alert.condition in JUDGED or not _is_heard(alert):
@@ -191,9 +185,5 @@ def _describe_all_well(snapshot: Snapshot) -> str:
     count = len(snapshot.nodes)
     nodes = "The only node is" if count == 1 else f"All {count} nodes"
     share = snapshot.totals.shed_share
-    shed = (
-        f"{format_percent(share, 2)} of the events that patterns could use are shed"
-        if share
-        else "nothing shed"
-    )
+    shed = f"{format_percent(share, 2)} of the events that patterns could use are shed" if share else "nothing shed"
     return f"{nodes} normal; every queue keeps up; {shed}."

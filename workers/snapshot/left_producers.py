@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 class LeftProducers:
     """A process that removes the rows of producers that have been silent for LEFT_SECONDS, once a minute.
 
-    The silence is judged by their own time stamps or by this watcher's clock. A time stamp alone is never
-    enough: a row must be unchanged for KNOWN_SECONDS by this watcher's observation, so that a producer whose
-    clock is days behind stays while it publishes.
+    The silence is judged by their own time stamps or by this watcher's clock. A time stamp alone is never enough: a row
+    must be unchanged for KNOWN_SECONDS by this watcher's observation, so that a producer whose clock is days behind
+    stays while it publishes.
     """
 
     def __init__(self, control: redis.Redis) -> None:

@@ -75,18 +75,16 @@ class LocalPlant(SteeredPlant):
     ) -> None:
         """Initialize the observer.
 
-        others: the registered plants, where this watcher observes them, too; forecasts: of the load offered
-        to applications and plants, bands: expected ranges of rates, where this watcher computes them;
-        console: the probe of the console, where it has one; plant_time: the clock of workers' signs of life,
-        else `clock`.
+        others: the registered plants, where this watcher observes them, too; forecasts: of the load offered to
+        applications and plants, bands: expected ranges of rates, where this watcher computes them;
+        console: the probe of the console, where it has one; plant_time: the clock of workers' signs of life, else
+        `clock`.
         """
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
         self._plant_time = plant_time or clock
         self._load_forecasts, self._bands, self._console = forecasts, bands, console
-        self._orders = OrderWatch(
-            patience=get_convergence_timeout, before=lambda: self._load_previous().plants
-        )
+        self._orders = OrderWatch(patience=get_convergence_timeout, before=lambda: self._load_previous().plants)
         self._known, self._reader = KnownTopology(), ReportReader(logger)
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._producer_rates, self._report_times = Rates(), ReportTimes()
@@ -209,10 +207,7 @@ class LocalPlant(SteeredPlant):
         sequences = {name: beat.seq for name, beat in readings.heartbeats.items()}
         self._membership = self._membership.record_sequences(sequences, monotonic_seconds)
         watch = Watch(self._membership, monotonic_seconds)
-        ages = {
-            ("host", name): compute_age("host", name, host.at, host.at)
-            for name, host in readings.hosts.items()
-        }
+        ages = {("host", name): compute_age("host", name, host.at, host.at) for name, host in readings.hosts.items()}
         for (producer, queue), report in readings.producers.items():
             name = f"{producer}|{queue}"
             ages["producer", name] = compute_age("producer", name, report.at, report.at)
@@ -226,8 +221,8 @@ class LocalPlant(SteeredPlant):
     def _compute_rates(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
         """Return rates per second of every cumulative counter, by name.
 
-        A heartbeat that was already sampled is no new sample: otherwise, after a silence of the agent, all
-        events in between would count in one second.
+        A heartbeat that was already sampled is no new sample: otherwise, after a silence of the agent, all events in
+        between would count in one second.
         """
         rates = {}
         for node, heartbeat in readings.heartbeats.items():

@@ -1,12 +1,10 @@
 """The observer, which makes and publishes one snapshot per second.
 
-It publishes the snapshot as stored data, as a row of history, and to the web processes. It also records it if
-it has a recorder, counts objectives, passes it to `sent`, which must not block, and removes producers that
-have left.
+It publishes the snapshot as stored data, as a row of history, and to the web processes. It also records it if it has a
+recorder, counts objectives, passes it to `sent`, which must not block, and removes producers that have left.
 
-It observes 0.2 s after the full second, when the agents' heartbeats (on the full second) have arrived. Two
-observers may run; the one with the lease publishes, and the other takes over within LEASE_SECONDS when it
-dies.
+It observes 0.2 s after the full second, when the agents' heartbeats (on the full second) have arrived. Two observers
+may run; the one with the lease publishes, and the other takes over within LEASE_SECONDS when it dies.
 """
 
 import logging
@@ -39,8 +37,8 @@ logger = logging.getLogger(__name__)
 def compute_wait_seconds(now: float) -> float:
     """Return the time from wall time `now` to the next 0.2 of a second: in (0, 1], whatever the clock did.
 
-    Only the fraction of the second is taken from the wall clock, so a clock that jumps causes neither a stall
-    nor a burst.
+    Only the fraction of the second is taken from the wall clock, so a clock that jumps causes neither a stall nor a
+    burst.
     """
     return (OBSERVE_AT_SECONDS - now) % 1.0 or 1.0
 

@@ -1,8 +1,8 @@
 """Which parts of the plant run, judged from consecutive snapshots.
 
-A part that is seen for the first time and does not run yet is *starting*: for `STARTING_SECONDS` its absence
-is no finding. Once it runs after such a start it has `SETTLING_SECONDS` to catch up. Both periods are
-limited: a part that never starts then becomes silent, and one that dies later gets no grace period.
+A part that is seen for the first time and does not run yet is *starting*: for `STARTING_SECONDS` its absence is no
+finding. Once it runs after such a start it has `SETTLING_SECONDS` to catch up. Both periods are limited: a part that
+never starts then becomes silent, and one that dies later gets no grace period.
 """
 
 from collections.abc import Iterator

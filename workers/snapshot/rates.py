@@ -12,17 +12,15 @@ LEAVING_WINDOW_SECONDS = 15.0
 class Rates:
     """rate = (newest - oldest) / (time between), over the samples of a window.
 
-    The window averages over writes just before and just after a reading. Times are monotonic seconds. A
-    counter that decreased was reset (a server restarted empty, or with data of a second ago): its history is
-    dropped, and the rate is unknown until the next sample instead of having a jump that never happened.
+    The window averages over writes just before and just after a reading. Times are monotonic seconds. A counter that
+    decreased was reset (a server restarted empty, or with data of a second ago): its history is dropped, and the rate
+    is unknown until the next sample instead of having a jump that never happened.
     """
 
     def __init__(self) -> None:
         self._samples: dict[str, deque[tuple[float, float]]] = {}
 
-    def add(
-        self, name: str, value: float, at_seconds: float, window_seconds: float = WINDOW_SECONDS
-    ) -> float | None:
+    def add(self, name: str, value: float, at_seconds: float, window_seconds: float = WINDOW_SECONDS) -> float | None:
         """Add a sample; return the rate per second, or None while there is only one."""
         samples = self._samples.setdefault(name, deque())
         if samples and value < samples[-1][1]:

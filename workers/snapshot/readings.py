@@ -52,8 +52,8 @@ class Readings:
 def read(control: redis.Redis, now: float, known: KnownTopology, reader: ReportReader) -> Readings:
     """Read the readings from the control server.
 
-    A topology that is missing reads as an empty one: there is nothing to show yet. So does one that can't be
-    read, where none is known. A report that can't be read hides no other.
+    A topology that is missing reads as an empty one: there is nothing to show yet. So does one that can't be read,
+    where none is known. A report that can't be read hides no other.
     """
     with control.pipeline(transaction=False) as pipe:
         pipe.get(keys.TOPOLOGY)
@@ -100,9 +100,7 @@ def _read_work(
         for job in jobs:
             pipe.hgetall(keys.LATENCY.build(job.name))
         answers = pipe.execute()
-    containers = {
-        pair: _parse_workers(*answers[3 * place : 3 * place + 3]) for place, pair in enumerate(pairs)
-    }
+    containers = {pair: _parse_workers(*answers[3 * place : 3 * place + 3]) for place, pair in enumerate(pairs)}
     histograms = answers[3 * len(pairs) :]
     latencies = {each.name: Latencies.from_hash(h) for each, h in zip(jobs, histograms, strict=True)}
     return containers, latencies

@@ -1,8 +1,8 @@
 """When reported cumulative counts were valid, by the watcher's monotonic clock.
 
-A producer reports once a second, and the watcher reads once a second: in 3 s it sees two to four reports, and
-a steady rate would seem to vary by a third. Each report has a time by its own clock, which only says how far
-apart two reports are.
+A producer reports once a second, and the watcher reads once a second: in 3 s it sees two to four reports, and a steady
+rate would seem to vary by a third. Each report has a time by its own clock, which only says how far apart two reports
+are.
 """
 
 from collections.abc import Container
@@ -15,8 +15,8 @@ DRIFT = 1e-3  # drift of one clock against the other, and the possible effect of
 class ReportTimes:
     """The times of reports: time = the report's own + offset.
 
-    offset: the minimum (watcher's now - report's own) so far, which grows by DRIFT per second. A clock that
-    was set, so that a report is LATE_SECONDS away from its reading, gets a new offset.
+    offset: the minimum (watcher's now - report's own) so far, which grows by DRIFT per second. A clock that was set, so
+    that a report is LATE_SECONDS away from its reading, gets a new offset.
     """
 
     def __init__(self) -> None:
@@ -25,8 +25,8 @@ class ReportTimes:
     def estimate(self, name: str, own_seconds: float, now_seconds: float) -> float | None:
         """Return when its newest report was made; None while nothing is new.
 
-        The time is never earlier than that of the previous report. For an overdue report, it is the time up
-        to which the next one may still be in transit.
+        The time is never earlier than that of the previous report. For an overdue report, it is the time up to which
+        the next one may still be in transit.
         """
         known = self._known.get(name)
         if known is None:

@@ -46,8 +46,8 @@ def _drain(control: redis.Redis, host: str, until: datetime, now: datetime) -> N
 def reconcile(control: redis.Redis, now: datetime) -> int:
     """Restore the keys of overrides in force and delete all others; return how many were wrong.
 
-    A process that dies between its write and its commit leaves a key without a record, and a control server
-    that lost its last second lacks the key of a visible override.
+    A process that dies between its write and its commit leaves a key without a record, and a control server that lost
+    its last second lacks the key of a visible override.
     """
     queues = Queue.objects.values_list("name", flat=True)
     hosts = [name.decode() for name in cast(list[bytes], control.hkeys(keys.HOSTS))]

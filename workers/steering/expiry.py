@@ -42,9 +42,7 @@ def parse_minutes(minutes: Any, most: timedelta) -> timedelta:
     limit = most.total_seconds() / 60
     if not checks.is_number(minutes, 0, limit) or minutes <= 0:
         span = f"{limit:.0f} ({most.days} days)"
-        raise BadInput(
-            "minutes", f"must be above 0 and at most {span}, not {checks.shorten_for_message(minutes)}"
-        )
+        raise BadInput("minutes", f"must be above 0 and at most {span}, not {checks.shorten_for_message(minutes)}")
     return timedelta(minutes=minutes)
 
 

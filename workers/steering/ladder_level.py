@@ -1,7 +1,6 @@
 """The active level of a queue's remedy ladder, as the snapshot shows it.
 
-It is what is in force, not what the ladder advises, would do on hold, or decided in another mode than its
-present one.
+It is what is in force, not what the ladder advises, would do on hold, or decided in another mode than its present one.
 """
 
 from controllers.shedding.ladder import LAW, LEVELS, allows
@@ -15,8 +14,8 @@ SHED = LEVELS.index("shed") + 1
 def find_active_level(queue: str, snapshot: Snapshot) -> int | None:
     """Return the highest level that the ladder, or a person in its place, has enabled.
 
-    Return None while the level is not known, since the ladder's last tick had no valid measurement. Without
-    an acting ladder, no level is enabled.
+    Return None while the level is not known, since the ladder's last tick had no valid measurement. Without an acting
+    ladder, no level is enabled.
     """
     loop = _find_ladder(queue, snapshot)
     if loop is None or not loop.was_decided_in(*Loop.ACTING):

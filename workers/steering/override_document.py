@@ -24,9 +24,7 @@ def document(override: Override) -> dict[str, Any]:
 
 def build_status(override: Override, period: timedelta | None = None) -> OverrideStatus:
     """Return an override as the snapshot has it."""
-    notice = notice_at(
-        override.created_at, override.expires_at, notice_period() if period is None else period
-    )
+    notice = notice_at(override.created_at, override.expires_at, notice_period() if period is None else period)
     return OverrideStatus(
         id=override.pk,
         scope=str(Scope.build(override)),

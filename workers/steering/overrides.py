@@ -1,9 +1,9 @@
 """Overrides: a person's values in place of the plant's own, and temporary stops.
 
-A value replaces a parameter, a guard setting, an actuator, a mode, or a node's threshold. A stop applies to a
-queue's intake or consumption, or to the work of a worker host. Every override has an owner, a reason, and an
-expiry. It reverts automatically: only overrides that have neither ended nor reached `expires_at` are in
-force, so no job has to run for it; `expire_due` merely records the end, and notifies the agents.
+A value replaces a parameter, a guard setting, an actuator, a mode, or a node's threshold. A stop applies to a queue's
+intake or consumption, or to the work of a worker host. Every override has an owner, a reason, and an expiry. It reverts
+automatically: only overrides that have neither ended nor reached `expires_at` are in force, so no job has to run for
+it; `expire_due` merely records the end, and notifies the agents.
 
 | scope | names | values |
 |---|---|---|
@@ -15,9 +15,9 @@ force, so no job has to run for it; `expire_due` merely records the end, and not
 | a queue itself | `intake`, `consumption` | paused |
 | a worker host | `work` | draining |
 
-Of two on the same loop under the same name, the newer one is in force, and says which one it replaces; if it
-ends first, the older one is in force again. Each value's range is checked and, with all that is in force
-beside it, `Law.check` for every loop in the scope: there a law also refuses what would make it unstable.
+Of two on the same loop under the same name, the newer one is in force, and says which one it replaces; if it ends
+first, the older one is in force again. Each value's range is checked and, with all that is in force beside it,
+`Law.check` for every loop in the scope: there a law also refuses what would make it unstable.
 """
 
 import json
@@ -53,8 +53,7 @@ DRAINED, AT_WORK = "draining", "at work"
 def list_active(now: datetime) -> QuerySet[Override]:
     """Return the overrides in force now.
 
-    An override that was set is in force, and one that has ended is over, also if the clock was set back
-    since.
+    An override that was set is in force, and one that has ended is over, also if the clock was set back since.
     """
     return Override.objects.filter(_filter_unexpired(now), ended_at__isnull=True)
 
@@ -85,8 +84,7 @@ def spread(loops: Iterable[Loop], rows: Iterable[Override]) -> dict[int, list[Ov
     oldest_first = sorted(rows, key=lambda row: (row.created_at, row.pk))
     held = [(Scope.build(row), row) for row in oldest_first if not is_itself(row)]
     return {
-        loop.pk: [row for scope, row in held if _applies_to_loop(scope, row.name, row.value, loop)]
-        for loop in loops
+        loop.pk: [row for scope, row in held if _applies_to_loop(scope, row.name, row.value, loop)] for loop in loops
     }
 
 
@@ -107,8 +105,8 @@ def list_for_loop(loop: Loop, now: datetime) -> list[Override]:
 def explain_conflict(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
     """Return why the overrides of parameters and guard don't apply, without the full stop; "" if they do.
 
-    Overrides that agreed may contradict each other once one of them has ended, and a loop's own value may
-    change: then the loop runs with its own values rather than with values that its law refuses.
+    Overrides that agreed may contradict each other once one of them has ended, and a loop's own value may change: then
+    the loop runs with its own values rather than with values that its law refuses.
     """
     law, rows = catalog.get_law(loop.law), list(in_force)
     if not rows:
@@ -125,9 +123,7 @@ def select_effective(loop: Loop, in_force: list[Override], now: datetime) -> lis
     """Return the overrides in force that the loop applies: if they conflict, only mode and actuator."""
     if not explain_conflict(loop, in_force, now):
         return in_force
-    return [
-        override for override in in_force if override.name in ("mode", catalog.get_law(loop.law).actuator)
-    ]
+    return [override for override in in_force if override.name in ("mode", catalog.get_law(loop.law).actuator)]
 
 
 def list_effective(loop: Loop, now: datetime) -> list[Override]:
@@ -135,9 +131,7 @@ def list_effective(loop: Loop, now: datetime) -> list[Override]:
     return select_effective(loop, list_for_loop(loop, now), now)
 
 
-def apply_overrides(
-    parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime
-) -> dict[str, Any]:
+def apply_overrides(parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime) -> dict[str, Any]:
     """Return parameters with the values of the overrides in force in their place; the later of two wins."""
     values = dict(parameters)
     for override in sorted(overrides, key=lambda each: (each.created_at, each.pk)):
@@ -195,11 +189,10 @@ def set_override(
 ) -> Override:
     """Put a value in force until it expires; one under the same name on the same scope ends.
 
-    Give `minutes`, `expires_at`, or `endless`. `beside` are values that come into force with it: they must be
-    valid together, not one after the other (gains are stable as a set). With `control`, an override on a
-    node, a queue, or a host itself is in force there within a second. `by` is who sets it, if that is not the
-    owner. Raises `BadInput` naming the field (scope, name, value, reason, minutes, expires_at); nothing is
-    changed then.
+    Give `minutes`, `expires_at`, or `endless`. `beside` are values that come into force with it: they must be valid
+    together, not one after the other (gains are stable as a set). With `control`, an override on a node, a queue, or a
+    host itself is in force there within a second. `by` is who sets it, if that is not the owner. Raises `BadInput`
+    naming the field (scope, name, value, reason, minutes, expires_at); nothing is changed then.
     """
     scope = Scope(loop, law, queue, node, host)
     if not scope.is_sound:
@@ -280,9 +273,7 @@ def extend(
     return override
 
 
-def end(
-    override: Override, *, by: User | None, now: datetime, control: redis.Redis | None = None
-) -> Override:
+def end(override: Override, *, by: User | None, now: datetime, control: redis.Redis | None = None) -> Override:
     """End it now. Ending twice changes nothing: the first end stays."""
     with transaction.atomic():
         still = Override.objects.filter(_filter_unexpired(now), pk=override.pk, ended_at__isnull=True)
@@ -336,9 +327,7 @@ def _validate_override(
     if name.startswith("guard.") and scope.is_wide:
         loops = [loop for loop in loops if _knows(loop, name)] or loops
     elif len({loop.law for loop in loops}) > 1:
-        raise BadInput(
-            "name", f"{name} belongs to one law, but {scope} has loops of several laws; also choose a law."
-        )
+        raise BadInput("name", f"{name} belongs to one law, but {scope} has loops of several laws; also choose a law.")
     checked = [_validate_parameter(loop, scope, name, value, now, beside) for loop in loops]
     return checked[0][0], _find_common_value(before for _, before in checked)
 
@@ -346,8 +335,8 @@ def _validate_override(
 def require_single_owner(loops: Iterable[Loop], mode: str, now: datetime, field: str) -> None:
     """Raise `BadInput` naming the field if loops may not act (`mode`).
 
-    They may not if another loop sets the same tasks of an attached plant, or would once an override has
-    ended; or if they only advise there.
+    They may not if another loop sets the same tasks of an attached plant, or would once an override has ended; or if
+    they only advise there.
     """
     chosen = list(loops)
     begins = [loop for loop in chosen if mode in Loop.ACTING and "plant" in loop.target]
@@ -357,11 +346,7 @@ def require_single_owner(loops: Iterable[Loop], mode: str, now: datetime, field:
         raise BadInput(field, why)
     others = list(list_active_loops().filter(target__has_key="plant"))
     held = group_by_loop(others, now)
-    act = [
-        other
-        for other in others
-        if {other.mode, get_effective_mode(other, held[other.pk], now)} & set(Loop.ACTING)
-    ]
+    act = [other for other in others if {other.mode, get_effective_mode(other, held[other.pk], now)} & set(Loop.ACTING)]
     for loop in begins:
         if (competitor := ownership.find_competing_loop(loop, [*act, *begins])) is not None:
             raise BadInput(field, ownership.explain_refusal(loop, competitor))
@@ -414,9 +399,7 @@ def _find_replaced_value(
     if name.startswith("guard."):
         settings, key = get_effective_guard(law, loop.guard, others, now), name.removeprefix("guard.")
         settings_new = {
-            override.removeprefix("guard."): new[override]
-            for override in new
-            if override.startswith("guard.")
+            override.removeprefix("guard."): new[override] for override in new if override.startswith("guard.")
         }
         guard.read_settings(law, {**settings, **settings_new})
         return settings[key]
@@ -437,9 +420,7 @@ def get_effective_guard(
 ) -> dict[str, Any]:
     """Return the guard's settings by name, overrides `guard.NAME` in their place."""
     named = {f"guard.{key}": value for key, value in _read_settings(law.name, json.dumps(settings)).items()}
-    return {
-        key.removeprefix("guard."): value for key, value in apply_overrides(named, overrides, now).items()
-    }
+    return {key.removeprefix("guard."): value for key, value in apply_overrides(named, overrides, now).items()}
 
 
 # Each tick of each loop reads its own; they seldom change, and many loops have the same.
@@ -453,9 +434,7 @@ def _read_settings(law: str, given: str) -> Mapping[str, Any]:
     return guard.read_settings(catalog.get_law(law), json.loads(given))
 
 
-def _validate_value(
-    scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
-) -> tuple[Any, Any]:
+def _validate_value(scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]) -> tuple[Any, Any]:
     if scope.node is not None:
         return _validate_threshold(scope.node, name, value, now, beside)
     stopped, usual = (DRAINED, AT_WORK) if scope.host else (PAUSED, OPEN)
@@ -487,8 +466,8 @@ def _thresholds(node: Node) -> dict[str, float]:
 def _order_thresholds(name: str, values: Mapping[str, float]) -> dict[str, float]:
     """Order the thresholds.
 
-    Two overrides that were in order together may not be once one has expired: then BUSY is put just below
-    TOOBUSY, so that the agents always get an order that they accept.
+    Two overrides that were in order together may not be once one has expired: then BUSY is put just below TOOBUSY, so
+    that the agents always get an order that they accept.
     """
     busy, toobusy = values["busy_threshold"], values["toobusy_threshold"]
     if busy >= toobusy:

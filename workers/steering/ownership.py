@@ -1,9 +1,9 @@
 """Ownership of tasks: which loops would set the tasks of the same operator of an attached plant.
 
-A loop of a whole plant (target {"plant"}) sets those of each of its operators, a loop of one operator (target
-{"plant", "operator"}) its own. Of two loops of different kinds, if one is of an operator, only one may act:
-enabling the second is refused, whichever it is. (Loops of a whole plant yield to each other automatically, as
-those of an application do: `workers.control.parts.operators`.)
+A loop of a whole plant (target {"plant"}) sets those of each of its operators, a loop of one operator (target {"plant",
+"operator"}) its own. Of two loops of different kinds, if one is of an operator, only one may act: enabling the second
+is refused, whichever it is. (Loops of a whole plant yield to each other automatically, as those of an application do:
+`workers.control.parts.operators`.)
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,16 +35,15 @@ def explain_fixed(law: str, name: str) -> str | None:
     if (law, name) != (WORKER_RATE.name, "workers"):
         return None
     return (
-        "workers can't be set: the value follows the loop's target"
-        " (short-lived for a container, permanent for a pool)."
+        "workers can't be set: the value follows the loop's target (short-lived for a container, permanent for a pool)."
     )
 
 
 def needs_explicit_enabling(loop: Loop) -> bool:
     """Return whether a loop acts only if a person enables this very loop.
 
-    This applies to pools of an attached plant, and to its ladder. Enabling all loops of a law does not
-    include a pool that appears later, or its plant.
+    This applies to pools of an attached plant, and to its ladder. Enabling all loops of a law does not include a pool
+    that appears later, or its plant.
     """
     return "plant" in loop.target and ("operator" in loop.target or loop.law == LADDER.name)
 

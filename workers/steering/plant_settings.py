@@ -43,8 +43,7 @@ DECLARED = (
     Parameter(
         "plan.expires_seconds",
         "s",
-        "Time after which a proposed plan expires without approval; the first of two approvals restarts"
-        " this period.",
+        "Time after which a proposed plan expires without approval; the first of two approvals restarts this period.",
         300.0,
         60.0,
         3_600.0,
@@ -66,24 +65,9 @@ DECLARED = (
         10.0,
         3_600.0,
     ),
-    Parameter(
-        "report.weekday",
-        "weekday",
-        "Day of the weekly report, UTC; 1 is Monday.",
-        1,
-        1,
-        7,
-        "integer",
-    ),
+    Parameter("report.weekday", "weekday", "Day of the weekly report, UTC; 1 is Monday.", 1, 1, 7, "integer"),
     Parameter("report.hour", "h", "Hour of the weekly report, UTC.", 7, 0, 23, "integer"),
-    Parameter(
-        "session.hours",
-        "h",
-        "Maximum duration of a session. Applies to new sessions.",
-        336.0,
-        0.5,
-        720.0,
-    ),
+    Parameter("session.hours", "h", "Maximum duration of a session. Applies to new sessions.", 336.0, 0.5, 720.0),
     Parameter(
         "session.idle_minutes",
         "min",
@@ -131,8 +115,7 @@ DECLARED = (
     Parameter(
         "quota.open_runs",
         "runs",
-        "Maximum number of runs of batch tasks and experiments that a user may have waiting or running at"
-        " once.",
+        "Maximum number of runs of batch tasks and experiments that a user may have waiting or running at once.",
         10,
         1,
         1_000,

@@ -1,7 +1,7 @@
 """The scope of an override.
 
-It is one loop, or every loop of a law, a queue, a node, or of a combination of these. It can also be a node,
-a queue, or a worker host itself.
+It is one loop, or every loop of a law, a queue, a node, or of a combination of these. It can also be a node, a queue,
+or a worker host itself.
 """
 
 from collections.abc import Iterable
@@ -23,8 +23,8 @@ DRAINING = "work"  # the name of an override on a worker host: it takes no new w
 class Scope:
     """A scope: `loop` alone, or one or more of law, queue, and node: the loops that match all of them.
 
-    A `node` alone may also be the node itself: then the override's name is one of its thresholds. A `queue`
-    alone may be the queue itself: the name is the part of it that is paused. A `host` is a worker host.
+    A `node` alone may also be the node itself: then the override's name is one of its thresholds. A `queue` alone may
+    be the queue itself: the name is the part of it that is paused. A `host` is a worker host.
     """
 
     loop: Loop | None = None

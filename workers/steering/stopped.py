@@ -1,7 +1,7 @@
 """What people have stopped temporarily, as the snapshot shows it, and which loops hold meanwhile.
 
-A loop whose target is stopped would measure nothing useful: workers that start and find a paused queue, a
-pool that is empty because it drains. It holds until the target resumes, and says so.
+A loop whose target is stopped would measure nothing useful: workers that start and find a paused queue, a pool that is
+empty because it drains. It holds until the target resumes, and says so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,22 +29,14 @@ def drain_of(host: str, overrides: Iterable[OverrideStatus]) -> PauseStatus | No
 
 def _build_pause_status(row: OverrideStatus) -> PauseStatus:
     return PauseStatus(
-        part=row.name,
-        override=row.id,
-        since=row.created_at,
-        until=row.expires_at,
-        by=row.owner,
-        reason=row.reason,
+        part=row.name, override=row.id, since=row.created_at, until=row.expires_at, by=row.owner, reason=row.reason
     )
 
 
 def explain_no_slots(snapshot: Snapshot) -> str:
     """Return why the jobs queues have no slot, while there is none, as the end of a sentence."""
     reports = any(row.role == "jobs" for row in snapshot.hosts.values())
-    return (
-        explain_all_drained(snapshot)
-        or f"no worker host of role jobs {'has a slot' if reports else 'is reporting'}"
-    )
+    return explain_all_drained(snapshot) or f"no worker host of role jobs {'has a slot' if reports else 'is reporting'}"
 
 
 def explain_all_drained(snapshot: Snapshot) -> str:
@@ -55,9 +47,7 @@ def explain_all_drained(snapshot: Snapshot) -> str:
     hosts = {name: row for name, row in snapshot.hosts.items() if row.role == "jobs"}
     if not all(row.draining or row.drained for row in hosts.values()):
         return ""
-    by = {
-        name: f" ({format_who_and_why(row.draining)})" if row.draining else "" for name, row in hosts.items()
-    }
+    by = {name: f" ({format_who_and_why(row.draining)})" if row.draining else "" for name, row in hosts.items()}
     return ", ".join(f"host {name} is drained{words}" for name, words in by.items())
 
 
@@ -82,11 +72,7 @@ def find_pause(queue: str, part: str, snapshot: Snapshot) -> PauseStatus | None:
 
 def explain_hold(target: Mapping[str, str], snapshot: Snapshot) -> str:
     """Return why a loop with this target has to hold, as the end of a sentence; "" if it need not."""
-    return (
-        _host_held(target, snapshot)
-        or _queue_held(target, snapshot)
-        or _explain_application_hold(target, snapshot)
-    )
+    return _host_held(target, snapshot) or _queue_held(target, snapshot) or _explain_application_hold(target, snapshot)
 
 
 def _host_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
@@ -129,6 +115,4 @@ def _format_end(pause: PauseStatus | None) -> str:
 
 def pause_in_words(queue: str, pause: PauseStatus) -> str:
     """Return one pause as a sentence."""
-    return (
-        f"{pause.part.capitalize()} of {queue} is paused {_format_end(pause)} ({format_who_and_why(pause)})."
-    )
+    return f"{pause.part.capitalize()} of {queue} is paused {_format_end(pause)} ({format_who_and_why(pause)})."

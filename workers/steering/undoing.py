@@ -15,14 +15,12 @@ from workers.steering.scope import Scope
 Undone = tuple[Override, Override | None]
 
 
-def undo(
-    override: Override, *, by: User | None, now: datetime, control: redis.Redis | None = None
-) -> list[Undone]:
+def undo(override: Override, *, by: User | None, now: datetime, control: redis.Redis | None = None) -> list[Undone]:
     """End an override and those that were set with it, and restore those that they ended.
 
-    Overrides end as far as they are in force. Restored are those that have time left, under their owner and
-    reason, until their own end. Does nothing if the override is over already. Raises `BadInput` if what was
-    in force before is no longer valid beside what has been set since; nothing is changed then.
+    Overrides end as far as they are in force. Restored are those that have time left, under their owner and reason,
+    until their own end. Does nothing if the override is over already. Raises `BadInput` if what was in force before is
+    no longer valid beside what has been set since; nothing is changed then.
     """
     with transaction.atomic():
         pairs = [(row, _find_ended_override(row, now)) for row in set_together(override, now)]
@@ -31,9 +29,7 @@ def undo(
             if older is None:
                 overrides.end(each, by=by, now=now, control=control)
         beside = {older.name: older.value for _, older in pairs if older is not None}
-        undone = [
-            (each, older and _restore_override(older, by, now, control, beside)) for each, older in pairs
-        ]
+        undone = [(each, older and _restore_override(older, by, now, control, beside)) for each, older in pairs]
         for each, _ in undone:
             each.refresh_from_db()
         return undone
@@ -55,11 +51,7 @@ def _find_ended_override(override: Override, now: datetime) -> Override | None:
 
 
 def _restore_override(
-    older: Override,
-    by: User | None,
-    now: datetime,
-    control: redis.Redis | None,
-    beside: dict[str, Any],
+    older: Override, by: User | None, now: datetime, control: redis.Redis | None, beside: dict[str, Any]
 ) -> Override:
     # It replaces the undone one in one step: a queue that stays paused lets nothing pass.
     return overrides.set_override(

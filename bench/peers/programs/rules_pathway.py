@@ -35,16 +35,12 @@ def host_of(address: str | None) -> tuple[str | None, str | None]:
 def ruled(events: pw.Table) -> pw.Table:
     left = events.filter(~is_of_test(pw.this.address))
     joined = left.select(*pw.this.without("address"), host=host_of(pw.this.address))
-    return joined.select(
-        *pw.this.without("host"), host_name=pw.this.host.get(0), host_type=pw.this.host.get(1)
-    )
+    return joined.select(*pw.this.without("host"), host_name=pw.this.host.get(0), host_type=pw.this.host.get(1))
 
 
 def main() -> None:
     columns = ["time", "type", "key", "source", "value", "address"]
-    events = pw.debug.table_from_pandas(
-        parquet.read_table(folder() / "events.parquet", columns=columns).to_pandas()
-    )
+    events = pw.debug.table_from_pandas(parquet.read_table(folder() / "events.parquet", columns=columns).to_pandas())
 
     def work() -> None:
         pw.io.null.write(ruled(events))
@@ -52,9 +48,7 @@ def main() -> None:
 
     seconds, _ = quickest(work)
     groups = ruled(events).groupby(pw.this.host_type)
-    counted = groups.reduce(
-        pw.this.host_type, events=pw.reducers.count(), value=pw.reducers.sum(pw.this.value)
-    )
+    counted = groups.reduce(pw.this.host_type, events=pw.reducers.count(), value=pw.reducers.sum(pw.this.value))
     put_out(seconds, rules_answer(pw.debug.table_to_pandas(counted).itertuples(index=False)))
 
 

@@ -27,13 +27,7 @@ def query() -> pl.LazyFrame:
         names.append(pl.col(name))
         kinds.append(pl.col(kind))
     return events.select(
-        "time",
-        "type",
-        "key",
-        "source",
-        "value",
-        host_name=pl.coalesce(names),
-        host_type=pl.coalesce(kinds),
+        "time", "type", "key", "source", "value", host_name=pl.coalesce(names), host_type=pl.coalesce(kinds)
     )
 
 

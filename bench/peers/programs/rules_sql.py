@@ -26,9 +26,7 @@ def statement(read: str, count: str, first_bits: Callable[[int], str], rows: str
             continue
         table = f"hosts{length}"
         values = ", ".join(f"({bits}, '{name}', '{kind}')" for bits, name, kind in hosts)
-        joins.append(
-            f"LEFT JOIN {rows.format(values=values, table=table)} ON {first_bits(length)} = {table}.bits"
-        )
+        joins.append(f"LEFT JOIN {rows.format(values=values, table=table)} ON {first_bits(length)} = {table}.bits")
         names.append(f"{table}.host_name")
         kinds.append(f"{table}.host_type")
     return (

@@ -134,9 +134,7 @@ def main() -> None:
     context = multiprocessing.get_context("fork")
     ready, put = context.Barrier(PROCESSES), context.Queue()
     addresses = free_ports() if PROCESSES > 1 else []
-    processes = [
-        context.Process(target=work, args=(index, addresses, ready, put)) for index in range(PROCESSES)
-    ]
+    processes = [context.Process(target=work, args=(index, addresses, ready, put)) for index in range(PROCESSES)]
     for process in processes:
         process.start()
     ran = [put.get() for _ in processes]

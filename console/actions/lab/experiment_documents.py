@@ -28,8 +28,8 @@ PLOT_POINTS = 600
 class DescribedExperiment:
     """An experiment with its results so far: results (by metric) and seconds, both by law.
 
-    changed: parameters that differ from the scenario's; trace: {"name", "column", "rows"}; owner: None for a
-    command; run, state, error, progress: of the run that simulates it; command: the same from a command line.
+    changed: parameters that differ from the scenario's; trace: {"name", "column", "rows"}; owner: None for a command;
+    run, state, error, progress: of the run that simulates it; command: the same from a command line.
     """
 
     id: int
@@ -171,9 +171,7 @@ def build_results_table(experiments: Iterable[Experiment]) -> ResultsTable:
     """Return the results of every finished law."""
     rows = [(experiment, result) for experiment in experiments for result in _sort_results(experiment)]
     names = list_metric_names(result.metrics for _, result in rows)
-    winners = {
-        name: find_best_value(name, [result.metrics.get(name) for _, result in rows]) for name in names
-    }
+    winners = {name: find_best_value(name, [result.metrics.get(name) for _, result in rows]) for name in names}
     return ResultsTable(
         [NamedMetric(name=name, **vars(get_metric(name))) for name in names],
         [

@@ -86,9 +86,7 @@ def override(
         raise BadInput("name", f"is missing; choose at least one of {', '.join(values_of_law.values)}.")
     loops = select_law_loops(values_of_law, loop)
     held = [list_active_overrides(law_loop, now) for law_loop in loops]
-    changed = {
-        name: value for name, value in values.items() if any(override_[name] != value for override_ in held)
-    }
+    changed = {name: value for name, value in values.items() if any(override_[name] != value for override_ in held)}
     if not changed:
         raise BadInput("name", "has values that are already in force; nothing to change.")
     scope = Scope(law=values_of_law.law) if loop == ALL else Scope(loops[0])

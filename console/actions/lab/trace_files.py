@@ -31,8 +31,7 @@ def read_trace(path: str, column: str | None) -> Floats:
     if not wanted or names.count(wanted) != 1:
         hint = describe_separator(names[0]) if len(names) == 1 else ""
         raise BadInput(
-            "--column",
-            f"must be the name of exactly one column in the file's first line, not {column}{hint}",
+            "--column", f"must be the name of exactly one column in the file's first line, not {column}{hint}"
         )
     values = read_numbers(rows, (wanted,), "--trace")[0]
     if not values.size or values.min() < 0 or values.max() <= 0:
@@ -50,9 +49,7 @@ def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
     for name in names:
         if name not in columns:
             hint = describe_separator(columns[0]) if len(columns) == 1 else ""
-            raise BadInput(
-                name, f"is not a column of the file; the first line must have the column names{hint}"
-            )
+            raise BadInput(name, f"is not a column of the file; the first line must have the column names{hint}")
         if columns.count(name) > 1:
             raise BadInput(name, "is the name of two columns; names must differ")
     return read_numbers(rows, names, "FILE")
@@ -71,12 +68,8 @@ def _read_rows(path: str, field: str) -> Rows:
     try:
         text = get_standard_input(field).read() if path == "-" and field == "FILE" else _read_text(Path(path))
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        why = (
-            error.strerror if isinstance(error, OSError) and error.strerror else "it is not text, or not gzip"
-        )
-        raise BadInput(
-            field, f"{path} can't be read ({why}); give a CSV file, optionally compressed as .gz"
-        ) from None
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is not text, or not gzip"
+        raise BadInput(field, f"{path} can't be read ({why}); give a CSV file, optionally compressed as .gz") from None
     # Lines as csv defines them: str.splitlines has more kinds, which were not counted.
     rows = csv.DictReader(StringIO(text.removeprefix("\ufeff"), newline=""))
     try:

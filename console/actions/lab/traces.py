@@ -1,9 +1,8 @@
 """Traces of arrivals for the lab: uploaded files, and rates extracted from the plant's own archive.
 
-The folder of a file says whose values it has: `traces/{user id}/` has one person's uploads,
-`extracts/queue={name}/` a queue's extracts. Users who are limited to some queues may use the extracts of
-those, and their own uploads. Files beside these folders are from an earlier version: whose values they have
-is unknown.
+The folder of a file says whose values it has: `traces/{user id}/` has one person's uploads, `extracts/queue={name}/` a
+queue's extracts. Users who are limited to some queues may use the extracts of those, and their own uploads. Files
+beside these folders are from an earlier version: whose values they have is unknown.
 """
 
 import gzip
@@ -51,9 +50,7 @@ class Trace:
 
 def list_traces(data: Path, actor: Actor) -> list[str]:
     """Return the files that the actor may choose: uploads, and rates from the plant's own archive."""
-    return [
-        path for path in _list_all_traces(data) if actor.can_access_queues(_list_file_queues(path, actor))
-    ]
+    return [path for path in _list_all_traces(data) if actor.can_access_queues(_list_file_queues(path, actor))]
 
 
 def _list_all_traces(data: Path) -> list[str]:
@@ -85,9 +82,7 @@ def find_trace(data: Path, name: str, column: str, actor: Actor) -> Trace:
         raise BadInput("trace", f"{name[:80]} no longer exists; choose another trace.")
     queues = _list_file_queues(name, actor)
     require_data_access(actor, "lab.run", queues)
-    return Trace(
-        Path(name).name, column, _read(resolve_inside_folder(data, name, "trace"), column), name, queues
-    )
+    return Trace(Path(name).name, column, _read(resolve_inside_folder(data, name, "trace"), column), name, queues)
 
 
 def load_experiment_trace(data: Path, number: int, actor: Actor) -> Trace:
@@ -116,8 +111,7 @@ def save_upload(data: Path, name: str, file: BinaryIO, column: str, actor: Actor
     plain = Path(name).name
     if not NAME.match(plain):
         raise BadInput(
-            "trace",
-            "must be a .csv or .csv.gz file whose name has only letters, digits, spaces, . _ and -.",
+            "trace", "must be a .csv or .csv.gz file whose name has only letters, digits, spaces, . _ and -."
         )
     place = extract_files.upload_folder(actor.account.pk)
     folder = data / place

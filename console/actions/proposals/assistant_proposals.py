@@ -1,11 +1,11 @@
 """Proposals of assistants, which people approve: an override, a hold, a silence, a plan.
 
-A proposal contains one action with its exact arguments, the reason, the token that proposes it, and the
-snapshot it was made on. Its hash is the SHA-256 of all that (`hash_of`). A logged-in person approves that
-very hash within PROPOSAL_SECONDS; then the action is done by the function that pages and the API call, with
-that person's rights, and the audit log records both. A token may never decide (`proposal.decide` is for
-sessions only). A proposal that was decided or has expired can't be decided again, and neither can one that
-would replace an override that was set after it was proposed.
+A proposal contains one action with its exact arguments, the reason, the token that proposes it, and the snapshot it was
+made on. Its hash is the SHA-256 of all that (`hash_of`). A logged-in person approves that very hash within
+PROPOSAL_SECONDS; then the action is done by the function that pages and the API call, with that person's rights, and
+the audit log records both. A token may never decide (`proposal.decide` is for sessions only). A proposal that was
+decided or has expired can't be decided again, and neither can one that would replace an override that was set after it
+was proposed.
 
 All functions raise `PermissionDenied`, and `BadInput` that names the field; then nothing has changed.
 """
@@ -68,9 +68,7 @@ MATCHERS = Parameter(
         Parameter("value", "text", "Value of the label.", None, kind="text", required=True),
     ),
 )
-GOAL = Parameter(
-    "goal", "", "Goal of the rebalancing.", "below-busy", kind="choice", choices=("below-busy", "band")
-)
+GOAL = Parameter("goal", "", "Goal of the rebalancing.", "below-busy", kind="choice", choices=("below-busy", "band"))
 
 
 @dataclass(frozen=True)
@@ -92,25 +90,19 @@ def _apply_override(
     return f"Override {made[0].pk} is in force for {arguments['minutes']:g} min."
 
 
-def _hold(
-    actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime
-) -> str:
+def _hold(actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime) -> str:
     loop, expiry = get_loop_by_name(arguments["loop"]), Expiry(minutes=arguments["minutes"])
     loops.set_mode(actor, loop, Loop.Mode.HOLD, reason=reason, now=now, expiry=expiry)
     return f"{loop.name} is on hold for {arguments['minutes']:g} min."
 
 
-def _silence(
-    actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime
-) -> str:
+def _silence(actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime) -> str:
     minutes = arguments["minutes"]
     made = alerts.silence(actor, arguments["matchers"], reason=reason, minutes=minutes, now=now)
     return f"Silence {made.pk} is in force for {minutes:g} min."
 
 
-def _plan(
-    actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime
-) -> str:
+def _plan(actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime) -> str:
     made = plans.propose_rebalance(actor, arguments["goal"], snapshot, now)
     return f"Plan {made.pk} was created; it must also be approved before it moves points."
 
@@ -129,10 +121,7 @@ ACTS: Mapping[str, Proposable] = {
         _apply_override,
     ),
     "hold": Proposable(
-        "Temporarily hold a loop.",
-        "loop.mode",
-        (LOOP, _build_minutes_parameter("Duration of the hold.")),
-        _hold,
+        "Temporarily hold a loop.", "loop.mode", (LOOP, _build_minutes_parameter("Duration of the hold.")), _hold
     ),
     "silence": Proposable(
         "Temporarily silence matching alerts.",
@@ -163,8 +152,7 @@ def propose(
     plans.require_fresh_snapshot(snapshot, now, LIVE_SECONDS)
     if open_proposals(now).filter(token=actor.token).count() >= MAX_OPEN:
         raise BadInput(
-            "proposals",
-            f"exceed the limit of {MAX_OPEN} open proposals per token; wait until some are decided.",
+            "proposals", f"exceed the limit of {MAX_OPEN} open proposals per token; wait until some are decided."
         )
     made = AssistantProposal(
         act=act,
@@ -186,21 +174,13 @@ def propose(
 
 @transaction.atomic
 def approve(
-    actor: Actor,
-    proposal: AssistantProposal,
-    hash: Any,
-    *,
-    reason: Any,
-    snapshot: Snapshot | None,
-    now: datetime,
+    actor: Actor, proposal: AssistantProposal, hash: Any, *, reason: Any, snapshot: Snapshot | None, now: datetime
 ) -> AssistantProposal:
     """Do what was proposed, with the rights of the person who approves."""
     _require_login_session(actor)
     row, text = _open(proposal, now), overrides.read_reason(reason)
     if not _is_hash_of(row, hash):
-        raise BadInput(
-            "hash", "does not match this proposal; open the proposal again and approve the version shown."
-        )
+        raise BadInput("hash", "does not match this proposal; open the proposal again and approve the version shown.")
     if not is_valid(row.token, now):
         raise BadInput(
             "proposal", f"was made by {row.token.name}, a token that is no longer valid; reject the proposal."
@@ -245,8 +225,7 @@ def get_loop_by_name(name: str) -> Loop:
     loop = Loop.objects.filter(name=name).first()
     if loop is None:
         raise BadInput(
-            "arguments.loop",
-            f"{checks.shorten_for_message(name)} is not a loop; list the loops and use a loop's name.",
+            "arguments.loop", f"{checks.shorten_for_message(name)} is not a loop; list the loops and use a loop's name."
         )
     return loop
 

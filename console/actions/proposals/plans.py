@@ -36,13 +36,11 @@ def require_fresh_snapshot(
     if age_seconds < -oldest_seconds:
         raise BadInput(
             "plant",
-            f"was observed {-age_seconds:.0f} s ahead of this host's clock; synchronize the clocks, "
-            "then try again.",
+            f"was observed {-age_seconds:.0f} s ahead of this host's clock; synchronize the clocks, then try again.",
         )
     if age_seconds > oldest_seconds:
         raise BadInput(
-            "plant",
-            (f"was last observed {age_seconds:.0f} s ago; check that the observer runs, then try again."),
+            "plant", (f"was last observed {age_seconds:.0f} s ago; check that the observer runs, then try again.")
         )
     return snapshot
 
@@ -52,9 +50,7 @@ def propose_rebalance(actor: Actor, goal: str, snapshot: Snapshot | None, now: d
     """Propose a plan for a goal of the rebalancing law. Raises an error if there is nothing to move."""
     require_permission(actor, "plan.propose")
     try:
-        made = proposals.propose_rebalance(
-            goal, actor.user, snapshot=require_fresh_snapshot(snapshot, now), now=now
-        )
+        made = proposals.propose_rebalance(goal, actor.user, snapshot=require_fresh_snapshot(snapshot, now), now=now)
     except BadInput as error:
         # The button names the goal, so the error only says why there is nothing to move.
         raise BadInput(error.field, error.message.removeprefix(f"{goal}: ")) from None
@@ -67,9 +63,7 @@ def propose_drain(actor: Actor, node: str, reason: str, snapshot: Snapshot | Non
     require_permission(actor, "plan.propose")
     return _record_plan(
         actor,
-        proposals.propose_drain(
-            node, actor.user, reason, snapshot=require_fresh_snapshot(snapshot, now), now=now
-        ),
+        proposals.propose_drain(node, actor.user, reason, snapshot=require_fresh_snapshot(snapshot, now), now=now),
     )
 
 
@@ -79,8 +73,7 @@ def propose_give_back(actor: Actor, node: str, reason: str, snapshot: Snapshot |
     require_permission(actor, "plan.propose")
     why = overrides.read_reason(reason)
     return _record_plan(
-        actor,
-        give_back.propose(node, actor.user, why, snapshot=require_fresh_snapshot(snapshot, now), now=now),
+        actor, give_back.propose(node, actor.user, why, snapshot=require_fresh_snapshot(snapshot, now), now=now)
     )
 
 
@@ -109,9 +102,7 @@ def propose_points(
 
 
 @transaction.atomic
-def approve(
-    actor: Actor, plan: Plan, hash: str, reason: str, snapshot: Snapshot | None, now: datetime
-) -> Plan:
+def approve(actor: Actor, plan: Plan, hash: str, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """Approve the plan that was shown, which the hash names.
 
     A setting for each role may require a second approval.
@@ -138,27 +129,21 @@ def count_required_approvals(actor: Actor) -> int:
 def reject(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
     """Reject a plan permanently."""
     require_permission(actor, "plan.approve", list_plan_queues(plan))
-    return _record_change(
-        actor, "plan.reject", plan.state, plans.reject(plan, actor.user, reason, now=now), reason
-    )
+    return _record_change(actor, "plan.reject", plan.state, plans.reject(plan, actor.user, reason, now=now), reason)
 
 
 @transaction.atomic
 def stop(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
     """Stop an approved or running plan: no further moves start."""
     require_permission(actor, "plan.stop", list_plan_queues(plan))
-    return _record_change(
-        actor, "plan.stop", plan.state, plans.stop(plan, actor.user, reason, now=now), reason
-    )
+    return _record_change(actor, "plan.stop", plan.state, plans.stop(plan, actor.user, reason, now=now), reason)
 
 
 @transaction.atomic
 def roll_back(actor: Actor, plan: Plan, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """Propose a plan with the inverse of the moves that were made."""
     require_permission(actor, "plan.propose", list_plan_queues(plan))
-    made = proposals.roll_back(
-        plan, actor.user, reason, snapshot=require_fresh_snapshot(snapshot, now), now=now
-    )
+    made = proposals.roll_back(plan, actor.user, reason, snapshot=require_fresh_snapshot(snapshot, now), now=now)
     return _record_plan(actor, made)
 
 
@@ -192,12 +177,7 @@ def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redi
 
 
 def _record_plan(actor: Actor, plan: Plan) -> Plan:
-    after = {
-        "kind": plan.kind,
-        "hash": plan.hash[:8],
-        "moves": len(plan.moves),
-        "points": count_moved_points(plan),
-    }
+    after = {"kind": plan.kind, "hash": plan.hash[:8], "moves": len(plan.moves), "points": count_moved_points(plan)}
     audit_log.record(actor, "plan.propose", f"plan {plan.pk}", reason=plan.reason, after=after)
     return plan
 

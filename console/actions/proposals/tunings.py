@@ -20,16 +20,12 @@ from workers.steering.scope import Scope
 
 
 @transaction.atomic
-def approve(
-    actor: Actor, tuning: Tuning, hash: str, *, reason: str, now: datetime, expiry: Expiry
-) -> list[Override]:
+def approve(actor: Actor, tuning: Tuning, hash: str, *, reason: str, now: datetime, expiry: Expiry) -> list[Override]:
     """Put the values of the tuning with this hash in force on its loop until they expire."""
     require_permission(actor, "override.set", loops.list_scope_queues(Scope(tuning.loop)))
     row = _open(tuning)
     if hash != row.hash:
-        raise BadInput(
-            "hash", "does not match this tuning; open the tuning again and approve the version shown."
-        )
+        raise BadInput("hash", "does not match this tuning; open the tuning again and approve the version shown.")
     if why := learning.describe_drift(row, now):
         raise BadInput("tuning", f"is out of date: {why}. Run the task tuning again.")
     made = loops.override(actor, Scope(row.loop), row.values, reason=reason, now=now, expiry=expiry)
@@ -50,9 +46,7 @@ def _open(tuning: Tuning) -> Tuning:
     """Return its row, locked until the transaction ends."""
     row = Tuning.objects.select_for_update(of=("self",)).select_related("loop").get(pk=tuning.pk)
     if row.state != Tuning.State.PROPOSED:
-        raise BadInput(
-            "tuning", f"is already {row.state}; only a proposed tuning can be approved or rejected."
-        )
+        raise BadInput("tuning", f"is already {row.state}; only a proposed tuning can be approved or rejected.")
     return row
 
 

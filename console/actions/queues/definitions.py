@@ -51,8 +51,7 @@ class QueueChange:
     def list_changed_lines(self) -> list[str]:
         """Return a line for each changed field."""
         return [
-            f"{name}: {_format_value(self.before.get(name))} → {_format_value(self.after[name])}"
-            for name in self.after
+            f"{name}: {_format_value(self.before.get(name))} → {_format_value(self.after[name])}" for name in self.after
         ]
 
 
@@ -101,14 +100,7 @@ def _check(actor: Actor, name: str, kind: str, definition: Mapping[str, Any]) ->
 
 @transaction.atomic
 def change(
-    actor: Actor,
-    name: str,
-    fields: Mapping[str, Any],
-    *,
-    digest: str,
-    reason: str,
-    now: datetime,
-    control: redis.Redis,
+    actor: Actor, name: str, fields: Mapping[str, Any], *, digest: str, reason: str, now: datetime, control: redis.Redis
 ) -> QueueChange:
     """Change a queue as the difference said; workers that start from now on follow it.
 
@@ -155,9 +147,7 @@ def create(
         raise BadInput("kind", f"must be {' or '.join(Queue.Kind.values)}, not {kind[:40]!r}.")
     given = {**fields} if kind != Queue.Kind.PIPELINE else {"handler": "", **fields}
     _check(actor, name, kind, {**get_queue_definition(Queue()), **given})
-    topology = projection.create_queue(
-        control, name, kind, points, overrides.get_node_thresholds(now), **given
-    )
+    topology = projection.create_queue(control, name, kind, points, overrides.get_node_thresholds(now), **given)
     after = {"kind": kind, "points": dict(topology.queues[name].points), **audit_document(given)}
     audit_log.record(actor, "queue.create", name, reason=why, after=after)
     return topology

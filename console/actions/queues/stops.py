@@ -1,7 +1,7 @@
 """Temporary stops of a queue's intake or consumption, or of the work of a worker host.
 
-They are authorized and audited, for pages and API. Each is an override: it has a reason and an expiry, and
-can be ended early.
+They are authorized and audited, for pages and API. Each is an override: it has a reason and an expiry, and can be ended
+early.
 """
 
 from collections.abc import Mapping
@@ -29,19 +29,12 @@ CONTROL_ROLE = "control"  # its hosts run the loops and end drains
 
 @transaction.atomic
 def pause_queue(
-    actor: Actor,
-    queue: str,
-    part: str,
-    *,
-    reason: str,
-    now: datetime,
-    expiry: Expiry,
-    control: redis.Redis,
+    actor: Actor, queue: str, part: str, *, reason: str, now: datetime, expiry: Expiry, control: redis.Redis
 ) -> Override:
     """Pause the intake or the consumption of a queue until the expiry.
 
-    A pause that ends no later is replaced. Nothing is lost: acknowledged events wait, and claimed events are
-    finished. Raises `BadInput` that names queue, part, reason, or expiry.
+    A pause that ends no later is replaced. Nothing is lost: acknowledged events wait, and claimed events are finished.
+    Raises `BadInput` that names queue, part, reason, or expiry.
     """
     require_permission(actor, "queue.pause", [queue])
     if not Queue.objects.filter(name=queue).exists():
@@ -64,17 +57,11 @@ def drain_host(
     require_permission(actor, "host.drain")
     hosts = read_host_reports(control)
     if host not in hosts:
-        raise BadInput(
-            "host", f"{host[:100]} is not reporting; the worker hosts are {', '.join(hosts) or 'none'}."
-        )
+        raise BadInput("host", f"{host[:100]} is not reporting; the worker hosts are {', '.join(hosts) or 'none'}.")
     projection.lock_revision()  # a second user who drains the last host at once sees the other's drain
     if hosts[host].role == CONTROL_ROLE and not _has_other_control_host(host, hosts, now):
         raise BadInput(
-            "host",
-            (
-                f"{host} is the only host that runs the control loops; start another host of"
-                " role control first."
-            ),
+            "host", (f"{host} is the only host that runs the control loops; start another host of role control first.")
         )
     scope = Scope(host=host)
     require_later_end(scope, DRAINING, overrides.DRAINED, expiry, now, "host")

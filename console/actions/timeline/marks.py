@@ -1,8 +1,8 @@
 """Marks on the timeline: deploys, and notes on an instant or a range.
 
-Pages, API, and commands share this implementation. Changes by people and programs are authorised and audited
-in one transaction. A mark that is removed stays in the database and the audit; it only isn't shown any more.
-All raise PermissionDenied, and BadInput naming the field.
+Pages, API, and commands share this implementation. Changes by people and programs are authorised and audited in one
+transaction. A mark that is removed stays in the database and the audit; it only isn't shown any more. All raise
+PermissionDenied, and BadInput naming the field.
 """
 
 import re
@@ -68,9 +68,7 @@ def add(
     at = at or now
     _check(title.strip(), kind, text.strip(), at, until, now)
     _forget_old(now)
-    mark = Mark.objects.create(
-        kind=kind, title=title.strip(), text=text.strip(), at=at, until=until, author=actor.name
-    )
+    mark = Mark.objects.create(kind=kind, title=title.strip(), text=text.strip(), at=at, until=until, author=actor.name)
     audit_log.record(actor, "mark.add", str(mark), reason=mark.text, after=describe_mark(mark))
     return mark
 
@@ -79,8 +77,8 @@ def add(
 def add_rollout(author: str, *, title: str, text: str, now: datetime) -> Mark:
     """Add a mark for a rollout that Weir detected, without an audit entry.
 
-    The observer calls this. It has neither the audit's key nor the right to write to the audit, which records
-    what people and their programs do.
+    The observer calls this. It has neither the audit's key nor the right to write to the audit, which records what
+    people and their programs do.
     """
     _check(title, Mark.Kind.DEPLOY, text, now, None, now)
     _forget_old(now)
@@ -138,11 +136,7 @@ def check_names(*, source: str, id: str, type: str) -> None:
 
     The check runs before more of the change is read.
     """
-    for name, value, longest in (
-        ("source", source, MAX_SOURCE),
-        ("id", id, MAX_EVENT),
-        ("type", type, MAX_EVENT),
-    ):
+    for name, value, longest in (("source", source, MAX_SOURCE), ("id", id, MAX_EVENT), ("type", type, MAX_EVENT)):
         if not 0 < len(value) <= longest:
             raise BadInput(name, f"must have 1 to {longest} characters.")
 
@@ -184,9 +178,7 @@ def list_between(since: datetime, until: datetime) -> QuerySet[Mark]:
     return Mark.objects.filter(touches, at__lte=until, removed_at=None).order_by("at", "pk")
 
 
-def list_newest_marks(
-    since: datetime, until: datetime, rows: int, before: int | None = None
-) -> tuple[list[Mark], int]:
+def list_newest_marks(since: datetime, until: datetime, rows: int, before: int | None = None) -> tuple[list[Mark], int]:
     """Return the newest marks in a time range, the oldest first, and the number of older ones.
 
     All marks are older than `before`. Raises `BadInput` if `before` is no mark.

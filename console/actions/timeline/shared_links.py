@@ -4,9 +4,9 @@ Pages and API share this implementation.
 
     link = /shared/{number}:{HMAC-SHA256 of the number, by the console's own key}/
 
-A link can't be guessed or derived from the database, and a new key ends all links. It shows one instant and
-nothing else, until it expires or is ended. It shows the whole plant, so users who are limited to some queues
-can't share one. Both changes are audited. All raise `PermissionDenied`, and `BadInput` that names the field.
+A link can't be guessed or derived from the database, and a new key ends all links. It shows one instant and nothing
+else, until it expires or is ended. It shows the whole plant, so users who are limited to some queues can't share one.
+Both changes are audited. All raise `PermissionDenied`, and `BadInput` that names the field.
 """
 
 from datetime import datetime, timedelta
@@ -42,11 +42,7 @@ def share(actor: Actor, *, at: datetime, hours: float, reason: str, now: datetim
     _check(at, hours, reason.strip(), now)
     SharedLink.objects.filter(expires_at__lt=now - RETAINED).delete()
     link = SharedLink.objects.create(
-        at=at,
-        reason=reason.strip(),
-        author=actor.name,
-        created_at=now,
-        expires_at=now + timedelta(hours=hours),
+        at=at, reason=reason.strip(), author=actor.name, created_at=now, expires_at=now + timedelta(hours=hours)
     )
     audit_log.record(actor, "link.make", str(link), reason=link.reason, after=describe_link(link))
     return link
@@ -120,6 +116,4 @@ def _check(at: datetime, hours: float, reason: str, now: datetime) -> None:
     if snapshot_at(settings.WEIR_DATA, at.timestamp()) is None:
         raise BadInput("at", "is a time without a snapshot; choose another time on the timeline.")
     if open_at(now).count() >= MAX_OPEN:
-        raise BadInput(
-            "at", (f"exceeds the limit: {MAX_OPEN} links are active; end a link on the timeline first.")
-        )
+        raise BadInput("at", (f"exceeds the limit: {MAX_OPEN} links are active; end a link on the timeline first."))

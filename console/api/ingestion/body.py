@@ -62,9 +62,7 @@ def _unpack(body: memoryview, limit_bytes: int) -> bytearray:
             if len(plain) > limit_bytes:
                 raise RefusedError(413, "body", f"decompresses to more than {limit_bytes} bytes; send less.")
             if members > MAX_MEMBERS:
-                raise RefusedError(
-                    413, "body", (f"has more than {MAX_MEMBERS} gzip members; compress it once.")
-                )
+                raise RefusedError(413, "body", (f"has more than {MAX_MEMBERS} gzip members; compress it once."))
             data = member.unused_data if member.eof else member.unconsumed_tail
     if not member.eof:
         raise RefusedError(400, "body", "is not complete gzip data (it ends early).")

@@ -33,11 +33,7 @@ async def load_allowance(scope: dict[str, Any]) -> Allowance:
 def _compute_allowance(scope: dict[str, Any]) -> Allowance:
     try:
         actor = _get_sender_actor(scope)
-        return (
-            Allowance(_compute_max_bytes(actor, scope), actor.name)
-            if actor.role
-            else Allowance(STRANGER_BYTES)
-        )
+        return Allowance(_compute_max_bytes(actor, scope), actor.name) if actor.role else Allowance(STRANGER_BYTES)
     except (DatabaseError, redis.RedisError):
         raise RequestRefused(503, UNANSWERED, 2) from None
 
@@ -45,9 +41,7 @@ def _compute_allowance(scope: dict[str, Any]) -> Allowance:
 def _get_sender_actor(scope: dict[str, Any]) -> Actor:
     headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
     session_key = parse_cookie(headers.get("cookie", "")).get(settings.SESSION_COOKIE_NAME)
-    return authenticate_connection(
-        session_key, headers.get("authorization"), (scope.get("client") or [None])[0]
-    )
+    return authenticate_connection(session_key, headers.get("authorization"), (scope.get("client") or [None])[0])
 
 
 def _compute_max_bytes(actor: Actor, scope: dict[str, Any]) -> int:
@@ -55,9 +49,7 @@ def _compute_max_bytes(actor: Actor, scope: dict[str, Any]) -> int:
     queue = EVENTS.fullmatch(path)
     if posts and queue and actor.may("events.publish") and actor.can_access_queues([queue[1]]):
         if seconds := get_actor_quota(actor).wait_seconds(0):
-            raise RequestRefused(
-                429, f"The quota of {actor.name} is used up; send again in {seconds} s.", seconds
-            )
+            raise RequestRefused(429, f"The quota of {actor.name} is used up; send again in {seconds} s.", seconds)
         return int(settings.WEIR_MAX_BODY_BYTES)
     if actor.role == "producer":
         return STRANGER_BYTES

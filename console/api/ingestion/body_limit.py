@@ -1,7 +1,7 @@
 """Bodies are limited before Django reads them, which would store everything.
 
-Anonymous senders may send STRANGER_BYTES (a login). Larger bodies are read only after authentication, up to
-the size that `console.api.ingestion.body_allowance` permits. A body must also arrive in time.
+Anonymous senders may send STRANGER_BYTES (a login). Larger bodies are read only after authentication, up to the size
+that `console.api.ingestion.body_allowance` permits. A body must also arrive in time.
 """
 
 import asyncio
@@ -38,9 +38,8 @@ Allowed = Callable[[dict[str, Any]], Awaitable[Allowance]]
 class BodyLimit:
     """Answers 413 as soon as a request announces, or has sent, more than is allowed.
 
-    Answers 408 if it is too slow, 503 if too many large bodies are being handled, or its sender is not
-    authenticated in time. `allowed` may raise `RequestRefused`; without it nobody may send more than
-    `stranger_bytes`.
+    Answers 408 if it is too slow, 503 if too many large bodies are being handled, or its sender is not authenticated in
+    time. `allowed` may raise `RequestRefused`; without it nobody may send more than `stranger_bytes`.
     """
 
     def __init__(
@@ -137,9 +136,7 @@ class _Body:
     def _enter(self, sender: str) -> None:
         large = self._limit.large
         if large.total() >= LARGE_AT_ONCE or large[sender] >= LARGE_OF_ONE:
-            raise RequestRefused(
-                503, ("body: too many large bodies are in progress; send it again in a moment."), 1
-            )
+            raise RequestRefused(503, ("body: too many large bodies are in progress; send it again in a moment."), 1)
         self._sender = sender
         large[sender] += 1
 

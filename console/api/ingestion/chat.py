@@ -1,7 +1,7 @@
 """Answers in a chat, which become notes on an alert.
 
-People who may write in the chat can add notes and nothing else: the actions in Weir's messages are links
-behind a login.
+People who may write in the chat can add notes and nothing else: the actions in Weir's messages are links behind a
+login.
 """
 
 import time
@@ -40,28 +40,22 @@ BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            kind: {"schema": {"type": "object"}}
-            for kind in ("application/x-www-form-urlencoded", "application/json")
+            kind: {"schema": {"type": "object"}} for kind in ("application/x-www-form-urlencoded", "application/json")
         },
     }
 }
 
 
 @router.post(
-    "/chat/{receiver}",
-    auth=None,
-    response=ChatReply,
-    summary="Add a chat reply as a note",
-    openapi_extra=BODY,
+    "/chat/{receiver}", auth=None, response=ChatReply, summary="Add a chat reply as a note", openapi_extra=BODY
 )
 def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
     """Record a note on the alert that the message names.
 
-    For a slash command of Slack or Mattermost, an outgoing webhook of Mattermost, Rocket.Chat, Zulip or
-    Teams, a webhook of Telegram; the secret that they share with Weir is in the variable that the receiver
-    names (`answers_environment`). 401 where it is another's. What is no answer (an edited message, another
-    command, a message of another chat) is ignored, with 200. Slack's `url_verification` gets its `challenge`
-    back.
+    For a slash command of Slack or Mattermost, an outgoing webhook of Mattermost, Rocket.Chat, Zulip or Teams, a
+    webhook of Telegram; the secret that they share with Weir is in the variable that the receiver names
+    (`answers_environment`). 401 where it is another's. What is no answer (an edited message, another command, a message
+    of another chat) is ignored, with 200. Slack's `url_verification` gets its `challenge` back.
     """
     address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
     actor = Actor(
@@ -93,9 +87,7 @@ def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:
     except BadInput:  # it can't be what the chat sends
         secret = ""
     if receiver is None or not secret:
-        raise Http404(
-            "No receiver of this name accepts replies; set the receiver's variable for chat replies."
-        )
+        raise Http404("No receiver of this name accepts replies; set the receiver's variable for chat replies.")
     return chat_message.read(request.headers, request.body, secret, time.time())
 
 
@@ -129,9 +121,7 @@ def _record_message(actor: Actor, message: ChatMessage) -> str:
     try:
         if not lately.filter(alert=number, text=text).exists():
             if lately.count() >= MAX_NOTES:
-                return (
-                    f"Not recorded: {MAX_NOTES} replies arrived in 10 min; add your note on the alert's page."
-                )
+                return f"Not recorded: {MAX_NOTES} replies arrived in 10 min; add your note on the alert's page."
             alerts.note(actor, number, text=text, now=now)
     except BadInput as error:
         return f"Not recorded: {error.field} {error.message}"

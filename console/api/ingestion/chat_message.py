@@ -6,11 +6,11 @@
     Mattermost              Authorization: Token …, the secret itself, or `token` in the body
     Rocket.Chat, Zulip      `token` in the body, a form or JSON: the secret itself
 
-Each proof is checked separately, and one valid proof is enough. A post of an authenticated service is read or
-ignored, never rejected: services repeat a rejected request, and delay the following ones.
+Each proof is checked separately, and one valid proof is enough. A post of an authenticated service is read or ignored,
+never rejected: services repeat a rejected request, and delay the following ones.
 
-An answer names its alert: by its number at the start ("12 n3 is restarted"), or by the link in the message
-that it answers.
+An answer names its alert: by its number at the start ("12 n3 is restarted"), or by the link in the message that it
+answers.
 """
 
 import base64
@@ -49,10 +49,10 @@ class Unproven(Exception):  # noqa: N818
 class ChatMessage:
     """A message from a chat service.
 
-    who: as the service calls them. text: without what calls us. quoted: what it answers. chat: names of the
-    chat it comes from, where a stranger could write in one of their own. reply: our words, as the service
-    shows them. is_ignored: it is no answer, so nothing is recorded and nothing is said. challenge: the text
-    that Slack wants back before it uses the address.
+    who: as the service calls them. text: without what calls us. quoted: what it answers. chat: names of the chat it
+    comes from, where a stranger could write in one of their own. reply: our words, as the service shows them.
+    is_ignored: it is no answer, so nothing is recorded and nothing is said. challenge: the text that Slack wants back
+    before it uses the address.
     """
 
     who: str
@@ -136,17 +136,15 @@ def _read_teams(posted: Fields) -> ChatMessage:
     if posted.get("type", "message") != "message" or sender.get("role") == "bot" or "text" not in posted:
         return IGNORED
     return ChatMessage(
-        _find_sender(sender, "name"),
-        _read_text(posted),
-        reply=lambda words: {"type": "message", "text": words},
+        _find_sender(sender, "name"), _read_text(posted), reply=lambda words: {"type": "message", "text": words}
     )
 
 
 def _read_telegram(posted: Fields) -> ChatMessage:
     """Read a message of Telegram, where only a new message is an answer.
 
-    Anybody may write to a bot, so it includes the chat. An anonymous administrator appears as a bot, with the
-    chat as the sender.
+    Anybody may write to a bot, so it includes the chat. An anonymous administrator appears as a bot, with the chat as
+    the sender.
     """
     message = _get_mapping(posted, "message")
     sender, chat = _get_mapping(message, "from"), _get_mapping(message, "chat")

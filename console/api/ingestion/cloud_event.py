@@ -86,9 +86,7 @@ def _split_cloud_event(headers: Mapping[str, str], document: Any) -> tuple[Mappi
     """Return the attributes and the data. Raises BadInput for a body that has neither."""
     if f"{PREFIX}specversion" in headers:
         parts = {
-            name.removeprefix(PREFIX): unquote(value)
-            for name, value in headers.items()
-            if name.startswith(PREFIX)
+            name.removeprefix(PREFIX): unquote(value) for name, value in headers.items() if name.startswith(PREFIX)
         }
         return parts, document
     if not isinstance(document, dict):

@@ -69,11 +69,10 @@ def publish_events(request: HttpRequest, queue: str, strict: bool = False) -> St
 
     `published` counts the stored events.
 
-    A body contains at most 100,000 events in 32 MiB of Arrow, or 50,000 in 16 MiB of JSON lines (of 250,000
-    objects and lists), decompressed. A malformed line is counted, listed (the first 20), and skipped; with
-    `strict=1`, or in an Arrow stream, the first one rejects the whole body with 400 and nothing is published.
-    404 lists the known queues, 413 the maximum size; 429 (quota, throttled) and 503 (paused, no node accepts
-    events) have Retry-After.
+    A body contains at most 100,000 events in 32 MiB of Arrow, or 50,000 in 16 MiB of JSON lines (of 250,000 objects and
+    lists), decompressed. A malformed line is counted, listed (the first 20), and skipped; with `strict=1`, or in an
+    Arrow stream, the first one rejects the whole body with 400 and nothing is published. 404 lists the known queues,
+    413 the maximum size; 429 (quota, throttled) and 503 (paused, no node accepts events) have Retry-After.
     """
     actor = actor_for(request, "events.publish")
     require_permission(actor, "events.publish", [queue])
@@ -185,9 +184,7 @@ def _publish(client: Client, queue: str, batches: Batches) -> dict[str, Any]:
     except NoContainerAvailable as error:
         # Stored events stay stored, so the answer has the number that was stored before the failure.
         stored = error.stored if isinstance(error.stored, PublishResult) else PublishResult()
-        raise RefusedError(
-            503, "queue", str(error), RETRY_AFTER_SECONDS, _build_publish_summary(stored)
-        ) from None
+        raise RefusedError(503, "queue", str(error), RETRY_AFTER_SECONDS, _build_publish_summary(stored)) from None
     except BadInput as error:
         raise RefusedError(400, error.field, error.message) from None
 

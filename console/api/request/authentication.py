@@ -29,11 +29,7 @@ class Caller(HttpBearer):
             # manage.py weir, in this process: no external request has the attribute.
             return cast(Actor, local)
         header = request.headers.get("Authorization")
-        return (
-            self.authenticate_token(request, header)
-            if header is not None
-            else self.authenticate_session(request)
-        )
+        return self.authenticate_token(request, header) if header is not None else self.authenticate_session(request)
 
     def authenticate(self, request: HttpRequest, token: str | None) -> Actor | None:
         address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
@@ -44,17 +40,13 @@ class Caller(HttpBearer):
         except token_failures.TooManyFailures as error:
             raise RefusedError(429, "authorization", str(error), error.seconds) from None
         except RequestRefused as refusal:
-            raise RefusedError(
-                refusal.status, "request", refusal.message, refusal.retry_after_seconds
-            ) from None
+            raise RefusedError(refusal.status, "request", refusal.message, refusal.retry_after_seconds) from None
         return actor
 
     def authenticate_token(self, request: HttpRequest, header: str) -> Actor:
         actor = self.authenticate(request, parse_bearer_secret(header))
         if actor is None:
-            message = (
-                "The token is unknown, expired, or revoked; create one in Settings or with manage.py token."
-            )
+            message = "The token is unknown, expired, or revoked; create one in Settings or with manage.py token."
             raise AuthenticationError(message=message)
         return actor
 
@@ -69,8 +61,8 @@ class Caller(HttpBearer):
 def actor_for(request: HttpRequest, action: str) -> Actor:
     """Return the caller if its role may do `action`; raise `PermissionDenied` (403) otherwise.
 
-    The action checks whether it may be done to this queue (`console.accounts.access.demand`). A repeated
-    idempotency key is answered here, after authorization.
+    The action checks whether it may be done to this queue (`console.accounts.access.demand`). A repeated idempotency
+    key is answered here, after authorization.
     """
     actor = add_request_id(request, cast(WebRequest, request).auth)
     admit(actor, action)

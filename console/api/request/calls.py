@@ -44,8 +44,8 @@ class Calls(ABC):
     ) -> Any:
         """Return the answer as a document; query values that are None or empty are left out.
 
-        key: of a change, so that a repetition has no further effect. Raises `RequestRejected`, and `NoAnswer`
-        without an answer.
+        key: of a change, so that a repetition has no further effect. Raises `RequestRejected`, and `NoAnswer` without
+        an answer.
         """
         given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
         for name, value in given.items():
@@ -84,19 +84,13 @@ class InProcess(Calls):
 class RemoteConsole(Calls):
     """The API of another console, with a token, which is sent nowhere else: a redirect is rejected.
 
-    An answer is limited: to MAX_BYTES, and timeout_seconds from its first byte to its last; except exports,
-    which are as long as their contents.
+    An answer is limited: to MAX_BYTES, and timeout_seconds from its first byte to its last; except exports, which are
+    as long as their contents.
     """
 
-    def __init__(
-        self, url: str, token: str, timeout_seconds: float = TIMEOUT_SECONDS, has_end: bool = True
-    ) -> None:
+    def __init__(self, url: str, token: str, timeout_seconds: float = TIMEOUT_SECONDS, has_end: bool = True) -> None:
         """Connect to a console. Raises `BadInput` that names url or token."""
-        headers = {
-            "Authorization": f"Bearer {token}",
-            "Content-Type": "application/json",
-            "Accept-Encoding": PACKED,
-        }
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Accept-Encoding": PACKED}
         if not token.isascii() or not token.isprintable():
             raise BadInput("token", "must have only printable ASCII characters.")
         try:
@@ -156,8 +150,8 @@ def read_response_date(answer: httpx.Response) -> float:
 def read(status: int, content: bytes) -> Any:
     """Return the document of an answer.
 
-    Raises `RequestRejected` with the message of a rejection; `NoAnswer` if the rejection is not the console's: a
-    proxy does not know what the console did.
+    Raises `RequestRejected` with the message of a rejection; `NoAnswer` if the rejection is not the console's: a proxy
+    does not know what the console did.
     """
     if status >= 500 and not _parse_errors(content):
         raise NoAnswer(format_refusal_message(status, content))

@@ -32,6 +32,4 @@ def _representable(given: datetime) -> datetime:
 # As it was given: with its zone, or with none.
 GivenTime = Annotated[datetime, BeforeValidator(_convert_number_to_time), AfterValidator(_representable)]
 # UTC when it names no zone, as everywhere in the console.
-UtcTime = Annotated[
-    GivenTime, AfterValidator(lambda given: given if given.tzinfo else given.replace(tzinfo=UTC))
-]
+UtcTime = Annotated[GivenTime, AfterValidator(lambda given: given if given.tzinfo else given.replace(tzinfo=UTC))]

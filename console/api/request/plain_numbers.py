@@ -1,7 +1,7 @@
 """Numbers of a request as plain ASCII text: pydantic also takes 1_000, full-width digits, nan and inf.
 
-One place for every parameter and every body: the validators of a route's models are compiled once more, with
-a check in front of each number. The models themselves, and so the OpenAPI document, stay as they are.
+One place for every parameter and every body: the validators of a route's models are compiled once more, with a check in
+front of each number. The models themselves, and so the OpenAPI document, stay as they are.
 """
 
 from collections.abc import Iterable

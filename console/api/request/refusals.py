@@ -63,9 +63,7 @@ def build_no_snapshot() -> RefusedError:
 
 
 def _answer_control_error(request: HttpRequest, error: redis.RedisError) -> RefusedError:
-    message = (
-        f"The control server is not responding ({describe_connection_error(error)}); try again in a moment."
-    )
+    message = f"The control server is not responding ({describe_connection_error(error)}); try again in a moment."
     return RefusedError(503, "control", message, RETRY_AFTER_SECONDS)
 
 

@@ -101,11 +101,7 @@ class NewQuota(RequestBody):
 @router.get("/settings", response=SettingList, summary="List the plant's settings")
 def list_settings(request: HttpRequest) -> SettingList:
     actor_for(request, "plant.view")
-    return {
-        "settings": [
-            convert(SettingRow, vars(setting_row)) for setting_row in plant_settings.list_setting_rows()
-        ]
-    }
+    return {"settings": [convert(SettingRow, vars(setting_row)) for setting_row in plant_settings.list_setting_rows()]}
 
 
 @router.post("/settings/{name}", response=SettingChange, summary="Change a setting of the plant")
@@ -122,9 +118,7 @@ def change_setting(request: HttpRequest, name: str, body: Value) -> SettingChang
 )
 def change_loop_setting(request: HttpRequest, loop_id: Id, body: OwnValue) -> SettingChange:
     actor = actor_for(request, "settings.change")
-    before, after = plant_settings.change_own(
-        actor, get_loop_or_404(loop_id), now=timezone.now(), **body.dict()
-    )
+    before, after = plant_settings.change_own(actor, get_loop_or_404(loop_id), now=timezone.now(), **body.dict())
     return {"name": body.name, "before": before, "value": after}
 
 
@@ -161,9 +155,7 @@ def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> Us
 
 
 @router.post(
-    "/users/{username}/second-factor",
-    response=UserRow,
-    summary="Remove a lost second factor; the user's sessions end",
+    "/users/{username}/second-factor", response=UserRow, summary="Remove a lost second factor; the user's sessions end"
 )
 def remove_second_factor(request: HttpRequest, username: str, body: Reason) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _get_user(username)
@@ -190,9 +182,7 @@ def enable_user(request: HttpRequest, username: str, body: Reason) -> UserRow:
     response=UserWithPassword,
     summary="Reset a password, which is shown once; the user's sessions end",
 )
-def reset_password(
-    request: HttpRequest, response: HttpResponse, username: str, body: NewPassword
-) -> UserWithPassword:
+def reset_password(request: HttpRequest, response: HttpResponse, username: str, body: NewPassword) -> UserWithPassword:
     actor, user = actor_for(request, "user.manage"), _get_user(username)
     password = people.reset_password(actor, user, body.reason, body.password)
     response["Cache-Control"] = SHOWN_ONCE
@@ -224,8 +214,7 @@ def end_session(request: HttpRequest, session_id: Id) -> SessionEnd:
     "/tokens",
     response=TokenList,
     summary=(
-        "List your API tokens, or all tokens if you have the permission user.manage; a token"
-        " lists its child tokens"
+        "List your API tokens, or all tokens if you have the permission user.manage; a token lists its child tokens"
     ),
 )
 def list_tokens(request: HttpRequest) -> TokenList:
@@ -253,9 +242,7 @@ def revoke_token(request: HttpRequest, token_id: Id) -> TokenRevocation:
 
 
 @router.post(
-    "/tokens/{token_id}/quota",
-    response=TokenRow,
-    summary="Set a token's own quota of events and bytes per second",
+    "/tokens/{token_id}/quota", response=TokenRow, summary="Set a token's own quota of events and bytes per second"
 )
 def change_quota(request: HttpRequest, token_id: Id, body: NewQuota) -> TokenRow:
     actor = actor_for(request, "user.manage")

@@ -43,11 +43,7 @@ class AuditSearch(Schema):
 
 @router.get("/audit", response=AuditPage, summary="List audit log entries, newest first")
 def list_audit(
-    request: HttpRequest,
-    wanted: Query[AuditSearch],
-    before: Id | None = None,
-    after: Id | None = None,
-    rows: int = 50,
+    request: HttpRequest, wanted: Query[AuditSearch], before: Id | None = None, after: Id | None = None, rows: int = 50
 ) -> AuditPage:
     """Return filtered entries; `next` is the value of `before` for older ones, null at the end."""
     actor_for(request, "audit.view")
@@ -56,9 +52,7 @@ def list_audit(
     return {"entries": [convert(AuditRow, _document(row)) for row in page.rows], "next": page.older}
 
 
-@router.get(
-    "/audit/export", openapi_extra=EXPORTED_ROWS, summary="Export all audit log entries that match a filter"
-)
+@router.get("/audit/export", openapi_extra=EXPORTED_ROWS, summary="Export all audit log entries that match a filter")
 def export_audit(
     request: HttpRequest, wanted: Query[AuditSearch], format: Literal["csv", "json"] = "csv"
 ) -> HttpResponseBase:

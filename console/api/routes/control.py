@@ -30,13 +30,7 @@ from console.api.schemas.control import (
 from console.connections.control_server import control
 from console.display.first_report import report_of
 from console.input.row_id import Id, parse_row_id
-from console.pages.loops.loop_view import (
-    DescribedLoop,
-    ParameterRow,
-    build_parameter_rows,
-    describe,
-    describe_loops,
-)
+from console.pages.loops.loop_view import DescribedLoop, ParameterRow, build_parameter_rows, describe, describe_loops
 from console.pages.loops.overrides import find_scope, split_law_and_name
 from controllers import catalog
 from queues.errors import BadInput
@@ -52,9 +46,9 @@ router = Router(tags=["control"])
 class NewOverride(RequestBody):
     """A value on one loop, on a node, or on several loops.
 
-    `loop` is an id or a name. A node has `busy` and `toobusy`. Several loops are all loops of a law, a queue,
-    a node, or several of these. The override expires after `minutes`, at `expires_at`, or (`endless`, for
-    administrators) never.
+    `loop` is an id or a name. A node has `busy` and `toobusy`. Several loops are all loops of a law, a queue, a node,
+    or several of these. The override expires after `minutes`, at `expires_at`, or (`endless`, for administrators)
+    never.
     """
 
     name: str
@@ -204,9 +198,7 @@ def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | N
 
 
 @router.post(
-    "/overrides/{override_id}/undo",
-    response=OverrideUndo,
-    summary=("Undo an override and the overrides set with it"),
+    "/overrides/{override_id}/undo", response=OverrideUndo, summary=("Undo an override and the overrides set with it")
 )
 def undo_override(request: HttpRequest, override_id: Id) -> OverrideUndo:
     """Undo an override and those set with it; what they ended is in force again until its own expiry."""
@@ -223,9 +215,7 @@ def undo_override(request: HttpRequest, override_id: Id) -> OverrideUndo:
 def extend_override(request: HttpRequest, override_id: Id, body: ExpiryExtension) -> OverrideRow:
     actor = actor_for(request, "override.extend")
     override = get_override_or_404(override_id)
-    return build_override(
-        loops.extend_override(actor, override, now=timezone.now(), control=control(), **body.dict())
-    )
+    return build_override(loops.extend_override(actor, override, now=timezone.now(), control=control(), **body.dict()))
 
 
 def get_loop_or_404(id_or_name: int | str) -> Loop:

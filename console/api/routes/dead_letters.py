@@ -18,12 +18,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.bodies import RequestBody
 from console.api.request.instant import GivenTime, UtcTime
 from console.api.request.rows import check_rows
-from console.api.schemas.dead_letters import (
-    DeadLetterActionReport,
-    DeadLetterGroup,
-    DeadLetterList,
-    DeadLetterRow,
-)
+from console.api.schemas.dead_letters import DeadLetterActionReport, DeadLetterGroup, DeadLetterList, DeadLetterRow
 from queues.errors import BadInput
 
 router = Router(tags=["dead letters"])
@@ -79,8 +74,8 @@ class Fix(RequestBody):
 def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: int = 50) -> DeadLetterList:
     """Return dead letters. An action on all of them takes their `count`, `through`, and `digest`.
 
-    The audit log records who has seen events; callers who may not peek into a queue get its dead letters
-    without them (`sealed`).
+    The audit log records who has seen events; callers who may not peek into a queue get its dead letters without them
+    (`sealed`).
     """
     actor = actor_for(request, "plant.view")
     check_rows(rows)
@@ -126,30 +121,20 @@ def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) 
     return dead_letters.build_download_response(content)
 
 
-@router.post(
-    "/dead-letters/requeue",
-    response=DeadLetterActionReport,
-    summary="Requeue dead letters",
-)
+@router.post("/dead-letters/requeue", response=DeadLetterActionReport, summary="Requeue dead letters")
 def requeue_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterActionReport:
     actor = actor_for(request, "dead_letters.requeue")
     return _report(dead_letter_steering.act(actor, "requeue", body.list_names(actor), body.reason))
 
 
-@router.post(
-    "/dead-letters/discard", response=DeadLetterActionReport, summary="Discard dead letters permanently"
-)
+@router.post("/dead-letters/discard", response=DeadLetterActionReport, summary="Discard dead letters permanently")
 def discard_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterActionReport:
     actor = actor_for(request, "dead_letters.discard")
-    return _report(
-        dead_letter_steering.act(actor, "discard", body.list_names(actor), body.reason, body.confirm)
-    )
+    return _report(dead_letter_steering.act(actor, "discard", body.list_names(actor), body.reason, body.confirm))
 
 
 @router.post(
-    "/dead-letters/{queue}/{node}/{dead_id}/fix",
-    response=DeadLetterRow,
-    summary="Change an event of a dead letter",
+    "/dead-letters/{queue}/{node}/{dead_id}/fix", response=DeadLetterRow, summary="Change an event of a dead letter"
 )
 def fix_letter(request: HttpRequest, queue: str, node: str, dead_id: str, body: Fix) -> DeadLetterRow:
     actor = actor_for(request, "dead_letters.fix")

@@ -31,9 +31,8 @@ def get_history(
 ) -> HistorySeries:
     """Return `{"time": [seconds], "series": {name: [value or null]}}` from `from` to `to` (Unix time).
 
-    A series is named by its path in the snapshot, such as `queues.alert.waiting_events`; repeat `series` for
-    several. At most `points` rows are returned (2 to 5000); if there are more, each interval keeps its
-    minimum and maximum.
+    A series is named by its path in the snapshot, such as `queues.alert.waiting_events`; repeat `series` for several.
+    At most `points` rows are returned (2 to 5000); if there are more, each interval keeps its minimum and maximum.
     """
     actor_for(request, "plant.view")
     _check(series, since, until, points)

@@ -75,11 +75,7 @@ class Proposal(RequestBody):
     law: str
 
 
-@router.get(
-    "/lab",
-    response=ScenarioList,
-    summary="List scenarios (laws, settings, and metrics) and available traces",
-)
+@router.get("/lab", response=ScenarioList, summary="List scenarios (laws, settings, and metrics) and available traces")
 def list_scenarios(request: HttpRequest) -> ScenarioList:
     actor = actor_for(request, "plant.view")
     scenarios = [_build_scenario_row(scenario) for scenario in SCENARIOS.values()]
@@ -91,17 +87,13 @@ def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -
     actor = actor_for(request, "plant.view")
     check_rows(rows)
     chosen = (
-        list_readable_experiments(actor).filter(scenario=scenario)
-        if scenario
-        else list_readable_experiments(actor)
+        list_readable_experiments(actor).filter(scenario=scenario) if scenario else list_readable_experiments(actor)
     )
     return {"experiments": [_experiment(experiment) for experiment in chosen.order_by("-pk")[:rows]]}
 
 
 @router.post(
-    "/experiments",
-    response=ExperimentRow,
-    summary="Start an experiment as a batch run with one chunk per law",
+    "/experiments", response=ExperimentRow, summary="Start an experiment as a batch run with one chunk per law"
 )
 def begin_experiment(request: HttpRequest, body: NewExperiment) -> ExperimentRow:
     actor = actor_for(request, "lab.run")
@@ -111,20 +103,14 @@ def begin_experiment(request: HttpRequest, body: NewExperiment) -> ExperimentRow
     return _experiment(lab_steering.begin(actor, wanted, build_job_context()))
 
 
-@router.get(
-    "/experiments/{experiment_id}",
-    response=ExperimentRow,
-    summary="Get an experiment and its results so far",
-)
+@router.get("/experiments/{experiment_id}", response=ExperimentRow, summary="Get an experiment and its results so far")
 def get_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
     actor = actor_for(request, "plant.view")
     return _experiment(experiment_for(actor, "plant.view", experiment_id))
 
 
 @router.get(
-    "/experiments/{experiment_id}/series",
-    response=ExperimentSeries,
-    summary="Get the series of an experiment by law",
+    "/experiments/{experiment_id}/series", response=ExperimentSeries, summary="Get the series of an experiment by law"
 )
 def get_experiment_series(request: HttpRequest, experiment_id: Id) -> ExperimentSeries:
     experiment = experiment_for(actor_for(request, "plant.view"), "plant.view", experiment_id)
@@ -138,15 +124,11 @@ def get_experiment_series(request: HttpRequest, experiment_id: Id) -> Experiment
 )
 def cancel_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
     actor = actor_for(request, "lab.run")
-    return _experiment(
-        lab_steering.cancel(actor, experiment_for(actor, "lab.run", experiment_id), timezone.now())
-    )
+    return _experiment(lab_steering.cancel(actor, experiment_for(actor, "lab.run", experiment_id), timezone.now()))
 
 
 @router.post(
-    "/experiments/{experiment_id}/apply",
-    response=AppliedOverrides,
-    summary="Apply a law's parameters as overrides",
+    "/experiments/{experiment_id}/apply", response=AppliedOverrides, summary="Apply a law's parameters as overrides"
 )
 def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParameters) -> AppliedOverrides:
     actor = actor_for(request, "override.set")
@@ -163,9 +145,7 @@ def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParam
     return {"overrides": [override.pk for override in made]}
 
 
-@router.post(
-    "/experiments/{experiment_id}/plan", response=PlanRow, summary="Propose a plan for the goal of a law"
-)
+@router.post("/experiments/{experiment_id}/plan", response=PlanRow, summary="Propose a plan for the goal of a law")
 def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Proposal) -> PlanRow:
     actor = actor_for(request, "plan.propose")
     experiment = experiment_for(actor, "plan.propose", experiment_id)
@@ -180,9 +160,7 @@ def _build_scenario_row(scenario: Scenario) -> ScenarioRow:
         "about": scenario.about,
         "laws": list(scenario.laws),
         "settings": [convert(ScenarioSetting, setting) for setting in settings_of],
-        "metrics": [
-            convert(ScenarioMetric, {"name": name, **vars(get_metric(name))}) for name in scenario.metrics
-        ],
+        "metrics": [convert(ScenarioMetric, {"name": name, **vars(get_metric(name))}) for name in scenario.metrics],
     }
 
 

@@ -20,9 +20,7 @@ class Cap(RequestBody):
 
 
 @router.post(
-    "/queues/{queue}/cap",
-    response=LadderCap,
-    summary="Limit a queue's remedies; below shed, no events are lost",
+    "/queues/{queue}/cap", response=LadderCap, summary="Limit a queue's remedies; below shed, no events are lost"
 )
 def cap_ladder(request: HttpRequest, queue: str, body: Cap) -> LadderCap:
     """Return {queue, before, after}; in force from the ladder's next decision on."""

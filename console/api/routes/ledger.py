@@ -91,11 +91,7 @@ class LedgerSearch(Schema):
 
 @router.get("/ledger", response=LedgerPage, summary="List decisions, newest first")
 def list_ledger(
-    request: HttpRequest,
-    wanted: Query[LedgerSearch],
-    before: Id | None = None,
-    after: Id | None = None,
-    rows: int = 50,
+    request: HttpRequest, wanted: Query[LedgerSearch], before: Id | None = None, after: Id | None = None, rows: int = 50
 ) -> LedgerPage:
     """Return filtered entries; `next` is the value of `before` for older ones, null at the end.
 
@@ -136,16 +132,9 @@ def replay_entry(request: HttpRequest, entry_id: Id) -> LedgerReplay:
     return convert(LedgerReplay, ledger.replay(get_entry_or_404(entry_id)).to_json())
 
 
-@router.get(
-    "/loops/{loop_id}/what-if",
-    response=WhatIf,
-    summary="Replay a loop's recorded decisions with other values",
-)
+@router.get("/loops/{loop_id}/what-if", response=WhatIf, summary="Replay a loop's recorded decisions with other values")
 def ask_what_if(
-    request: HttpRequest,
-    loop_id: Id,
-    set: Annotated[list[str], Query(...)],
-    hours: float = what_if.FIRST_HOURS,
+    request: HttpRequest, loop_id: Id, set: Annotated[list[str], Query(...)], hours: float = what_if.FIRST_HOURS
 ) -> WhatIf:
     """Return what the loop would have decided with other values.
 
@@ -169,9 +158,7 @@ def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> PlantCo
 
 
 @router.get(
-    "/loops/{loop_id}/costs",
-    response=LoopCostsDetail,
-    summary=("Get a loop's savings compared with its baselines"),
+    "/loops/{loop_id}/costs", response=LoopCostsDetail, summary=("Get a loop's savings compared with its baselines")
 )
 def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS) -> LoopCostsDetail:
     """Return the costs of the loop's recorded load of the last hours (up to 6).

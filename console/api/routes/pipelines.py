@@ -66,9 +66,7 @@ class Criterion(RequestBody):
 
 
 @router.get(
-    "/applications",
-    response=ApplicationList,
-    summary="List running applications of the pipeline, with their versions",
+    "/applications", response=ApplicationList, summary="List running applications of the pipeline, with their versions"
 )
 def list_applications(request: HttpRequest, before: Id | None = None) -> ApplicationList:
     """Return the newest 50 versions; `next` is the value of `before` for older ones, null at the end."""
@@ -76,9 +74,7 @@ def list_applications(request: HttpRequest, before: Id | None = None) -> Applica
     at_work = Declarations(control()).load_running()
     page = keyset.load_page(PipelineVersion.objects.select_related("owner"), MAX_VERSIONS, before)
     return {
-        "at_work": {
-            name: convert(ApplicationAtWork, convert_to_plain(each)) for name, each in at_work.items()
-        },
+        "at_work": {name: convert(ApplicationAtWork, convert_to_plain(each)) for name, each in at_work.items()},
         "versions": [_build_version_row(row) for row in page.rows],
         "next": page.older,
     }
@@ -138,9 +134,7 @@ def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criter
 
 
 @router.post(
-    "/applications/{name}/criteria/{criterion}/release",
-    response=CriterionRelease,
-    summary="Release a held criterion",
+    "/applications/{name}/criteria/{criterion}/release", response=CriterionRelease, summary="Release a held criterion"
 )
 def release_criterion(request: HttpRequest, name: str, criterion: str) -> CriterionRelease:
     actor = actor_for(request, "pipeline.steer")

@@ -71,16 +71,10 @@ def propose_plan(request: HttpRequest, body: Goal) -> PlanRow:
     return plan_row(plans.propose_rebalance(actor, body.goal, load_latest_snapshot(), timezone.now()))
 
 
-@router.post(
-    "/plans/{plan_id}/approve",
-    response=PlanRow,
-    summary="Approve a plan by its hash; it starts within 1 s",
-)
+@router.post("/plans/{plan_id}/approve", response=PlanRow, summary="Approve a plan by its hash; it starts within 1 s")
 def approve_plan(request: HttpRequest, plan_id: Id, body: Approval) -> PlanRow:
     actor = actor_for(request, "plan.approve")
-    made = plans.approve(
-        actor, _find_plan(plan_id), body.hash, body.reason, load_latest_snapshot(), timezone.now()
-    )
+    made = plans.approve(actor, _find_plan(plan_id), body.hash, body.reason, load_latest_snapshot(), timezone.now())
     return plan_row(made)
 
 
@@ -91,9 +85,7 @@ def reject_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
 
 
 @router.post(
-    "/plans/{plan_id}/stop",
-    response=PlanRow,
-    summary=("Stop an approved or running plan; no further moves start"),
+    "/plans/{plan_id}/stop", response=PlanRow, summary=("Stop an approved or running plan; no further moves start")
 )
 def stop_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
     actor = actor_for(request, "plan.stop")
@@ -106,9 +98,7 @@ def roll_back_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
     return plan_row(plans.roll_back(actor, _find_plan(plan_id), body.reason, snapshot, timezone.now()))
 
 
-@router.post(
-    "/queues/{queue}/points", response=PlanRow, summary="Propose new points for a queue (1,000 in total)"
-)
+@router.post("/queues/{queue}/points", response=PlanRow, summary="Propose new points for a queue (1,000 in total)")
 def propose_points(request: HttpRequest, queue: str, body: Points) -> PlanRow:
     actor, snapshot = actor_for(request, "plan.propose"), load_latest_snapshot()
     made = plans.propose_points(actor, queue, body.points, body.reason, snapshot, timezone.now())

@@ -1,8 +1,8 @@
 """The control API of each plant, `/control/{plant}/v1/…`: the operations of Stutz, Table 6.1, and a few more.
 
-As in the table, latencies are milliseconds (in `gettopology`, which is Weir's own, seconds), counts refer to
-the plant's window, and unknown values are null. Every operation but `gettopology` reads separately: a
-controller that needs several values of one instant uses `gettopology`.
+As in the table, latencies are milliseconds (in `gettopology`, which is Weir's own, seconds), counts refer to the
+plant's window, and unknown values are null. Every operation but `gettopology` reads separately: a controller that needs
+several values of one instant uses `gettopology`.
 """
 
 import time
@@ -75,9 +75,7 @@ def _find_operator(request: HttpRequest, plant: str, operator: str) -> MeasuredO
     """Return an operator that is not a source."""
     operator_measures = _find_topology(request, plant).get_operator(operator)
     if operator_measures.kind == "source":
-        raise BadInput(
-            "operator", (f"{operator} is a source, which only emits events; choose another operator")
-        )
+        raise BadInput("operator", (f"{operator} is a source, which only emits events; choose another operator"))
     return operator_measures
 
 
@@ -109,9 +107,7 @@ def getalloperators(request: HttpRequest, plant: Path[str]) -> list[str]:
     return list(_find_topology(request, plant).operators)
 
 
-@router.get(
-    "/getlogicaltopology", response=LogicalTopology, summary="Get every path with its operators, in order"
-)
+@router.get("/getlogicaltopology", response=LogicalTopology, summary="Get every path with its operators, in order")
 def getlogicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, list[str]]:
     return {name: list(path) for name, path in _find_topology(request, plant).paths.items()}
 
@@ -157,14 +153,10 @@ def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str
     return operator_measures.parallelism
 
 
-@router.get(
-    "/getpathlatency", response=Milliseconds, summary=("Get the mean latency of the paths from a source, ms")
-)
+@router.get("/getpathlatency", response=Milliseconds, summary=("Get the mean latency of the paths from a source, ms"))
 def getpathlatency(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
     topology = _find_topology(request, plant)
-    return _scale_value(
-        topology.compute_source_latency_seconds(_get_source_operator(topology, operator).name), MS
-    )
+    return _scale_value(topology.compute_source_latency_seconds(_get_source_operator(topology, operator).name), MS)
 
 
 @router.get("/getfailedtuplescount", response=EventCount, summary="Count failed events from a source")
@@ -187,9 +179,7 @@ def getlatency(request: HttpRequest, plant: Path[str], operator: str, operation:
 
 
 @router.get(
-    "/getoperatorlatency",
-    response=TaskMilliseconds,
-    summary=("Get the latency of each task of an operator, ms"),
+    "/getoperatorlatency", response=TaskMilliseconds, summary=("Get the latency of each task of an operator, ms")
 )
 def getoperatorlatency(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _group_by_task(_find_operator(request, plant, operator), "latency_seconds", MS)
@@ -200,24 +190,16 @@ def getoperatorlatency(request: HttpRequest, plant: Path[str], operator: str) ->
     response=TaskMillisecondsVariance,
     summary="Get the variance of each task's latency, ms²",
 )
-def getoperatorlatencyvariance(
-    request: HttpRequest, plant: Path[str], operator: str
-) -> dict[str, float | None]:
+def getoperatorlatencyvariance(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _group_by_task(_find_operator(request, plant, operator), "latency_variance", MS**2)
 
 
-@router.get(
-    "/getoutputcount", response=EventCount, summary=("Count events that an operator emitted, over its tasks")
-)
-def getoutputcount(
-    request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
-) -> float | None:
+@router.get("/getoutputcount", response=EventCount, summary=("Count events that an operator emitted, over its tasks"))
+def getoutputcount(request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM") -> float | None:
     return _aggregate(_find_topology(request, plant).get_operator(operator), "outputs", operation)
 
 
-@router.get(
-    "/getoperatoroutputcount", response=TaskEventCounts, summary="Count events that each task emitted"
-)
+@router.get("/getoperatoroutputcount", response=TaskEventCounts, summary="Count events that each task emitted")
 def getoperatoroutputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _group_by_task(_find_topology(request, plant).get_operator(operator), "outputs")
 
@@ -227,29 +209,19 @@ def getoperatoroutputcount(request: HttpRequest, plant: Path[str], operator: str
     response=TaskEventCountsVariance,
     summary="Get the variance of events that each task emitted",
 )
-def getoperatoroutputcountvariance(
-    request: HttpRequest, plant: Path[str], operator: str
-) -> dict[str, float | None]:
+def getoperatoroutputcountvariance(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _group_by_task(_find_topology(request, plant).get_operator(operator), "outputs_variance")
 
 
 @router.get(
-    "/getexecutioncount",
-    response=EventCount,
-    summary=("Count events that an operator processed, over its tasks"),
+    "/getexecutioncount", response=EventCount, summary=("Count events that an operator processed, over its tasks")
 )
-def getexecutioncount(
-    request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
-) -> float | None:
+def getexecutioncount(request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM") -> float | None:
     return _aggregate(_find_operator(request, plant, operator), "executions", operation)
 
 
-@router.get(
-    "/getoperatorexecutioncount", response=TaskEventCounts, summary="Count events that each task processed"
-)
-def getoperatorexecutioncount(
-    request: HttpRequest, plant: Path[str], operator: str
-) -> dict[str, float | None]:
+@router.get("/getoperatorexecutioncount", response=TaskEventCounts, summary="Count events that each task processed")
+def getoperatorexecutioncount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _group_by_task(_find_operator(request, plant, operator), "executions")
 
 
@@ -258,24 +230,16 @@ def getoperatorexecutioncount(
     response=TaskEventCountsVariance,
     summary="Get the variance of events that each task processed",
 )
-def getoperatorexecutioncountvariance(
-    request: HttpRequest, plant: Path[str], operator: str
-) -> dict[str, float | None]:
+def getoperatorexecutioncountvariance(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _group_by_task(_find_operator(request, plant, operator), "executions_variance")
 
 
-@router.get(
-    "/getinputcount", response=EventCount, summary=("Count events that an operator received, over its tasks")
-)
-def getinputcount(
-    request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
-) -> float | None:
+@router.get("/getinputcount", response=EventCount, summary=("Count events that an operator received, over its tasks"))
+def getinputcount(request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM") -> float | None:
     return _aggregate(_find_operator(request, plant, operator), "inputs", operation)
 
 
-@router.get(
-    "/getoperatorinputcount", response=TaskEventCounts, summary="Count events that each task received"
-)
+@router.get("/getoperatorinputcount", response=TaskEventCounts, summary="Count events that each task received")
 def getoperatorinputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _group_by_task(_find_operator(request, plant, operator), "inputs")
 
@@ -285,17 +249,11 @@ def getoperatorinputcount(request: HttpRequest, plant: Path[str], operator: str)
     response=TaskEventCountsVariance,
     summary="Get the variance of events that each task received",
 )
-def getoperatorinputcountvariance(
-    request: HttpRequest, plant: Path[str], operator: str
-) -> dict[str, float | None]:
+def getoperatorinputcountvariance(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _group_by_task(_find_operator(request, plant, operator), "inputs_variance")
 
 
-@router.post(
-    "/setoperatorparallelism",
-    response=TasksSet,
-    summary="Set the number of an operator's tasks",
-)
+@router.post("/setoperatorparallelism", response=TasksSet, summary="Set the number of an operator's tasks")
 def setoperatorparallelism(
     request: HttpRequest,
     plant: Path[str],
@@ -307,8 +265,8 @@ def setoperatorparallelism(
 ) -> bool:
     """Set the tasks of an operator, and hold the plant for so many `seconds`.
 
-    The plant's own parallelism loops hold in the meantime, and another controller gets 409 with the holder
-    and until when.
+    The plant's own parallelism loops hold in the meantime, and another controller gets 409 with the holder and until
+    when.
     """
     tasks = {operator: parallelism}
     return _set(request, plant, tasks, controller=controller, seconds=seconds, reason=reason)
@@ -337,9 +295,7 @@ def setmultipleoperatorparallelism(
     response=PlantHolder,
     summary="Hold the plant for this controller until the returned Unix time, without setting tasks",
 )
-def hold(
-    request: HttpRequest, plant: Path[str], controller: str = "", seconds: float = holding.SECONDS
-) -> PlantHolder:
+def hold(request: HttpRequest, plant: Path[str], controller: str = "", seconds: float = holding.SECONDS) -> PlantHolder:
     actor = actor_for(request, "plant.scale")
     name, holder = load_current_topology(plant).plant, plant_control.format_holder_name(actor, controller)
     with adapters.open_plant(plant, PublishedPlant(control(), time.time), holder) as elastic:
@@ -348,9 +304,7 @@ def hold(
 
 
 @router.post(
-    "/release",
-    response=PlantRelease,
-    summary=("Release the plant; returns false if the caller did not hold it"),
+    "/release", response=PlantRelease, summary=("Release the plant; returns false if the caller did not hold it")
 )
 def release(request: HttpRequest, plant: Path[str], controller: str = "") -> bool:
     actor = actor_for(request, "plant.scale")

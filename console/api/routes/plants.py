@@ -57,8 +57,8 @@ class PlantPlace(RequestBody):
 class NewPlant(PlantPlace):
     """A plant under its name here, and a reason.
 
-    changes: it may be registered already, and is then changed; with the digest of the row that was read, only
-    if it has not changed since.
+    changes: it may be registered already, and is then changed; with the digest of the row that was read, only if it has
+    not changed since.
     """
 
     name: str
@@ -91,11 +91,7 @@ class NewIntervention(UndoneIntervention):
     minutes: float = plant_control.HAND_MINUTES
 
 
-@router.get(
-    "/plants",
-    response=PlantList,
-    summary="List registered plants: address and last observation",
-)
+@router.get("/plants", response=PlantList, summary="List registered plants: address and last observation")
 def list_plants(request: HttpRequest) -> PlantList:
     actor_for(request, "plant.view")
     seen = (load_latest_snapshot() or NOTHING_SEEN).plants
@@ -120,9 +116,7 @@ def register_plant(request: HttpRequest, body: NewPlant) -> PlantRow:
 
 
 @router.post(
-    "/plants/inspect",
-    response=PlantInspection,
-    summary="Inspect the system at an address without registering it",
+    "/plants/inspect", response=PlantInspection, summary="Inspect the system at an address without registering it"
 )
 def inspect_plant(request: HttpRequest, body: PlantPlace) -> PlantInspection:
     actor = actor_for(request, "plant.register")
@@ -154,9 +148,7 @@ def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> Desire
     candidates = [loop for loop in of_whole if law in ("", loop.law)]
     ranked = sorted(candidates, key=lambda loop: (loop.mode not in Loop.ACTING, -OWNERS.index(loop.law)))
     if not ranked:
-        raise Http404(
-            f"No loop{f' of {law}' if law else ''} sets tasks of {plant}; GET /api/v1/loops lists the loops."
-        )
+        raise Http404(f"No loop{f' of {law}' if law else ''} sets tasks of {plant}; GET /api/v1/loops lists the loops.")
     return compute_desired_value(ranked[0])
 
 
@@ -170,21 +162,13 @@ def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> TasksByHand:
     topology = load_current_topology(plant)
     with adapters.open_plant(plant, PublishedPlant(control(), time.time), actor.name) as elastic:
         until = plant_control.set_by_hand(
-            actor,
-            elastic,
-            topology,
-            {body.operator: body.tasks},
-            control(),
-            minutes=body.minutes,
-            reason=body.reason,
+            actor, elastic, topology, {body.operator: body.tasks}, control(), minutes=body.minutes, reason=body.reason
         )
     return {"plant": plant, "operator": body.operator, "tasks": body.tasks, "until": until}
 
 
 @router.post(
-    "/plants/{plant}/release",
-    response=HandRelease,
-    summary=("Release manually set tasks; loops decide again at once"),
+    "/plants/{plant}/release", response=HandRelease, summary=("Release manually set tasks; loops decide again at once")
 )
 def release_plant(request: HttpRequest, plant: str) -> HandRelease:
     actor = actor_for(request, "plant.scale")
@@ -227,21 +211,12 @@ def list_interventions(request: HttpRequest, plant: str) -> PlantInterventions:
 def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) -> InterventionResult:
     actor = actor_for(request, "plant.scale")
     done = plant_control.intervene(
-        actor,
-        plant,
-        body.kind,
-        body.subject,
-        body.value,
-        control(),
-        minutes=body.minutes,
-        reason=body.reason,
+        actor, plant, body.kind, body.subject, body.value, control(), minutes=body.minutes, reason=body.reason
     )
     return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": done.lasting}
 
 
-@router.post(
-    "/plants/{plant}/interventions/undo", response=InterventionResult, summary="Undo an intervention at once"
-)
+@router.post("/plants/{plant}/interventions/undo", response=InterventionResult, summary="Undo an intervention at once")
 def undo_intervention(request: HttpRequest, plant: str, body: UndoneIntervention) -> InterventionResult:
     actor = actor_for(request, "plant.scale")
     plant_control.undo_intervention(actor, plant, body.kind, body.subject, control(), reason=body.reason)

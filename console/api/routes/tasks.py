@@ -80,9 +80,7 @@ def get_task(request: HttpRequest, name: str) -> TaskRow:
     return _build_task_row(_get_task_or_404(name))
 
 
-@router.post(
-    "/tasks/{name}", response=TaskRow, summary="Change a batch task: schedule, parameters, workers, or state"
-)
+@router.post("/tasks/{name}", response=TaskRow, summary="Change a batch task: schedule, parameters, workers, or state")
 def change_task(request: HttpRequest, name: str, body: ChangedTask) -> TaskRow:
     actor = actor_for(request, "task.change")
     _get_task_or_404(name)
@@ -112,9 +110,7 @@ def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int =
     return {"runs": [_run_row(run) for run in newest]}
 
 
-@router.get(
-    "/runs/{run_id}", response=RunDetail, summary="Get a run, its progress, its chunks, and skipped files"
-)
+@router.get("/runs/{run_id}", response=RunDetail, summary="Get a run, its progress, its chunks, and skipped files")
 def get_run(request: HttpRequest, run_id: Id) -> RunDetail:
     actor_for(request, "plant.view")
     run = _run(run_id)
@@ -122,9 +118,7 @@ def get_run(request: HttpRequest, run_id: Id) -> RunDetail:
     return {**_run_row(run), "chunks": chunks}
 
 
-@router.post(
-    "/runs/{run_id}/cancel", response=RunRow, summary="Cancel a queued or running run; finished work is kept"
-)
+@router.post("/runs/{run_id}/cancel", response=RunRow, summary="Cancel a queued or running run; finished work is kept")
 def cancel_run(request: HttpRequest, run_id: Id, body: Reason) -> RunRow:
     actor = actor_for(request, "task.cancel")
     return _run_row(tasks.cancel(actor, _run(run_id), body.reason, timezone.now()))

@@ -70,8 +70,7 @@ class NewSharedLink(RequestBody):
 class CloudEvent(Schema):
     """A CloudEvent in its structured form.
 
-    In the binary form its attributes are in `ce-` headers, and the body is its data. Other attributes are
-    ignored.
+    In the binary form its attributes are in `ce-` headers, and the body is its data. Other attributes are ignored.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -99,9 +98,7 @@ def get_past_snapshot(request: HttpRequest, at: GivenTime) -> PlantSnapshot:
     actor_for(request, "plant.view")
     snapshot = snapshot_at(settings.WEIR_DATA, _require_zone(at, "at").timestamp())
     if snapshot is None:
-        raise Http404(
-            f"No snapshot of {at.isoformat()} is stored: the observer was not running, or it is too old."
-        )
+        raise Http404(f"No snapshot of {at.isoformat()} is stored: the observer was not running, or it is too old.")
     return convert(PlantSnapshot, convert_to_plain(snapshot))
 
 
@@ -119,9 +116,9 @@ def list_decisions(
 ) -> ChartDecisionList:
     """Return decisions that acted, from `from` to `to` (Unix time), the oldest first.
 
-    They are of one `loop`, of those that control a `queue` or a `node` (and the whole plant), or of all.
-    Decisions too close for a chart are merged into one, with their `count`, the most severe verdict, and an
-    address that lists them. `guard` has what the guard of that `loop` limited.
+    They are of one `loop`, of those that control a `queue` or a `node` (and the whole plant), or of all. Decisions too
+    close for a chart are merged into one, with their `count`, the most severe verdict, and an address that lists them.
+    `guard` has what the guard of that `loop` limited.
     """
     actor_for(request, "plant.view")
     window = _build_window(since, until)
@@ -247,9 +244,9 @@ def report_change(
 ) -> Status[MarkRow | IgnoredEvent]:
     """Receive a change (deploy, rollout, migration): a CloudEvent 1.0 of at most 64 KiB, structured or binary, in JSON.
 
-    Its `source` and `id` name it: sent again it is the same, with 200 in place of 201. A `subject` such as
-    queue/alert says what it is about; `data` may hold title, text, url and parts (a list of such subjects). A
-    valid event of something else, such as a ping, is ignored, with 202.
+    Its `source` and `id` name it: sent again it is the same, with 200 in place of 201. A `subject` such as queue/alert
+    says what it is about; `data` may hold title, text, url and parts (a list of such subjects). A valid event of
+    something else, such as a ping, is ignored, with 202.
     """
     actor = actor_for(request, "mark.add")
     if len(request.body) > MAX_EVENT_BYTES:
@@ -273,22 +270,18 @@ def list_changes(
 ) -> ChangeList:
     """Return changes of at most a day, the newest first.
 
-    They are overrides, plans, declarations, settings, deploys, restarts, actions of loops, and producers,
-    nodes, hosts, and types that appeared, disappeared, or jumped.
+    They are overrides, plans, declarations, settings, deploys, restarts, actions of loops, and producers, nodes, hosts,
+    and types that appeared, disappeared, or jumped.
     """
     actor_for(request, "plant.view")
     since, until = _require_zone(since, "from"), _require_zone(until, "to")
     if not timedelta(0) < until - since <= MAX_CHANGES_RANGE:
         raise BadInput("from", "must be before to, by at most 1 day.")
     changes = find_changes(since, until, settings.WEIR_DATA)
-    return {
-        "changes": [_change(change) for change in sorted(changes, key=lambda change: change.at, reverse=True)]
-    }
+    return {"changes": [_change(change) for change in sorted(changes, key=lambda change: change.at, reverse=True)]}
 
 
-@router.get(
-    "/differences", response=DifferenceList, summary="Compare a time range with an earlier time range"
-)
+@router.get("/differences", response=DifferenceList, summary="Compare a time range with an earlier time range")
 def list_differences(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],
@@ -298,10 +291,9 @@ def list_differences(
 ) -> DifferenceList:
     """Compare with the time range `before` it, or the same hours a `day` or a `week` before.
 
-    The comparison covers one `queue` or all queues. Returns only significant differences (1 of 100 rows at
-    most is expected by chance). 503 while another comparison runs; 422 if the archive contains more than a
-    comparison may read. 403 for a queue that the caller may not access; a caller who is limited to some
-    queues has to name one of them.
+    The comparison covers one `queue` or all queues. Returns only significant differences (1 of 100 rows at most is
+    expected by chance). 503 while another comparison runs; 422 if the archive contains more than a comparison may read.
+    403 for a queue that the caller may not access; a caller who is limited to some queues has to name one of them.
     """
     require_data_access(actor_for(request, "plant.view"), "plant.view", [queue] if queue else None)
     try:

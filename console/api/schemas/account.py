@@ -46,8 +46,7 @@ class UserRow(ApiAnswer):
 
     username: str
     role: Annotated[
-        Annotated[str, build_enum_field(ROLES)] | None,
-        Field(description="null: disabled, or without a role."),
+        Annotated[str, build_enum_field(ROLES)] | None, Field(description="null: disabled, or without a role.")
     ]
     enabled: bool
     queues: Annotated[list[str], Field(description="The queues that the role is limited to; empty: all.")]
@@ -95,12 +94,10 @@ class TokenRow(ApiAnswer):
     name: str
     role: Annotated[str, build_enum_field(ApiToken.Role.values)]
     queues: Annotated[
-        list[str],
-        Field(description=("The queues that the token is limited to; empty: all queues of its role.")),
+        list[str], Field(description=("The queues that the token is limited to; empty: all queues of its role."))
     ]
     actions: Annotated[
-        list[str],
-        Field(description="Allowed actions, or families of actions; empty: all actions of its role."),
+        list[str], Field(description="Allowed actions, or families of actions; empty: all actions of its role.")
     ]
     created_at: datetime
     expires_at: datetime

@@ -98,8 +98,7 @@ class OverrideUndo(ApiAnswer):
 
     ended: list[OverrideRow]
     again: Annotated[
-        list[OverrideRow],
-        Field(description=("Earlier overrides that are in force again until their own expiry.")),
+        list[OverrideRow], Field(description=("Earlier overrides that are in force again until their own expiry."))
     ]
 
 
@@ -111,8 +110,7 @@ class LoopRow(ApiAnswer):
     law: str
     summary: Annotated[str, Field(description="Description of its law.")]
     target: Annotated[
-        dict[str, str],
-        Field(description="The queue, node, application, or other subject that the loop controls."),
+        dict[str, str], Field(description="The queue, node, application, or other subject that the loop controls.")
     ]
     base_mode: Annotated[
         Annotated[str, build_enum_field(Loop.Mode.values)], Field(description="The mode without overrides.")
@@ -122,12 +120,9 @@ class LoopRow(ApiAnswer):
     effective: Annotated[Document, Field(description="The parameters in force.")]
     overrides: list[OverrideRow]
     conflict: Annotated[
-        str,
-        Field(description="Why overrides of parameters and guard settings are ignored; empty: they apply."),
+        str, Field(description="Why overrides of parameters and guard settings are ignored; empty: they apply.")
     ]
-    actuator: Annotated[
-        str | None, Field(description="The value that the loop sets; null: several values at once.")
-    ]
+    actuator: Annotated[str | None, Field(description="The value that the loop sets; null: several values at once.")]
     interval_seconds: Seconds
     ticked_at: datetime | None
 
@@ -201,9 +196,7 @@ class DesiredValue(ApiAnswer):
     at: Annotated[Instant, Field(description="Time of the decision.")]
     entry: Annotated[int, Field(description="The decision's number in the ledger.")]
     desired: Annotated[float, Field(description="Sum of all values, such as tasks or processes.")]
-    values: Annotated[
-        dict[str, float], Field(description="Keyed by operator, or by another output of the law.")
-    ]
+    values: Annotated[dict[str, float], Field(description="Keyed by operator, or by another output of the law.")]
     reason: str
 
 

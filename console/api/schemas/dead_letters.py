@@ -38,10 +38,7 @@ class DeadLetterRow(ApiAnswer):
     events: Annotated[list[DeadLetterEvent], Field(description="Empty if unreadable or sealed.")]
     event_count: Events
     sealed: Annotated[
-        bool,
-        Field(
-            description="Whether the contents are omitted because you don't have the permission queue.peek."
-        ),
+        bool, Field(description="Whether the contents are omitted because you don't have the permission queue.peek.")
     ]
     unreadable: UnreadableBytes | None
     error: str
@@ -68,8 +65,7 @@ class DeadLetterList(ApiAnswer):
     count: int
     events: Events
     through: Annotated[
-        str,
-        Field(description="When the last dead letter arrived.", json_schema_extra={"format": "date-time"}),
+        str, Field(description="When the last dead letter arrived.", json_schema_extra={"format": "date-time"})
     ]
     digest: str
     more: Annotated[bool, Field(description="Whether there may be more dead letters than were read.")]

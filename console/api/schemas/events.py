@@ -19,8 +19,7 @@ class PublishedEvents(ApiAnswer):
     blocks: int
     by_container: Annotated[dict[str, int], Field(description="Number of events by node.")]
     rerouted: Annotated[
-        Events,
-        Field(description="Number of events stored in a different container than the points selected."),
+        Events, Field(description="Number of events stored in a different container than the points selected.")
     ]
     rejected: Annotated[Events, Field(description="Number of malformed lines that were skipped.")]
     errors: Annotated[list[RejectedLine], Field(description="The first 20 malformed lines.")]

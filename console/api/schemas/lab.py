@@ -47,9 +47,7 @@ class ExperimentTrace(ApiAnswer):
     name: str
     column: str
     rows: int
-    path: NotRequired[
-        Annotated[str, Field(description="Path of the file in the data folder; empty: unknown.")]
-    ]
+    path: NotRequired[Annotated[str, Field(description="Path of the file in the data folder; empty: unknown.")]]
 
 
 class ExperimentRow(ApiAnswer):

@@ -5,16 +5,7 @@ from typing import Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from console.api.answer.schema import (
-    ApiAnswer,
-    Bytes,
-    Events,
-    Instant,
-    PerSecond,
-    Seconds,
-    Share,
-    build_enum_field,
-)
+from console.api.answer.schema import ApiAnswer, Bytes, Events, Instant, PerSecond, Seconds, Share, build_enum_field
 from console.api.schemas.plants import TaskMeasures
 from workers.documents.pipeline import STATES
 
@@ -67,8 +58,7 @@ class PatternStatus(PatternCounts):
     ]
     forgotten_bytes_per_second: NotRequired[
         Annotated[
-            PerSecond,
-            Field(description=("Bytes/s of open matches that were dropped because too many were open.")),
+            PerSecond, Field(description=("Bytes/s of open matches that were dropped because too many were open."))
         ]
     ]
     out_per_second: PerSecond
@@ -114,9 +104,7 @@ class ApplicationControls(ApiAnswer):
     hold_seconds: NotRequired[Seconds]
     criteria: dict[str, float]
     held_criteria: NotRequired[dict[str, HeldCriterion]]
-    shed: NotRequired[
-        Annotated[dict[str, dict[str, Share]], Field(description="Keyed by pattern, then by type.")]
-    ]
+    shed: NotRequired[Annotated[dict[str, dict[str, Share]], Field(description="Keyed by pattern, then by type.")]]
     shed_until_seconds: NotRequired[Annotated[Instant | None, Field(description="When shedding expires.")]]
     shed_by: NotRequired[str]
     spared_keys_share: NotRequired[Share]
@@ -133,9 +121,7 @@ class ResultQueueFigures(ApiAnswer):
 class ReplicaStatus(ApiAnswer):
     """One replica of the first tier."""
 
-    share: Annotated[
-        Share, Field(description="Share of the events that the dispatcher assigns to the replica.")
-    ]
+    share: Annotated[Share, Field(description="Share of the events that the dispatcher assigns to the replica.")]
     in_per_second: PerSecond
     kept_per_second: PerSecond
     utilisation: Share
@@ -148,9 +134,7 @@ class ReplicaStatus(ApiAnswer):
 
 
 class CombinerStatus(ApiAnswer):
-    waits_for: Annotated[
-        str | None, Field(description="The replica that the combiner waits for; null: none.")
-    ]
+    waits_for: Annotated[str | None, Field(description="The replica that the combiner waits for; null: none.")]
     held_results: int | None
 
 
@@ -208,8 +192,7 @@ class TierFigures(ApiAnswer):
     late_events: NotRequired[Events]
     outbox: NotRequired[
         Annotated[
-            dict[str, Events],
-            Field(description="Number of complex events that each queue has not accepted yet."),
+            dict[str, Events], Field(description="Number of complex events that each queue has not accepted yet.")
         ]
     ]
     skipped_nodes: NotRequired[list[str]]
@@ -239,9 +222,7 @@ class ApplicationStatus(TierFigures):
     sinks: Annotated[dict[str, list[str]], Field(description="The queues that receive each complex event.")]
     batch_overhead_seconds: Seconds | None
     batch_overhead_cv2: NotRequired[
-        Annotated[
-            float | None, Field(description="Variance of the batch overhead divided by its squared mean.")
-        ]
+        Annotated[float | None, Field(description="Variance of the batch overhead divided by its squared mean.")]
     ]
     latency_p95_seconds: Seconds | None
     shed_share: Share
@@ -263,15 +244,12 @@ class PipelineStatus(TierFigures):
 
     state: State | None
     rules: list[RuleFlow]
-    age_seconds: Annotated[
-        Seconds | None, Field(description="Time since the last report, s; null: no report yet.")
-    ]
+    age_seconds: Annotated[Seconds | None, Field(description="Time since the last report, s; null: no report yet.")]
     result_free_bytes: NotRequired[Bytes | None]
     patterns: dict[str, PatternCounts]
     ahead_seconds: NotRequired[
         Annotated[
-            Seconds | None,
-            Field(description="Clock offset of its host from the control server, s; positive: ahead."),
+            Seconds | None, Field(description="Clock offset of its host from the control server, s; positive: ahead.")
         ]
     ]
     applications: dict[str, ApplicationStatus]

@@ -30,9 +30,7 @@ class ApplicationVersion(ApiAnswer):
 class ApplicationList(ApiAnswer):
     at_work: dict[str, ApplicationAtWork]
     versions: Annotated[list[ApplicationVersion], Field(description="Newest first.")]
-    next: Annotated[
-        int | None, Field(description="The value of `before` for the next page; null: last page.")
-    ]
+    next: Annotated[int | None, Field(description="The value of `before` for the next page; null: last page.")]
 
 
 class ApplicationOrder(ApiAnswer):

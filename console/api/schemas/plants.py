@@ -12,13 +12,9 @@ from workers.plants.foreign.adapters import list_kinds
 class TaskMeasures(ApiAnswer):
     """Measurements of a task; null: unknown. Counts refer to the plant's window."""
 
-    latency_seconds: Annotated[
-        Seconds | None, Field(description="Time from receiving an event to emitting it, s.")
-    ]
+    latency_seconds: Annotated[Seconds | None, Field(description="Time from receiving an event to emitting it, s.")]
     latency_variance: Annotated[float | None, Field(description="s².")]
-    service_seconds: Annotated[
-        Seconds | None, Field(description="Time between receiving two successive events, s.")
-    ]
+    service_seconds: Annotated[Seconds | None, Field(description="Time between receiving two successive events, s.")]
     service_variance: Annotated[float | None, Field(description="s².")]
     arrival_interval_seconds: Seconds | None
     arrival_interval_variance: Annotated[float | None, Field(description="s².")]
@@ -35,8 +31,7 @@ class OperatorTopology(ApiAnswer):
     """An operator of a plant and the measurements of its tasks."""
 
     kind: Annotated[
-        Annotated[str, build_enum_field(("source", "operator"))],
-        Field(description="A source only emits events."),
+        Annotated[str, build_enum_field(("source", "operator"))], Field(description="A source only emits events.")
     ]
     parallelism: Annotated[int, Field(description="Current number of tasks; 0: unknown.")]
     unknown_tasks: NotRequired[
@@ -44,19 +39,11 @@ class OperatorTopology(ApiAnswer):
     ]
     minimum: Annotated[int, Field(description="Minimum number of tasks.")]
     maximum: Annotated[int, Field(description="Maximum number of tasks.")]
-    fixed: Annotated[
-        str | None, Field(description="Why the number of tasks can't be set; null: it can be set.")
-    ]
-    failed: Annotated[
-        float | None, Field(description="Number of failed events from this source in the window.")
-    ]
-    acked: Annotated[
-        float | None, Field(description="Number of completed events from this source in the window.")
-    ]
+    fixed: Annotated[str | None, Field(description="Why the number of tasks can't be set; null: it can be set.")]
+    failed: Annotated[float | None, Field(description="Number of failed events from this source in the window.")]
+    acked: Annotated[float | None, Field(description="Number of completed events from this source in the window.")]
     waiting: NotRequired[
-        Annotated[
-            float | None, Field(description="Number of events waiting for the operator; null: not counted.")
-        ]
+        Annotated[float | None, Field(description="Number of events waiting for the operator; null: not counted.")]
     ]
     tasks: Annotated[list[TaskMeasures], Field(description="Measurements of each task, in order.")]
 
@@ -64,12 +51,8 @@ class OperatorTopology(ApiAnswer):
 class OperatorLink(ApiAnswer):
     source: Annotated[str, Field(description="The sending operator.")]
     target: Annotated[str, Field(description="The receiving operator.")]
-    latency_seconds: Annotated[
-        Seconds | None, Field(description="Time from sending to receiving an event, s.")
-    ]
-    batching_seconds: Annotated[
-        Seconds | None, Field(description="Part of the latency in the sender's buffer, s.")
-    ]
+    latency_seconds: Annotated[Seconds | None, Field(description="Time from sending to receiving an event, s.")]
+    batching_seconds: Annotated[Seconds | None, Field(description="Part of the latency in the sender's buffer, s.")]
 
 
 class PlantTopology(ApiAnswer):
@@ -111,9 +94,7 @@ class PartitionLag(ApiAnswer):
     lag_events: Annotated[int | None, Field(description="null: not counted; `said` has the reason.")]
     lag_seconds: Annotated[Seconds | None, Field(description="The age of the group's next event, s.")]
     at_least: Annotated[bool, Field(description="Whether the lag may be larger.")]
-    expired_events: Annotated[
-        int, Field(description="Number of events that expired before the group read them.")
-    ]
+    expired_events: Annotated[int, Field(description="Number of events that expired before the group read them.")]
     member: Annotated[str, Field(description="The consumer that reads the partition.")]
     said: str
 
@@ -133,9 +114,7 @@ class ConsumerGroup(ApiAnswer):
     members: list[GroupMember]
     topics: list[str]
     lag_events: Annotated[int | None, Field(description="Total lag of all counted partitions.")]
-    lag_seconds: Annotated[
-        Seconds | None, Field(description="Lag of the partition that is furthest behind, s.")
-    ]
+    lag_seconds: Annotated[Seconds | None, Field(description="Lag of the partition that is furthest behind, s.")]
     at_least: Annotated[bool, Field(description="Whether the lag may be larger.")]
     trend: Annotated[str | None, Field(description="Trend of the lag in events: rising, falling, or steady.")]
     in_per_second: PerSecond | None
@@ -175,15 +154,12 @@ class PlantOrderRow(ApiAnswer):
     at: Annotated[Instant, Field(description="Time of the request.")]
     by: Annotated[str, Field(description="The loop or user that made the request.")]
     now: Annotated[int | None, Field(description="Current number of tasks.")]
-    since: Annotated[
-        Instant | None, Field(description="When the current number of tasks was first observed.")
-    ]
+    since: Annotated[Instant | None, Field(description="When the current number of tasks was first observed.")]
     state: Annotated[
         Annotated[str, build_enum_field(("pending", "reached", "missed", "undone"))],
         Field(
             description=(
-                "missed: not reached in time; undone: changed by another controller. "
-                "Loops hold in both states."
+                "missed: not reached in time; undone: changed by another controller. Loops hold in both states."
             )
         ),
     ]
@@ -223,9 +199,7 @@ class SnapshotPlant(ApiAnswer):
     latency_seconds: Annotated[Seconds | None, Field(description="Latency of the slowest path, s.")]
     steered_by: PlantHolder | None
     silent_seconds: NotRequired[
-        Annotated[
-            Seconds, Field(description="Time since the last observation, or since the first request, s.")
-        ]
+        Annotated[Seconds, Field(description="Time since the last observation, or since the first request, s.")]
     ]
     topology: NotRequired[PlantTopology | None]
     sections: NotRequired[list[PlantSection]]
@@ -236,9 +210,7 @@ class SnapshotPlant(ApiAnswer):
     set_to: NotRequired[
         Annotated[dict[str, int], Field(description="The plant's own target number of tasks, by operator.")]
     ]
-    lives: NotRequired[
-        Annotated[dict[str, float], Field(description="Unix time at which each operator started.")]
-    ]
+    lives: NotRequired[Annotated[dict[str, float], Field(description="Unix time at which each operator started.")]]
     completions: NotRequired[dict[str, PoolSamplesRow]]
     missed_workers: NotRequired[
         Annotated[dict[str, float], Field(description="Time since each worker last responded, s.")]
@@ -314,20 +286,13 @@ class PlantRow(ApiAnswer):
     secret_environment: Annotated[str, Field(description="Environment variable with the token.")]
     options: dict[str, str]
     created_at: datetime
-    digest: Annotated[
-        str, Field(description="Digest of the registration. A change with an older digest is rejected.")
-    ]
+    digest: Annotated[str, Field(description="Digest of the registration. A change with an older digest is rejected.")]
     seen: SnapshotPlant | None
     left: NotRequired[
-        Annotated[
-            str,
-            Field(description="Changes that may remain in effect at the previous address, and what to do."),
-        ]
+        Annotated[str, Field(description="Changes that may remain in effect at the previous address, and what to do.")]
     ]
     advising: NotRequired[
-        Annotated[
-            list[str], Field(description="Existing loops of the plant, which are in mode advise again.")
-        ]
+        Annotated[list[str], Field(description="Existing loops of the plant, which are in mode advise again.")]
     ]
 
 
@@ -369,9 +334,7 @@ class FoundPart(ApiAnswer):
     tasks: int | None
     minimum: int | None
     maximum: int | None
-    fixed: Annotated[
-        str | None, Field(description="Why the number of tasks can't be set; null: it can be set.")
-    ]
+    fixed: Annotated[str | None, Field(description="Why the number of tasks can't be set; null: it can be set.")]
 
 
 class PlantInspection(ApiAnswer):
@@ -408,9 +371,7 @@ class InterventionRow(ApiAnswer):
     before: Annotated[str, Field(description="The value to restore, in the format of the adapter.")]
     by: str
     until: Instant
-    error: Annotated[
-        str, Field(description="Why the last attempt to undo it failed; empty: no failed attempt.")
-    ]
+    error: Annotated[str, Field(description="Why the last attempt to undo it failed; empty: no failed attempt.")]
     tried_at: Instant | None
 
 

@@ -12,9 +12,7 @@ from workers.models import LedgerEntry, Loop
 class CursorPage(ApiAnswer):
     """Rows, newest first, and where older ones start."""
 
-    next: Annotated[
-        int | None, Field(description="The value of `before` for the next page; null: last page.")
-    ]
+    next: Annotated[int | None, Field(description="The value of `before` for the next page; null: last page.")]
 
 
 class AuditRow(ApiAnswer):
@@ -69,9 +67,7 @@ class LedgerRow(ApiAnswer):
     error: str
     verdict: Annotated[str, build_enum_field(LedgerEntry.Verdict.values)]
     code: Annotated[str, Field(description="Digest of the code that made the decision.")]
-    folded_ticks: Annotated[
-        int, Field(description="Number of earlier ticks without an action in this entry.")
-    ]
+    folded_ticks: Annotated[int, Field(description="Number of earlier ticks without an action in this entry.")]
     folded_since: Annotated[datetime | None, Field(description="Time of the first of these ticks.")]
 
 
@@ -176,9 +172,7 @@ class CostSideRow(ApiAnswer):
     words: str
     runs: Annotated[float, Field(description="Number of worker runs.")]
     worker_hours: float | None
-    late_seconds: Annotated[
-        Seconds, Field(description="Time during which the oldest event waited too long, s.")
-    ]
+    late_seconds: Annotated[Seconds, Field(description="Time during which the oldest event waited too long, s.")]
     workers_cost: float | None
     late_cost: float | None
     cost: float | None
@@ -248,8 +242,7 @@ class PromiseRow(ApiAnswer):
         datetime | None,
         Field(
             description=(
-                "Start of the stored data if it is after the start of the week; null: "
-                "the whole week is stored."
+                "Start of the stored data if it is after the start of the week; null: the whole week is stored."
             )
         ),
     ]

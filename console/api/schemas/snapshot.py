@@ -58,9 +58,7 @@ class EvaluatedState(ApiAnswer):
     kind: Annotated[str, build_enum_field(KINDS)]
     name: str
     severity: Severity
-    sign: Annotated[
-        NodeState | None, Field(description="The state that sets the color and icon of the subject.")
-    ]
+    sign: Annotated[NodeState | None, Field(description="The state that sets the color and icon of the subject.")]
     word: str
     stale: Annotated[bool, Field(description="Whether its data is out of date.")]
     since: Instant | None
@@ -99,9 +97,7 @@ class PlantTotals(ApiAnswer):
     nodes_in_use: int
     nodes: int
     workers_busy: int
-    workers_at_work: NotRequired[
-        Annotated[float | None, Field(description="Busy slots, mean of the last second.")]
-    ]
+    workers_at_work: NotRequired[Annotated[float | None, Field(description="Busy slots, mean of the last second.")]]
     worker_slots: int
     dead_letters: int | None
 
@@ -123,8 +119,7 @@ class ProducerFigures(ApiAnswer):
     rerouted: Events
     samples: NotRequired[
         Annotated[
-            dict[str, EventSample],
-            Field(description="Samples of published events, by queue; only the busiest queues."),
+            dict[str, EventSample], Field(description="Samples of published events, by queue; only the busiest queues.")
         ]
     ]
 
@@ -205,9 +200,7 @@ class SnapshotNode(ApiAnswer):
     utilisation: NotRequired[Share | None]
     raw: NotRequired[Annotated[Share | None, Field(description="The utilization before smoothing.")]]
     parts: NotRequired[
-        Annotated[
-            dict[str, Share | None], Field(description="Utilization by resource, such as CPU or memory.")
-        ]
+        Annotated[dict[str, Share | None], Field(description="Utilization by resource, such as CPU or memory.")]
     ]
     busy: NotRequired[Annotated[Share | None, Field(description="Threshold of the state BUSY.")]]
     toobusy: NotRequired[Annotated[Share | None, Field(description="Threshold of the state TOOBUSY.")]]
@@ -223,8 +216,7 @@ class SnapshotNode(ApiAnswer):
     last_state: NotRequired[NodeState | None]
     ahead_seconds: NotRequired[
         Annotated[
-            Seconds | None,
-            Field(description="Clock offset of its agent from the control server, s; positive: ahead."),
+            Seconds | None, Field(description="Clock offset of its agent from the control server, s; positive: ahead.")
         ]
     ]
     unreadable: NotRequired[
@@ -247,9 +239,7 @@ class HostStatus(ApiAnswer):
     role: NotRequired[str | None]
     slots: NotRequired[int | None]
     busy: NotRequired[int | None]
-    at_work: NotRequired[
-        Annotated[float | None, Field(description="Busy processes, mean of the last second.")]
-    ]
+    at_work: NotRequired[Annotated[float | None, Field(description="Busy processes, mean of the last second.")]]
     reserved: NotRequired[Annotated[int | None, Field(description="Number of unfinished tasks.")]]
     drained: NotRequired[Annotated[bool | None, Field(description="Whether it accepts no new work.")]]
     draining: NotRequired[Annotated[SnapshotPause | None, Field(description="The active drain.")]]
@@ -260,9 +250,7 @@ class HostStatus(ApiAnswer):
     trouble: NotRequired[Annotated[str | None, Field(description="Its last error.")]]
     done: NotRequired[CompletedWork | None]
     ahead_seconds: NotRequired[
-        Annotated[
-            Seconds | None, Field(description="Clock offset from the control server, s; positive: ahead.")
-        ]
+        Annotated[Seconds | None, Field(description="Clock offset from the control server, s; positive: ahead.")]
     ]
 
 
@@ -288,9 +276,7 @@ class SnapshotLoop(ApiAnswer):
         Annotated[Instant | None, Field(description="Start of the time without a valid measurement.")]
     ]
     late_seconds: NotRequired[Annotated[Seconds | None, Field(description="Delay of the last tick, s.")]]
-    cause: NotRequired[
-        Annotated[str | None, Field(description="Why the loop has no valid measurement, if known.")]
-    ]
+    cause: NotRequired[Annotated[str | None, Field(description="Why the loop has no valid measurement, if known.")]]
     last_mode: NotRequired[
         Annotated[
             Annotated[str, build_enum_field(Loop.Mode.values)] | None,
@@ -342,14 +328,11 @@ class LoadForecast(ApiAnswer):
 class PlantPart(ApiAnswer):
     """The state of a component that the plant depends on."""
 
-    state: Annotated[
-        str, build_enum_field(("starting", "running", "stopping", "stopped", "failed", "silent"))
-    ]
+    state: Annotated[str, build_enum_field(("starting", "running", "stopping", "stopped", "failed", "silent"))]
     since: Instant
     grace_until: NotRequired[
         Annotated[
-            Instant | None,
-            Field(description="Until this time, missing components are attributed to the startup."),
+            Instant | None, Field(description="Until this time, missing components are attributed to the startup.")
         ]
     ]
 
@@ -364,24 +347,15 @@ class RateBand(ApiAnswer):
     low: Annotated[float, Field(description="Lower bound of this minute's mean, events/s.")]
     high: float
     days: Annotated[float, Field(description="Length of the past data, days.")]
-    minute: NotRequired[
-        Annotated[float | None, Field(description="Mean of the newest complete minute, events/s.")]
-    ]
-    changes: NotRequired[
-        Annotated[
-            list[RateChange],
-            Field(description=("Sustained rate changes in the last day.")),
-        ]
-    ]
+    minute: NotRequired[Annotated[float | None, Field(description="Mean of the newest complete minute, events/s.")]]
+    changes: NotRequired[Annotated[list[RateChange], Field(description=("Sustained rate changes in the last day."))]]
 
 
 class RateBands(ApiAnswer):
     totals: NotRequired[
         Annotated[dict[str, RateBand], Field(description="Keyed by rate: in_per_second or out_per_second.")]
     ]
-    queues: NotRequired[
-        Annotated[dict[str, dict[str, RateBand]], Field(description="Keyed by queue, then by rate.")]
-    ]
+    queues: NotRequired[Annotated[dict[str, dict[str, RateBand]], Field(description="Keyed by queue, then by rate.")]]
 
 
 class PlantSnapshot(ApiAnswer):
@@ -391,8 +365,7 @@ class PlantSnapshot(ApiAnswer):
     at: Instant
     ahead_seconds: NotRequired[
         Annotated[
-            Seconds | None,
-            Field(description="Offset of the clock of `at` from the plant's clock, s; positive: ahead."),
+            Seconds | None, Field(description="Offset of the clock of `at` from the plant's clock, s; positive: ahead.")
         ]
     ]
     plant: str
@@ -417,9 +390,7 @@ class PlantSnapshot(ApiAnswer):
         Annotated[dict[str, LoadForecast], Field(description="Keyed by application, or by plant:NAME.")]
     ]
     bands: NotRequired[Annotated[RateBands, Field(description="Expected ranges of rates.")]]
-    parts: NotRequired[
-        Annotated[dict[str, PlantPart], Field(description="Components that the plant depends on.")]
-    ]
+    parts: NotRequired[Annotated[dict[str, PlantPart], Field(description="Components that the plant depends on.")]]
     objectives: NotRequired[Annotated[dict[str, ObjectiveStatus], Field(description="Keyed by name.")]]
 
 

@@ -24,8 +24,7 @@ class ChartDecision(ApiAnswer):
     at: Instant
     law: str
     verdict: Annotated[
-        Annotated[str, build_enum_field(LedgerEntry.Verdict.values)],
-        Field(description="The most severe verdict."),
+        Annotated[str, build_enum_field(LedgerEntry.Verdict.values)], Field(description="The most severe verdict.")
     ]
     count: int
     url: Annotated[str, Field(description="URL of a page that lists the decisions.")]
@@ -44,9 +43,7 @@ class GuardEvent(ApiAnswer):
 
 class ChartDecisionList(ApiAnswer):
     decisions: list[ChartDecision]
-    guard: Annotated[
-        list[GuardEvent], Field(description="Only for one `loop` and at most one day; otherwise empty.")
-    ]
+    guard: Annotated[list[GuardEvent], Field(description="Only for one `loop` and at most one day; otherwise empty.")]
 
 
 class DifferenceRow(ApiAnswer):
@@ -62,9 +59,7 @@ class DifferenceRow(ApiAnswer):
     here: float
     there: float
     effect: Annotated[float, Field(description="Cohen's h for a share; logarithm of the ratio for a mean.")]
-    probability: Annotated[
-        float, Field(description="p-value before the correction for multiple comparisons.")
-    ]
+    probability: Annotated[float, Field(description="p-value before the correction for multiple comparisons.")]
 
 
 _Stretch = TypedDict("_Stretch", {"from": float, "to": float})  # "from" is a Python keyword
@@ -91,9 +86,7 @@ class MarkRow(ApiAnswer):
     author: str
     source: Annotated[str, Field(description="System that reported an external change; otherwise empty.")]
     event: Annotated[str, Field(description="ID of an external change in that system; otherwise empty.")]
-    parts: Annotated[
-        list[str], Field(description="Affected subjects, such as queue/alert; empty: the whole plant.")
-    ]
+    parts: Annotated[list[str], Field(description="Affected subjects, such as queue/alert; empty: the whole plant.")]
     url: str
 
 
@@ -105,9 +98,7 @@ class IgnoredEvent(ApiAnswer):
 
 class MarkList(ApiAnswer):
     marks: list[MarkRow]
-    next: Annotated[
-        int | None, Field(description="The value of `before` for the next page; null: last page.")
-    ]
+    next: Annotated[int | None, Field(description="The value of `before` for the next page; null: last page.")]
 
 
 class SharedLinkRow(ApiAnswer):
@@ -119,9 +110,7 @@ class SharedLinkRow(ApiAnswer):
     author: str
     created_at: datetime
     expires_at: datetime
-    url: Annotated[
-        str, Field(description="The link. Anyone with the link can see the plant at that instant.")
-    ]
+    url: Annotated[str, Field(description="The link. Anyone with the link can see the plant at that instant.")]
 
 
 class SharedLinkList(ApiAnswer):

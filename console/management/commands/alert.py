@@ -25,10 +25,7 @@ JOIN_SECONDS = 5.0
 
 
 class Command(OneLineCommand):
-    help = (
-        "Evaluate alert rules every two seconds, send messages every second, and check "
-        "the audit log every 30 s."
-    )
+    help = "Evaluate alert rules every two seconds, send messages every second, and check the audit log every 30 s."
     requires_system_checks = []  # as for `JsonCommand`
 
     def handle(self, *arguments: Any, **options: Any) -> None:

@@ -1,8 +1,8 @@
 """`manage.py attach KIND ADDRESS`: shows what is there and what Weir could control.
 
-With --register it is added. KIND ADDRESS may also be a single file (`attach plant.yaml`), for the kind whose
-option is a file. Nothing is changed at the plant. A password is never typed: --secret names the environment
-variable that has it, in the console's processes as well as in this one.
+With --register it is added. KIND ADDRESS may also be a single file (`attach plant.yaml`), for the kind whose option is
+a file. Nothing is changed at the plant. A password is never typed: --secret names the environment variable that has it,
+in the console's processes as well as in this one.
 """
 
 import re
@@ -33,12 +33,8 @@ class Command(JsonCommand):
         parser.add_argument(
             "kind", help=("kind of plant, such as flink; a file, such as plant.yaml; or list, for the kinds")
         )
-        parser.add_argument(
-            "address", nargs="?", default="", help="address, such as http://flink.example:8081"
-        )
-        parser.add_argument(
-            "--option", action="append", default=[], help="option of the kind, such as job=orders"
-        )
+        parser.add_argument("address", nargs="?", default="", help="address, such as http://flink.example:8081")
+        parser.add_argument("--option", action="append", default=[], help="option of the kind, such as job=orders")
         parser.add_argument("--secret", default="", help="environment variable with its token or password")
         parser.add_argument(
             "--name", default="", help=("name in Weir; default: its own name, or a name from its address")

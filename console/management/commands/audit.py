@@ -1,7 +1,6 @@
 """`manage.py audit verify`: whether the audit log is intact. `manage.py audit accept`: accept its findings.
 
-Accepting records that a person has investigated the findings, and the reason; the check ignores them from
-then on.
+Accepting records that a person has investigated the findings, and the reason; the check ignores them from then on.
 """
 
 import json
@@ -29,9 +28,7 @@ class Command(OneLineCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("what", choices=("verify", "accept"))
-        parser.add_argument(
-            "--reason", default="", help="for accept: what happened (recorded in the audit log)"
-        )
+        parser.add_argument("--reason", default="", help="for accept: what happened (recorded in the audit log)")
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -45,14 +42,11 @@ class Command(OneLineCommand):
 
     def _accept(self, verdict: Verdict, reason: str) -> Verdict:
         if not reason:
-            self.stderr.write(
-                "--reason is required: describe what happened. It is recorded in the audit log."
-            )
+            self.stderr.write("--reason is required: describe what happened. It is recorded in the audit log.")
             sys.exit(2)
         if len(verdict.findings) > MAX_ACCEPTED:
             self.stderr.write(
-                f"findings: at most {MAX_ACCEPTED} can be accepted, "
-                f"not {len(verdict.findings)}; restore a backup."
+                f"findings: at most {MAX_ACCEPTED} can be accepted, not {len(verdict.findings)}; restore a backup."
             )
             sys.exit(1)
         if any(finding.kind in ("cut", "forged") for finding in verdict.findings):

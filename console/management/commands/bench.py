@@ -1,8 +1,7 @@
 """`manage.py bench NAME`: a figure, its reference or limit measured in the same run, and their ratio.
 
-With `--strict` it exits with 1 if a figure exceeds its limit: reference `limit_cores` is the maximum of
-figure `cores`, or the minimum if the bench names it in `at_least`. A bench without such a limit, requested by
-name, exits with 1, too.
+With `--strict` it exits with 1 if a figure exceeds its limit: reference `limit_cores` is the maximum of figure `cores`,
+or the minimum if the bench names it in `at_least`. A bench without such a limit, requested by name, exits with 1, too.
 """
 
 import importlib
@@ -84,9 +83,7 @@ def run_bench(name: str, seconds: float) -> dict[str, Any]:
     if not is_built(name):
         if not HAS_BENCHES:
             raise BadInput("NAME", "needs a checkout of the repository; a wheel has no benchmarks.")
-        raise BadInput(
-            "NAME", f"must be one of {', '.join(filter(is_built, BENCHES))}; {name} is not available yet"
-        )
+        raise BadInput("NAME", f"must be one of {', '.join(filter(is_built, BENCHES))}; {name} is not available yet")
     measured = importlib.import_module(get_module_name(name)).run(seconds)
     return {"name": name, **measured, "machine": measure_machine()}
 
@@ -113,9 +110,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("names", metavar="NAME", nargs="*")
         parser.add_argument("--all", action="store_true", help="all available benchmarks")
-        parser.add_argument(
-            "--seconds", type=parse_option_number, default=3.0, help="duration of each measurement, s"
-        )
+        parser.add_argument("--seconds", type=parse_option_number, default=3.0, help="duration of each measurement, s")
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
         parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure exceeds its limit")
 
@@ -126,11 +121,7 @@ class Command(JsonCommand):
             return
         past = [sentence for result in self.results for sentence in describe_exceeded_limits(result)]
         if not options["all"]:
-            past += [
-                f"{result['name']}: no figure has a limit."
-                for result in self.results
-                if not get_limits(result)
-            ]
+            past += [f"{result['name']}: no figure has a limit." for result in self.results if not get_limits(result)]
         if past:
             self.stderr.write("\n".join(past))
             sys.exit(1)
@@ -154,8 +145,6 @@ class Command(JsonCommand):
         for bench in document.get("benches", [document]):
             for kind in ("figures", "peers", "ratio"):
                 for key, value in bench[kind].items():
-                    shown = (
-                        f"{value:,.3f}" if isinstance(value, float) and abs(value) < 100 else f"{value:,.0f}"
-                    )
+                    shown = f"{value:,.3f}" if isinstance(value, float) and abs(value) < 100 else f"{value:,.0f}"
                     lines.append(f"{bench['name']:<12}{kind:<9}{key:<56}{shown:>16}")
         return "\n".join(lines)

@@ -24,10 +24,7 @@ class Command(JsonCommand):
         return request.answer(options["law"], read_document(options["file"]))
 
     def format_output(self, document: dict[str, Any]) -> str:
-        lines = [
-            f"{_format_action(decision['action'])}  {decision['reason']}"
-            for decision in document["decisions"]
-        ]
+        lines = [f"{_format_action(decision['action'])}  {decision['reason']}" for decision in document["decisions"]]
         return "\n".join(lines)
 
 

@@ -32,26 +32,17 @@ class Command(JsonCommand):
         parser.add_argument("subject", metavar="NAME|RUN", nargs="?", help="task name or run number")
         parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], dest="values")
         parser.add_argument("--deadline", help="deadline of the run, such as 2026-11-20T06:00:00Z")
-        parser.add_argument(
-            "--reason", default="requested on the command line", help="reason for the audit log"
-        )
-        parser.add_argument(
-            "--here", action="store_true", help="execute in this process instead of on a worker"
-        )
+        parser.add_argument("--reason", default="requested on the command line", help="reason for the audit log")
+        parser.add_argument("--here", action="store_true", help="execute in this process instead of on a worker")
         parser.add_argument("--json", action="store_true")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         task_definitions.ensure_tasks()
         if options["action"] == "list":
-            return {
-                "tasks": [
-                    build_task_document(task, datetime.now(UTC)) for task in Task.objects.order_by("name")
-                ]
-            }
+            return {"tasks": [build_task_document(task, datetime.now(UTC)) for task in Task.objects.order_by("name")]}
         if options["subject"] is None:
             raise BadInput(
-                "NAME" if options["action"] == "run" else "RUN",
-                "is missing; manage.py job list shows tasks and runs.",
+                "NAME" if options["action"] == "run" else "RUN", "is missing; manage.py job list shows tasks and runs."
             )
         answer: dict[str, Any] = getattr(self, f"_{options['action']}")(options)
         return answer
@@ -59,8 +50,7 @@ class Command(JsonCommand):
     def format_output(self, document: dict[str, Any]) -> str:
         if "tasks" in document:
             return "\n".join(
-                f"{task['name']:<20} {_describe_last_run(task):<32} {task['help']}"
-                for task in document["tasks"]
+                f"{task['name']:<20} {_describe_last_run(task):<32} {task['help']}" for task in document["tasks"]
             )
         return "\n".join(f"{key:<12} {value}" for key, value in document.items())
 

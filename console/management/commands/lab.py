@@ -161,9 +161,7 @@ def format_series_csv(outcomes: Mapping[str, ScenarioOutcome]) -> str:
     return "".join(iterate_csv_text(["law", "seconds", *names], [rows]))
 
 
-def render_page(
-    scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str, ScenarioOutcome]
-) -> str:
+def render_page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str, ScenarioOutcome]) -> str:
     """Return a stand-alone page: one plot for each series, with a line for each law."""
     # Only this part of the command needs it, and it takes a while to load.
     from plotly.colors import qualitative
@@ -180,14 +178,7 @@ def render_page(
                 hours = [index * outcome.series_seconds / 3600 for index in range(len(values))]
                 line = {"color": colours[law], "width": 1.2}
                 figure.add_scatter(
-                    x=hours,
-                    y=list(values),
-                    name=law,
-                    legendgroup=law,
-                    showlegend=row == 1,
-                    line=line,
-                    row=row,
-                    col=1,
+                    x=hours, y=list(values), name=law, legendgroup=law, showlegend=row == 1, line=line, row=row, col=1
                 )
     figure.update_xaxes(title_text="hours", row=len(names), col=1)
     figure.update_layout(title=f"{scenario.name}: {words}", height=220 * len(names) + 120)

@@ -62,13 +62,7 @@ def _build_observer(others: PlantWatch) -> Observer:
         if collector is not None:
             collector(snapshot)
 
-    return Observer(
-        control,
-        plant,
-        recorder=Recorder(settings.WEIR_DATA),
-        sent=send,
-        objectives=ObjectiveBook(),
-    )
+    return Observer(control, plant, recorder=Recorder(settings.WEIR_DATA), sent=send, objectives=ObjectiveBook())
 
 
 def _to_the_collector() -> Callable[[Snapshot], None] | None:

@@ -27,17 +27,13 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("queue", metavar="QUEUE")
         parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
-        parser.add_argument(
-            "--format", choices=FORMATS, help="default: from the filename, else from the content"
-        )
+        parser.add_argument("--format", choices=FORMATS, help="default: from the filename, else from the content")
         for part in ("time", "type", "key", "value", "source"):
             parser.add_argument(f"--{part}", metavar="COL", help=f"column with the event's {part}")
         replay = "replay by event time, X times faster; 0 (default): as fast as possible"
         parser.add_argument("--speed", type=parse_option_number, default=0.0, metavar="X", help=replay)
         multiply = "publish every event N times, as separate events"
-        parser.add_argument(
-            "--multiply", type=parse_option_whole_number, default=1, metavar="N", help=multiply
-        )
+        parser.add_argument("--multiply", type=parse_option_whole_number, default=1, metavar="N", help=multiply)
         limit = "read at most N events (default: all)"
         parser.add_argument("--limit", type=parse_option_whole_number, metavar="N", help=limit)
         parser.add_argument("--strict", action="store_true", help="stop at the first malformed line")
@@ -142,9 +138,7 @@ def check(options: dict[str, Any]) -> None:
         raise BadInput("limit", f"must be 1 or more, not {options['limit']}.")
 
 
-def batch_lines(
-    lines: Iterable[pa.RecordBatch], options: dict[str, Any]
-) -> Iterable[Iterable[pa.RecordBatch]]:
+def batch_lines(lines: Iterable[pa.RecordBatch], options: dict[str, Any]) -> Iterable[Iterable[pa.RecordBatch]]:
     """Yield what is published at once.
 
     This is everything or (paced) what is due together, so that nothing waits in a buffer.

@@ -19,8 +19,4 @@ class Command(JsonCommand):
         # Compose's setup service runs this: files of an older version in the volume are restricted here.
         mend(settings.WEIR_DATA)
         topology = seed(control())
-        return {
-            "nodes": sorted(topology.nodes),
-            "queues": sorted(topology.queues),
-            "revision": topology.revision,
-        }
+        return {"nodes": sorted(topology.nodes), "queues": sorted(topology.queues), "revision": topology.revision}

@@ -9,10 +9,7 @@ from queues.publishing.splitter import split_request
 
 
 class Command(JsonCommand):
-    help = (
-        'Split events by points. Input: {"points": {"a": 5, "b": 1}, "count": 6}. '
-        'Output: {"sequence": [...]}.'
-    )
+    help = 'Split events by points. Input: {"points": {"a": 5, "b": 1}, "count": 6}. Output: {"sequence": [...]}.'
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")

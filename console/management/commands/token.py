@@ -21,18 +21,13 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
         parser.add_argument("--role", default="producer", help="producer, viewer, operator, or administrator")
-        parser.add_argument(
-            "--days", type=parse_option_whole_number, default=90, help="days until the token expires"
-        )
+        parser.add_argument("--days", type=parse_option_whole_number, default=90, help="days until the token expires")
         parser.add_argument("--owner", default="admin", help="user that the token acts for")
         parser.add_argument(
             "--queue", action="append", default=[], help=("limit the token to this queue; may be repeated")
         )
         parser.add_argument(
-            "--action",
-            action="append",
-            default=[],
-            help="limit the token to this action or family; may be repeated",
+            "--action", action="append", default=[], help="limit the token to this action or family; may be repeated"
         )
         parser.add_argument("--json", action="store_true")
 

@@ -60,21 +60,14 @@ class Command(OneLineCommand):
         self.stdout.write("")
 
     def _ask(
-        self,
-        operation: Operation,
-        address: str,
-        query: dict[str, Any],
-        body: dict[str, Any],
-        options: dict[str, Any],
+        self, operation: Operation, address: str, query: dict[str, Any], body: dict[str, Any], options: dict[str, Any]
     ) -> tuple[int, Iterable[bytes]]:
         path = f"{address}?{urlencode(query, doseq=True)}" if query else address
         content = json.dumps(body).encode() if operation.body or body else b""
         # With a key, so that a repetition has no further effect.
         key = "" if operation.method == "GET" else uuid.uuid4().hex
         if options["url"]:
-            console = RemoteConsole(
-                options["url"], options["token"], has_end=not operation.path.endswith(EXPORT)
-            )
+            console = RemoteConsole(options["url"], options["token"], has_end=not operation.path.endswith(EXPORT))
             return console.send(operation.method, path, content, key)
         return InProcess(find_acting_user(options["user"])).send(operation.method, path, content)
 
@@ -113,9 +106,7 @@ def find_acting_user(username: str | None) -> Actor:
     if username:
         user = users.filter(username=username).first()
     else:
-        user = next(
-            (known_user for known_user in users if find_user_role(known_user) == "administrator"), None
-        )
+        user = next((known_user for known_user in users if find_user_role(known_user) == "administrator"), None)
     if user is None:
         why = f"{username} is not an active user" if username else "no active administrator exists"
         raise BadInput("--as", f"{why}; name another user.")

@@ -110,8 +110,7 @@ def rules_page(
     name = name or typed.get("name", "")
     fired = Q(alerts__fired_at__gte=timezone.now() - timedelta(days=7))
     counted = AlertRule.objects.annotate(
-        open=Count("alerts", filter=Q(alerts__state__in=OPEN)),
-        week=Count("alerts", filter=fired),
+        open=Count("alerts", filter=Q(alerts__state__in=OPEN)), week=Count("alerts", filter=fired)
     )
     rows = sorted(counted, key=lambda rule: (list(AlertRule.Severity.values).index(rule.severity), rule.name))
     opened = None
@@ -244,16 +243,12 @@ def preview(request: HttpRequest) -> HttpResponse:
     try:
         previewed = previews.preview(rule, control(), settings.WEIR_DATA, timezone.now())
     except redis.RedisError:
-        return JsonResponse(
-            {"sentence": "The control server is not responding. Try again in a moment.", "rows": []}
-        )
+        return JsonResponse({"sentence": "The control server is not responding. Try again in a moment.", "rows": []})
     rows = [
         {
             "title": rules.format_title(rule.title, fired.labels),
             "at": fired.at,
-            "note": "still firing"
-            if fired.until is None
-            else f"{max(1, round((fired.until - fired.at) / 60))} min",
+            "note": "still firing" if fired.until is None else f"{max(1, round((fired.until - fired.at) / 60))} min",
         }
         for fired in previewed.fired[::-1][:MAX_SHOWN]
     ]
@@ -280,9 +275,7 @@ def change(request: HttpRequest) -> ActionResult:
         revision=parse_row_id(revision),
     )
     return ActionResult(
-        f"Saved {made.name}: {format_rule(made)}.",
-        reverse("alert-rule", args=[made.name]),
-        _open_rule(made, known),
+        f"Saved {made.name}: {format_rule(made)}.", reverse("alert-rule", args=[made.name]), _open_rule(made, known)
     )
 
 

@@ -59,8 +59,8 @@ TITLES = {
 class ListedAlert:
     """An incident: an alert that no other alert explains.
 
-    suppression: why it notifies nobody; explained: rows of the alerts that it explains; more: similar rows,
-    folded below it, so that a thousand alerts of one rule don't hide the others.
+    suppression: why it notifies nobody; explained: rows of the alerts that it explains; more: similar rows, folded
+    below it, so that a thousand alerts of one rule don't hide the others.
     """
 
     alert: Alert
@@ -187,19 +187,13 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
         more_changes=changes[MAX_CHANGES:],
         can_undo=any(change.undo for change in changes),
         quick_actions=[
-            quick_action
-            for quick_action in list_quick_actions(alert, loop, snapshot)
-            if actor.may(quick_action.may)
+            quick_action for quick_action in list_quick_actions(alert, loop, snapshot) if actor.may(quick_action.may)
         ],
         quick_minutes=MINUTES,
-        related_pages=[
-            related_page for related_page in list_related_pages(alert, loop) if actor.may(related_page.may)
-        ],
+        related_pages=[related_page for related_page in list_related_pages(alert, loop) if actor.may(related_page.may)],
         events=list(events),
         reported=reported.list_concurrent_reports(alert, *history.span(alert), timezone.now()),
-        explained=alert.explained.filter(resolved_at__isnull=True)
-        .select_related("incident")
-        .order_by("-fired_at"),
+        explained=alert.explained.filter(resolved_at__isnull=True).select_related("incident").order_by("-fired_at"),
         flaps=alert.came_back >= automaton.FLAPS,
         links=_build_links(alert),
         runbook=runbook.get_help_path(alert.rule) if alert.rule else "",
@@ -295,8 +289,8 @@ def _build_links(alert: Alert) -> dict[str, str]:
 def _build_range_query(alert: Alert) -> dict[str, str]:
     """Return the time range to compare.
 
-    For a short alert it includes some minutes before it; for a long alert it is limited to its first hours,
-    as on the page.
+    For a short alert it includes some minutes before it; for a long alert it is limited to its first hours, as on the
+    page.
     """
     end = alert.resolved_at or timezone.now()
     since = min(alert.began_at, end - MIN_COMPARED)

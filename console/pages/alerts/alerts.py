@@ -70,14 +70,9 @@ def alert_page(
 
 
 def alerts_page(
-    request: HttpRequest,
-    errors: Errors | None = None,
-    submitted: QueryDict | None = None,
-    chosen: Alert | None = None,
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, chosen: Alert | None = None
 ) -> HttpResponse:
-    rows = Alert.objects.select_related(
-        "rule", "silence__owner", "acknowledged_by", "snoozed_by", "under", "incident"
-    )
+    rows = Alert.objects.select_related("rule", "silence__owner", "acknowledged_by", "snoozed_by", "under", "incident")
     standing = sort_alerts(list(rows.filter(state__in=OPEN)))
     over = rows.filter(state=Alert.State.RESOLVED).order_by("-resolved_at", "-pk")
     page_obj = Paginator(over, PER_PAGE).get_page(request.GET.get("page"))
@@ -140,9 +135,7 @@ def escalate(request: HttpRequest, alert_id: int) -> ActionResult:
     text, shown = request.POST.get("note", ""), numbers.parse_digits(request.POST.get("step", ""))
     made = alerting.escalate(actor_of(request), alert_id, note=text, now=timezone.now(), step=shown)
     step = made.rule.escalation[made.next_step - 1] if made.rule else {"receivers": []}
-    return _redirect_with_message(
-        alert_id, f"{join_names(step['receivers'])} will be notified within seconds."
-    )
+    return _redirect_with_message(alert_id, f"{join_names(step['receivers'])} will be notified within seconds.")
 
 
 @declare_action("alert.note", alert_page)

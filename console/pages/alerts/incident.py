@@ -65,8 +65,8 @@ class IncidentPage(FormPage):
 def incident(request: HttpRequest, alert_id: int) -> HttpResponse:
     """Show the incident of an alert.
 
-    If another alert explains this one, the other's incident is shown, unless people have already written
-    about this one: a review, a follow-up, or that its data is kept.
+    If another alert explains this one, the other's incident is shown, unless people have already written about this
+    one: a review, a follow-up, or that its data is kept.
     """
     return incident_page(request, alert_id)
 
@@ -109,9 +109,7 @@ def markdown(request: HttpRequest, alert_id: int) -> HttpResponse:
 
 
 def _find_incident(alert_id: int) -> Alert:
-    rows = Alert.objects.filter(fired_at__isnull=False).select_related(
-        "rule", "incident__reviewed_by", "under"
-    )
+    rows = Alert.objects.filter(fired_at__isnull=False).select_related("rule", "incident__reviewed_by", "under")
     alert: Alert = get_object_or_404(rows, pk=alert_id)
     if alert.under is None or incidents.has_own_record(alert) or acting.find_retained_range(alert.pk):
         return alert
@@ -119,9 +117,7 @@ def _find_incident(alert_id: int) -> Alert:
 
 
 def _redirect_with_message(alert_id: int, message: str) -> ActionResult:
-    return ActionResult(
-        message, reverse("incident", args=[alert_id]), {"go": reverse("incident", args=[alert_id])}
-    )
+    return ActionResult(message, reverse("incident", args=[alert_id]), {"go": reverse("incident", args=[alert_id])})
 
 
 @declare_action(acting.CHANGE, incident_page)
@@ -157,8 +153,7 @@ def change(request: HttpRequest, alert_id: int) -> ActionResult:
 def _set_retained(request: HttpRequest, alert_id: int, retained: bool) -> ActionResult:
     acting.change(actor_of(request), alert_id, retained=retained, now=timezone.now())
     return _redirect_with_message(
-        alert_id,
-        "The incident's data is kept." if retained else ("Retention deletes the incident's data as usual."),
+        alert_id, "The incident's data is kept." if retained else ("Retention deletes the incident's data as usual.")
     )
 
 
@@ -167,11 +162,7 @@ def review(request: HttpRequest, alert_id: int) -> ActionResult:
     """Save the review. Posted: text (empty: the draft again), revision (of the text as shown)."""
     revision = parse_row_id(request.POST.get("revision", "").strip())
     made = acting.write_review(
-        actor_of(request),
-        alert_id,
-        text=request.POST.get("text", ""),
-        revision=revision or 0,
-        now=timezone.now(),
+        actor_of(request), alert_id, text=request.POST.get("text", ""), revision=revision or 0, now=timezone.now()
     )
     return _redirect_with_message(alert_id, f"Review saved as revision {made.review_revision}.")
 

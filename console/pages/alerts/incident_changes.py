@@ -31,8 +31,8 @@ HERE = {0: "at the subject", 1: "1 step upstream"}
 class ShownChange:
     """A change with a link to its details.
 
-    away: its distance in words; record: how often its kind preceded such incidents; undo: a button; back: a
-    page on which it can be undone.
+    away: its distance in words; record: how often its kind preceded such incidents; undo: a button; back: a page on
+    which it can be undone.
     """
 
     change: IncidentChange
@@ -157,16 +157,11 @@ def _build_audit_undo(name: str, change: IncidentChange) -> _Links:
 def _build_setting_undo(entry: AuditEntry) -> _Links:
     """Build the undo of a setting, unless it already has its previous value."""
     url = reverse("plant-settings")
-    if (
-        not isinstance(entry.before, int | float)
-        or plant_settings.get_setting_value(entry.target) == entry.before
-    ):
+    if not isinstance(entry.before, int | float) or plant_settings.get_setting_value(entry.target) == entry.before:
         return _Links(url=url)
     undo = reverse("plant-setting", args=[entry.target])
     words = f"Reset to {plant_settings.format_setting(entry.before)}"
-    return _Links(
-        url=url, undo=QuickAction(words, undo, "value", format_for_input(entry.before), "settings.change")
-    )
+    return _Links(url=url, undo=QuickAction(words, undo, "value", format_for_input(entry.before), "settings.change"))
 
 
 def _build_loop_value_undo(name: str, entry: AuditEntry) -> _Links:
@@ -182,9 +177,7 @@ def _build_loop_value_undo(name: str, entry: AuditEntry) -> _Links:
     if own.get(parameter.removeprefix("guard.")) != entry.after:
         return _Links(url=url)
     page = f"{reverse('plant-settings')}?loop={loop.pk}"
-    return _Links(
-        url=url, back=RelatedPage(f"Reset to {format_short_value(entry.before)}", page, "settings.change")
-    )
+    return _Links(url=url, back=RelatedPage(f"Reset to {format_short_value(entry.before)}", page, "settings.change"))
 
 
 def _build_cap_undo(entry: AuditEntry) -> _Links:
@@ -211,9 +204,7 @@ def _build_hold(name: str, change: IncidentChange) -> _Links:
         return _Links()
     url = reverse("entry", args=[entry.pk])
     held = [
-        override.value
-        for override in overrides.list_for_loop(entry.loop, timezone.now())
-        if override.name == "mode"
+        override.value for override in overrides.list_for_loop(entry.loop, timezone.now()) if override.name == "mode"
     ]
     if (held[-1] if held else entry.loop.mode) == Loop.Mode.HOLD:
         return _Links(url=url)
@@ -232,11 +223,7 @@ def _build_part_link(part: str, change: IncidentChange) -> _Links:
 
 
 def _build_timeline_url(at: datetime) -> str:
-    query = {
-        "from": format_iso_time(at - AROUND),
-        "to": format_iso_time(at + AROUND),
-        "at": format_iso_time(at),
-    }
+    query = {"from": format_iso_time(at - AROUND), "to": format_iso_time(at + AROUND), "at": format_iso_time(at)}
     return f"{reverse('timeline')}?{urlencode(query)}"
 
 

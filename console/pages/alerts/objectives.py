@@ -165,10 +165,7 @@ def objectives_page(
         listed = next(listed_row for listed_row in rows_listed if listed_row.objective.pk == row.pk)
         opened = _open_objective(listed, definitions.document(row), typed)
     page = ObjectivesPage(
-        objectives=sorted(rows_listed, key=_least_left_first),
-        opened=opened,
-        errors=errors or {},
-        submitted=typed,
+        objectives=sorted(rows_listed, key=_least_left_first), opened=opened, errors=errors or {}, submitted=typed
     )
     return render_page(request, page)
 
@@ -220,9 +217,7 @@ def _is_over_burn_rate(status: ObjectiveStatus, name: str) -> bool:
     return rate is not None and rate >= next(pair.rate for pair in PAIRS if pair.name == name)
 
 
-def _open_objective(
-    listed: ListedObjective | None, document: dict[str, Any], typed: Submitted
-) -> OpenObjective:
+def _open_objective(listed: ListedObjective | None, document: dict[str, Any], typed: Submitted) -> OpenObjective:
     row = listed.objective if listed else None
     burnt = objectives.build_burn_report(row, timezone.now()) if row else None
     shown = {**document, "target": f"{100 * document['target']:.10g}"}
@@ -235,9 +230,7 @@ def _open_objective(
         speeds=_speeds(listed.status) if listed and listed.status else [],
         days=_build_day_rows(row, burnt) if row and burnt else [],
         subjects=_list_burnt_subjects(row, burnt) if row and burnt else [],
-        incidents=[_build_incident_part(incident, burnt.bad) for incident in burnt.incidents]
-        if burnt
-        else [],
+        incidents=[_build_incident_part(incident, burnt.bad) for incident in burnt.incidents] if burnt else [],
         kinds=[(value, str(label)) for value, label in Objective.Kind.choices],
         pays=[(value, str(label)) for value, label in Objective.PaysFor.choices],
         names=[(kind, ", ".join(names)) for kind, names in NAMES.items()],
@@ -317,9 +310,7 @@ def change(request: HttpRequest) -> ActionResult:
 
 
 def _read_fields(posted: QueryDict) -> dict[str, Any]:
-    texts = {
-        name: posted.get(name, "") for name in ("kind", "subject", "condition", "lost", "of", "pays_for")
-    }
+    texts = {name: posted.get(name, "") for name in ("kind", "subject", "condition", "lost", "of", "pays_for")}
     percent = parse_number(posted.get("target", "").strip(), "target")
     days = parse_number(posted.get("window_days", "").strip() or "30", "window_days")
     return {**texts, "target": round(percent / 100, 10), "window_days": days}

@@ -51,9 +51,8 @@ class OnCall:
 class ListedReceiver:
     """A receiver.
 
-    last: its newest message; failing: the message with the most failed attempts; secret: for administrators
-    who have recently confirmed their identity; address: of a webhook or Alertmanager, as far as the reader
-    may see it.
+    last: its newest message; failing: the message with the most failed attempts; secret: for administrators who have
+    recently confirmed their identity; address: of a webhook or Alertmanager, as far as the reader may see it.
     """
 
     receiver: Receiver
@@ -175,18 +174,15 @@ def _on_call(receiver: Receiver, now: datetime) -> OnCall | None:
 def change(request: HttpRequest) -> ActionResult:
     """Create or change a receiver.
 
-    Posted: name, channel, addresses (one a line, or separated by commas), url, secret_environment,
-    answers_environment, tells_resolved, enabled, reason; digest (of the receiver as shown; empty for a new
-    one).
+    Posted: name, channel, addresses (one a line, or separated by commas), url, secret_environment, answers_environment,
+    tells_resolved, enabled, reason; digest (of the receiver as shown; empty for a new one).
     """
     posted = request.POST
     digest = posted.get("digest", "")
     if not digest and Receiver.objects.filter(name=posted.get("name", "").strip()).exists():
         raise BadInput("name", "is already taken by another receiver; choose another name.")
     name, channel = text_of(request, "name", "enter a name"), posted.get("channel", "")
-    addresses = [
-        part.strip() for part in posted.get("addresses", "").replace("\n", ",").split(",") if part.strip()
-    ]
+    addresses = [part.strip() for part in posted.get("addresses", "").replace("\n", ",").split(",") if part.strip()]
     reached = {key: posted.get(key, "").strip() for key in kept.REACHED}
     given: dict[str, dict[str, Any]] = {
         "email": {"addresses": addresses},
@@ -213,9 +209,7 @@ def change(request: HttpRequest) -> ActionResult:
         enabled="enabled" in posted,
     )
     return ActionResult(
-        (f"{made.name} saved. Send a test message to check it."),
-        reverse("receivers"),
-        {"go": reverse("receivers")},
+        (f"{made.name} saved. Send a test message to check it."), reverse("receivers"), {"go": reverse("receivers")}
     )
 
 
@@ -233,6 +227,5 @@ def test(request: HttpRequest, receiver_id: int) -> ActionResult:
     receiver = get_object_or_404(Receiver, pk=receiver_id)
     alerts.test_receiver(actor_of(request), receiver, now=timezone.now())
     return ActionResult(
-        (f"A test message was sent to {receiver.name}. Its delivery status appears below."),
-        reverse("receivers"),
+        (f"A test message was sent to {receiver.name}. Its delivery status appears below."), reverse("receivers")
     )

@@ -49,9 +49,7 @@ def report(request: HttpRequest) -> HttpResponse:
         earlier=format_iso_time(until - LENGTH),
         later=None if until >= now else format_iso_time(min(now, until + LENGTH)),
         sent_at=compute_due_time(
-            now,
-            plant_settings.get_setting_value("report.weekday"),
-            plant_settings.get_setting_value("report.hour"),
+            now, plant_settings.get_setting_value("report.weekday"), plant_settings.get_setting_value("report.hour")
         ),
         receivers=list(asking.values_list("name", flat=True)),
         errors=errors,

@@ -63,9 +63,9 @@ def silences_page(
         ListedSilence(
             active_silence,
             matching.format_matchers(active_silence.matchers),
-            kept.preview_hidden_alerts(
-                active_silence.matchers, now, covers_integrity=active_silence.covers_integrity
-            )["open"],
+            kept.preview_hidden_alerts(active_silence.matchers, now, covers_integrity=active_silence.covers_integrity)[
+                "open"
+            ],
         )
         for active_silence in list_active_silences(now).select_related("owner")
     ]

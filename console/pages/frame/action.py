@@ -44,9 +44,9 @@ def declare_action(
 ) -> Callable[[Callable[..., ActionResult]], Callable[..., HttpResponseBase]]:
     """Return a decorator for a POST view that returns `ActionResult` or raises `BadInput`.
 
-    Only `BadInput` means that nothing was changed: fetch() gets 422 (429 for a quota) `{"errors": {field:
-    [message]}}`; for a plain form, `page` is rendered again (called with those view arguments that it
-    accepts, `errors`, and `submitted`), with the message next to its field.
+    Only `BadInput` means that nothing was changed: fetch() gets 422 (429 for a quota) `{"errors": {field: [message]}}`;
+    for a plain form, `page` is rendered again (called with those view arguments that it accepts, `errors`, and
+    `submitted`), with the message next to its field.
     """
 
     def decorate(view: Callable[..., ActionResult]) -> Callable[..., HttpResponseBase]:
@@ -67,9 +67,7 @@ def declare_action(
             except (NodeUnavailable, NodeFull) as error:
                 return _refusal(request, shown, named, UncertainErrors(node=[str(error)]), 503)
             except redis.RedisError as error:
-                return _refusal(
-                    request, shown, named, UncertainErrors(control=[_describe_no_answer(error)]), 503
-                )
+                return _refusal(request, shown, named, UncertainErrors(control=[_describe_no_answer(error)]), 503)
             if wants_json(request):
                 return JsonResponse({"ok": True, "message": done.message, **done.data})
             messages.success(request, done.message)
@@ -118,9 +116,7 @@ def _adapt_arguments(page: Refused) -> Refused:
     taken = inspect.signature(page).parameters
     if any(argument.kind is argument.VAR_KEYWORD for argument in taken.values()):
         return page
-    return lambda request, **named: page(
-        request, **{name: value for name, value in named.items() if name in taken}
-    )
+    return lambda request, **named: page(request, **{name: value for name, value in named.items() if name in taken})
 
 
 def _refusal(

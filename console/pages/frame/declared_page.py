@@ -1,7 +1,7 @@
 """A page that declares itself: its module has `PAGE = DeclaredPage(…)`, and no list names it.
 
-The module is in an area of `console.pages`. Its declaration gives the page its address, its place on the rail
-and in the palette, and the minimum role that the permissions test checks.
+The module is in an area of `console.pages`. Its declaration gives the page its address, its place on the rail and in
+the palette, and the minimum role that the permissions test checks.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,10 +23,9 @@ SECTIONS: tuple[Section, ...] = get_args(Section)  # sections of the rail, in or
 class DeclaredPage:
     """A page that needs only its module, its template, and its test.
 
-    name: the `NAME` of its context; addresses are made from it. address: starts with "/", without variable
-    parts, as on the rail. view: guarded by `requires`; the rail shows it to users it admits. section: of the
-    rail, at whose end it is placed. icon: of static/icons/sprite.svg. help: its page in Help, after /help/;
-    "": the start page of Help.
+    name: the `NAME` of its context; addresses are made from it. address: starts with "/", without variable parts, as on
+    the rail. view: guarded by `requires`; the rail shows it to users it admits. section: of the rail, at whose end it
+    is placed. icon: of static/icons/sprite.svg. help: its page in Help, after /help/; "": the start page of Help.
     """
 
     name: str
@@ -47,8 +46,8 @@ class DeclaredPage:
 def load_pages() -> dict[str, DeclaredPage]:
     """Return all declared pages by name.
 
-    Imports every page, so call it when they can be imported. Raises ValueError if two pages have one name, or
-    if a view requires no role.
+    Imports every page, so call it when they can be imported. Raises ValueError if two pages have one name, or if a view
+    requires no role.
     """
     pages_by_name: dict[str, DeclaredPage] = {}
     for page in _iterate_pages():

@@ -39,8 +39,8 @@ class FrameContext(TemplateContext):
     """The data that the frame reads, and every page may read.
 
     It is in addition to `frame` (`console.pages.frame.frame.Frame`). view: the part of the snapshot
-    (`console.live.view`) that the page's scripts get as `watched`, and follow. snapshot: the newest, or that
-    of the requested instant; None while there is none. help_address: of the page in Help, after /help/.
+    (`console.live.view`) that the page's scripts get as `watched`, and follow. snapshot: the newest, or that of the
+    requested instant; None while there is none. help_address: of the page in Help, after /help/.
     """
 
     TEMPLATE = "base.html"
@@ -52,9 +52,7 @@ class FrameContext(TemplateContext):
     watched: Document | None
 
 
-def render_page(
-    request: HttpRequest, page: ConsolePage, view: str = "whole", status: int = 200
-) -> HttpResponse:
+def render_page(request: HttpRequest, page: ConsolePage, view: str = "whole", status: int = 200) -> HttpResponse:
     """Render the page within the frame. view: see `FrameContext`."""
     snapshot = snapshot_of(request)
     # A page that only replaces parts of itself (static/js/values/refresh.js) already has the snapshot.

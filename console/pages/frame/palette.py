@@ -1,7 +1,7 @@
 """Search for destinations and actions by name: pages, subjects, plans, alerts, actions, and help.
 
-Users (Ctrl-K) and programs use the same list. It contains only what the actor may do. An action links to the
-page where it is done, which asks for details such as a reason and an expiry.
+Users (Ctrl-K) and programs use the same list. It contains only what the actor may do. An action links to the page where
+it is done, which asks for details such as a reason and an expiry.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -113,9 +113,7 @@ def list_entries(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEnt
     yield from (PaletteEntry("queue", name, reverse("queue", args=[name])) for name in queues)
     yield from (PaletteEntry("task", name, reverse("task", args=[name])) for name in tasks)
     for loop in loops:
-        yield PaletteEntry(
-            "loop", _format_loop_name(loop.name), reverse("loop", args=[loop.pk]), words=loop.name
-        )
+        yield PaletteEntry("loop", _format_loop_name(loop.name), reverse("loop", args=[loop.pk]), words=loop.name)
     for name, role in hosts.items():
         yield PaletteEntry("worker host", name, reverse("worker-host", args=[name]), f"role {role}")
     yield from _iterate_apps_and_plants(snapshot)
@@ -179,11 +177,7 @@ Possible = tuple[str, str, str, str, Collection[str] | None]
 
 
 def _iterate_possible_actions(
-    nodes: Sequence[str],
-    queues: Sequence[str],
-    loops: Sequence[Loop],
-    hosts: Iterable[str],
-    tasks: Sequence[str],
+    nodes: Sequence[str], queues: Sequence[str], loops: Sequence[Loop], hosts: Iterable[str], tasks: Sequence[str]
 ) -> Iterator[Possible]:
     yield from ((*plant_entry, ()) for plant_entry in _list_plant_entries())
     yield "plan.propose", "Balance all nodes", reverse("queues"), "rebalance points", None
@@ -193,35 +187,17 @@ def _iterate_possible_actions(
         yield "queue.pause", f"Pause queue {name}", f"{url}#pause", "stop intake consumption resume", [name]
         yield "queue.peek", f"View waiting events of {name}", waiting, "peek", [name]
         yield "plan.propose", f"Move points of {name}", f"{url}#hand-title", "weights plan", [name]
-        yield (
-            "ladder.cap",
-            f"Limit the remedy ladder of {name}",
-            f"{url}#ladder",
-            "never shed throttle",
-            [name],
-        )
+        yield ("ladder.cap", f"Limit the remedy ladder of {name}", f"{url}#ladder", "never shed throttle", [name])
         yield "queue.define", f"Change queue {name}", definition, "handler edit", [name]
     for name in nodes:
         url = reverse("node", args=[name])
         yield "node.use", f"Drain or cordon node {name}", f"{url}#use-title", "take back", None
         yield "node.thresholds", f"Change thresholds of node {name}", f"{url}#thresholds-title", "busy", None
     for name in hosts:
-        yield (
-            "host.drain",
-            f"Drain worker host {name}",
-            reverse("worker-host", args=[name]),
-            "take back",
-            None,
-        )
+        yield ("host.drain", f"Drain worker host {name}", reverse("worker-host", args=[name]), "take back", None)
     for loop in loops:
         url, words = reverse("loop", args=[loop.pk]), f"mode manual advise auto {loop.name}"
-        yield (
-            "loop.mode",
-            f"Hold loop {_format_loop_name(loop.name)}",
-            url,
-            words,
-            list_scope_queues(Scope(loop)),
-        )
+        yield ("loop.mode", f"Hold loop {_format_loop_name(loop.name)}", url, words, list_scope_queues(Scope(loop)))
     for name in tasks:
         yield "task.run", f"Run task {name}", f"{reverse('task', args=[name])}#run-title", "start", ()
 

@@ -51,9 +51,7 @@ class PastInstant:
         """Return the query that lists what happened within AROUND of the instant."""
         if self.at is None:
             return ""
-        return "?" + urlencode(
-            {"from": format_iso_time(self.at - AROUND), "to": format_iso_time(self.at + AROUND)}
-        )
+        return "?" + urlencode({"from": format_iso_time(self.at - AROUND), "to": format_iso_time(self.at + AROUND)})
 
 
 NOW = PastInstant(None)
@@ -104,9 +102,7 @@ def _load_past_instant(asked: str) -> PastInstant:
         return PastInstant(at, error="The snapshot of that time can't be read. Choose another time.")
     if snapshot is not None:
         return PastInstant(at, snapshot)
-    return PastInstant(
-        at, None, "", *map(_convert_to_datetime, find_nearest_times(settings.WEIR_DATA, at.timestamp()))
-    )
+    return PastInstant(at, None, "", *map(_convert_to_datetime, find_nearest_times(settings.WEIR_DATA, at.timestamp())))
 
 
 def _convert_to_datetime(at_seconds: float | None) -> datetime | None:

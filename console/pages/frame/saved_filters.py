@@ -31,9 +31,7 @@ def save(request: HttpRequest) -> ActionResult:
     posted = request.POST
     texts = [posted.get(name, "") for name in ("page", "name", "query")]
     kept = saved_filters.save(actor_of(request), request.user, *texts)
-    return ActionResult(
-        f"Filter {kept.name} saved.", f"{reverse(kept.page)}?{kept.query}", {"filter": kept.pk}
-    )
+    return ActionResult(f"Filter {kept.name} saved.", f"{reverse(kept.page)}?{kept.query}", {"filter": kept.pk})
 
 
 @declare_action("account.change", _back)

@@ -120,16 +120,10 @@ def _build_named_rows(rows: Mapping[str, StoredDocument]) -> Rows:
 
 
 def _build_group_rows(snapshot: Snapshot) -> Rows:
-    return [
-        ((plant, name), group)
-        for plant, row in snapshot.plants.items()
-        for name, group in row.live_groups.items()
-    ]
+    return [((plant, name), group) for plant, row in snapshot.plants.items() for name, group in row.live_groups.items()]
 
 
-def _iterate_gauges(
-    what: str, figures: Mapping[str, str], labels: tuple[str, ...], rows: Rows
-) -> Iterator[Metric]:
+def _iterate_gauges(what: str, figures: Mapping[str, str], labels: tuple[str, ...], rows: Rows) -> Iterator[Metric]:
     for figure, text in figures.items():
         family = GaugeMetricFamily(f"weir_{what}_{figure}", text, labels=labels)
         for values, row in rows:
@@ -139,9 +133,7 @@ def _iterate_gauges(
 
 
 def _build_node_state_metric(nodes: Mapping[str, NodeStatus]) -> Metric:
-    family = GaugeMetricFamily(
-        "weir_node_state", "1 for the current state of a node", labels=("node", "state")
-    )
+    family = GaugeMetricFamily("weir_node_state", "1 for the current state of a node", labels=("node", "state"))
     for name, node in nodes.items():
         for state in STATES:
             family.add_metric((name, state), float(node.state == state))
@@ -187,9 +179,7 @@ def _build_severity_metric(states: Mapping[str, SubjectState]) -> Metric:
 
 
 def _build_alert_metric(snapshot: Snapshot) -> Metric:
-    family = GaugeMetricFamily(
-        "weir_alerts", "Open alerts that no other alert explains", labels=("severity",)
-    )
+    family = GaugeMetricFamily("weir_alerts", "Open alerts that no other alert explains", labels=("severity",))
     for severity in SEVERITIES[2:]:
         of_it = [alert for alert in snapshot.alerts if alert.severity == severity and alert.under is None]
         family.add_metric((severity,), len(of_it))

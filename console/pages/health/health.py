@@ -59,8 +59,8 @@ def metrics(request: HttpRequest) -> HttpResponse:
 def _collect_extra_figures(request: HttpRequest) -> Iterator[Metric]:
     """Return figures beside the snapshot's.
 
-    Unknown figures are left out: the database may be unreachable, and a request may not have passed through
-    admission lines.
+    Unknown figures are left out: the database may be unreachable, and a request may not have passed through admission
+    lines.
     """
     with suppress(DatabaseError):
         yield from record_families(record_figures(timezone.now()))

@@ -160,9 +160,7 @@ def _check_alerter(now: datetime) -> dict[str, ReadinessPart]:
         return {}
     watch = AlertWatch.objects.exclude(looked_at=None).first()
     if watch is None or watch.looked_at is None:
-        return {
-            "alerter": ReadinessPart(False, None, "has not evaluated any rules yet; start manage.py alert")
-        }
+        return {"alerter": ReadinessPart(False, None, "has not evaluated any rules yet; start manage.py alert")}
     age_seconds = max(0.0, (now - watch.looked_at).total_seconds())
     return {"alerter": _check_age(age_seconds, ALERTER_SECONDS, "checks")}
 
@@ -178,9 +176,7 @@ def _check_pipeline(pipeline: PipelineStatus) -> ReadinessPart:
 def _check_age(age_seconds: float, limit_seconds: float, does: str) -> ReadinessPart:
     if age_seconds <= limit_seconds:
         return ReadinessPart(True, age_seconds, does)
-    return ReadinessPart(
-        False, age_seconds, f"no report for {age_seconds:.0f} s, limit {limit_seconds:.0f} s"
-    )
+    return ReadinessPart(False, age_seconds, f"no report for {age_seconds:.0f} s, limit {limit_seconds:.0f} s")
 
 
 SHARED = SharedReadiness(check_parts)  # one for each process

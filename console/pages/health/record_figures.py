@@ -23,8 +23,8 @@ GIVEN_UP_WITHIN = timedelta(days=1)  # messages
 class RecordFigures:
     """Figures from the database.
 
-    decisions: since the ledger began, including those that retention has deleted. message_wait_seconds: age
-    of the oldest waiting message; 0 if none waits. Failed actions and messages are recent ones.
+    decisions: since the ledger began, including those that retention has deleted. message_wait_seconds: age of the
+    oldest waiting message; 0 if none waits. Failed actions and messages are recent ones.
     """
 
     decisions: int
@@ -52,9 +52,7 @@ def record_figures(now: datetime) -> RecordFigures:
 
 def _open_actions() -> int:
     """Count loops whose last entry is an action that is neither confirmed nor failed; reads a row a loop."""
-    last = LedgerEntry.objects.filter(
-        pk__in=list_active_loops().values_list(Subquery(ledger.select_last_entry_ids()))
-    )
+    last = LedgerEntry.objects.filter(pk__in=list_active_loops().values_list(Subquery(ledger.select_last_entry_ids())))
     return last.filter(mode__in=Loop.ACTING, action__isnull=False, applied=False, error="").count()
 
 
@@ -76,10 +74,7 @@ def record_families(figures: RecordFigures) -> Iterator[Metric]:
         "weir_ledger_open_actions": ("Actions neither confirmed nor failed", figures.open_actions),
         "weir_ledger_failed_actions": ("Failed actions of the last 15 minutes", figures.failed_actions),
         "weir_messages_waiting": ("Messages to receivers waiting to be sent", figures.messages_waiting),
-        "weir_message_wait_seconds": (
-            "Wait of the oldest message in seconds",
-            figures.message_wait_seconds,
-        ),
+        "weir_message_wait_seconds": ("Wait of the oldest message in seconds", figures.message_wait_seconds),
         "weir_messages_failed": ("Undeliverable messages of the last day", figures.messages_failed),
     }
     for name, (text, value) in gauges.items():

@@ -1,7 +1,7 @@
 """The effect of other values: the last minutes of a loop, decided again with them.
 
-Laws without a model allow nothing better: the recorded observations don't respond to the changed actions. The
-sentence says so.
+Laws without a model allow nothing better: the recorded observations don't respond to the changed actions. The sentence
+says so.
 """
 
 import time

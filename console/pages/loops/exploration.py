@@ -60,8 +60,8 @@ class MeasuredThreads:
 class Numbers:
     """The numbers of threads that the page compares.
 
-    They are the number in the pool now, the number where the law would rest on the curve, the number where it
-    would rest with other parameters, and the requested number.
+    They are the number in the pool now, the number where the law would rest on the curve, the number where it would
+    rest with other parameters, and the requested number.
     """
 
     threads: int | None
@@ -77,8 +77,8 @@ class Numbers:
 class ThroughputRow(PredictedThroughput):
     """The expected throughput of a number of threads.
 
-    change_percent: compared with now. The flags say whether it is the number in the pool now, the law's
-    resting point, its resting point with other parameters, or the requested number.
+    change_percent: compared with now. The flags say whether it is the number in the pool now, the law's resting point,
+    its resting point with other parameters, or the requested number.
     """
 
     change_percent: int
@@ -123,8 +123,8 @@ class CurveDrawing:
 class ExplorationCycle:
     """An exploration from its start to its resting point.
 
-    It has the decision (entry) that started it, when and why, its steps, their range of threads, and its
-    resting point (None if it has not come to rest).
+    It has the decision (entry) that started it, when and why, its steps, their range of threads, and its resting point
+    (None if it has not come to rest).
     """
 
     epoch: int
@@ -162,15 +162,11 @@ class ShownExploration:
 
 
 def build_exploration(
-    loop: Loop,
-    parameters: Mapping[str, Any],
-    asked: int | None = None,
-    would: Mapping[str, Any] | None = None,
+    loop: Loop, parameters: Mapping[str, Any], asked: int | None = None, would: Mapping[str, Any] | None = None
 ) -> ShownExploration | None:
     """Build the exploration of a concurrency loop; None for a loop of another law.
 
-    `asked` is a number of threads, `would` are other parameters. Raises `BadInput` if `would` contradict each
-    other.
+    `asked` is a number of threads, `would` are other parameters. Raises `BadInput` if `would` contradict each other.
     """
     if loop.law != LAW.name:
         return None

@@ -25,8 +25,8 @@ TABLES = ("rows", "map")  # not for manual changes: they are set where they are 
 class DescribedLoop:
     """A loop with what is in force.
 
-    mode and effective parameters include overrides; base_mode and parameters are its own. summary: its law in
-    a sentence. conflict: why overrides of parameters and guard are ignored; "": they apply.
+    mode and effective parameters include overrides; base_mode and parameters are its own. summary: its law in a
+    sentence. conflict: why overrides of parameters and guard are ignored; "": they apply.
     """
 
     id: int
@@ -79,12 +79,7 @@ class ParameterRow:
     def shown(self) -> HumanValues:
         """Return its values in the units that are shown."""
         return build_human_values(
-            self.unit,
-            self.kind,
-            value=self.value,
-            effective=self.effective,
-            minimum=self.minimum,
-            maximum=self.maximum,
+            self.unit, self.kind, value=self.value, effective=self.effective, minimum=self.minimum, maximum=self.maximum
         )
 
 
@@ -147,11 +142,7 @@ def build_guard_rows(
 
 
 def _build_row(
-    declared: Parameter,
-    name: str,
-    values: Mapping[str, Any],
-    in_force: Mapping[str, Any],
-    counted: Iterable[Override],
+    declared: Parameter, name: str, values: Mapping[str, Any], in_force: Mapping[str, Any], counted: Iterable[Override]
 ) -> ParameterRow:
     by_name = {override.name: override for override in counted}
     return ParameterRow(

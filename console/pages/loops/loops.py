@@ -138,9 +138,7 @@ def loops(request: HttpRequest) -> HttpResponse:
     seen = get_snapshot(request)
     rows = [_build_row(loop_, seen) for loop_ in describe_loops(timezone.now())]
     worst = sorted(rows, key=lambda row: -row.badness)  # equal severity: sorted by name, as listed
-    page = LoopsPage(
-        loops={row.name: row for row in worst}, saved=filters_of(request, SavedFilter.Page.LOOPS)
-    )
+    page = LoopsPage(loops={row.name: row for row in worst}, saved=filters_of(request, SavedFilter.Page.LOOPS))
     return render_page(request, page, "loops")
 
 
@@ -191,10 +189,7 @@ def loop_page(
         shedding=shedding,
         ladder=build_ladder(shown_loop.target["queue"]) if _has_levels(shown_loop) else None,
         parallelism=parallelism_view.build_view(
-            shown_loop,
-            get_snapshot(request),
-            parallelism_view.StoredFigures(control(), settings.WEIR_DATA),
-            now,
+            shown_loop, get_snapshot(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
         ),
         exploration=explored,
         tuning=tuning_view.build_proposal(shown_loop, now),
@@ -268,9 +263,7 @@ def _effect(request: HttpRequest, loop: Loop) -> HttpResponse:
         changed = _parse_values(request.GET, loop, now)
     except BadInput as error:
         refusal = f"{error.field.removeprefix(WOULD).replace('_', ' ')} {error.message}"
-    return render_context(
-        request, EffectPart(loop=loop, effect=effect.build_effect(loop, changed, now, refusal))
-    )
+    return render_context(request, EffectPart(loop=loop, effect=effect.build_effect(loop, changed, now, refusal)))
 
 
 def _read_parameters(request: HttpRequest, law: Law, in_force: Mapping[str, Any]) -> dict[str, Any]:
@@ -290,8 +283,8 @@ def _read_parameters(request: HttpRequest, law: Law, in_force: Mapping[str, Any]
 def override(request: HttpRequest, loop_id: int) -> ActionResult:
     """Override values of a loop.
 
-    Posted: name and value, or `would-NAME` per parameter with `was-would-NAME` (unchanged values are left
-    out); reason; expiry.
+    Posted: name and value, or `would-NAME` per parameter with `was-would-NAME` (unchanged values are left out); reason;
+    expiry.
     """
     shown_loop = get_object_or_404(Loop, pk=loop_id)
     now = timezone.now()
@@ -307,8 +300,7 @@ def override(request: HttpRequest, loop_id: int) -> ActionResult:
     except BadInput as error:
         raise _move_error_to_field(request, error) from None
     what = ", ".join(
-        f"{made_override.name.replace('_', ' ')} is {format_short_value(made_override.value)}"
-        for made_override in made
+        f"{made_override.name.replace('_', ' ')} is {format_short_value(made_override.value)}" for made_override in made
     )
     message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
     return ActionResult(
@@ -323,9 +315,7 @@ def _parse_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict[
         name = values["name"]
         return {name: parse_value(catalog.get_parameter(law, name), values.get("value", ""), "value")}
     held = overrides.list_effective(loop, now)
-    rows = build_parameter_rows(law, loop.parameters, held, now) + build_guard_rows(
-        law, loop.guard, held, now
-    )
+    rows = build_parameter_rows(law, loop.parameters, held, now) + build_guard_rows(law, loop.guard, held, now)
     wanted = {}
     for row in rows:
         name = row.name

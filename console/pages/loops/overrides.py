@@ -43,9 +43,7 @@ from workers.steering import overrides as in_force
 from workers.steering.scope import Scope, is_drain, is_pause, is_threshold
 
 PAGE_ROWS = 50
-MODE = Parameter(
-    "mode", "", "How the loops use their decisions.", kind="choice", choices=tuple(Loop.Mode.values)
-)
+MODE = Parameter("mode", "", "How the loops use their decisions.", kind="choice", choices=tuple(Loop.Mode.values))
 RELATED = ("loop", "node", "owner", "ended_by")
 
 
@@ -226,9 +224,7 @@ def end_override(request: HttpRequest, override_id: int) -> ActionResult:
     """End an override. Posted: reason (optional). Ending twice is no error."""
     override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     reason = request.POST.get("reason", "")
-    ended = loops.end_override(
-        actor_of(request), override, now=timezone.now(), control=control(), reason=reason
-    )
+    ended = loops.end_override(actor_of(request), override, now=timezone.now(), control=control(), reason=reason)
     return ActionResult(
         describe_ended(override) if ended else f"{format_override_title(override)} had already ended.",
         build_override_url(override),
@@ -241,9 +237,7 @@ def undo_override(request: HttpRequest, override_id: int) -> ActionResult:
     override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     undone = loops.undo_override(actor_of(request), override, now=timezone.now(), control=control())
     said = " ".join(describe_ended(*override) for override in undone)
-    return ActionResult(
-        said or f"{format_override_title(override)} had already ended.", build_override_url(override)
-    )
+    return ActionResult(said or f"{format_override_title(override)} had already ended.", build_override_url(override))
 
 
 @declare_action("override.extend", override_page)

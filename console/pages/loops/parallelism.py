@@ -47,9 +47,7 @@ def set_tasks(request: HttpRequest, loop_id: int) -> ActionResult:
     )
     what = ", ".join(f"{name.rpartition('/')[2]} {count}" for name, count in tasks.items())
     message = f"Manual tasks: {what or 'none'} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
-    return ActionResult(
-        message, reverse("loop", args=[loop_id]), {"overrides": [override.pk for override in made]}
-    )
+    return ActionResult(message, reverse("loop", args=[loop_id]), {"overrides": [override.pk for override in made]})
 
 
 def _check_expiry(loop: Loop, others: Sequence[str], expiry: Expiry, now: datetime) -> None:

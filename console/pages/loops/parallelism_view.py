@@ -1,7 +1,7 @@
 """Additional parts of a parallelism loop's page.
 
-They show the tasks of each operator, the latency of each path against its bound, the forecast, who decides
-what and why, the cost of tasks, and the gain of its rescales.
+They show the tasks of each operator, the latency of each path against its bound, the forecast, who decides what and
+why, the cost of tasks, and the gain of its rescales.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,9 +59,9 @@ class StoredFigures:
 class SteeredOperator:
     """An operator whose tasks can be set.
 
-    short: its name within the application; needed: the tasks that the joint law calculates; most: the maximum
-    that may be set; per_second: events offered; is_blocked: more tasks did not help; gain: the achieved share
-    of the expected gain of its last rescale.
+    short: its name within the application; needed: the tasks that the joint law calculates; most: the maximum that may
+    be set; per_second: events offered; is_blocked: more tasks did not help; gain: the achieved share of the expected
+    gain of its last rescale.
     """
 
     name: str
@@ -80,8 +80,8 @@ class SteeredOperator:
 class PathLatency:
     """A path, its operators in words.
 
-    Latencies in s: measured now, the law's expectation for the slowest path, and the bound for all. keeps:
-    whether the bound is met; None if unknown.
+    Latencies in s: measured now, the law's expectation for the slowest path, and the bound for all. keeps: whether the
+    bound is met; None if unknown.
     """
 
     words: str
@@ -155,8 +155,8 @@ class ForecastDrawing:
 class ShownForecast:
     """The forecast, or in `refused` why there is none.
 
-    where: its subject in words. past: the length of its data in words; trained_until: the end of its training
-    set, None without one. is_used: by the law.
+    where: its subject in words. past: the length of its data in words; trained_until: the end of its training set, None
+    without one. is_used: by the law.
     """
 
     where: str
@@ -211,9 +211,7 @@ def build_view(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetim
 def list_manual_tasks(loop: Loop, now: datetime) -> dict[str, int]:
     """Return the tasks that a person has set and that are in force, by operator."""
     law = catalog.get_law(loop.law)
-    effective = overrides.get_effective_parameters(
-        law, loop.parameters, overrides.list_effective(loop, now), now
-    )
+    effective = overrides.get_effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
     return dict(effective["tasks_of"])
 
 
@@ -231,10 +229,7 @@ def _list_siblings(loop: Loop) -> list[Loop]:
 
 
 def _build_operator(
-    operator: MeasuredOperator,
-    terms: Mapping[str, Any],
-    topology: MeasuredTopology | None,
-    hands: Mapping[str, int],
+    operator: MeasuredOperator, terms: Mapping[str, Any], topology: MeasuredTopology | None, hands: Mapping[str, int]
 ) -> SteeredOperator:
     name = operator.name
     rate = inputs.compute_rate_per_second(operator, topology.window_seconds) if topology else None
@@ -332,9 +327,7 @@ def _list_task_changes(loop: Loop, entry: LedgerEntry) -> list[TaskChange]:
     ]
 
 
-def _compute_task_cost(
-    loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: float
-) -> TaskCost | None:
+def _compute_task_cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: float) -> TaskCost | None:
     """Return the task-hours of the last hour, as far as observed, and the mean number of tasks."""
     if "application" not in loop.target or not names:
         return None
@@ -377,18 +370,13 @@ def _format_duration(days: float) -> str:
     return f"{hours:.0f} h" if hours < 48 else f"{days:.1f} days"
 
 
-def _load_past_arrivals(
-    source: LoadSource, kept: StoredFigures, now_seconds: float
-) -> list[tuple[float, float]]:
+def _load_past_arrivals(source: LoadSource, kept: StoredFigures, now_seconds: float) -> list[tuple[float, float]]:
     """Return seconds from now, and the average arrivals then: at most PAST_POINTS pairs."""
     times, rows = kept.load_series(source.series, now_seconds - PAST_SECONDS, now_seconds)
     at, rates = times - now_seconds, np.nansum(rows, axis=0)
     step = PAST_SECONDS / PAST_POINTS
     number = (-at // step).astype(int)
-    return [
-        (-(value + 0.5) * step, float(rates[number == value].mean()))
-        for value in np.unique(number)[::-1].tolist()
-    ]
+    return [(-(value + 0.5) * step, float(rates[number == value].mean())) for value in np.unique(number)[::-1].tolist()]
 
 
 def _draw_chart(past: list[tuple[float, float]], row: LoadForecast, now_seconds: float) -> ForecastDrawing:

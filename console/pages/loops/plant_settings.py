@@ -29,8 +29,7 @@ from workers.steering.scope import list_active_loops
 class OwnParameter(ParameterRow):
     """A loop's own value, which does not expire.
 
-    changed: when a person set it last; None: never. follows: what the value is kept equal to; "" if people
-    set it.
+    changed: when a person set it last; None: never. follows: what the value is kept equal to; "" if people set it.
     """
 
     changed: AuditEntry | None
@@ -78,14 +77,9 @@ def own_rows(loop: Loop) -> list[OwnParameter]:
     law, now = catalog.get_law(loop.law), timezone.now()
     rows = build_parameter_rows(law, loop.parameters, [], now) + build_guard_rows(law, loop.guard, [], now)
     noted = AuditEntry.objects.filter(action="settings.change", target__startswith=f"{loop.name} ")
-    last = {
-        noted_loop.target.removeprefix(f"{loop.name} "): noted_loop for noted_loop in noted.order_by("pk")
-    }
+    last = {noted_loop.target.removeprefix(f"{loop.name} "): noted_loop for noted_loop in noted.order_by("pk")}
     followed = get_kind(loop.law).followed
-    return [
-        OwnParameter(**vars(row), changed=last.get(row.name), follows=followed.get(row.name, ""))
-        for row in rows
-    ]
+    return [OwnParameter(**vars(row), changed=last.get(row.name), follows=followed.get(row.name, "")) for row in rows]
 
 
 @declare_action("settings.change", settings_page)
@@ -112,9 +106,7 @@ def change_own(request: HttpRequest, loop_id: int) -> ActionResult:
     elif not name:
         raise BadInput("name", "is missing; choose a parameter.")
     reason = posted.get("reason", "")
-    _, after = plant_settings.change_own(
-        actor_of(request), loop, name, value, reason=reason, now=timezone.now()
-    )
+    _, after = plant_settings.change_own(actor_of(request), loop, name, value, reason=reason, now=timezone.now())
     here = f"{reverse('plant-settings')}?loop={loop.pk}"
     said = f"{name.replace('_', ' ')} of {loop.name} is {after} from its next decision on."
     return ActionResult(said, here, {"go": here})

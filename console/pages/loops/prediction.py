@@ -121,9 +121,7 @@ def _describe_step_response(
 ) -> str:
     seconds = _compute_settling_seconds(asked, interval_seconds)
     words = "Does not settle in the range shown" if seconds is None else f"Settles in {seconds:g} s"
-    before = (
-        None if present is None or wanted is None else _compute_settling_seconds(present, interval_seconds)
-    )
+    before = None if present is None or wanted is None else _compute_settling_seconds(present, interval_seconds)
     if before is not None and seconds is not None:
         words = f"Settles in {seconds:g} s instead of {before:g} s"
     return f"{words} and overshoots by {100 * (asked.overshoot or 0):.0f} %."
@@ -133,19 +131,12 @@ def _compute_settling_seconds(of: Prediction, interval_seconds: float) -> float 
     return None if of.settling_samples is None else of.settling_samples * interval_seconds
 
 
-def _build_rows(
-    present: Prediction | None, wanted: Prediction | None, interval_seconds: float
-) -> list[PredictionRow]:
+def _build_rows(present: Prediction | None, wanted: Prediction | None, interval_seconds: float) -> list[PredictionRow]:
     def build_row(each: Prediction | None) -> tuple[float | None, ...]:
         if each is None:
             return (None,) * 4
         overshoot = None if each.overshoot is None else 100 * each.overshoot
-        return (
-            each.spectral_radius,
-            each.gain_margin,
-            overshoot,
-            _compute_settling_seconds(each, interval_seconds),
-        )
+        return (each.spectral_radius, each.gain_margin, overshoot, _compute_settling_seconds(each, interval_seconds))
 
     names = (
         ("Largest pole", "", "below 1", "fraction"),
@@ -184,14 +175,8 @@ def _draw_plane(
     samples = int(plane.right) + 1
     seconds = plane.right * interval_seconds
     return ResponseDrawing(
-        lines=[
-            ResponseLine(kind, plane.build_svg_path(enumerate(each.response[:samples])))
-            for kind, each in lines
-        ],
+        lines=[ResponseLine(kind, plane.build_svg_path(enumerate(each.response[:samples]))) for kind, each in lines],
         levels=[PlaneLevel(value, round(plane.y(value), 2)) for value in (0.0, 0.5, 1.0)],
         rest=round(plane.y(lines[0][1].rests_at), 2),
-        ticks=[
-            PlaneTick(f"{seconds * part / (MARKS - 1):.3g}", 100 * part / (MARKS - 1))
-            for part in range(MARKS)
-        ],
+        ticks=[PlaneTick(f"{seconds * part / (MARKS - 1):.3g}", 100 * part / (MARKS - 1)) for part in range(MARKS)],
     )

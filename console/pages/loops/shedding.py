@@ -22,9 +22,7 @@ from workers.steering.scope import Scope
 def weigh(request: HttpRequest, loop_id: int) -> ActionResult:
     """Put the requested bound and weights in force. Posted: them, reason, expiry."""
     loop, now = get_object_or_404(Loop, pk=loop_id, law=LAW.name), timezone.now()
-    effective = overrides.get_effective_parameters(
-        LAW, loop.parameters, overrides.list_effective(loop, now), now
-    )
+    effective = overrides.get_effective_parameters(LAW, loop.parameters, overrides.list_effective(loop, now), now)
     changes = read_changed_parameters(request.POST, effective, load_observation(loop))
     made = loops.override(
         actor_of(request),

@@ -106,8 +106,8 @@ def shed_view(
 ) -> ShownShedding:
     """Build the view of a shedding loop.
 
-    row: the application in the snapshot, or None. asked: requested values, as the form sends them. Raises
-    `BadInput` that names the form's field.
+    row: the application in the snapshot, or None. asked: requested values, as the form sends them. Raises `BadInput`
+    that names the form's field.
     """
     law, observation = LAW, load_observation(loop)
     changes = read_changed_parameters(asked, effective, observation)
@@ -160,9 +160,7 @@ def _simulate_decision(
     return _compute_decision(law, parameters, {**observation, "permitted": True}) if observation else None
 
 
-def _compute_decision(
-    law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any]
-) -> Decision | None:
+def _compute_decision(law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any]) -> Decision | None:
     try:
         given = catalog.read_parameters(law, _drop_nulls(parameters))
         seen = catalog.read_observation(law, _drop_nulls(observation))
@@ -202,10 +200,7 @@ def _build_heat_row(name: str, row: ApplicationStatus, would: Decision | None) -
 
 
 def _iterate_outputs(
-    patterns: Mapping[str, PatternStatus],
-    made: Decision | None,
-    would: Decision | None,
-    weights: Mapping[str, float],
+    patterns: Mapping[str, PatternStatus], made: Decision | None, would: Decision | None, weights: Mapping[str, float]
 ) -> Iterator[ShedOutput]:
     """Return the outputs of each emitted type."""
     for emitted in sorted({pattern.emits for pattern in patterns.values()}):
@@ -225,10 +220,7 @@ def _describe_expectation(decision: Decision | None, emitted: str) -> Any:
 
 
 def _total(
-    patterns: Mapping[str, PatternStatus],
-    weights: Mapping[str, float],
-    made: Decision | None,
-    would: Decision | None,
+    patterns: Mapping[str, PatternStatus], weights: Mapping[str, float], made: Decision | None, would: Decision | None
 ) -> ShedTotal:
     """Return the weighted output of all sinks and its recall: measured output over potential output."""
     taken = [pattern for pattern in patterns.values() if weights.get(pattern.emits)]
@@ -267,9 +259,7 @@ def _explain_decision(decision: Decision | None, parameters: Mapping[str, Any]) 
             yield f"{name} is {each} and gets the remaining capacity."
 
 
-def _describe_binding_budget(
-    operator: str, term: Mapping[str, Any], parameters: Mapping[str, Any]
-) -> Iterator[str]:
+def _describe_binding_budget(operator: str, term: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
     offered, budget = f"{100 * term['work_offered']:.0f} %", f"{100 * term['budget']:.0f} %"
     if term["work_offered"] <= term["budget"]:
         yield f"The offered load of {operator} is {offered}, within its limit of {budget}."

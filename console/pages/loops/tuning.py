@@ -25,9 +25,7 @@ def decide(request: HttpRequest, loop_id: int) -> ActionResult:
     reason = request.POST.get("reason", "")
     if request.POST.get("decision") == "reject":
         tunings.reject(actor, tuning, reason, now)
-        return ActionResult(
-            f"Tuning {tuning.pk} was rejected; nothing was changed.", url, {"tuning": tuning.pk}
-        )
+        return ActionResult(f"Tuning {tuning.pk} was rejected; nothing was changed.", url, {"tuning": tuning.pk})
     made = tunings.approve(
         actor, tuning, request.POST.get("hash", ""), reason=reason, now=now, expiry=parse_expiry(request.POST)
     )

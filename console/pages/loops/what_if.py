@@ -14,13 +14,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import requires
 from console.input.form_values import is_untouched, parse_number
 from console.pages.frame.page import FormPage, render_page
-from console.pages.loops.loop_view import (
-    DescribedLoop,
-    ParameterRow,
-    build_guard_rows,
-    build_parameter_rows,
-    describe,
-)
+from console.pages.loops.loop_view import DescribedLoop, ParameterRow, build_guard_rows, build_parameter_rows, describe
 from console.pages.loops.workbench import UNIT, WOULD, read_value
 from controllers import catalog
 from queues.errors import BadInput
@@ -89,9 +83,7 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
     loop, now = get_object_or_404(Loop, pk=loop_id), timezone.now()
     law, held = catalog.get_law(loop.law), overrides.list_for_loop(loop, now)
     counted = overrides.select_effective(loop, held, now)
-    rows = build_parameter_rows(law, loop.parameters, counted, now) + build_guard_rows(
-        law, loop.guard, counted, now
-    )
+    rows = build_parameter_rows(law, loop.parameters, counted, now) + build_guard_rows(law, loop.guard, counted, now)
     errors: dict[str, list[str]] = {}
     changed: dict[str, Any] = {}
     rerun_result, hours = None, FIRST_HOURS
@@ -140,9 +132,7 @@ def _read_asked_value(row: ParameterRow, query: Mapping[str, str]) -> Any:
     return text if value is None else value * row.shown.factor
 
 
-def _read_changed_values(
-    loop: Loop, rows: Sequence[ParameterRow], query: Mapping[str, str]
-) -> dict[str, Any]:
+def _read_changed_values(loop: Loop, rows: Sequence[ParameterRow], query: Mapping[str, str]) -> dict[str, Any]:
     """Return the values in the address that differ from those in force."""
     law, changed = catalog.get_law(loop.law), {}
     for row in rows:

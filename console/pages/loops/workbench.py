@@ -36,17 +36,11 @@ class Workbench:
     topics: list[Topic]
 
 
-def build_workbench(
-    display: Display, parameters: Sequence[ParameterRow], guard: Sequence[ParameterRow]
-) -> Workbench:
+def build_workbench(display: Display, parameters: Sequence[ParameterRow], guard: Sequence[ParameterRow]) -> Workbench:
     """Sort the rows into the workbench."""
     rows = {row.name: row for row in parameters}
-    main = [rows.pop(name) for name in display.main if name in rows] or [
-        rows.pop(name) for name in list(rows)
-    ]
-    topics = [
-        Topic(title, [rows.pop(name) for name in names if name in rows]) for title, names in display.topics
-    ]
+    main = [rows.pop(name) for name in display.main if name in rows] or [rows.pop(name) for name in list(rows)]
+    topics = [Topic(title, [rows.pop(name) for name in names if name in rows]) for title, names in display.topics]
     topics += [Topic(OTHERS, list(rows.values())), Topic(GUARD, list(guard))]
     return Workbench(main=main, topics=[topic for topic in topics if topic.rows])
 
@@ -78,8 +72,8 @@ def _read(parameter: Parameter, text: str, field: str) -> int | float | bool | s
 def read_value(parameter: Parameter, values: Mapping[str, str], name: str, present: object) -> object:
     """Return the value of a parameter's own field.
 
-    `present`, the value in force, is returned if the field still shows it: an untouched value is not rounded.
-    Raises `BadInput` that names the field.
+    `present`, the value in force, is returned if the field still shows it: an untouched value is not rounded. Raises
+    `BadInput` that names the field.
     """
     text, unit = values[WOULD + name], values.get(UNIT + name, "")
     human = get_human_unit(parameter.unit, parameter.kind)

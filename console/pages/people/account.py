@@ -63,9 +63,7 @@ class AccountPage(ConsolePage):
 def settings(request: HttpRequest) -> HttpResponse:
     """Show the account. Posted: a new password."""
     if request.method == "POST" and identity_provider.is_of(request.user):
-        return settings_page(
-            request, {"password": [("is managed by your identity provider; change it there.")]}
-        )
+        return settings_page(request, {"password": [("is managed by your identity provider; change it there.")]})
     user = user_of(request)
     form = OwnPasswordForm(request, request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -95,9 +93,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
         scope = tokens.TokenScope(
             posted.getlist("queues"), [part for part in posted.get("actions", "").split() if part]
         )
-        token, secret = tokens.make(
-            actor, posted.get("name", ""), posted.get("role", ""), days, timezone.now(), scope
-        )
+        token, secret = tokens.make(actor, posted.get("name", ""), posted.get("role", ""), days, timezone.now(), scope)
     except BadInput as error:
         return _settings_page(request, _password_form(request), {error.field: [error.message]}, status=422)
     fresh = TokenShownOnce(token.name, secret)
@@ -114,9 +110,7 @@ def token_revoke(request: HttpRequest, token_id: int) -> ActionResult:
     return ActionResult(f"Token {token.name} was revoked.", reverse("settings"), {"go": reverse("settings")})
 
 
-@declare_action(
-    "account.change", lambda request, errors, submitted: settings_page(request, errors, submitted)
-)
+@declare_action("account.change", lambda request, errors, submitted: settings_page(request, errors, submitted))
 def session_end(request: HttpRequest, session_id: int) -> ActionResult:
     """End a session: a user's own, or with permission to manage users anybody's. Nothing is posted."""
     actor = actor_of(request)

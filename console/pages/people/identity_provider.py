@@ -26,8 +26,7 @@ from console.web.web_request import WebRequest
 BEGUN_SECONDS = 600  # time limit for an anonymous visitor at the provider
 CONFIRMING = "weir_oidc_confirming"
 FAILED = (
-    "The login at {name} failed. Try again. If it keeps failing, an administrator can find "
-    "the reason in the audit log."
+    "The login at {name} failed. Try again. If it keeps failing, an administrator can find the reason in the audit log."
 )
 NO_LOGIN = "the provider returned an error"
 OTHER_ISSUER = "the response is from a different provider"
@@ -146,8 +145,6 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the libr
         told = request.session.get(identity_provider.AUTHENTICATED_AT)
         fresh = isinstance(told, int | float) and told >= asked_at - identity_provider.LEEWAY_SECONDS
         if self.user != request.user or not fresh:
-            return _report_failure(
-                request, FAILED, "the provider did not confirm that it is the same user", 403
-            )
+            return _report_failure(request, FAILED, "the provider did not confirm that it is the same user", 403)
         login.confirm(request, "OpenID Connect")
         return redirect(following)

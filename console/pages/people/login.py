@@ -77,9 +77,7 @@ class LogIn(LoginView):
 
     def render_to_response(self, context: dict[str, Any], **response: Any) -> HttpResponse:
         page = LoginPage(
-            form=context["form"],
-            next=context[self.redirect_field_name],
-            provider=identity_provider.get_provider_name(),
+            form=context["form"], next=context[self.redirect_field_name], provider=identity_provider.get_provider_name()
         )
         return render_context(self.request, page)
 

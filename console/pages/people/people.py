@@ -159,20 +159,14 @@ def change(request: HttpRequest, user_id: int) -> ActionResult:
     if wanted == "queues":
         queues = posted.getlist("queues")
         people.limit_queues(actor, user, queues, reason)
-        limits = (
-            (f"limited to {', '.join(sorted(set(queues)))}") if queues else "permitted to act on all queues"
-        )
+        limits = (f"limited to {', '.join(sorted(set(queues)))}") if queues else "permitted to act on all queues"
         return ActionResult(f"{name} is now {limits}.", here, {"go": here})
     if wanted == "second-factor":
         people.remove_second_factor(actor, user, reason)
         return ActionResult(f"The second factor of {name} was removed.", here, {"go": here})
     if wanted not in ("enable", "disable"):
-        raise BadInput(
-            "change", f"must be one of role, queues, second-factor, enable, disable, not {wanted[:40]!r}."
-        )
+        raise BadInput("change", f"must be one of role, queues, second-factor, enable, disable, not {wanted[:40]!r}.")
     people.enable(actor, user, wanted == "enable", reason)
     return ActionResult(
-        (f"{name} {'can log in again' if wanted == 'enable' else 'can no longer log in'}."),
-        here,
-        {"go": here},
+        (f"{name} {'can log in again' if wanted == 'enable' else 'can no longer log in'}."), here, {"go": here}
     )

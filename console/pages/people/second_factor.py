@@ -63,9 +63,7 @@ def _redirect_when_done(request: HttpRequest, wanted: str) -> list[str] | None:
     return None
 
 
-def _page(
-    request: HttpRequest, codes: list[str] | None = None, error: str = "", status: int = 200
-) -> HttpResponse:
+def _page(request: HttpRequest, codes: list[str] | None = None, error: str = "", status: int = 200) -> HttpResponse:
     shown = replace(_as_it_is(user_of(request)), codes=codes, error=error)
     response = render_page(request, shown, status=status)
     response["Cache-Control"] = "no-store"

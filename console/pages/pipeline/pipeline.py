@@ -151,11 +151,7 @@ def operator(request: HttpRequest, name: str, operator: str) -> HttpResponse:
 
 
 def operator_page(
-    request: HttpRequest,
-    name: str,
-    operator: str,
-    errors: Errors | None = None,
-    submitted: QueryDict | None = None,
+    request: HttpRequest, name: str, operator: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     return pipeline_page(request, name, operator, errors, submitted)
 
@@ -231,9 +227,9 @@ def _order(name: str) -> PipelineOrder:
 
 def _holds(name: str) -> dict[str, CriterionHold]:
     try:
-        return Controls.read(
-            control().get(keys.PIPELINE_CONTROLS.build(name)), Controls()
-        ).list_held_criteria(time.time())
+        return Controls.read(control().get(keys.PIPELINE_CONTROLS.build(name)), Controls()).list_held_criteria(
+            time.time()
+        )
     except (redis.RedisError, BadInput):
         return {}
 
@@ -266,22 +262,13 @@ def _build_operator(operator: str, row: ApplicationStatus, declared: Application
 def _list_edges(row: ApplicationStatus) -> list[ShownEdge]:
     """Return the edges between operators, with their rates."""
     emitted = {(pattern.operator, pattern.emits): pattern.out_per_second for pattern in row.patterns.values()}
-    return [
-        ShownEdge(edge.source, edge.target, edge.type, emitted.get((edge.source, edge.type)))
-        for edge in row.edges
-    ]
+    return [ShownEdge(edge.source, edge.target, edge.type, emitted.get((edge.source, edge.type))) for edge in row.edges]
 
 
 def _list_sinks(operator: str, row: ApplicationStatus) -> list[ShownSink]:
     """Return the queues that receive an operator's complex events, by type."""
-    own = {
-        pattern.emits: pattern.out_per_second
-        for pattern in row.patterns.values()
-        if pattern.operator == operator
-    }
-    return [
-        ShownSink(queue, emits, own[emits]) for emits in sorted(own) for queue in row.sinks.get(emits, [])
-    ]
+    own = {pattern.emits: pattern.out_per_second for pattern in row.patterns.values() if pattern.operator == operator}
+    return [ShownSink(queue, emits, own[emits]) for emits in sorted(own) for queue in row.sinks.get(emits, [])]
 
 
 def _load_declaration(name: str, at_work: Mapping[str, ApplicationAtWork]) -> Application | None:
@@ -320,9 +307,7 @@ ORDERED = {
 
 def order_page(request: HttpRequest, name: str, **shown: Any) -> HttpResponse:
     """Render the page again when an order is rejected."""
-    return pipeline_page(
-        request, name if name in get_snapshot(request).pipeline.applications else "", **shown
-    )
+    return pipeline_page(request, name if name in get_snapshot(request).pipeline.applications else "", **shown)
 
 
 @declare_action("pipeline.steer", order_page)
@@ -348,12 +333,8 @@ def hold_criterion(request: HttpRequest, name: str) -> ActionResult:
     criterion = text_of(request, "criterion", "choose a criterion")
     value = parse_number(text_of(request, "value", "enter a number"), "value")
     expiry = parse_expiry(request.POST)
-    pipelines.hold_criterion(
-        actor_of(request), name, criterion, value, expiry, reason, timezone.now(), control()
-    )
-    return ActionResult(
-        f"{criterion} will be fixed at {value:g} within two batches.", _build_criteria_url(name)
-    )
+    pipelines.hold_criterion(actor_of(request), name, criterion, value, expiry, reason, timezone.now(), control())
+    return ActionResult(f"{criterion} will be fixed at {value:g} within two batches.", _build_criteria_url(name))
 
 
 @declare_action("pipeline.steer", criterion_page)

@@ -125,8 +125,7 @@ def _load_shipped(name: str) -> str | None:
 def preview(request: HttpRequest, name: str) -> HttpResponse:
     """Return what a posted text would change, without changing anything.
 
-    The result is {"sentence", "rows", "line", "difference"}. Posted: text. line: the line of the error, or
-    None.
+    The result is {"sentence", "rows", "line", "difference"}. Posted: text. line: the line of the error, or None.
     """
     text = request.POST.get("text", "").replace("\r\n", "\n")
     running = list_running_versions().get(name)
@@ -166,13 +165,10 @@ def declare(request: HttpRequest, name: str) -> ActionResult:
     declared = pipelines.parse_application_for(actor_of(request), text).name
     if name not in (NEW, declared):
         raise BadInput(
-            "text",
-            (f"must name the application {name}, not {declared}. Declare {declared} as a new application."),
+            "text", (f"must name the application {name}, not {declared}. Declare {declared} as a new application.")
         )
     if name == NEW and declared in list_running_versions():
-        raise BadInput(
-            "text", (f"names the application {declared}, which already exists; open its declaration.")
-        )
+        raise BadInput("text", (f"names the application {declared}, which already exists; open its declaration."))
     since = parse_row_id(request.POST.get("version", "")) if "version" in request.POST else None
     version = pipelines.declare(actor_of(request), text, reason, control(), since)
     return ActionResult(

@@ -111,9 +111,7 @@ def _build_row(proposal: AssistantProposal, now: datetime) -> ShownProposal:
         id=proposal.pk,
         act=proposal.act,
         about=assistant_proposals.ACTS[proposal.act].about,
-        arguments=[
-            ProposedArgument(name, _format_value(value)) for name, value in proposal.arguments.items()
-        ],
+        arguments=[ProposedArgument(name, _format_value(value)) for name, value in proposal.arguments.items()],
         reason=proposal.reason,
         proposed_by=proposal.token.name,
         owner=proposal.token.owner.get_username(),

@@ -10,13 +10,7 @@ from console.accounts.access import actor_of, requires
 from console.actions import plant_registration
 from console.display.found_plant import describe_discovered_plant
 from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.plant.plant_form import (
-    FormOption,
-    PlantForm,
-    build_form,
-    iterate_form_options,
-    read_options,
-)
+from console.pages.plant.plant_form import FormOption, PlantForm, build_form, iterate_form_options, read_options
 from queues.errors import BadInput
 from workers.documents.plants import FoundPlant
 from workers.plants.foreign import adapters
@@ -59,9 +53,7 @@ def attach(request: HttpRequest) -> HttpResponse:
     return _page(request, inspected, {}, request.POST)
 
 
-def _page(
-    request: HttpRequest, found: FoundPlant | None, errors: Errors, submitted: QueryDict | None
-) -> HttpResponse:
+def _page(request: HttpRequest, found: FoundPlant | None, errors: Errors, submitted: QueryDict | None) -> HttpResponse:
     page = AttachPage(
         kinds=list(adapters.list_kinds().values()),
         options=list(iterate_form_options(None, submitted, errors, request.GET.get("example", ""))),

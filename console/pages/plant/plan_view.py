@@ -31,8 +31,7 @@ STATES = {
 class ShownMove(PlanMove, frozen=True, kw_only=True):
     """A move, with its rate and its bytes.
 
-    The rate is what its points carry now. The bytes are transferred when a node is emptied. Unknown values
-    are None.
+    The rate is what its points carry now. The bytes are transferred when a node is emptied. Unknown values are None.
     """
 
     events_per_second: float | None
@@ -42,8 +41,8 @@ class ShownMove(PlanMove, frozen=True, kw_only=True):
 class ShownPlan(PlanDocument, frozen=True, kw_only=True):
     """A plan with the values that its page adds.
 
-    events_per_second: current rate of its moves; blocks, bytes: transferred so far; receivers: the nodes that
-    get points, in words; others: the queues that it leaves unchanged; changes: queue → node → points gained;
+    events_per_second: current rate of its moves; blocks, bytes: transferred so far; receivers: the nodes that get
+    points, in words; others: the queues that it leaves unchanged; changes: queue → node → points gained;
     points_share: share of the points of all queues.
     """
 
@@ -71,11 +70,7 @@ def describe_plan(plan: PlanDocument) -> str:
         return f"Roll back plan {plan.undoes}: move {points} back"
     if plan.kind in (Plan.Kind.DRAIN, Plan.Kind.RELEASE):
         verb = "Drain" if plan.kind == Plan.Kind.DRAIN else "Release"
-        return (
-            f"{verb} {plan.empties}: move {points} to other nodes"
-            if plan.points
-            else f"{verb} {plan.empties}"
-        )
+        return f"{verb} {plan.empties}: move {points} to other nodes" if plan.points else f"{verb} {plan.empties}"
     return f"Move {points} {_PURPOSES[plan.kind](plan)}"
 
 
@@ -137,8 +132,8 @@ def _sum_point_changes(moves: Iterable[PlanMove]) -> dict[str, dict[str, int]]:
 def _move(move: PlanMove, snapshot: Snapshot, empties: bool) -> ShownMove:
     """Return a move with its rate and bytes.
 
-    events/s = events/s into the queue * points / 1000; bytes = those that wait in the container * points of
-    the move / points of the container (jobs queues; the pipeline reads its own).
+    events/s = events/s into the queue * points / 1000; bytes = those that wait in the container * points of the move /
+    points of the container (jobs queues; the pipeline reads its own).
     """
     queue = snapshot.queues.get(move.queue, QueueStatus())
     rate = queue.in_per_second
@@ -165,9 +160,7 @@ def build_dumbbells(plan: PlanDocument, snapshot: Snapshot) -> list[Dumbbell]:
     return sorted(rows, key=lambda row: (-(row.now if row.now is not None else 2.0), row.name))
 
 
-def _build_dumbbell(
-    name: str, before: NodeForecast, after: NodeForecast, limits: NodeStatus | None
-) -> Dumbbell:
+def _build_dumbbell(name: str, before: NodeForecast, after: NodeForecast, limits: NodeStatus | None) -> Dumbbell:
     return Dumbbell(
         name=name,
         now=before.utilisation,

@@ -78,10 +78,7 @@ def plan_page(
 
 
 def plans_page(
-    request: HttpRequest,
-    errors: Errors | None = None,
-    submitted: QueryDict | None = None,
-    opened: Plan | None = None,
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, opened: Plan | None = None
 ) -> HttpResponse:
     snapshot = get_snapshot(request)
     rows = Plan.objects.select_related("owner")
@@ -90,9 +87,7 @@ def plans_page(
     page_obj = ended.get_page(request.GET.get("page"))
     page = PlansPage(
         open_plans=[build_view(build_plan_document(waiting_plan), snapshot) for waiting_plan in waiting],
-        ended=[
-            build_view(build_plan_document(listed_plan), snapshot) for listed_plan in page_obj.object_list
-        ],
+        ended=[build_view(build_plan_document(listed_plan), snapshot) for listed_plan in page_obj.object_list],
         page_obj=page_obj,
         plan=build_view(build_plan_document(opened), snapshot) if opened else None,
         approval=_build_approval(actor_of(request), opened) if opened else None,
@@ -141,8 +136,8 @@ def use_page(request: HttpRequest, **refusal: Any) -> HttpResponse:
 def use(request: HttpRequest) -> ActionResult:
     """Change the use of a node.
 
-    Posted: node, use (drain, cordon, return, give-back), reason. A drain, or restoring points, creates a plan
-    and opens it.
+    Posted: node, use (drain, cordon, return, give-back), reason. A drain, or restoring points, creates a plan and opens
+    it.
     """
     wanted, name = request.POST.get("use", ""), text_of(request, "node", "choose a node")
     reason, now, actor = request.POST.get("reason", ""), timezone.now(), actor_of(request)
@@ -154,14 +149,10 @@ def use(request: HttpRequest) -> ActionResult:
         return _open_plan(made, f"Plan {made.pk} restores the points of {name}; it waits for approval.")
     if wanted == "cordon":
         planning.cordon(actor, name, reason, now, control())
-        return ActionResult(
-            f"{name} is cordoned: it keeps its points and gets no more.", reverse("node", args=[name])
-        )
+        return ActionResult(f"{name} is cordoned: it keeps its points and gets no more.", reverse("node", args=[name]))
     if wanted == "return":
         planning.take_back(actor, name, reason, now, control())
-        return ActionResult(
-            f"{name} is in service again; a plan may give it points.", reverse("node", args=[name])
-        )
+        return ActionResult(f"{name} is in service again; a plan may give it points.", reverse("node", args=[name]))
     raise BadInput("use", f"must be one of {', '.join(planning.USES)}, not {wanted[:40]!r}.")
 
 
@@ -248,10 +239,6 @@ def stop(request: HttpRequest, plan_id: int) -> ActionResult:
 def roll_back(request: HttpRequest, plan_id: int) -> ActionResult:
     """Roll back a plan: open a plan with the inverse moves. Posted: reason."""
     made = planning.roll_back(
-        actor_of(request),
-        _find_plan(plan_id),
-        request.POST.get("reason", ""),
-        snapshot_of(request),
-        timezone.now(),
+        actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), snapshot_of(request), timezone.now()
     )
     return _open_plan(made, f"Plan {made.pk} rolls back plan {plan_id}; it waits for approval.")

@@ -105,9 +105,7 @@ def nodes(request: HttpRequest) -> HttpResponse:
     return nodes_page(request)
 
 
-def nodes_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
+def nodes_page(request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None) -> HttpResponse:
     return render_page(request, NodesPage(errors=errors or {}, submitted=submitted or {}), "nodes")
 
 
@@ -127,9 +125,7 @@ def node_page(
         name=name,
         node=node_row,
         row=row,
-        can_get_back=row is not None
-        and row.state not in SILENT
-        and give_back.can_restore_points(name, row.points),
+        can_get_back=row is not None and row.state not in SILENT and give_back.can_restore_points(name, row.points),
         queues_here=[queue for queue, shown in queues.items() if name in shown.containers],
         overrides=list_active_at(time_shown(request)).filter(node=node_row).select_related("owner"),
         errors=errors or {},
@@ -159,13 +155,9 @@ def thresholds(request: HttpRequest, name: str) -> ActionResult:
         control=control(),
         expiry=parse_expiry(request.POST),
     )
-    what = " and ".join(
-        f"{override.name.removesuffix('_threshold')} at {override.value:g}" for override in made
-    )
+    what = " and ".join(f"{override.name.removesuffix('_threshold')} at {override.value:g}" for override in made)
     message = f"Thresholds of {name}: {what} of capacity {describe_end(made[0])}.{describe_replaced_overrides(made)}"
-    return ActionResult(
-        message, reverse("node", args=[name]), {"overrides": [override.pk for override in made]}
-    )
+    return ActionResult(message, reverse("node", args=[name]), {"overrides": [override.pk for override in made]})
 
 
 @require_safe

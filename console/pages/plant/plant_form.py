@@ -50,10 +50,7 @@ def build_form(editing: RegisteredPlant | None, submitted: QueryDict | None, kin
 
 
 def iterate_form_options(
-    editing: RegisteredPlant | None,
-    submitted: QueryDict | None,
-    errors: Errors | None = None,
-    example: str = "",
+    editing: RegisteredPlant | None, submitted: QueryDict | None, errors: Errors | None = None, example: str = ""
 ) -> Iterator[FormOption]:
     """Return the options of every kind; those of unselected kinds are hidden.
 

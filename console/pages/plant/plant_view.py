@@ -128,9 +128,7 @@ class AttachedPlant:
 def list_attached(snapshot: Snapshot) -> list[AttachedPlant]:
     """Return the attached plants, those with problems first."""
     plants = [
-        AttachedPlant(
-            name=name, shown=build_view(snapshot, name), status=row, wrong=_list_problems(name, row)
-        )
+        AttachedPlant(name=name, shown=build_view(snapshot, name), status=row, wrong=_list_problems(name, row))
         for name, row in snapshot.plants.items()
     ]
     return sorted(plants, key=lambda plant: (plant.status.state == "seen", not plant.wrong, plant.name))
@@ -200,9 +198,7 @@ def count_settable_tasks(plant: ShownPlant) -> int | None:
     """Return the operators whose tasks can be set."""
     if plant.topology is None:
         return None
-    return sum(
-        operator.parallelism for operator in plant.topology.operators.values() if operator.fixed is None
-    )
+    return sum(operator.parallelism for operator in plant.topology.operators.values() if operator.fixed is None)
 
 
 def list_operators(topology: MeasuredTopology) -> list[ShownOperator]:
@@ -255,8 +251,7 @@ def choose_lanes(operators: Sequence[ShownOperator], paths: Sequence[ShownPath])
 def list_paths(topology: MeasuredTopology) -> list[ShownPath]:
     """Return the paths, the slowest first; those of unknown latency last."""
     paths = [
-        ShownPath(name, path, topology.compute_path_latency_seconds(path))
-        for name, path in topology.paths.items()
+        ShownPath(name, path, topology.compute_path_latency_seconds(path)) for name, path in topology.paths.items()
     ]
     return sorted(paths, key=lambda each: -(each.latency_seconds or -1.0))
 
@@ -269,6 +264,4 @@ def list_loops(snapshot: Snapshot, name: str) -> list[PlantLoop]:
         if row.target.get("plant") == name
         or (name == LOCAL and row.law.startswith("parallelism") and "application" in row.target)
     ]
-    return sorted(
-        loops, key=lambda row: (row.status.mode not in Loop.ACTING, "operator" in row.status.target)
-    )
+    return sorted(loops, key=lambda row: (row.status.mode not in Loop.ACTING, "operator" in row.status.target))

@@ -21,13 +21,7 @@ from console.input.shown_digest import digest_of
 from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.plant.plant_form import (
-    FormOption,
-    PlantForm,
-    build_form,
-    iterate_form_options,
-    read_options,
-)
+from console.pages.plant.plant_form import FormOption, PlantForm, build_form, iterate_form_options, read_options
 from console.pages.plant.plant_view import (
     PlantLoop,
     ShownOperator,
@@ -189,8 +183,8 @@ def _get_kind_title(row: RegisteredPlant | None) -> str:
 def register(request: HttpRequest) -> ActionResult:
     """Register or change a plant.
 
-    Posted: name, kind, url, secret_environment, the kind's options (as "flink.job"), reason; changes: the
-    name again, if a registered plant is to be changed; digest: of the registration as shown.
+    Posted: name, kind, url, secret_environment, the kind's options (as "flink.job"), reason; changes: the name again,
+    if a registered plant is to be changed; digest: of the registration as shown.
     """
     name, kind = text_of(request, "name", "enter a name"), request.POST.get("kind", "")
     known = adapters.list_kinds()[kind].options if kind in adapters.list_kinds() else {}
@@ -209,9 +203,7 @@ def register(request: HttpRequest) -> ActionResult:
     except BadInput as error:
         raise BadInput(f"{kind}.{error.field}", error.message) if error.field in known else error from None
     url = reverse("plant", args=[made.row.name])
-    return ActionResult(
-        f"{made.row.name} will be observed within seconds. {made.sentence}".strip(), url, {"go": url}
-    )
+    return ActionResult(f"{made.row.name} will be observed within seconds. {made.sentence}".strip(), url, {"go": url})
 
 
 @declare_action("plant.register", plant_page)
@@ -241,9 +233,7 @@ def tasks(request: HttpRequest, name: str) -> ActionResult:
             reason=request.POST.get("reason", ""),
         )
     count = f"{int(wanted)} task{'' if int(wanted) == 1 else 's'}"
-    return ActionResult(
-        f"{operator} gets {count}; loops hold for {minutes:g} min.", reverse("plant", args=[name])
-    )
+    return ActionResult(f"{operator} gets {count}; loops hold for {minutes:g} min.", reverse("plant", args=[name]))
 
 
 @declare_action("plant.scale", plant_page)
@@ -281,10 +271,7 @@ def intervene(request: HttpRequest, name: str) -> ActionResult:
 @declare_action("plant.scale", plant_page)
 def undo(request: HttpRequest, name: str) -> ActionResult:
     """Undo an intervention. Posted: kind, subject, reason."""
-    kind, subject = (
-        text_of(request, "kind", "choose an intervention"),
-        text_of(request, "subject", "enter a target"),
-    )
+    kind, subject = (text_of(request, "kind", "choose an intervention"), text_of(request, "subject", "enter a target"))
     with _convert_plant_errors():
         plant_control.undo_intervention(
             actor_of(request), name, kind, subject, control(), reason=request.POST.get("reason", "")

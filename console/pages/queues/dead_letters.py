@@ -144,9 +144,7 @@ def letter_page(
 ) -> HttpResponse:
     get_object_or_404(Queue, name=queue)
     shown_letter, unreachable = _find_letter(request, queue, node, dead_id)
-    row = _parse_row_index(
-        request.GET.get("event", "") or (submitted or QueryDict()).get("row", ""), shown_letter
-    )
+    row = _parse_row_index(request.GET.get("event", "") or (submitted or QueryDict()).get("row", ""), shown_letter)
     event = shown_letter.events[row] if shown_letter and shown_letter.events else None
     page = DeadLetterPage(
         queue=queue,
@@ -176,9 +174,7 @@ def download_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) ->
     )
 
 
-def _find_letter(
-    request: HttpRequest, queue: str, node: str, dead_id: str
-) -> tuple[NamedDeadLetter | None, bool]:
+def _find_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> tuple[NamedDeadLetter | None, bool]:
     try:
         return dead_letters.open_letter(actor_of(request), queue, node, dead_id), False
     except BadInput:
@@ -209,8 +205,8 @@ def _read_event(submitted: QueryDict) -> dict[str, str]:
 def act(request: HttpRequest) -> ActionResult:
     """Requeue or discard letters.
 
-    Posted: action (requeue, discard), letter (repeated names) or all=1 with the filter, through, digest and
-    count of what was shown; reason; to discard, confirm (the queue's name).
+    Posted: action (requeue, discard), letter (repeated names) or all=1 with the filter, through, digest and count of
+    what was shown; reason; to discard, confirm (the queue's name).
     """
     posted, actor = request.POST, actor_of(request)
     wanted = posted.get("action", "")
@@ -227,9 +223,7 @@ def act(request: HttpRequest) -> ActionResult:
         )
     else:
         names = dead_letters.parse_names(posted.getlist("letter"))
-    report = dead_letter_steering.act(
-        actor, wanted, names, posted.get("reason", ""), posted.get("confirm", "")
-    )
+    report = dead_letter_steering.act(actor, wanted, names, posted.get("reason", ""), posted.get("confirm", ""))
     url = reverse("dead-letters") + f"?{_query(posted)}".rstrip("?")
     go = {"go": url} if posted.get("return") else {}
     return ActionResult(report.format_sentence(), url, {**vars(report), **go})
@@ -252,9 +246,7 @@ def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> ActionResu
         given = _read(_list_changed_fields(posted, _as_text(event)))
         mended = dead_letter_steering.fix(actor, name, row, given, reason, timezone.now())
     except BadInput as error:
-        raise BadInput(
-            EVENT + error.field if error.field in EDITABLE else error.field, error.message
-        ) from None
+        raise BadInput(EVENT + error.field if error.field in EDITABLE else error.field, error.message) from None
     url = reverse("dead-letter", args=[queue, node, mended.name.id])
     return ActionResult("The event was changed. You can requeue it now.", url, {"go": url})
 

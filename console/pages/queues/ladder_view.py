@@ -36,8 +36,8 @@ class LadderStep:
 class LadderSteps:
     """A queue's ladder.
 
-    loop: its number; cap: the highest level allowed; own_cap: the cap without overrides; reason, at: of its
-    last decision.
+    loop: its number; cap: the highest level allowed; own_cap: the cap without overrides; reason, at: of its last
+    decision.
     """
 
     queue: str

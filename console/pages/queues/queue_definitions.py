@@ -47,9 +47,7 @@ def new(request: HttpRequest) -> HttpResponse:
     return new_page(request)
 
 
-def new_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
+def new_page(request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None) -> HttpResponse:
     empty = queue_definitions.get_queue_definition(Queue())
     return _page(request, "", Queue.Kind.JOBS, empty, errors, submitted)
 
@@ -129,15 +127,9 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     except ConfirmationNeeded as needed:
         return JsonResponse({"sentence": str(needed), "rows": []})
     except BadInput as error:
-        return JsonResponse(
-            {"sentence": f"{error.field.replace('_', ' ').capitalize()} {error.message}", "rows": []}
-        )
+        return JsonResponse({"sentence": f"{error.field.replace('_', ' ').capitalize()} {error.message}", "rows": []})
     lines = previewed.list_changed_lines()
-    said = (
-        f"{len(lines)} field{'' if len(lines) == 1 else 's'} would change."
-        if lines
-        else "Nothing would change."
-    )
+    said = f"{len(lines)} field{'' if len(lines) == 1 else 's'} would change." if lines else "Nothing would change."
     return JsonResponse({"sentence": said, "rows": [{"title": line} for line in lines]})
 
 

@@ -53,9 +53,7 @@ def page(request: HttpRequest) -> HttpResponse:
     baselines = [name for name, kind in KINDS.items() if kind.replay is not None]
     here = list_active_loops().filter(law__in=baselines).exclude(target__has_key="plant")
     loops = list(here.order_by("name"))
-    loop = next(
-        (loop_choice for loop_choice in loops if str(loop_choice.pk) == request.GET.get("loop", "")), None
-    )
+    loop = next((loop_choice for loop_choice in loops if str(loop_choice.pk) == request.GET.get("loop", "")), None)
     try:
         text = request.GET.get("hours", "").strip()
         hours = float(parse_number(text, "hours")) if text else FIRST_HOURS

@@ -52,11 +52,7 @@ class AskedComparison:
 
     def query(self) -> str:
         """Return the query of the same comparison, with its times."""
-        asked = {
-            "from": format_iso_time(self.since),
-            "to": format_iso_time(self.until),
-            "against": self.against,
-        }
+        asked = {"from": format_iso_time(self.since), "to": format_iso_time(self.until), "against": self.against}
         return urlencode({**asked, "queue": self.queue})
 
 
@@ -64,8 +60,8 @@ class AskedComparison:
 class DifferencesPage(ConsolePage):
     """A time range compared with another.
 
-    comparison: None if the address is invalid, or Spark must count first; run: of Spark on these ranges, if
-    it is active or failed; too_much: why it exceeds what a page reads, "" if it does not.
+    comparison: None if the address is invalid, or Spark must count first; run: of Spark on these ranges, if it is
+    active or failed; too_much: why it exceeds what a page reads, "" if it does not.
     """
 
     TEMPLATE, NAME = "records/differences.html", "timeline"
@@ -141,9 +137,7 @@ def count(request: HttpRequest) -> ActionResult:
     Posted: from, to, against, queue.
     """
     asked = _read_window(request.POST, timezone.now(), actor_of(request))
-    run = begin_count(
-        actor_of(request), asked.since, asked.until, asked.against, asked.queue, build_job_context()
-    )
+    run = begin_count(actor_of(request), asked.since, asked.until, asked.against, asked.queue, build_job_context())
     url = f"{reverse('differences')}?{asked.query()}"
     return ActionResult(f"Run {run.pk} counts these time ranges in Spark.", url, {"run": run.pk, "go": url})
 

@@ -25,13 +25,7 @@ from workers.models import LedgerEntry, Loop
 
 ACTED = {"1": True, "0": False}
 EACH = "each"  # of the address: every tick is a line
-NARROW = (
-    "acted",
-    "verdict",
-    "limited_by",
-    "text",
-    EACH,
-)  # these filters request every single tick
+NARROW = ("acted", "verdict", "limited_by", "text", EACH)  # these filters request every single tick
 TEXTS = ("loop", "law", "queue", "node", "verdict", "mode", "limited_by", "text")
 
 
@@ -78,11 +72,7 @@ def ledger(request: HttpRequest) -> HttpResponse:
     """Show the decisions that the address requests."""
     pages = list_ticks if any(request.GET.get(name) for name in NARROW) else runs.load_page
     page = LedgerListPage(
-        **vars(
-            build_listing(
-                request, filter_of, LedgerEntry.objects.select_related("loop").defer("folded"), pages
-            )
-        ),
+        **vars(build_listing(request, filter_of, LedgerEntry.objects.select_related("loop").defer("folded"), pages)),
         saved=filters_of(request, SavedFilter.Page.LEDGER),
         live=not any(request.GET.get(name) for name in ("before", "after", "to")),
         loops=Loop.objects.order_by("name"),
@@ -112,8 +102,6 @@ def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     if ledger_entry is None:
         raise Http404(f"Decision {entry_id} does not exist.")
     page = EntryPage(
-        entry=ledger_entry,
-        export=ledger_of_loops.export(ledger_entry),
-        replay=ledger_of_loops.replay(ledger_entry),
+        entry=ledger_entry, export=ledger_of_loops.export(ledger_entry), replay=ledger_of_loops.replay(ledger_entry)
     )
     return render_page(request, page, "frame")

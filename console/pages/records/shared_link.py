@@ -122,9 +122,7 @@ def picture(request: HttpRequest, signed: str) -> HttpResponse:
     except (redis.RedisError, BadDocument, OSError, NoPicture):
         drawn = None
     if drawn is None:
-        return _set_private_headers(
-            HttpResponse("This link is not valid.\n", status=404, content_type="text/plain")
-        )
+        return _set_private_headers(HttpResponse("This link is not valid.\n", status=404, content_type="text/plain"))
     return _set_private_headers(HttpResponse(drawn, content_type="image/png"))
 
 
@@ -201,9 +199,7 @@ def share(request: HttpRequest) -> ActionResult:
     hours = parse_number(text_of(request, "hours", "enter how long the link is valid"), "hours")
     reason = request.POST.get("reason", "")
     shared_links.share(actor_of(request), at=at, hours=hours, reason=reason, now=timezone.now())
-    return ActionResult(
-        "Link created. It is listed under Shared links.", f"{reverse('timeline')}#shared-links"
-    )
+    return ActionResult("Link created. It is listed under Shared links.", f"{reverse('timeline')}#shared-links")
 
 
 @declare_action("link.end", _timeline_again)

@@ -113,8 +113,7 @@ def _links(request: HttpRequest, now: datetime) -> list[tuple[SharedLink, str]]:
     if not shared_links.may_share(actor_of(request)):
         return []
     return [
-        (link, request.build_absolute_uri(shared_links.format_link_address(link)))
-        for link in shared_links.open_at(now)
+        (link, request.build_absolute_uri(shared_links.format_link_address(link))) for link in shared_links.open_at(now)
     ]
 
 
@@ -156,9 +155,7 @@ def table(request: HttpRequest) -> HttpResponseBase:
     except BadInput as error:
         return _report_refusal(request, {error.field: [error.message]})
     except redis.RedisError as error:
-        return _report_refusal(
-            request, {"control": [(f"is not responding ({error}); try again in a moment.")]}, 503
-        )
+        return _report_refusal(request, {"control": [(f"is not responding ({error}); try again in a moment.")]}, 503)
     listed = record_export(request, f"timeline-{what}", pages, window=_format_file_time(window))
     return stream_download(
         request, iterate_csv_text(header, listed), f"weir-{what}-{_format_file_time(window)}.csv", CSV
@@ -218,9 +215,7 @@ def mark_add(request: HttpRequest) -> ActionResult:
     """Add a mark. Posted: kind, title, text, at, until (empty: an instant)."""
     posted = request.POST
     given: dict[str, Any] = {name: posted.get(name, "") for name in ("title", "text")}
-    given |= {
-        name: parse_time(posted[name], name) for name in ("at", "until") if posted.get(name, "").strip()
-    }
+    given |= {name: parse_time(posted[name], name) for name in ("at", "until") if posted.get(name, "").strip()}
     kind = posted.get("kind") or Mark.Kind.NOTE
     mark = marks.add(actor_of(request), now=timezone.now(), kind=kind, **given)
     return ActionResult(f"Mark {mark.title} added.", reverse("timeline"), {"mark": mark.pk})

@@ -119,15 +119,11 @@ def lab(request: HttpRequest) -> HttpResponse:
     return lab_page(request)
 
 
-def lab_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
+def lab_page(request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None) -> HttpResponse:
     asked = (submitted or request.GET).get("scenario", "")
     actor = actor_of(request)
     scenario = SCENARIOS.get(asked) or next(iter(SCENARIOS.values()))
-    page_obj = Paginator(list_readable_experiments(actor).order_by("-pk"), PER_PAGE).get_page(
-        request.GET.get("page")
-    )
+    page_obj = Paginator(list_readable_experiments(actor).order_by("-pk"), PER_PAGE).get_page(request.GET.get("page"))
     page = LabPage(
         **vars(build_lab_form(actor, scenario, submitted)),
         listed=[describe_experiment(listed_experiment) for listed_experiment in page_obj.object_list],
@@ -185,8 +181,8 @@ def compare(request: HttpRequest) -> HttpResponse:
 def begin(request: HttpRequest) -> ActionResult:
     """Start an experiment and open it.
 
-    Posted: scenario, law (repeated), set-NAME, seed, title, trace (a known file, "experiment-" with its
-    number, or "upload" with file), column.
+    Posted: scenario, law (repeated), set-NAME, seed, title, trace (a known file, "experiment-" with its number, or
+    "upload" with file), column.
     """
     made = lab_steering.begin(actor_of(request), read_experiment(request), build_job_context())
     return _open_experiment(made, f"Experiment {made.pk} started with {format_count(len(made.laws), 'law')}.")
@@ -217,9 +213,7 @@ def apply(request: HttpRequest, experiment_id: int) -> ActionResult:
         now=timezone.now(),
         expiry=parse_expiry(posted),
     )
-    what = ", ".join(
-        f"{override.name.replace('_', ' ')} {format_short_value(override.value)}" for override in made
-    )
+    what = ", ".join(f"{override.name.replace('_', ' ')} {format_short_value(override.value)}" for override in made)
     message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
     url = reverse("experiment", args=[chosen_experiment.pk])
     return ActionResult(message, url, {"overrides": [override.pk for override in made]})

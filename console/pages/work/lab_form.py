@@ -9,13 +9,7 @@ from django.http import HttpRequest, QueryDict
 
 from console.accounts.access import Actor, actor_of
 from console.actions.lab.lab import WantedExperiment, get_scenario, parse_setting, read_wanted
-from console.actions.lab.traces import (
-    Trace,
-    find_trace,
-    list_traces,
-    load_experiment_trace,
-    save_upload,
-)
+from console.actions.lab.traces import Trace, find_trace, list_traces, load_experiment_trace, save_upload
 from console.input.form_values import parse_number
 from console.input.row_id import parse_row_id
 from controllers.framework.parameter import Parameter
@@ -50,8 +44,8 @@ class LabSetting:
 class LabForm:
     """The fields of a page with the form; the page's own context inherits them.
 
-    scenario: None for an experiment whose scenario no longer exists; the form is then empty. same: the
-    experiment whose arrivals may be used again.
+    scenario: None for an experiment whose scenario no longer exists; the form is then empty. same: the experiment whose
+    arrivals may be used again.
     """
 
     scenarios: Mapping[str, Scenario]
@@ -67,10 +61,7 @@ class LabForm:
 
 
 def build_lab_form(
-    actor: Actor,
-    scenario: Scenario | None,
-    submitted: QueryDict | None,
-    experiment: Experiment | None = None,
+    actor: Actor, scenario: Scenario | None, submitted: QueryDict | None, experiment: Experiment | None = None
 ) -> LabForm:
     """Return a scenario's laws and settings, and the actor's traces.
 
@@ -101,9 +92,7 @@ def _find_trace_experiment(actor: Actor, choice: str, experiment: Experiment | N
     return shown if shown is not None and shown.trace and actor.can_access_queues(shown.queues) else None
 
 
-def _list_chosen_laws(
-    scenario: Scenario, submitted: QueryDict | None, experiment: Experiment | None
-) -> list[str]:
+def _list_chosen_laws(scenario: Scenario, submitted: QueryDict | None, experiment: Experiment | None) -> list[str]:
     if submitted:
         return list(submitted.getlist("law"))
     return experiment.laws if experiment else list(scenario.laws)

@@ -36,8 +36,7 @@ class TaskForm:
 def read_parameters(posted: QueryDict) -> dict[str, str]:
     """Return the typed parameters.
 
-    An empty field keeps the task's own value or the default; a field that was filled and is now empty gets
-    the default.
+    An empty field keeps the task's own value or the default; a field that was filled and is now empty gets the default.
     """
     return {
         field.removeprefix(SET): text
@@ -115,9 +114,7 @@ def build_form_from_task(task: Task) -> TaskForm:
     """Return the current schedule fields of the task."""
     described = describe_task(task, timezone.now())
     seconds = described.interval_seconds
-    unit = next(
-        (name for name, length in reversed(UNITS.items()) if seconds and seconds % length == 0), "minutes"
-    )
+    unit = next((name for name, length in reversed(UNITS.items()) if seconds and seconds % length == 0), "minutes")
     calendar = described.crontab is not None
     return TaskForm(
         when="interval" if seconds else "calendar" if calendar else "hand",

@@ -103,9 +103,7 @@ def tasks(request: HttpRequest) -> HttpResponse:
     return tasks_page(request)
 
 
-def tasks_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
+def tasks_page(request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None) -> HttpResponse:
     now = timezone.now()
     rows = Run.objects.select_related("task", "owner")
     state = request.GET.get("state", "")
@@ -115,9 +113,7 @@ def tasks_page(
     page = TasksPage(
         tasks=sorted(described, key=_rank_worst_first),
         coming=min(
-            (described_task for described_task in described if described_task.next_at),
-            key=_next_at,
-            default=None,
+            (described_task for described_task in described if described_task.next_at), key=_next_at, default=None
         ),
         open_runs=[describe_run(run) for run in rows.filter(state__in=runs.OPEN).order_by("pk")],
         ended=[describe_run(run) for run in page_obj.object_list],
@@ -208,8 +204,8 @@ def begin(request: HttpRequest, name: str) -> ActionResult:
 def change(request: HttpRequest, name: str) -> ActionResult:
     """Change a task.
 
-    Posted: when (hand, interval, calendar), interval and unit, crontab, deadline (HH:MM UTC), parallel,
-    requirement (repeated), enabled, set-NAME, reason, digest (of the task as shown).
+    Posted: when (hand, interval, calendar), interval and unit, crontab, deadline (HH:MM UTC), parallel, requirement
+    (repeated), enabled, set-NAME, reason, digest (of the task as shown).
     """
     changed_task, posted = get_object_or_404(Task, name=name), request.POST
     try:

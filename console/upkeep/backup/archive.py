@@ -89,8 +89,8 @@ def create_file(part: Path) -> int:
 def write_backup(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
     """Write a backup to this path once the block ends successfully.
 
-    The file is for its owner alone. If the block fails, nothing remains. Changes of the manifest within the
-    block are included. Raises `BadInput`.
+    The file is for its owner alone. If the block fails, nothing remains. Changes of the manifest within the block are
+    included. Raises `BadInput`.
     """
     check_free(path)
     part = build_partial_path(path)
@@ -162,9 +162,7 @@ def _check_source(source: zipfile.ZipFile) -> dict[str, Any]:
         split_relative_name(name, "FILE")
         kind = stat.S_IFMT(source.getinfo(name).external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
-            raise BadInput(
-                "FILE", (f"contains {name!r} as a link or a device; restore a backup that Weir made.")
-            )
+            raise BadInput("FILE", (f"contains {name!r} as a link or a device; restore a backup that Weir made."))
     _check_entries(manifest)
     return manifest
 

@@ -31,9 +31,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
     Raises BadInput, QuiesceFailed, redis.RedisError, OSError; then there is no file.
     """
     if not database.is_complete():
-        raise BadInput(
-            "FILE", "can't be created: the database schema is out of date; run manage.py migrate first."
-        )
+        raise BadInput("FILE", "can't be created: the database schema is out of date; run manage.py migrate first.")
     modified: dict[str, float] = {}
     manifest: dict[str, Any] = {
         "made_at": timezone.now().isoformat(),
@@ -89,15 +87,11 @@ def _hold_database_state() -> Iterator[None]:
         sqlite.transaction_mode = mode
 
 
-def check(
-    backup: archive.Backup, data: Path, control: redis.Redis, urls: dict[str, str], connect: Connect
-) -> None:
+def check(backup: archive.Backup, data: Path, control: redis.Redis, urls: dict[str, str], connect: Connect) -> None:
     """Check whether it can be restored here. Raises `BadInput`; nothing was changed."""
     database.check_known(map(tuple, backup.manifest["migrations"]))
     if missing := sorted(set(backup.manifest["nodes"]) - set(urls)):
-        raise BadInput(
-            variables.NODES.name, f"must list all nodes of the backup; node {missing[0]} is missing."
-        )
+        raise BadInput(variables.NODES.name, f"must list all nodes of the backup; node {missing[0]} is missing.")
     for name in ("", *backup.manifest["nodes"]):
         server = connect(urls[name]) if name else control
         patterns = servers.list_key_patterns(on_nodes=bool(name))
@@ -129,11 +123,7 @@ def _has_rows() -> bool:
 
 
 def restore(
-    backup: archive.Backup,
-    data: Path,
-    control: redis.Redis,
-    urls: dict[str, str],
-    connect: Connect,
+    backup: archive.Backup, data: Path, control: redis.Redis, urls: dict[str, str], connect: Connect
 ) -> dict[str, Any]:
     """Restore an empty plant; return how much was restored.
 
@@ -172,9 +162,7 @@ def _restore_database(backup: archive.Backup) -> int:
         database.protect(False)
         database.clear(tables)
         database.protect(True)
-        count = sum(
-            database.load(model, backup.read_lines(f"database/{model._meta.label_lower}")) for model in tables
-        )
+        count = sum(database.load(model, backup.read_lines(f"database/{model._meta.label_lower}")) for model in tables)
         database.count_on(tables)
     database.migrate_forward()
     return count

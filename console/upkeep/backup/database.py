@@ -1,7 +1,7 @@
 """The rows of all tables, as lines of JSON, and back: on SQLite and PostgreSQL, from either to either.
 
-A backup names the migrations it was made with. In a newer Weir its rows are loaded into the tables of that
-time, and later migrations are applied to them, as in an upgrade.
+A backup names the migrations it was made with. In a newer Weir its rows are loaded into the tables of that time, and
+later migrations are applied to them, as in an upgrade.
 """
 
 import json
@@ -62,9 +62,7 @@ def list_models(models_of: Any = apps) -> list[type[models.Model]]:
 def _sort_by_dependency(remaining: list[type[models.Model]]) -> list[type[models.Model]]:
     ordered: list[type[models.Model]] = []
     while remaining:
-        ready = [
-            model for model in remaining if not _needs(model) & {other._meta.label for other in remaining}
-        ]
+        ready = [model for model in remaining if not _needs(model) & {other._meta.label for other in remaining}]
         if not ready:
             raise TypeError(f"{[model._meta.label for model in remaining]} have circular references.")
         ordered += sorted(ready, key=lambda model: model._meta.label)
@@ -115,8 +113,7 @@ def check_known(migrations: Iterable[Migration]) -> None:
     newer = sorted(f"{app}.{name}" for app, name in set(migrations) - known)
     if newer:
         raise BadInput(
-            "FILE",
-            f"was made by a newer version of Weir (it has {newer[0]}); install that version, then restore.",
+            "FILE", f"was made by a newer version of Weir (it has {newer[0]}); install that version, then restore."
         )
 
 
@@ -133,9 +130,7 @@ def migrate_to(migrations: Iterable[Migration]) -> Any:
 
 
 def _children(graph: Any, node: Migration) -> list[Migration]:
-    return [
-        (child.key[0], child.key[1]) for child in graph.node_map[node].children if child.key[0] == node[0]
-    ]
+    return [(child.key[0], child.key[1]) for child in graph.node_map[node].children if child.key[0] == node[0]]
 
 
 def migrate_forward() -> None:

@@ -88,9 +88,7 @@ def read_content(path: Path) -> Iterator[bytes]:
             source.backup(target)
         yield from _read_chunks(copy)
     except sqlite3.Error as error:
-        raise OSError(
-            f"{path} can't be copied ({error}); check that the disk has space for a second copy"
-        ) from None
+        raise OSError(f"{path} can't be copied ({error}); check that the disk has space for a second copy") from None
     finally:
         _remove(copy)
 

@@ -1,8 +1,8 @@
 """Counts of events that left containers or arrived from others, and the progress of the pipeline.
 
-They must be equal before and after copying, or the parts of the copy are inconsistent. This detects what no
-lease and no pause can stop: a frozen worker or transfer that continues; a step of the pipeline's dispatcher
-that started before the pause; complex events that are finally published.
+They must be equal before and after copying, or the parts of the copy are inconsistent. This detects what no lease and
+no pause can stop: a frozen worker or transfer that continues; a step of the pipeline's dispatcher that started before
+the pause; complex events that are finally published.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,11 +34,7 @@ def count_pipeline(control: redis.Redis) -> tuple[object, ...]:
     """
     cursors, rooms, outboxes = (
         sorted(cast(Iterator[bytes], control.scan_iter(pattern, 1_000)))
-        for pattern in (
-            keys.PIPELINE_CURSOR.pattern,
-            keys.PIPELINE_ROOM.pattern,
-            keys.PIPELINE_OUTBOX.pattern,
-        )
+        for pattern in (keys.PIPELINE_CURSOR.pattern, keys.PIPELINE_ROOM.pattern, keys.PIPELINE_OUTBOX.pattern)
     )
     dispatched = [(name, control.hget(name, "tick")) for name in cursors]
     waiting = [(name, control.hlen(name)) for name in outboxes]

@@ -1,8 +1,8 @@
 """A plant at rest.
 
-No queue hands out events, no claimed work is in progress, and no block moves between nodes. The parts copied
-one after the other are then consistent, so that nothing is lost or done twice after a restore. New events
-still arrive and wait. Whether the plant was at rest is checked again at the end (`Rest.check`).
+No queue hands out events, no claimed work is in progress, and no block moves between nodes. The parts copied one after
+the other are then consistent, so that nothing is lost or done twice after a restore. New events still arrive and wait.
+Whether the plant was at rest is checked again at the end (`Rest.check`).
 """
 
 import logging
@@ -170,9 +170,7 @@ def prolong(pauses: list[Override], now: datetime, control: redis.Redis) -> None
 
     Raises DatabaseError, RedisError, BadInput.
     """
-    soon = overrides.list_active(now).filter(
-        pk__in=[pause.pk for pause in pauses], expires_at__lt=now + PAUSE / 2
-    )
+    soon = overrides.list_active(now).filter(pk__in=[pause.pk for pause in pauses], expires_at__lt=now + PAUSE / 2)
     for pause in soon:
         overrides.extend(pause, now=now, expires_at=now + PAUSE, control=control)
 
@@ -185,8 +183,8 @@ def list_active_work(control: redis.Redis, data: Path) -> list[str]:
 def _describe_active_workers(control: redis.Redis) -> Iterator[str]:
     """Return active workers.
 
-    A worker without a sign of life for a while is dead: its blocks are given to another one. The signs have
-    the time of the worker's host, whose clock may be behind.
+    A worker without a sign of life for a while is dead: its blocks are given to another one. The signs have the time of
+    the worker's host, whose clock may be behind.
     """
     seconds, _ = control.time()
     since = seconds - ALIVE_SECONDS - _compute_clock_lag(control)
@@ -230,8 +228,5 @@ def _is_pipeline_running(control: redis.Redis) -> bool:
     stored = cast(bytes | None, control.get(keys.PIPELINE))
     with suppress(BadDocument):
         seconds, _ = control.time()
-        return (
-            stored is not None
-            and decode_document(PipelineReport, stored, "pipeline").at > seconds - ALIVE_SECONDS
-        )
+        return stored is not None and decode_document(PipelineReport, stored, "pipeline").at > seconds - ALIVE_SECONDS
     return False

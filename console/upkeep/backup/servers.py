@@ -1,7 +1,7 @@
 """The persistent data of the control server and the nodes, as lines of JSON, and back by plain commands.
 
-A line starts a key: {key, type, expires_ms, …}; the lines after it contain its content, up to a thousand
-items each, until the next key. Names and values are base64. It uses plain commands, since no role has RESTORE
+A line starts a key: {key, type, expires_ms, …}; the lines after it contain its content, up to a thousand items each,
+until the next key. Names and values are base64. It uses plain commands, since no role has RESTORE
 (`queues.nodes.server_roles`), and any server of the protocol supports them.
 """
 
@@ -58,11 +58,7 @@ def export_lines(server: redis.Redis, on_nodes: bool) -> Iterator[bytes]:
         if kind == "none":  # it ended in the meantime
             continue
         expires_ms = server.pexpiretime(name)
-        head = {
-            "key": _encode_base64(name),
-            "type": kind,
-            "expires_ms": expires_ms if expires_ms > 0 else None,
-        }
+        head = {"key": _encode_base64(name), "type": kind, "expires_ms": expires_ms if expires_ms > 0 else None}
         about = _stream_head(server, name) if kind == "stream" else {}
         yield orjson.dumps({**head, **about})
         # Entries keep arriving: a stream is copied up to its recorded head, and gets that last id.
@@ -74,8 +70,8 @@ def export_lines(server: redis.Redis, on_nodes: bool) -> Iterator[bytes]:
 def load_node(server: redis.Redis, lines: Iterable[bytes]) -> int:
     """Load as `load` does, on a node, and correct its counters of waiting events.
 
-    They were copied before the segments, which were filled and trimmed in the meantime. Raises what `load`
-    does, and `WeirError`.
+    They were copied before the segments, which were filled and trimmed in the meantime. Raises what `load` does, and
+    `WeirError`.
     """
     count = load(server, lines)
     begin, end = keys.SEGMENT.build("\0").split("\0")
@@ -136,13 +132,7 @@ def _stream(server: redis.Redis, name: bytes, last_id: str) -> Iterator[Item]:
         after = b"(" + entries[-1][0]
 
 
-CONTENT = {
-    "string": _string,
-    "hash": _hash,
-    "list": _list,
-    "set": _set,
-    "zset": _read_sorted_set,
-}
+CONTENT = {"string": _string, "hash": _hash, "list": _list, "set": _set, "zset": _read_sorted_set}
 
 
 def _stream_head(server: redis.Redis, name: bytes) -> dict[str, Any]:
@@ -202,9 +192,7 @@ def _finish_stream(server: redis.Redis, name: bytes, head: dict[str, Any]) -> No
         of = b64decode(group["name"])
         server.xgroup_create(name, of, group["given"])
         for entry_id, consumer, times in group["pending"]:
-            server.xclaim(
-                name, of, b64decode(consumer), 0, [entry_id], retrycount=times, force=True, justid=True
-            )
+            server.xclaim(name, of, b64decode(consumer), 0, [entry_id], retrycount=times, force=True, justid=True)
 
 
 def _split_into_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:

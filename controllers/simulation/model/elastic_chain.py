@@ -1,14 +1,14 @@
 """A chain of four operators, second by second: parse → filter → analyse → sink.
 
-The flow is a fluid: an operator passes at most  tasks / service  events/s, and the rest waits. In addition,
-an event waits at each operator according to Kingman's formula (`controllers.parallelism.queueing_topology`)
-and is served. Events leave in the order of their arrival, so an event that leaves the sink at t arrived when
-the total arrivals equaled the total departures at t.
+The flow is a fluid: an operator passes at most  tasks / service  events/s, and the rest waits. In addition, an event
+waits at each operator according to Kingman's formula (`controllers.parallelism.queueing_topology`) and is served.
+Events leave in the order of their arrival, so an event that leaves the sink at t arrived when the total arrivals
+equaled the total departures at t.
 
-Delivery is at least once: an event that has not left `TIMEOUT_SECONDS` after its arrival has failed and
-arrives again, while its first copy is still processed. An event that finds `BUFFER_EVENTS` in the chain is
-dropped, fails, and arrives again likewise (Stutz, 9.3 and 9.4: back-pressure off, dropping on). A change of
-tasks stops the chain for a pause, in which arrivals wait.
+Delivery is at least once: an event that has not left `TIMEOUT_SECONDS` after its arrival has failed and arrives again,
+while its first copy is still processed. An event that finds `BUFFER_EVENTS` in the chain is dropped, fails, and arrives
+again likewise (Stutz, 9.3 and 9.4: back-pressure off, dropping on). A change of tasks stops the chain for a pause, in
+which arrivals wait.
 """
 
 from collections.abc import Mapping
@@ -156,9 +156,7 @@ class Chain:
         return latency, np.where(latency <= TIMEOUT_SECONDS, self.left, 0.0)
 
 
-def _compute_kingman_seconds(
-    tasks: int, flow: float, service_per_event: float, service_seconds: float
-) -> float:
+def _compute_kingman_seconds(tasks: int, flow: float, service_per_event: float, service_seconds: float) -> float:
     """Return the waiting and service time in s if tasks keep up, with c² of arrivals and service of 1.
 
     A task that is always busy waits no longer than a fluid does: that queue is counted event by event.

@@ -19,12 +19,7 @@ from controllers.baselines.parallelism_rules import (
 )
 from controllers.baselines.thesis_queueing import apply_wt
 from controllers.baselines.thesis_regression import Record, ThesisRegression
-from controllers.design.forecast import (
-    Forecaster,
-    compute_bucket_averages,
-    compute_missed_events,
-    is_rejected,
-)
+from controllers.design.forecast import Forecaster, compute_bucket_averages, compute_missed_events, is_rejected
 from controllers.framework.decision import Decision, Json
 from controllers.parallelism.forecast_law import ParallelismForecast
 from controllers.parallelism.joint_law import JointParallelism

@@ -1,8 +1,8 @@
 """A test of laws on a load that triples, on operators whose tasks slow each other down.
 
-Each of three operators with p tasks passes  r p / (1 + .04 (p - 1))  events/s. A step of `STEP_SECONDS` is
-one decision, in force from the next step on; measurements have 2 % noise. After `BEFORE` steps the load
-triples. The optimum is the fewest tasks busy for at most .7 of their time.
+Each of three operators with p tasks passes  r p / (1 + .04 (p - 1))  events/s. A step of `STEP_SECONDS` is one
+decision, in force from the next step on; measurements have 2 % noise. After `BEFORE` steps the load triples. The
+optimum is the fewest tasks busy for at most .7 of their time.
 
 changes         steps after which any tasks changed, from the increase on
 violated_steps  steps in which some operator was offered more than it passes; the first is unavoidable
@@ -78,8 +78,7 @@ def run_step(law: str, seed: int) -> StepOutcome:
     for step in range(BEFORE + AFTER):
         load = LOAD_PER_SECOND * (TIMES if step >= BEFORE else 1.0)
         capacity = {
-            name: build_scaling_curve(alone).compute_capacity_per_second(tasks[name])
-            for name, alone in ALONE.items()
+            name: build_scaling_curve(alone).compute_capacity_per_second(tasks[name]) for name, alone in ALONE.items()
         }
         violated += any(rate < load for rate in capacity.values())
         piled = {name: backlog[name] + (load - capacity[name]) * STEP_SECONDS for name in ALONE}

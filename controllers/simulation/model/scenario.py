@@ -47,8 +47,7 @@ class Scenario:
     """A scenario. `run(law, settings, seed, trace)` runs it; a trace of None means its own arrivals.
 
     `steers`: law of the lab → law of the plant and the parameters that make it this one. A law without an
-    entry represents the plant's law of the same name. `size` is None for a scenario that
-    is small with any settings.
+    entry represents the plant's law of the same name. `size` is None for a scenario that is small with any settings.
     """
 
     name: str

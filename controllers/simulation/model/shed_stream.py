@@ -1,8 +1,8 @@
 """The stream of the scenario `shedding`: arrivals at the running example's operators, and the matches.
 
-O2 has P21 = SEQ(0;0;1) and P22 = AND(1,2,3), each event in one match at most (once); O3 and O4 join the
-output of P21 and P22 with Q11 and Q12 (Röger, section IV). All windows are of event time and start at a
-match's first event, so the matches depend on the admitted events, not on when they are processed. Times in s.
+O2 has P21 = SEQ(0;0;1) and P22 = AND(1,2,3), each event in one match at most (once); O3 and O4 join the output of P21
+and P22 with Q11 and Q12 (Röger, section IV). All windows are of event time and start at a match's first event, so the
+matches depend on the admitted events, not on when they are processed. Times in s.
 """
 
 from collections import deque
@@ -47,9 +47,7 @@ def compute_event_rates(settings: dict[str, float | str]) -> tuple[Floats, dict[
 def generate(settings: dict[str, float | str], seed: int, profile: Floats | None) -> Stream:
     """Return Poisson arrivals with exponential processing times; `profile` scales the rates per second."""
     seconds, (inside, outside) = float(settings["seconds"]), compute_event_rates(settings)
-    per_type = [
-        _draw_poisson_times(seed, f"type-{at}", rate, seconds, profile) for at, rate in enumerate(inside)
-    ]
+    per_type = [_draw_poisson_times(seed, f"type-{at}", rate, seconds, profile) for at, rate in enumerate(inside)]
     order = np.argsort(np.concatenate(per_type), kind="stable")
     times = np.concatenate(per_type)[order]
     types = np.repeat(np.arange(len(inside)), [len(times_of_type) for times_of_type in per_type])[order]
@@ -139,11 +137,7 @@ def join_events(left: Floats, right: Floats, window_seconds: float) -> Floats:
     times = np.concatenate([left, right])
     order = np.argsort(times, kind="stable")
     kinds = (order >= len(left)).astype(int)
-    matches = [
-        now
-        for now, kind in zip(times[order].tolist(), kinds.tolist(), strict=True)
-        if matcher.take(kind, now)
-    ]
+    matches = [now for now, kind in zip(times[order].tolist(), kinds.tolist(), strict=True) if matcher.take(kind, now)]
     return np.asarray(matches)
 
 

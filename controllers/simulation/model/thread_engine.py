@@ -1,10 +1,9 @@
 """An event simulation of engines whose threads process events at shared stations.
 
-A thread takes an event through its engine's station, a delay, and the shared stations, and starts the next
-one at once; there is always work. A pool that grows starts threads immediately; one that shrinks loses them
-as they finish their events. A competitor is an open stream with a fixed rate at the last station (ERRATA E15:
-not a closed one). Service times are Pareto with k = 2.5, as in the paper's experiments (Tang, 4.2). Times in
-s.
+A thread takes an event through its engine's station, a delay, and the shared stations, and starts the next one at once;
+there is always work. A pool that grows starts threads immediately; one that shrinks loses them as they finish their
+events. A competitor is an open stream with a fixed rate at the last station (ERRATA E15: not a closed one). Service
+times are Pareto with k = 2.5, as in the paper's experiments (Tang, 4.2). Times in s.
 """
 
 import heapq
@@ -22,8 +21,8 @@ CHUNK = 4_096
 class EngineStation:
     """A station with its queue.
 
-    `stretch(there)` multiplies the service time by the events at the station, `crowd(threads)` by the threads
-    under way (a shared memory).
+    `stretch(there)` multiplies the service time by the events at the station, `crowd(threads)` by the threads under way
+    (a shared memory).
     """
 
     servers: int
@@ -50,17 +49,11 @@ class ThreadEngine:
     """All engines on one clock. `run(until)` advances it."""
 
     def __init__(
-        self,
-        pools: list[EnginePool],
-        shared: list[EngineStation],
-        delay_seconds: float,
-        chance: np.random.Generator,
+        self, pools: list[EnginePool], shared: list[EngineStation], delay_seconds: float, chance: np.random.Generator
     ) -> None:
         self.pools, self.shared, self.delay_seconds = pools, shared, delay_seconds
         self.now = 0.0
-        self.events: list[
-            tuple[float, int, int]
-        ] = []  # time, thread (or below 0 a competitor's arrival), stage
+        self.events: list[tuple[float, int, int]] = []  # time, thread (or below 0 a competitor's arrival), stage
         self.of_thread: list[int] = []  # thread → pool
         self.free: list[int] = []
         self.draws = _pareto(chance)

@@ -383,11 +383,7 @@ QUERY = {
     "GET api/v1/marks": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
     "GET api/v1/changes": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
     "GET api/v1/differences": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
-    **{
-        door: {"operator": "performance/hosts"}
-        for door in ROUTE_PERMISSIONS
-        if door.startswith("GET control/")
-    },
+    **{door: {"operator": "performance/hosts"} for door in ROUTE_PERMISSIONS if door.startswith("GET control/")},
 }
 NAMES = {
     "pipeline": "performance",
@@ -409,11 +405,7 @@ API_BODIES = {
     "POST api/v1/plants/<plant>/remove": {"reason": "a test"},
     "POST api/v1/plants/<plant>/resume": {"reason": "a test"},
     "POST api/v1/plants/<plant>/interventions": {"kind": "pause", "subject": "celery", "reason": "a test"},
-    "POST api/v1/plants/<plant>/interventions/undo": {
-        "kind": "pause",
-        "subject": "celery",
-        "reason": "a test",
-    },
+    "POST api/v1/plants/<plant>/interventions/undo": {"kind": "pause", "subject": "celery", "reason": "a test"},
     "POST api/v1/plants/<plant>/tasks": {"operator": "performance/hosts", "tasks": 2, "reason": "a test"},
     "POST api/v1/alerts/reported": {"version": "4", "alerts": []},
     "POST api/v1/alerts/<alert_id>/acknowledge": {},

@@ -116,16 +116,13 @@ def test_a_door_opens_to_its_least_role_and_those_above(doors, every_role, brows
 
 # What takes a login, or a token whose own actions name it (tests/security/people/test_tokens.py); and what
 # people alone decide on (tests/console/actions/test_assistant_proposals.py).
-NO_PLAIN_TOKEN = tuple(
-    f"api/v1/{each}" for each in ("users", "sessions", "tokens", "proposals/<proposal_id>/")
-)
+NO_PLAIN_TOKEN = tuple(f"api/v1/{each}" for each in ("users", "sessions", "tokens", "proposals/<proposal_id>/"))
 
 
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("every_role", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "doors",
-    grouped(*(each for each in ROUTE_PERMISSIONS if of_api(each) and ROUTE_PERMISSIONS[each] != "free")),
+    "doors", grouped(*(each for each in ROUTE_PERMISSIONS if of_api(each) and ROUTE_PERMISSIONS[each] != "free"))
 )
 def test_a_token_opens_the_api_as_far_as_its_role(doors, every_role, secrets, requester):
     wrong = []

@@ -101,9 +101,7 @@ def test_there_is_always_an_administrator(change, administrator, people):
     assert audited() == [] and User.objects.get(username="administrator").is_active
 
 
-def test_a_reset_gives_a_new_password_and_ends_their_sessions(
-    administrator, browsers, people, stored_snapshot
-):
+def test_a_reset_gives_a_new_password_and_ends_their_sessions(administrator, browsers, people, stored_snapshot):
     page = administrator.post(f"/settings/users/{people['viewer'].pk}/reset", WHY)
     password = page.context["new_password"].password
     assert browsers["viewer"].get("/nodes/").status_code == 302
@@ -173,9 +171,7 @@ def test_each_setting_is_shown_with_its_help_and_range_and_is_changed_within_it(
     assert fetch(administrator, address, {"value": declared.maximum * 2, **WHY}).status_code == 422
     unset = "" if declared.default is None else declared.default
     assert fetch(administrator, address, {"value": unset, **WHY}).status_code == 422
-    assert (
-        plant_settings.get_setting_value(declared.name) == declared.default and not Setting.objects.exists()
-    )
+    assert plant_settings.get_setting_value(declared.name) == declared.default and not Setting.objects.exists()
     wanted = declared.maximum if declared.default != declared.maximum else declared.minimum
     assert fetch(administrator, address, {"value": wanted, **WHY}).status_code == 200
     assert plant_settings.get_setting_value(declared.name) == wanted
@@ -190,9 +186,7 @@ def test_a_setting_that_is_none_is_refused(administrator):
 
 @pytest.fixture
 def loop(db) -> Loop:
-    return Loop.objects.create(
-        name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"}
-    )
+    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"})
 
 
 def test_a_loops_own_value_is_set_for_good_and_back_to_its_default(administrator, loop):

@@ -31,9 +31,7 @@ def operator(browsers, control) -> Client:
 
 
 def send(browser: Client, address: str, posted: dict, key: dict | None = None):
-    return browser.post(
-        address, posted, headers={"accept": "application/json", **(KEY if key is None else key)}
-    )
+    return browser.post(address, posted, headers={"accept": "application/json", **(KEY if key is None else key)})
 
 
 def test_a_form_sent_twice_changes_once_and_gets_the_same_answer(operator, loop):
@@ -45,13 +43,7 @@ def test_a_form_sent_twice_changes_once_and_gets_the_same_answer(operator, loop)
 
 def test_an_extension_replayed_adds_its_minutes_once(operator, loop, people):
     held = overrides.set_override(
-        name="upper_limit",
-        value=5,
-        owner=people["operator"],
-        reason="x",
-        now=timezone.now(),
-        loop=loop,
-        minutes=10,
+        name="upper_limit", value=5, owner=people["operator"], reason="x", now=timezone.now(), loop=loop, minutes=10
     )
     for _ in range(3):
         assert send(operator, f"/overrides/{held.pk}/extend", {"minutes": 30}).status_code == 200
@@ -93,14 +85,7 @@ def test_a_key_is_of_one_change(operator, loop):
     assert loop.mode == "auto"
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"value": 501},
-        {"reason": "another"},
-        {"unknown": "more"},
-    ],
-)
+@pytest.mark.parametrize("other", [{"value": 501}, {"reason": "another"}, {"unknown": "more"}])
 def test_a_key_with_another_form_is_refused_and_changes_nothing(other, operator, loop):
     send(operator, f"/loops/{loop.pk}/override", BODY)
     answer = send(operator, f"/loops/{loop.pk}/override", {**BODY, **other})
@@ -116,9 +101,7 @@ def test_a_form_that_its_browser_encodes_anew_is_the_same_form(operator, loop):
     first = send(operator, path, {**BODY, "csrfmiddlewaretoken": "a"})
     content = encode_multipart("another", {**BODY, "csrfmiddlewaretoken": "b"})
     headers = {"accept": "application/json", **KEY}
-    second = operator.post(
-        path, content, content_type="multipart/form-data; boundary=another", headers=headers
-    )
+    second = operator.post(path, content, content_type="multipart/form-data; boundary=another", headers=headers)
     assert second["Idempotent-Replay"] == "true" and second.content == first.content
 
 
@@ -173,9 +156,7 @@ def test_a_secret_shown_once_is_not_written_down_and_not_made_twice(operator):
 def test_a_plain_form_sent_twice_leads_on_twice_and_changes_once(operator, loop):
     posted = {**BODY, "submission": "form-0123456789"}
     answers = [operator.post(f"/loops/{loop.pk}/override", posted) for _ in range(2)]
-    assert [(answer.status_code, answer["Location"]) for answer in answers] == [
-        (302, f"/loops/{loop.pk}/")
-    ] * 2
+    assert [(answer.status_code, answer["Location"]) for answer in answers] == [(302, f"/loops/{loop.pk}/")] * 2
     assert Override.objects.count() == 1
 
 

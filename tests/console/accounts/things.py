@@ -114,9 +114,7 @@ def things(people, control) -> dict[str, Any]:
 def link_things() -> dict[str, Any]:
     """A link to an instant."""
     now = timezone.now()
-    link = SharedLink.objects.create(
-        at=now, reason="a test", author="ada", expires_at=now + timedelta(hours=1)
-    )
+    link = SharedLink.objects.create(at=now, reason="a test", author="ada", expires_at=now + timedelta(hours=1))
     return {"<link_id>": link.pk, "<str:signed>": format_link_address(link).split("/")[2]}
 
 

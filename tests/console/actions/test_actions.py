@@ -92,10 +92,7 @@ def test_what_is_undone_gives_back_what_it_had_replaced(operator, browsers, secr
     first, _ = fetch(operator, address, posted).json()["overrides"]
     assert in_force(loop) == {"upper_limit": 40, "raise_factor": 1.3}
     answer = fetch(operator, f"/overrides/{first}/undo")
-    assert (
-        answer.status_code == 200
-        and "Upper limit is 30 again, set by administrator" in answer.json()["message"]
-    )
+    assert answer.status_code == 200 and "Upper limit is 30 again, set by administrator" in answer.json()["message"]
     assert in_force(loop) == {"upper_limit": 30}
     (held,) = overrides.list_active(timezone.now())
     assert (held.owner.get_username(), held.reason) == ("administrator", "a sale")
@@ -150,10 +147,7 @@ BAD = {
         {"would-upper_limit": "1000", "would-history": "12", "reason": "a test", "minutes": "2"},
         "value",
     ),
-    "a field out of range": (
-        {"would-upper_limit": "-1", "reason": "a test", "minutes": "2"},
-        "would-upper_limit",
-    ),
+    "a field out of range": ({"would-upper_limit": "-1", "reason": "a test", "minutes": "2"}, "would-upper_limit"),
     "a field that is no number": (
         {"would-upper_limit": "x", "would-history": "12", "reason": "a test", "minutes": "2"},
         "would-upper_limit",
@@ -178,13 +172,7 @@ def flow_loop(db) -> Loop:
 
 
 def test_gains_that_are_unstable_on_the_model_are_refused_and_said_so_before(operator, browsers, flow_loop):
-    posted = {
-        "would-kd": "0",
-        "would-kp": "-0.006141",
-        "would-ki": "-0.007986",
-        "reason": "x",
-        "minutes": "5",
-    }
+    posted = {"would-kd": "0", "would-kp": "-0.006141", "would-ki": "-0.007986", "reason": "x", "minutes": "5"}
     answer = fetch(operator, f"/loops/{flow_loop.pk}/override", posted)
     assert answer.status_code == 422 and "spectral radius 1.515" in str(answer.json()["errors"])
     assert in_force(flow_loop) == {}
@@ -346,9 +334,7 @@ def test_thresholds_reach_the_agents_and_come_back(operator, seeded, control):
     assert (node.busy, node.toobusy) == (0.7, 0.9)
 
 
-@pytest.mark.parametrize(
-    ("busy", "toobusy"), [("0.2", "0.3"), ("0.92", "0.97"), ("0.5", "0.9"), ("0.7", "0.8")]
-)
+@pytest.mark.parametrize(("busy", "toobusy"), [("0.2", "0.3"), ("0.92", "0.97"), ("0.5", "0.9"), ("0.7", "0.8")])
 def test_both_thresholds_move_together_in_either_direction(busy, toobusy, operator, seeded, control):
     posted = {**THRESHOLDS, "busy": busy, "toobusy": toobusy}
     assert fetch(operator, "/nodes/n1/thresholds", posted).status_code == 200

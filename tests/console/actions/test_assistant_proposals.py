@@ -13,13 +13,7 @@ from django.utils import timezone
 
 from console.accounts.access import Actor, create_token, find_token_actor
 from console.actions.proposals import assistant_proposals
-from console.actions.proposals.assistant_proposals import (
-    MAX_OPEN,
-    PROPOSAL_SECONDS,
-    approve,
-    propose,
-    reject,
-)
+from console.actions.proposals.assistant_proposals import MAX_OPEN, PROPOSAL_SECONDS, approve, propose, reject
 from console.management.commands.weir import find_acting_user
 from console.models import AssistantProposal, AuditEntry
 from queues.errors import BadInput
@@ -76,17 +70,13 @@ def nothing_was_done() -> bool:
     return not Override.objects.exists() and not Silence.objects.exists()
 
 
-def test_what_is_approved_is_done_with_the_rights_of_the_person_and_both_are_in_the_audit(
-    loop, assistant, person
-):
+def test_what_is_approved_is_done_with_the_rights_of_the_person_and_both_are_in_the_audit(loop, assistant, person):
     proposal = proposed(assistant)
     assert nothing_was_done()
     made = approved(person, proposal)
     override = Override.objects.get()
     assert (override.name, override.owner) == ("mode", person.user)
-    assert (
-        WHY in override.reason and "night-assistant" in override.reason and "I have looked" in override.reason
-    )
+    assert WHY in override.reason and "night-assistant" in override.reason and "I have looked" in override.reason
     assert made.state == "approved" and made.outcome == f"{LOOP} is on hold for 10 min."
     actors = dict(AuditEntry.objects.values_list("action", "actor"))
     assert actors["proposal.make"] == "token:night-assistant"
@@ -295,9 +285,7 @@ def test_what_was_void_stays_void_where_the_clock_is_set_back(loop, assistant, p
     assert approved(person, proposal, now=proposal.created_at - timedelta(seconds=5)).state == "approved"
 
 
-def test_however_long_an_assistant_s_reason_is_the_override_says_whose_it_was_and_who_agreed(
-    loop, assistant, person
-):
+def test_however_long_an_assistant_s_reason_is_the_override_says_whose_it_was_and_who_agreed(loop, assistant, person):
     approved(person, proposed(assistant, reason="a" * 2_000))
     said = Override.objects.get().reason
     assert said.endswith("(proposed by night-assistant, approved: I have looked)") and len(said) <= 2_000

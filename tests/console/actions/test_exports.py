@@ -113,13 +113,9 @@ def test_a_reader_that_goes_away_in_the_middle_is_noted_on_the_real_server(serve
     assert rows[0]["after"]["whole"] is True
 
 
-@pytest.mark.parametrize(
-    "begin", ["=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r", "\n"]
-)
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r", "\n"])
 def test_no_cell_of_a_table_is_a_formula_in_any_language(begin):
-    _, *rows = csv.reader(
-        io.StringIO("".join(exports.iterate_csv_text(["why"], [[[f"{begin}1+1"], ["a=1"]]])))
-    )
+    _, *rows = csv.reader(io.StringIO("".join(exports.iterate_csv_text(["why"], [[[f"{begin}1+1"], ["a=1"]]]))))
     assert rows == [[f"'{begin}1+1"], ["a=1"]]
 
 

@@ -21,9 +21,7 @@ def far(stored_snapshot, control, monkeypatch):
 
 
 def test_an_operator_pauses_a_queue_for_some_minutes_and_undoes_it(browsers, far, control):
-    answer = browsers["operator"].post(
-        "/plants/shop/interventions", PAUSE, headers={"accept": "application/json"}
-    )
+    answer = browsers["operator"].post("/plants/shop/interventions", PAUSE, headers={"accept": "application/json"})
     assert answer.status_code == 200, answer.content
     assert far.paused == {("celery@one", "celery")}
     [found] = interventions.list_active(control, "shop")
@@ -53,9 +51,7 @@ def test_what_is_wrong_is_said_at_its_field_and_nothing_is_done(browsers, far, c
 
 
 def test_a_plant_at_which_something_is_in_force_is_not_forgotten(browsers, far, control):
-    browsers["administrator"].post(
-        "/plants/shop/interventions", PAUSE, headers={"accept": "application/json"}
-    )
+    browsers["administrator"].post("/plants/shop/interventions", PAUSE, headers={"accept": "application/json"})
     gone = browsers["administrator"].post(
         "/plants/shop/remove", {"reason": "x"}, headers={"accept": "application/json"}
     )
@@ -77,9 +73,7 @@ def test_what_a_plant_may_have_done_that_fell_silent_in_its_midst_is_in_the_audi
         if command == "cancel_consumer" and far.paused.add((worker, "celery")) is None
         else answer(command, worker, **more)
     )
-    said = browsers["operator"].post(
-        "/plants/shop/interventions", PAUSE, headers={"accept": "application/json"}
-    )
+    said = browsers["operator"].post("/plants/shop/interventions", PAUSE, headers={"accept": "application/json"})
     assert said.status_code == 422 and "it stays active until you undo it" in str(said.json())
     assert far.paused
     assert [(action, "did not respond" in failed) for action, failed in entries()] == [
@@ -89,9 +83,7 @@ def test_what_a_plant_may_have_done_that_fell_silent_in_its_midst_is_in_the_audi
     assert [each.subject for each in interventions.list_active(control, "shop")] == ["celery"]
 
 
-def test_an_undo_that_fails_is_in_the_audit_and_its_page_says_why_and_that_it_is_tried_again(
-    browsers, far, control
-):
+def test_an_undo_that_fails_is_in_the_audit_and_its_page_says_why_and_that_it_is_tried_again(browsers, far, control):
     headers = {"accept": "application/json"}
     browsers["operator"].post("/plants/shop/interventions", PAUSE, headers=headers)
     far.silent = True

@@ -45,9 +45,7 @@ def test_the_second_of_two_loops_that_set_the_same_tasks_is_refused_until_the_fi
     assert Loop.objects.get(name=second).mode == "auto"
 
 
-def test_the_page_of_a_pools_loop_says_which_pool_it_is_and_the_plants_page_lists_it(
-    both, browsers, stored_snapshot
-):
+def test_the_page_of_a_pools_loop_says_which_pool_it_is_and_the_plants_page_lists_it(both, browsers, stored_snapshot):
     text = browsers["viewer"].get(f"/loops/{both[POOL].pk}/").content.decode()
     assert "Concurrency of plant" in text and "celery@one" in text
     assert "No measurements yet" in text
@@ -59,10 +57,7 @@ def test_the_ladder_of_a_plant_has_a_page_that_says_that_it_only_advises_and_is_
     target = {"plant": "shop"}
     ladder = Loop.objects.create(name="ladder/plant:shop", law="ladder", mode="advise", target=target)
     answer = browsers["viewer"].get(f"/loops/{ladder.pk}/")
-    assert (
-        answer.status_code == 200
-        and "On an attached plant, this loop only advises" in answer.content.decode()
-    )
+    assert answer.status_code == 200 and "On an attached plant, this loop only advises" in answer.content.decode()
     with pytest.raises(BadInput, match="can't change an attached plant"):
         put(ladder, "auto")
 
@@ -87,9 +82,7 @@ def test_what_lets_all_loops_of_a_law_act_lets_none_act_that_began_to_advise_at_
 
     def put_all(value: str) -> None:
         owner = people["operator"]
-        overrides.set_override(
-            law=law, name="mode", value=value, owner=owner, reason="a test", now=now, endless=True
-        )
+        overrides.set_override(law=law, name="mode", value=value, owner=owner, reason="a test", now=now, endless=True)
 
     put_all(mode)
     held = overrides.group_by_loop([there, own], now)

@@ -32,12 +32,7 @@ def test_one_of_the_same_name_is_replaced(viewer):
 
 @pytest.mark.parametrize(
     ("change", "field"),
-    [
-        ({"name": " "}, "name"),
-        ({"name": "x" * 61}, "name"),
-        ({"query": "before=3"}, "query"),
-        ({"page": "me"}, "page"),
-    ],
+    [({"name": " "}, "name"), ({"name": "x" * 61}, "name"), ({"query": "before=3"}, "query"), ({"page": "me"}, "page")],
 )
 def test_what_can_not_be_kept_is_refused_at_its_field_and_nothing_is(change, field, viewer):
     answer = viewer.post("/filters/save", {**POSTED, **change}, headers={"Accept": "application/json"})
@@ -55,10 +50,7 @@ def test_a_person_keeps_a_bounded_number(viewer, monkeypatch):
 def test_nobody_removes_the_filter_of_another(viewer, browsers):
     viewer.post("/filters/save", POSTED)
     body = {"page": "ledger", "filter": SavedFilter.objects.get().pk}
-    assert (
-        browsers["operator"].post("/filters/remove", body, headers={"Accept": "application/json"}).status_code
-        == 422
-    )
+    assert browsers["operator"].post("/filters/remove", body, headers={"Accept": "application/json"}).status_code == 422
     assert SavedFilter.objects.count() == 1
     viewer.post("/filters/remove", body)
     assert not SavedFilter.objects.exists()

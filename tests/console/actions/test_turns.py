@@ -110,9 +110,7 @@ def declare(actor: Actor, control: Any) -> object:
     return pipelines.declare(actor, SHIPPED.read_text(), "a test", control, since=0)
 
 
-@pytest.mark.parametrize(
-    ("make", "said"), [(make_queue, "already exists"), (declare, "was created in the meantime")]
-)
+@pytest.mark.parametrize(("make", "said"), [(make_queue, "already exists"), (declare, "was created in the meantime")])
 def test_of_two_who_make_the_same_at_once_the_later_reads_so(make: Act, said: str, person: Actor, plant: Any):
     with another_thread() as call:
         with transaction.atomic():

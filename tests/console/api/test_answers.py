@@ -33,9 +33,7 @@ DESCRIBING = ("GET api/", "GET api/schema", "GET control/")
 # something: tests/console/api/test_desired.py.
 WANTED = {f"GET api/v1/{each}/desired" for each in ("loops/<loop_id>", "plants/<plant>")}
 NOT_HERE = {*DESCRIBING, *WANTED, "GET api/v1/processes/<process>/log"}
-READING = [
-    door for door in ROUTE_PERMISSIONS if of_api(door) and door.startswith("GET ") and door not in NOT_HERE
-]
+READING = [door for door in ROUTE_PERMISSIONS if of_api(door) and door.startswith("GET ") and door not in NOT_HERE]
 OF_SOURCES = ("getpathlatency", "getfailedtuplescount", "getackedtuplescount")
 
 
@@ -72,10 +70,7 @@ def rich(things, nodes, people, snapshot, settings, tmp_path) -> dict[str, Any]:
     Run.objects.update(started_at=now, ended_at=now, progress=progress, owner=people["operator"])
     Chunk.objects.create(run=run, identifier="a", place=0, skipped=skipped, seconds=1.5)
     ExperimentResult.objects.create(
-        experiment_id=things["<experiment_id>"],
-        law="thesis",
-        metrics={"events_lost": 1, "x": None},
-        seconds=2,
+        experiment_id=things["<experiment_id>"], law="thesis", metrics={"events_lost": 1, "x": None}, seconds=2
     )
     alert = Alert.objects.get()
     AlertEvent.objects.create(alert=alert, kind="note", by=people["operator"], text="a test")

@@ -238,10 +238,7 @@ async def test_an_unannounced_oversized_body_is_read_up_to_the_limit_only():
 
 
 async def test_a_body_at_the_limit_passes():
-    assert await spoken(BodyLimit(reading_all, 1000), [(b"content-length", b"1000")], [b"x" * 1000]) == (
-        200,
-        1,
-    )
+    assert await spoken(BodyLimit(reading_all, 1000), [(b"content-length", b"1000")], [b"x" * 1000]) == (200, 1)
 
 
 # Reading
@@ -296,9 +293,7 @@ def test_a_handlers_options_stay_inside(viewer, plant_rows, control):
     assert "secret" not in viewer.get("/api/v1/queues").content.decode()
 
 
-def test_figures_of_an_observer_that_ended_are_not_given_as_live(
-    viewer, plant_rows, stored_snapshot, control
-):
+def test_figures_of_an_observer_that_ended_are_not_given_as_live(viewer, plant_rows, stored_snapshot, control):
     stored_snapshot["at"] = time.time() - 60.0
     control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
     assert viewer.get("/api/v1/queues/alert").json()["live"] is None
@@ -319,9 +314,7 @@ def test_an_unknown_queue_is_answered_with_the_known_ones(viewer, plant_rows, co
 def test_history_gives_columns_and_keeps_unknown_null(viewer, control):
     for second in (10, 20):
         control.xadd(keys.METRICS, {"totals.in_per_second": second}, id=f"{second}000-0")
-    answer = viewer.get(
-        "/api/v1/history?series=totals.in_per_second&series=nodes.n9.utilisation&from=0&to=30"
-    )
+    answer = viewer.get("/api/v1/history?series=totals.in_per_second&series=nodes.n9.utilisation&from=0&to=30")
     assert answer.json() == {
         "time": [10.0, 20.0],
         "series": {"totals.in_per_second": [10.0, 20.0], "nodes.n9.utilisation": [None, None]},
@@ -443,10 +436,7 @@ BAD_OVERRIDES = {
         {"node": "n1", "name": "toobusy", "value": 1.1, "reason": "a test", "minutes": 1},
         "toobusy",
     ),
-    "busy above toobusy": (
-        {"node": "n1", "name": "busy", "value": 0.95, "reason": "x", "minutes": 1},
-        "busy",
-    ),
+    "busy above toobusy": ({"node": "n1", "name": "busy", "value": 0.95, "reason": "x", "minutes": 1}, "busy"),
 }
 
 

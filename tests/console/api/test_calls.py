@@ -74,9 +74,7 @@ def test_an_answer_that_comes_drop_by_drop_is_ended(answering, monkeypatch):
 
 def test_a_redirect_gets_no_token_and_is_no_answer(answering):
     with pytest.raises(RequestRejected, match=r"302 \(redirect\)"):
-        answering(whole(b'{"snapshot": {}}', b"302 Found", b"Location: http://evil.test/\r\n")).ask(
-            "GET", "/"
-        )
+        answering(whole(b'{"snapshot": {}}', b"302 Found", b"Location: http://evil.test/\r\n")).ask("GET", "/")
 
 
 @pytest.mark.parametrize(
@@ -106,25 +104,19 @@ def test_whatever_it_says_is_a_sentence(answering, status, body, said):
         (b"404 No", b"<html>", True),
     ],
 )
-def test_of_what_a_proxy_says_for_the_console_nobody_knows_whether_it_was_done(
-    answering, status, body, is_answered
-):
+def test_of_what_a_proxy_says_for_the_console_nobody_knows_whether_it_was_done(answering, status, body, is_answered):
     with pytest.raises(RequestRejected) as refused:
         answering(whole(body, status)).ask("POST", "/", body={}, key="a-key-of-it")
     assert isinstance(refused.value, NoAnswer) is not is_answered
 
 
-@pytest.mark.parametrize(
-    "date", [b"soon", b"Mon, 01 Jan 0001 00:00:00 +2359", b"Mon, 01 Jan 99999 00:00:00 GMT"]
-)
+@pytest.mark.parametrize("date", [b"soon", b"Mon, 01 Jan 0001 00:00:00 +2359", b"Mon, 01 Jan 99999 00:00:00 GMT"])
 def test_a_clock_that_says_nonsense_is_not_believed(answering, date):
     console = answering(whole(b"{}", headers=b"Date: " + date + b"\r\n"))
     assert console.ask("GET", "/") == {} and isinstance(console.get_unix_time(), float)
 
 
-@pytest.mark.parametrize(
-    "url", ["weir.example.org", "ftp://weir.example.org", "http://", "http://a:b:c", "://"]
-)
+@pytest.mark.parametrize("url", ["weir.example.org", "ftp://weir.example.org", "http://", "http://a:b:c", "://"])
 def test_an_address_that_is_none_is_refused_by_name(url):
     with pytest.raises(BadInput, match="url: must be the full address of a console"):
         RemoteConsole(url, "secret")

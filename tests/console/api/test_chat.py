@@ -116,15 +116,9 @@ def test_an_answer_stands_beside_its_alert_with_who_gave_it_and_in_the_audit(ale
 
 
 @pytest.mark.parametrize(
-    "text, noted",
-    [
-        ("3 nodes are back", "3 nodes are back"),
-        ("{n} n3 is restarted", "n3 is restarted"),
-    ],
+    "text, noted", [("3 nodes are back", "3 nodes are back"), ("{n} n3 is restarted", "n3 is restarted")]
 )
-def test_an_answer_to_a_message_stands_beside_an_alert_of_it_whatever_number_it_begins_with(
-    alert, text, noted
-):
+def test_an_answer_to_a_message_stands_beside_an_alert_of_it_whatever_number_it_begins_with(alert, text, noted):
     quoted = f"[critical] n3\nhttps://weir.example/alerts/{alert.pk}/"
     said = post(telegram(text.format(n=alert.pk), quoted)).json()["text"]
     assert said.startswith(f"Added to alert {alert.pk}: ")
@@ -215,8 +209,7 @@ def test_what_is_answered_may_do_nothing_else(alert):
 @pytest.mark.thorough
 @given(
     st.dictionaries(
-        st.sampled_from(["X-Slack-Signature", "X-Telegram-Bot-Api-Secret-Token", "Authorization"]),
-        st.text(max_size=9),
+        st.sampled_from(["X-Slack-Signature", "X-Telegram-Bot-Api-Secret-Token", "Authorization"]), st.text(max_size=9)
     ),
     st.binary(max_size=60)
     | st.builds(

@@ -1,8 +1,8 @@
 """What loops want in force, as KEDA's `metrics-api` polls it: one number of JSON, or an error.
 
-The poller here does what KEDA's documentation says of it: a GET with a bearer token, the value at a GJSON
-path, the replicas as the value over the target (AverageValue, rounded up), 0 and less as "scale to zero",
-and anything but 200 as a failure, after which `fallback` decides.
+The poller here does what KEDA's documentation says of it: a GET with a bearer token, the value at a GJSON path, the
+replicas as the value over the target (AverageValue, rounded up), 0 and less as "scale to zero", and anything but 200 as
+a failure, after which `fallback` decides.
 """
 
 import math

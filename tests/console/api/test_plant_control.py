@@ -154,10 +154,7 @@ def test_taking_a_plant_and_letting_go_is_audited_and_keeping_it_is_not(call):
         assert call("hold", "post", seconds=30)[0] == 200
     assert call("release", "post") == (200, True)
     noted = [(each.actor, each.action, each.target) for each in AuditEntry.objects.order_by("id")]
-    assert noted == [
-        ("token:of-operator", "plant.hold", "main"),
-        ("token:of-operator", "plant.release", "main"),
-    ]
+    assert noted == [("token:of-operator", "plant.hold", "main"), ("token:of-operator", "plant.release", "main")]
     assert call("hold", "post", role="viewer")[0] == 403
     assert [each.action for each in AuditEntry.objects.order_by("id")][2:] == ["refused.plant.scale"]
 

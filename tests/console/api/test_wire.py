@@ -71,9 +71,7 @@ async def test_a_browser_that_is_not_logged_in_reads_4401(served, control):
 async def test_a_page_of_another_site_gets_no_socket(served, control):
     cookie = served.log_in()
     with pytest.raises(websockets.InvalidStatus) as refused:
-        await websockets.connect(
-            served.live, origin="http://elsewhere", additional_headers={"Cookie": cookie}
-        )
+        await websockets.connect(served.live, origin="http://elsewhere", additional_headers={"Cookie": cookie})
     assert refused.value.response.status_code == 403
 
 

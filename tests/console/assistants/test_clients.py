@@ -26,16 +26,7 @@ queues.let_opentelemetry_be_found()  # for the client
 pytestmark = pytest.mark.slow
 LOOP = "worker_rate/alert/n1"
 HOLD = {"loop": LOOP, "minutes": 10}
-TOOLS = {
-    "plant_state",
-    "subject",
-    "why",
-    "search_ledger",
-    "what_changed",
-    "what_if",
-    "propose",
-    "proposal",
-}
+TOOLS = {"plant_state", "subject", "why", "search_ledger", "what_changed", "what_if", "propose", "proposal"}
 TRIES = 100
 
 

@@ -15,9 +15,7 @@ from console.web.refusal import RequestRefused
 from tests.waiting import MAX_SECONDS
 
 
-async def asked(
-    method: str = "POST", headers: Any = (), body: Any = ({"type": "http.request"},)
-) -> list[Any]:
+async def asked(method: str = "POST", headers: Any = (), body: Any = ({"type": "http.request"},)) -> list[Any]:
     """What is sent back."""
     sent: list[Any] = []
     messages = iter(body)

@@ -42,10 +42,7 @@ HOSTILE = {
     "propose depth": ("propose", {"act": "override", "arguments": nested(500), "reason": "x"}),
     "propose more depth": ("propose", {"act": "override", "arguments": nested(900), "reason": "x"}),
     "propose a huge number": ("propose", {"act": "hold", "arguments": {"minutes": 10**400}, "reason": "x"}),
-    "propose a long reason": (
-        "propose",
-        {"act": "hold", "arguments": {"loop": LOOP}, "reason": "x" * 3_000_000},
-    ),
+    "propose a long reason": ("propose", {"act": "hold", "arguments": {"loop": LOOP}, "reason": "x" * 3_000_000}),
     "propose a surrogate": ("propose", {"act": "hold", "arguments": {"loop": "\ud800"}, "reason": "x"}),
     "a huge number": ("proposal", {"number": 10**400}),
     "a number below zero": ("proposal", {"number": -1}),

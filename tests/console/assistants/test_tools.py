@@ -56,9 +56,7 @@ def test_a_state_names_what_is_not_well_and_a_subject_has_its_figures(tools, sto
 
 
 @pytest.mark.django_db
-def test_a_state_says_how_old_it_is_and_an_old_one_is_not_given_for_the_plant(
-    tools, assistant, stored_snapshot
-):
+def test_a_state_says_how_old_it_is_and_an_old_one_is_not_given_for_the_plant(tools, assistant, stored_snapshot):
     assert tools.plant_state()["age_seconds"] == tools.subject("node", "n1")["age_seconds"] == 3.0
     late = Tools(InProcess(assistant), lambda: stored_snapshot["at"] + 120.0)
     for ask in (late.plant_state, lambda: late.subject("node", "n1")):

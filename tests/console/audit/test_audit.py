@@ -74,9 +74,7 @@ def test_page_api_and_export_choose_the_same_changes(query, browsers, control):
     assert [int(row["id"]) for row in csv.DictReader(io.StringIO(table))] == shown
 
 
-@pytest.mark.parametrize(
-    "query", ["from=soon", "address=mode", "address=192.0.2.7/24", "address=fe80::1%25eth0"]
-)
+@pytest.mark.parametrize("query", ["from=soon", "address=mode", "address=192.0.2.7/24", "address=fe80::1%25eth0"])
 def test_a_filter_that_can_not_be_read_is_refused_at_its_field(query, browsers, control):
     browser, field = browsers["administrator"], query.partition("=")[0]
     assert list(browser.get(f"/audit/?{query}").context["errors"]) == [field]
@@ -130,10 +128,7 @@ def test_a_target_longer_than_a_row_takes_is_noted_by_its_beginning():
 
 
 def test_what_failed_is_noted_also_where_another_service_says_why_with_a_nul():
-    with (
-        pytest.raises(RuntimeError),
-        audit_log.record_attempt(Actor("desk-2", "operator"), "plant.order", "shop"),
-    ):
+    with pytest.raises(RuntimeError), audit_log.record_attempt(Actor("desk-2", "operator"), "plant.order", "shop"):
         raise RuntimeError("shop answers 400: a\0b")
     failed = AuditEntry.objects.get(action="failed.plant.order")
     assert failed.after == {"error": "shop answers 400: a\ufffdb"}
@@ -174,9 +169,7 @@ def test_a_forged_head_is_found_also_after_another_was_accepted(control, setting
         call_command("audit", "accept", "--reason", "a full disk", stdout=io.StringIO())
 
 
-def test_who_runs_under_a_number_without_a_name_accepts_findings_too(
-    control, settings, tmp_path, monkeypatch
-):
+def test_who_runs_under_a_number_without_a_name_accepts_findings_too(control, settings, tmp_path, monkeypatch):
     """As in a container of a cluster that gives each its own number."""
     settings.WEIR_DATA = tmp_path
     note("desk-2")

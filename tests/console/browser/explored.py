@@ -35,9 +35,7 @@ def noisy(capacity: int, chance: random.Random) -> Callable[[int], float]:
 
 def write_history(server: redis.Redis, snapshot: dict, at: datetime) -> None:
     """The snapshot's row, under its own time."""
-    server.xadd(
-        keys.METRICS, metrics.build_stream_entry(snapshot_of(snapshot)), id=f"{int(at.timestamp() * 1000)}-0"
-    )
+    server.xadd(keys.METRICS, metrics.build_stream_entry(snapshot_of(snapshot)), id=f"{int(at.timestamp() * 1000)}-0")
 
 
 def main() -> None:

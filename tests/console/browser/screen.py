@@ -40,13 +40,7 @@ class Observer:
         after |= {"seq": self.snapshot["seq"] + 1 + skip, "at": time.time()}
         after = judged_document(after)
         delta = compute_patch(self.snapshot, after)
-        message = {
-            "seq": after["seq"],
-            "at": after["at"],
-            "topic": "plant",
-            "snapshot": after,
-            "delta": delta,
-        }
+        message = {"seq": after["seq"], "at": after["at"], "topic": "plant", "snapshot": after, "delta": delta}
         self.control.set(keys.SNAPSHOT, orjson.dumps(after))
         self.control.publish(keys.LIVE, orjson.dumps(message))
         self.snapshot = after

@@ -60,9 +60,7 @@ def traces(page: Page, wanted: str) -> list[dict]:
     return page.evaluate(TRACES)
 
 
-def test_a_chart_shows_days_in_few_points_and_the_same_a_day_before(
-    open_page, observer, archive, worker_loop
-):
+def test_a_chart_shows_days_in_few_points_and_the_same_a_day_before(open_page, observer, archive, worker_loop):
     page = open_page(f"{worker_loop}?minutes=1440&compare=day")
     live(page, observer)
     found = traces(page, "1 day earlier")
@@ -107,18 +105,14 @@ STEPS = """() => {
 @pytest.fixture
 def shift(monkeypatch, control) -> Iterator[Callable[[float], None]]:
     """Sets the observer's clock: so many seconds from now. Afterwards the console holds a snapshot of now."""
-    yield lambda seconds: monkeypatch.setattr(
-        screen, "time", SimpleNamespace(time=lambda: time.time() + seconds)
-    )
+    yield lambda seconds: monkeypatch.setattr(screen, "time", SimpleNamespace(time=lambda: time.time() + seconds))
     monkeypatch.undo()
     Observer(control, whole_snapshot()).publish()
 
 
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("first", ["answered", "on its way"])
-def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(
-    first, open_page, control, shift, worker_loop
-):
+def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(first, open_page, control, shift, worker_loop):
     """Away for ten minutes: what was measured meanwhile, the server has kept. The page may have been left
     before its first question was answered.
     """
@@ -126,9 +120,7 @@ def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(
 
     def hold(page: Page) -> None:
         if first == "on its way":
-            page.route(
-                re.compile(rf"{HISTORY.pattern}.*n1\.measured"), lambda route: late.append(route), times=1
-            )
+            page.route(re.compile(rf"{HISTORY.pattern}.*n1\.measured"), lambda route: late.append(route), times=1)
 
     shift(-600)
     observer = Observer(control, whole_snapshot())
@@ -173,9 +165,7 @@ def test_a_line_stays_when_the_server_does_not_answer_and_what_is_missing_is_ask
 
 
 @pytest.mark.thorough
-def test_the_range_that_was_chosen_last_is_drawn_whatever_is_answered_last(
-    open_page, observer, archive, worker_loop
-):
+def test_the_range_that_was_chosen_last_is_drawn_whatever_is_answered_last(open_page, observer, archive, worker_loop):
     page = open_page(worker_loop)
     live(page, observer)
     late: list[Route] = []
@@ -201,9 +191,7 @@ ZOOM = """(from) => {
 
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("way", ["double click", "range"])
-def test_a_zoomed_chart_goes_on_by_a_double_click_or_another_range(
-    way, open_page, observer, archive, worker_loop
-):
+def test_a_zoomed_chart_goes_on_by_a_double_click_or_another_range(way, open_page, observer, archive, worker_loop):
     page = open_page(f"{worker_loop}?minutes=1440")
     live(page, observer)
     traces(page, "measured")

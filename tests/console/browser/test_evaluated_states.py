@@ -86,9 +86,7 @@ def test_a_burst_is_said_with_its_true_wait(open_page, observer):
     page = open_page("/")
     live(page, observer)
     observer.publish(burst)
-    expect(page.locator("h1 .finding")).to_have_text(
-        "Queue alert falls behind: its oldest event has waited 42 s."
-    )
+    expect(page.locator("h1 .finding")).to_have_text("Queue alert falls behind: its oldest event has waited 42 s.")
     expect(page.locator('[data-derived="backlog"]')).to_have_text("Backlog rising")
     assert "447" not in page.locator("main").inner_text()
 

@@ -170,9 +170,7 @@ def test_a_shared_link_is_made_on_the_timeline_and_can_be_used_by_everybody_with
     open_page, observer, served, chromium
 ):
     then = datetime.now(UTC) - timedelta(seconds=5)
-    Recorder(served.log.parent).add(
-        then.timestamp(), orjson.dumps({**observer.snapshot, "at": then.timestamp()})
-    )
+    Recorder(served.log.parent).add(then.timestamp(), orjson.dumps({**observer.snapshot, "at": then.timestamp()}))
     page = open_page("/timeline/")
     form = page.locator("form[data-share]")
     form.get_by_label("Time shown (UTC)").fill(format_iso_time(then + timedelta(seconds=1)))

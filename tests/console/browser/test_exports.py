@@ -71,9 +71,7 @@ def test_an_export_is_the_same_compressed_plain_and_in_the_browser(
 
     page = open_page("/settings/")
     with page.expect_download() as expected:
-        page.evaluate(
-            "address => { const a = document.createElement('a'); a.href = address; a.click(); }", address
-        )
+        page.evaluate("address => { const a = document.createElement('a'); a.href = address; a.click(); }", address)
     saved = tmp_path / "saved"
     expected.value.save_as(saved)
     assert saved.read_bytes() == plain.content
@@ -82,9 +80,7 @@ def test_an_export_is_the_same_compressed_plain_and_in_the_browser(
 
 
 @pytest.mark.parametrize("address", EXPORTS)
-def test_a_head_answers_the_headers_of_the_export_and_nothing_more(
-    address: str, filled: Served, session: dict
-):
+def test_a_head_answers_the_headers_of_the_export_and_nothing_more(address: str, filled: Served, session: dict):
     url = f"http://127.0.0.1:{filled.port}{address}"
     asked = httpx.head(url, headers=headers_of(filled, session, "gzip"), timeout=MAX_SECONDS)
     assert (asked.status_code, asked.content) == (200, b"")

@@ -74,9 +74,7 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_happens_twice(ope
 
 
 @pytest.mark.thorough
-def test_a_proxy_that_answers_for_the_console_leaves_open_whether_it_was_done(
-    open_page, observer, ask, ended
-):
+def test_a_proxy_that_answers_for_the_console_leaves_open_whether_it_was_done(open_page, observer, ask, ended):
     """It was: the console died, or was too slow, after the change was made."""
     page = open_page("/overrides/")
     live(page, observer)
@@ -279,9 +277,7 @@ def test_the_strip_fits_a_phone_whatever_it_says(seconds, said, open_page, obser
     live(page, observer)
     observer.publish(reverting(observer, seconds))
     expect(page.locator("#strip-overrides :visible").get_by_text(re.compile(f"^{said}$"))).to_be_visible()
-    page.evaluate(
-        "document.querySelector('#connection .word').textContent = 'Observer not responding for 12 min'"
-    )
+    page.evaluate("document.querySelector('#connection .word').textContent = 'Observer not responding for 12 min'")
     assert overhang(page) <= 0
 
 

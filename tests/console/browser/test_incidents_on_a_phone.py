@@ -93,9 +93,7 @@ class Phone:
 def run(served: Served, script: str, *arguments: str) -> str:
     environment = {**served.environment, "DJANGO_SETTINGS_MODULE": "console.settings"}
     command = [sys.executable, "-c", script, *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
+    return subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 @pytest.fixture(scope="module")

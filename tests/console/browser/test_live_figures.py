@@ -8,15 +8,7 @@ import orjson
 import pytest
 from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
-from tests.console.browser.screen import (
-    BROWSER,
-    Observer,
-    comes,
-    figure,
-    live,
-    violations,
-    whole_snapshot,
-)
+from tests.console.browser.screen import BROWSER, Observer, comes, figure, live, violations, whole_snapshot
 from tests.waiting import until
 
 pytestmark = BROWSER
@@ -45,11 +37,7 @@ def test_what_becomes_unknown_is_a_dash_and_never_zero(open_page, observer):
     ("address", "part", "said"),
     [
         ("/nodes/n1/", ("nodes", "n1"), "The clock of node n1 is 120 s ahead of the control server's."),
-        (
-            "/pipeline/",
-            ("pipeline",),
-            "The clock of the pipeline's host is 120 s ahead of the control server's.",
-        ),
+        ("/pipeline/", ("pipeline",), "The clock of the pipeline's host is 120 s ahead of the control server's."),
     ],
 )
 def test_what_is_wrong_with_a_part_stands_on_its_own_page_and_not_in_a_title_alone(
@@ -319,14 +307,9 @@ def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("address", "part", "name", "figure"),
-    [
-        ("/queues/alert/", "queues", "alert", "Waiting events"),
-        ("/nodes/n1/", "nodes", "n1", "Utilization"),
-    ],
+    [("/queues/alert/", "queues", "alert", "Waiting events"), ("/nodes/n1/", "nodes", "n1", "Utilization")],
 )
-def test_a_page_of_what_the_observer_sees_later_comes_alive_by_itself(
-    address, part, name, figure, open_page, control
-):
+def test_a_page_of_what_the_observer_sees_later_comes_alive_by_itself(address, part, name, figure, open_page, control):
     whole = whole_snapshot()
     without = {each: row for each, row in whole[part].items() if each != name}
     observer = Observer(control, {**whole, part: without})

@@ -65,23 +65,14 @@ def services() -> dict:
 
 
 def test_the_file_is_valid_under_the_compose_schema():
-    command = [
-        sys.executable,
-        "-m",
-        "check_jsonschema",
-        "--builtin-schema",
-        "vendor.compose-spec",
-        str(COMPOSE),
-    ]
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]
     answer = subprocess.run(command, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stdout
 
 
 def test_every_process_of_the_local_plant_is_a_service_with_the_same_command(services):
     for process in list_plant_processes(["n1", "n2", "n3"], 8, "0.0.0.0", 8000):
-        command = [
-            re.sub(r"\$\{JOB_SLOTS:-(\d+)\}", r"\1", part) for part in services[process.name]["command"]
-        ]
+        command = [re.sub(r"\$\{JOB_SLOTS:-(\d+)\}", r"\1", part) for part in services[process.name]["command"]]
         assert command == list(process.command), process.name
 
 
@@ -136,10 +127,7 @@ def test_servers_start_again_with_each_version_since_they_read_their_access_list
 
 def test_no_service_writes_its_log_without_a_bound(services):
     for name, service in services.items():
-        assert service["logging"] == {
-            "driver": "json-file",
-            "options": {"max-size": "10m", "max-file": "3"},
-        }, name
+        assert service["logging"] == {"driver": "json-file", "options": {"max-size": "10m", "max-file": "3"}}, name
 
 
 # A second each, of a disk that takes everything, refuses, and takes it again; then the loop is over.
@@ -190,12 +178,7 @@ def test_servers_are_started_like_those_of_the_local_plant(services, tmp_path):
     for name in ("control", "n1", "n2", "n3"):
         options = options_of(services[name]["command"][2].split("exec valkey-server")[1])
         assert {option: options.get(option) for option in wanted} == wanted, name
-    manual = (
-        (ROOT / "docs/start/production.md")
-        .read_text()
-        .split("    valkey-server ")[1]
-        .split("--masteruser")[0]
-    )
+    manual = (ROOT / "docs/start/production.md").read_text().split("    valkey-server ")[1].split("--masteruser")[0]
     options = options_of(manual)
     # Nothing syncs beside these servers: they do it themselves, each second.
     del wanted["appendfsync"]
@@ -209,9 +192,7 @@ def test_no_service_has_a_capability_or_a_writable_root_or_can_gain_rights(servi
         assert service["read_only"] is True, name
         assert not {"privileged", "cap_add", "pid", "ipc", "devices", "userns_mode"} & set(service), name
         named = [volume.split(":")[0] for volume in service.get("volumes", [])]
-        assert all(re.fullmatch("[a-z0-9]+", volume) for volume in named), (
-            f"{name} mounts of the host: {named}"
-        )
+        assert all(re.fullmatch("[a-z0-9]+", volume) for volume in named), f"{name} mounts of the host: {named}"
 
 
 def test_no_service_runs_as_root(services):
@@ -255,9 +236,7 @@ def test_every_login_at_the_servers_is_a_users_of_the_access_list(services):
         if url := environment.get("REDIS_URL"):
             users.add(url.removeprefix("redis://").split(":")[0])
         assert users <= roles and len(users) < 2, name
-        assert all(f"${{{get_role_variable(role)}" in str(service) for role in ROLES if role.name in users), (
-            name
-        )
+        assert all(f"${{{get_role_variable(role)}" in str(service) for role in ROLES if role.name in users), name
     assert services["control"]["command"][3] == "control"
     for node in ("n1", "n2", "n3"):
         assert '--aclfile "/access/$$0.acl"' in services[node]["command"][2]
@@ -375,9 +354,7 @@ def test_images_are_pinned_by_what_the_registry_says_and_the_secrets_stay(tmp_pa
     lines = (tmp_path / ".env").read_text().splitlines()
     assert lines[0] == "WEIR_SECRET_KEY=kept" and len(lines) == 5
     for line in lines[1:]:
-        assert re.fullmatch(
-            r"(PYTHON|VALKEY|POSTGRES|CADDY)_IMAGE=[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", line
-        ), line
+        assert re.fullmatch(r"(PYTHON|VALKEY|POSTGRES|CADDY)_IMAGE=[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", line), line
 
 
 @pytest.mark.parametrize("unknown", ["caddy", "valkey", "python"])

@@ -33,15 +33,11 @@ def process(monkeypatch):
 def allowed(process: dict[str, str]) -> list[str]:
     """What the settings of the web process make of its environment."""
     code = "from django.conf import settings; print(*settings.ALLOWED_HOSTS)"
-    made = subprocess.run(
-        [sys.executable, "-c", code], env=process, capture_output=True, text=True, check=True
-    )
+    made = subprocess.run([sys.executable, "-c", code], env=process, capture_output=True, text=True, check=True)
     return made.stdout.split()
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "192.0.2.7", "0.0.0.0", "::", "console.example.org", "2001:db8::7"]
-)
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.7", "0.0.0.0", "::", "console.example.org", "2001:db8::7"])
 def test_the_address_that_is_printed_may_be_asked_for(host, process, tmp_path):
     page = PageAddress(host, 8123)
     launch.let_in(page)

@@ -72,9 +72,7 @@ def made(folder: Path, old: bool = True, mode: int = 0o700) -> Path:
 
 
 @pytest.mark.parametrize("words", [(), ("bound",)])
-def test_the_folder_of_a_launcher_that_was_killed_goes_and_that_of_one_that_lives_stays(
-    words: tuple[str, ...],
-) -> None:
+def test_the_folder_of_a_launcher_that_was_killed_goes_and_that_of_one_that_lives_stays(words: tuple[str, ...]) -> None:
     with launcher(*words) as (first, dead), launcher(*words) as (_, alive):
         assert remove_of_dead_launchers() == 0
         first.send_signal(signal.SIGKILL)

@@ -34,9 +34,7 @@ threading.Thread.start = start_one_more
 """
 # Those of their pools are killed and seen to otherwise (tests/workers/coordination/test_pool_watchdog.py).
 OF_CELERY = ("worker-jobs", "worker-spark")
-WATCHED = [
-    each for each in list_plant_processes(["n1"], 1, "127.0.0.1", free_port()) if each.name not in OF_CELERY
-]
+WATCHED = [each for each in list_plant_processes(["n1"], 1, "127.0.0.1", free_port()) if each.name not in OF_CELERY]
 
 
 @pytest.fixture

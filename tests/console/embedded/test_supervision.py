@@ -27,11 +27,7 @@ from tests.waiting import MAX_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = "a-password-of-the-plant"
-TALK = (
-    "import os, time; print('redis://:"
-    + SECRET
-    + "@host/0 begins', os.getpid(), flush=True); time.sleep(600)"
-)
+TALK = "import os, time; print('redis://:" + SECRET + "@host/0 begins', os.getpid(), flush=True); time.sleep(600)"
 
 
 @pytest.fixture

@@ -51,9 +51,9 @@ def test_code_of_every_page_scrolls_by_itself_also_from_the_keyboard():
     bodies = [str(render_markdown(source, "/help/").body) for source in contents.load_pages()]
     assert sum(body.count("<pre>") for body in bodies) > 20
     for body in bodies:
-        assert len(
-            re.findall(r'<div class="scroll" tabindex="0"[^>]*aria-label="Code"><pre>', body)
-        ) == body.count("<pre>")
+        assert len(re.findall(r'<div class="scroll" tabindex="0"[^>]*aria-label="Code"><pre>', body)) == body.count(
+            "<pre>"
+        )
 
 
 def test_a_picture_is_served_and_nothing_else_of_the_folder(viewer):

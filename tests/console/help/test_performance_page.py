@@ -18,9 +18,7 @@ def document(value):
     """A run in which every figure of the page is the same."""
     benches = {}
     for row in ROWS:
-        bench = benches.setdefault(
-            row.bench, {"name": row.bench, "figures": {}, "peers": {}, "machine": MACHINE}
-        )
+        bench = benches.setdefault(row.bench, {"name": row.bench, "figures": {}, "peers": {}, "machine": MACHINE})
         bench["figures"][row.figure] = value
         if row.peer:
             bench["peers"][row.peer[1]] = value
@@ -82,12 +80,7 @@ def test_every_figure_is_one_that_its_bench_knows():
 
 @pytest.mark.parametrize(
     ("value", "unit", "words"),
-    [
-        (1_234_567, "events/s", "1.23 M events/s"),
-        (0.0123, "s", "12.3 ms"),
-        (2.4e9, "B", "2.4 GB"),
-        (0.9, "", "0.9"),
-    ],
+    [(1_234_567, "events/s", "1.23 M events/s"), (0.0123, "s", "12.3 ms"), (2.4e9, "B", "2.4 GB"), (0.9, "", "0.9")],
 )
 def test_figures_have_three_digits_and_a_prefix(value, unit, words):
     assert human(value, unit) == words

@@ -1,8 +1,8 @@
 """Seeded incidents on synthetic records of a plant: its rows in the database as the console writes them, its
 snapshots in memory, a cause that is known, and what else happened. No plant runs.
 
-A scenario draws: the plant's month of changes before, its last three hours with innocent changes and actions
-of loops, earlier incidents with what came before them, the cause, where it shows and after how long.
+A scenario draws: the plant's month of changes before, its last three hours with innocent changes and actions of loops,
+earlier incidents with what came before them, the cause, where it shows and after how long.
 """
 
 import random
@@ -21,13 +21,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 
 ONSET = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
-QUEUES = {
-    "orders": "pipeline",
-    "payments": "pipeline",
-    "clicks": "pipeline",
-    "alert": "jobs",
-    "audit": "jobs",
-}
+QUEUES = {"orders": "pipeline", "payments": "pipeline", "clicks": "pipeline", "alert": "jobs", "audit": "jobs"}
 PLACES = {"orders": "n1 n2", "payments": "n2 n3", "clicks": "n3 n4", "alert": "n1 n4", "audit": "n2"}
 READS = {"fraud": ("orders", "payments"), "visits": ("clicks",)}
 SINKS = {"fraud": {"suspicion": ["alert"]}, "visits": {"visit": ["audit"]}}
@@ -64,11 +58,7 @@ class World:
             for name, queue in PRODUCERS.items()
         }
         queues = {
-            name: {
-                "kind": kind,
-                "in_per_second": 50.0,
-                "containers": {node: {} for node in PLACES[name].split()},
-            }
+            name: {"kind": kind, "in_per_second": 50.0, "containers": {node: {} for node in PLACES[name].split()}}
             for name, kind in QUEUES.items()
         }
         applications = {
@@ -143,9 +133,7 @@ def override(world: World, at: datetime, loop: str = "") -> str:
 
 def deploy(world: World, at: datetime, *parts: str) -> str:
     world.sequence += 1
-    made = Mark.objects.create(
-        kind="deploy", title=f"release {world.sequence}", at=at, author="ci", parts=list(parts)
-    )
+    made = Mark.objects.create(kind="deploy", title=f"release {world.sequence}", at=at, author="ci", parts=list(parts))
     return f"mark:{made.pk}"
 
 
@@ -250,9 +238,7 @@ def earlier_incidents(world: World, condition: str, kind: str) -> None:
         Incident.objects.create(alert=made, changes=kept, changes_at=began)
 
 
-def an_alert(
-    condition: str, labels: dict[str, str], began: datetime, resolved: datetime | None = None
-) -> Alert:
+def an_alert(condition: str, labels: dict[str, str], began: datetime, resolved: datetime | None = None) -> Alert:
     return Alert.objects.create(
         rule_name="a-rule",
         condition=condition,
@@ -343,10 +329,7 @@ CAUSES: dict[str, Cause] = {
     ),
     "a loop that does harm": Cause(_harmful, "harmful ladder", (10, 120), ((WAITS, {"queue": "orders"}),)),
 }  # fmt: skip
-TWO_AT_ONCE = (
-    ("a producer gone wild", "a bad deploy of an application"),
-    ("a dying node", "a bad declaration"),
-)
+TWO_AT_ONCE = (("a producer gone wild", "a bad deploy of an application"), ("a dying node", "a bad declaration"))
 
 
 def scenario(seed: int, owner: User) -> Scenario:
@@ -358,9 +341,7 @@ def scenario(seed: int, owner: User) -> Scenario:
         Node.objects.create(name=name, url=f"redis://{name}")
     background(world)
     names = TWO_AT_ONCE[seed % 2] if seed % 7 == 6 else (list(CAUSES)[seed % len(CAUSES)],)
-    condition, labels = (
-        draw.choice(CAUSES[names[0]].shows) if len(names) == 1 else (WAITS, {"queue": "orders"})
-    )
+    condition, labels = draw.choice(CAUSES[names[0]].shows) if len(names) == 1 else (WAITS, {"queue": "orders"})
     earlier_incidents(world, condition, CAUSES[names[0]].kind)
     causes = []
     for name in names:

@@ -75,15 +75,10 @@ def plant(**parts) -> dict:
 
 def test_what_acts_on_a_queue_is_where_it_is_who_works_it_and_what_steers_it():
     found = build_influences(snapshot_of(plant()))
-    assert {"node/n1", "host/jobs@h1", "loop/worker_rate/alert/n1", "application/flow"} <= found[
-        "queue/alert"
-    ]
+    assert {"node/n1", "host/jobs@h1", "loop/worker_rate/alert/n1", "application/flow"} <= found["queue/alert"]
     assert {"queue/telemetry"} <= found["application/flow"]
     assert "producer/host" in found["queue/telemetry"]
-    assert list_alert_parts({"rule": "x", "queue": "alert", "pipeline": "main"}) == [
-        "queue/alert",
-        "pipeline",
-    ]
+    assert list_alert_parts({"rule": "x", "queue": "alert", "pipeline": "main"}) == ["queue/alert", "pipeline"]
 
 
 def test_what_acts_on_an_attached_plant_is_what_steers_it():
@@ -212,9 +207,7 @@ def test_the_nearest_is_first_by_the_snapshot_of_the_onset(people, loop, tmp_pat
     assert 80 <= rows[1].delay_seconds <= 95
 
 
-def test_a_lost_node_is_no_cause_of_itself_nor_is_its_recovery_and_what_came_before_it_is(
-    people, loop, tmp_path: Path
-):
+def test_a_lost_node_is_no_cause_of_itself_nor_is_its_recovery_and_what_came_before_it_is(people, loop, tmp_path: Path):
     """The node fell silent a threshold before its alert began."""
     recorder, silent = Recorder(tmp_path), NOW - MINUTE - timedelta(seconds=30)
     for step in range(10 * 60 // 5):
@@ -245,9 +238,7 @@ def test_what_is_found_is_kept_and_counted_for_the_next(people, loop, tmp_path: 
     assert changes.load_changes(Alert.objects.order_by("pk").last()) == rows
 
 
-def test_alerts_of_the_same_outage_say_nothing_of_how_often_a_change_came_before(
-    people, loop, tmp_path: Path
-):
+def test_alerts_of_the_same_outage_say_nothing_of_how_often_a_change_came_before(people, loop, tmp_path: Path):
     """What another explains, and what began together with this and may be explained in a while."""
     an_override(people["operator"], loop, 3 * MINUTE)
     first = an_alert(4 * MINUTE, state="resolved", resolved_at=NOW)
@@ -326,16 +317,12 @@ def test_nodes_of_a_queue_are_a_step_away_and_other_queues_there_two():
 
 def test_what_came_and_went_several_times_of_late_is_less_news(tmp_path: Path):
     def chance(count: int) -> float:
-        return changes.compute_kind_records("queue_wait", {"node left": count}, 0, NOW, tmp_path)[
-            "node left"
-        ].chance
+        return changes.compute_kind_records("queue_wait", {"node left": count}, 0, NOW, tmp_path)["node left"].chance
 
     assert chance(1) == changes.APPEARANCE_CHANCE < chance(4) < chance(20) < 0.5
 
 
-def test_what_one_person_sets_of_several_loops_at_once_is_one_change_and_so_is_its_end(
-    people, loop, tmp_path: Path
-):
+def test_what_one_person_sets_of_several_loops_at_once_is_one_change_and_so_is_its_end(people, loop, tmp_path: Path):
     loops = [loop, *(Loop.objects.create(name=f"x/alert/n{n}", law="x", target={}) for n in range(2, 6))]
     more = {"name": "mode", "value": "hold", "reason": "maintenance"}
     made = [an_override(people["operator"], each, 3 * MINUTE, **more) for each in loops]
@@ -351,10 +338,7 @@ def test_what_one_person_sets_of_several_loops_at_once_is_one_change_and_so_is_i
     assert shown.undo is None and shown.back is not None and shown.back.words == "End overrides"
     Override.objects.filter(owner=people["operator"]).update(ended_at=NOW - 2 * MINUTE)
     found = find_changes(NOW - 10 * MINUTE, NOW, tmp_path)
-    assert [row.kind for row in found if row.ref == rows["operator"].ref] == [
-        "override mode",
-        "override ended",
-    ]
+    assert [row.kind for row in found if row.ref == rows["operator"].ref] == ["override mode", "override ended"]
     ranked = changes.search_changes(an_alert(), tmp_path)
     assert [row.by for row in ranked if row.kind == "override mode"] == ["administrator", "operator"]
 
@@ -425,9 +409,7 @@ def test_the_keeper_checks_soon_again_while_young_and_at_the_end(tmp_path: Path)
     assert [keeper.step(NOW + 62 * MINUTE), keeper.step(NOW + 63 * MINUTE)] == [1, 0]
 
 
-def test_half_a_minute_later_the_last_snapshots_before_an_incident_are_kept_and_it_is_examined_again(
-    tmp_path: Path,
-):
+def test_half_a_minute_later_the_last_snapshots_before_an_incident_are_kept_and_it_is_examined_again(tmp_path: Path):
     keeper = ChangeKeeper(tmp_path)
     an_alert(timedelta(seconds=4))
     seconds = (0, 20, 35, 70, 160)
@@ -452,9 +434,7 @@ def test_an_incident_before_a_hundred_newer_ones_is_examined_too(tmp_path: Path)
     assert Incident.objects.get(alert=first).changes_at == NOW
 
 
-def test_the_page_shows_a_change_with_its_undo_and_its_record(
-    browsers, people, loop, stored_snapshot, tmp_path
-):
+def test_the_page_shows_a_change_with_its_undo_and_its_record(browsers, people, loop, stored_snapshot, tmp_path):
     an_override(people["operator"], loop, 3 * MINUTE)
     alert = an_alert()
     changes.keep_changes(alert, tmp_path, NOW)
@@ -489,9 +469,7 @@ def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_s
     assert "Reset to" not in administrator.get(f"/alerts/{alert.pk}/").content.decode()
 
 
-def test_a_loop_s_own_value_leads_to_its_page_and_to_where_it_is_set_back(
-    browsers, loop, stored_snapshot, tmp_path
-):
+def test_a_loop_s_own_value_leads_to_its_page_and_to_where_it_is_set_back(browsers, loop, stored_snapshot, tmp_path):
     posted = {"name": "raise_factor", "value": "1.3", "reason": "a test"}
     assert browsers["administrator"].post(f"/settings/plant/loops/{loop.pk}", posted).status_code == 302
     onset = timezone.now() + MINUTE

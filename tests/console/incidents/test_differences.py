@@ -51,10 +51,7 @@ def compared(seed: int, cause: str, data: Path, monkeypatch: pytest.MonkeyPatch)
             kinds = np.where(random.random(count) < 0.08, "refund", kinds)
         key = random.choice(40, count, p=of_keys / of_keys.sum())
         source = random.choice(8, count, p=of_sources / of_sources.sum())
-        rows += [
-            (float(a), str(kind), f"k{k}", f"s{s}")
-            for a, kind, k, s in zip(at, kinds, key, source, strict=True)
-        ]
+        rows += [(float(a), str(kind), f"k{k}", f"s{s}") for a, kind, k, s in zip(at, kinds, key, source, strict=True)]
     keep(data, rows)
 
     def read(_: Path, at: float) -> object:
@@ -72,9 +69,7 @@ def compared(seed: int, cause: str, data: Path, monkeypatch: pytest.MonkeyPatch)
         shares = {"n1": 0.9, "n2": 0.1} if one else {"n1": 0.5, "n2": 0.5}
         past = {"n1": 600.0, "n2": 600.0}
         for node, row in queue["containers"].items():
-            row["inserted_events"] = round(
-                past[node] + 100 * (step - 12) * shares[node] + random.normal(0, 2)
-            )
+            row["inserted_events"] = round(past[node] + 100 * (step - 12) * shares[node] + random.normal(0, 2))
         return snapshot_of(document)
 
     monkeypatch.setattr(stretches, "snapshot_at", read)
@@ -196,12 +191,9 @@ def test_why_spark_failed_stands_beside_the_offer_to_count_again(browsers, store
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    ("change", "field"),
-    [({"to": "soon"}, "to"), ({"against": "never"}, "against"), ({"queue": "empty"}, "queue")],
+    ("change", "field"), [({"to": "soon"}, "to"), ({"against": "never"}, "against"), ({"queue": "empty"}, "queue")]
 )
-def test_a_count_that_can_not_be_is_refused_by_name(
-    browsers, stored_snapshot, long_comparison, change, field
-):
+def test_a_count_that_can_not_be_is_refused_by_name(browsers, stored_snapshot, long_comparison, change, field):
     asked = {**long_comparison, **change}
     refused = browsers["operator"].post("/differences/count", asked, headers={"accept": "application/json"})
     assert refused.status_code == 422 and list(refused.json()["errors"]) == [field]
@@ -228,14 +220,7 @@ def test_an_archive_that_one_of_both_stretches_has_is_not_compared_with_samples_
 ):
     """Since a queue is archived all of its keys are counted; of the week before, the eight most frequent."""
     keep(tmp_path, [(START + at / 10, "order", f"k{at % 20}", "shop") for at in range(1_200)])
-    sample = {
-        "events": 20,
-        "type": {"order": 20},
-        "key": {f"k{at}": 1 for at in range(8)},
-        "source": {"shop": 20},
-    }
+    sample = {"events": 20, "type": {"order": 20}, "key": {f"k{at}": 1 for at in range(8)}, "source": {"shop": 20}}
     shop = {"queues": {"alert": 10.0}, "samples": {"alert": sample}}
-    monkeypatch.setattr(
-        stretches, "snapshot_at", lambda _, at: snapshot_of({"at": at, "producers": {"shop": shop}})
-    )
+    monkeypatch.setattr(stretches, "snapshot_at", lambda _, at: snapshot_of({"at": at, "producers": {"shop": shop}}))
     assert differences.compare(SINCE, UNTIL, "week", "", tmp_path).rows == []

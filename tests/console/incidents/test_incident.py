@@ -258,19 +258,13 @@ def test_a_review_that_somebody_changed_meanwhile_is_not_overwritten(browsers, n
 
 def test_a_follow_up_is_kept_done_and_opened_again(browsers, night, stored_snapshot):
     address = f"/alerts/{night.pk}/incident/follow-ups"
-    assert (
-        post(browsers["operator"], address, text="a limit", owner="operator", due_on="2026-12-01").status_code
-        == 200
-    )
+    assert post(browsers["operator"], address, text="a limit", owner="operator", due_on="2026-12-01").status_code == 200
     made = FollowUp.objects.get()
     page = browsers["viewer"].get(f"/alerts/{night.pk}/incident/").content.decode()
     assert "a limit" in page and "operator, due 2026-12-01" in " ".join(page.split())
     listed = browsers["viewer"].get("/api/v1/follow-ups").json()["follow_ups"]
     assert [(row["id"], row["due_on"]) for row in listed] == [(made.pk, "2026-12-01")]
-    assert [post(browsers["operator"], f"{address}/{made.pk}", done="1").status_code for _ in range(2)] == [
-        200,
-        422,
-    ]
+    assert [post(browsers["operator"], f"{address}/{made.pk}", done="1").status_code for _ in range(2)] == [200, 422]
     assert browsers["viewer"].get("/api/v1/follow-ups").json()["follow_ups"] == []
     assert post(browsers["operator"], f"{address}/{made.pk}", done="0").status_code == 200
     assert post(browsers["operator"], address, text="x", due_on="soon").status_code == 422
@@ -289,14 +283,8 @@ def test_an_explained_alert_leads_to_its_incident(browsers, night, stored_snapsh
     assert answer.status_code == 422 and "explained" in answer.json()["errors"]["alert"][0]
 
 
-def test_what_was_said_of_an_incident_that_became_explained_can_be_brought_to_its_end(
-    browsers, night, stored_snapshot
-):
-    cause, address, browser = (
-        an_alert(labels={"queue": "b"}),
-        f"/alerts/{night.pk}/incident",
-        browsers["operator"],
-    )
+def test_what_was_said_of_an_incident_that_became_explained_can_be_brought_to_its_end(browsers, night, stored_snapshot):
+    cause, address, browser = (an_alert(labels={"queue": "b"}), f"/alerts/{night.pk}/incident", browsers["operator"])
     for path, posted in (
         ("review", {"text": "# Ours", "revision": "0"}),
         ("follow-ups", {"text": "a limit"}),

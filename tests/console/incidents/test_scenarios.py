@@ -18,9 +18,7 @@ FIRST, MIN_SHARE = 3, 0.9
 UNSEEN = [first + at for first in (1_000, 2_000, 3_000, 4_000) for at in range(30)]
 
 
-def found_for(
-    seed: int, owner: User, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Scenario, list[IncidentChange]]:
+def found_for(seed: int, owner: User, monkeypatch: pytest.MonkeyPatch) -> tuple[Scenario, list[IncidentChange]]:
     made = scenario(seed, owner)
     monkeypatch.setattr(appearances, "snapshot_at", made.world.snapshot)
     monkeypatch.setattr(changes, "snapshot_at", made.world.snapshot)

@@ -15,13 +15,7 @@ class Socket:
     def __init__(
         self, application: Any, headers: list[tuple[bytes, bytes]], path: str = "/live/", query: bytes = b""
     ) -> None:
-        scope = {
-            "type": "websocket",
-            "path": path,
-            "headers": headers,
-            "query_string": query,
-            "subprotocols": [],
-        }
+        scope = {"type": "websocket", "path": path, "headers": headers, "query_string": query, "subprotocols": []}
         self.wire = ApplicationCommunicator(application, scope)
 
     async def connect(self) -> bool:

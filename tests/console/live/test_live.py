@@ -55,9 +55,7 @@ async def opened(app: Any, *headers: tuple[bytes, bytes], query: bytes = b"") ->
     await socket.disconnect()
 
 
-async def test_a_socket_gets_the_snapshot_first_and_then_every_delta(
-    application, control, browsers, stored_snapshot
-):
+async def test_a_socket_gets_the_snapshot_first_and_then_every_delta(application, control, browsers, stored_snapshot):
     async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
         first = await socket.receive()
         assert first["snapshot"] == stored_snapshot
@@ -69,9 +67,7 @@ async def test_a_socket_gets_the_snapshot_first_and_then_every_delta(
             assert "snapshot" not in delta
 
 
-async def test_a_client_that_asks_gets_the_newest_snapshot_again(
-    application, control, browsers, stored_snapshot
-):
+async def test_a_client_that_asks_gets_the_newest_snapshot_again(application, control, browsers, stored_snapshot):
     async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
         await socket.receive()
         newer = {**stored_snapshot, "seq": 7}
@@ -82,9 +78,7 @@ async def test_a_client_that_asks_gets_the_newest_snapshot_again(
         assert again["snapshot"] == newer
 
 
-async def test_a_flood_of_questions_gets_one_answer_a_snapshot(
-    application, control, browsers, stored_snapshot
-):
+async def test_a_flood_of_questions_gets_one_answer_a_snapshot(application, control, browsers, stored_snapshot):
     async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
         await socket.receive()
         for _ in range(500):
@@ -124,9 +118,7 @@ async def test_an_observer_that_starts_anew_under_the_same_number_is_heard(
         assert (await socket.receive())["snapshot"] == anew
 
 
-async def test_a_socket_gets_the_view_it_asks_for_packed_if_it_can(
-    application, control, browsers, stored_snapshot
-):
+async def test_a_socket_gets_the_view_it_asks_for_packed_if_it_can(application, control, browsers, stored_snapshot):
     viewer = cookie_of(browsers["viewer"])
     async with opened(application, OUR_ORIGIN, viewer, query=b"of=flow&packed=1") as socket:
         narrow = find_view("flow").narrow(stored_snapshot)
@@ -160,18 +152,14 @@ async def test_who_holds_a_snapshot_gets_the_deltas_since(control, control_serve
 
 
 @pytest.mark.parametrize("after", [(1, 7.0), (900, 1.0)])
-async def test_who_holds_a_snapshot_of_another_observer_gets_the_whole(
-    control, control_server, snapshot, after
-):
+async def test_who_holds_a_snapshot_of_another_observer_gets_the_whole(control, control_server, snapshot, after):
     control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     fanout = Fanout(control_server.url, clock=lambda: snapshot["at"], monotonic=lambda: 0.0)
     assert (await next_of(await fanout.join(after=after)))["snapshot"] == snapshot
 
 
 @pytest.mark.parametrize("asked", ["", "no json", "[]", '{"ask": "everything"}', "x" * 4000])
-async def test_what_is_not_understood_closes_the_socket(
-    application, control, browsers, stored_snapshot, asked
-):
+async def test_what_is_not_understood_closes_the_socket(application, control, browsers, stored_snapshot, asked):
     async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
         await socket.send(asked)
         assert await socket.closing_code() == 4400
@@ -268,9 +256,7 @@ async def test_a_database_that_was_away_for_one_question_is_asked_again_and_the_
         assert await socket.closing_code() == 4401
 
 
-async def test_a_socket_whose_holder_can_not_be_asked_about_any_more_is_closed(
-    control, browsers, stored_snapshot
-):
+async def test_a_socket_whose_holder_can_not_be_asked_about_any_more_is_closed(control, browsers, stored_snapshot):
     consumer = Unanswering.as_asgi(recheck_seconds=0.05, failing=lambda asked: asked > 1)
     app = CookieMiddleware(URLRouter([path("live/", consumer)]))
     async with opened(app, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
@@ -319,9 +305,7 @@ async def test_a_wall_clock_that_jumps_makes_no_silence(control, control_server,
     await fanout.leave(listener)
 
 
-async def test_a_silence_is_as_long_where_the_clock_is_behind_the_observers(
-    control, control_server, snapshot
-):
+async def test_a_silence_is_as_long_where_the_clock_is_behind_the_observers(control, control_server, snapshot):
     control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     elapsed = [0.0]
     fanout = Fanout(control_server.url, lambda: snapshot["at"] - 600.0, lambda: elapsed[0])
@@ -336,9 +320,7 @@ async def test_a_silence_is_as_long_where_the_clock_is_behind_the_observers(
     await fanout.leave(listener)
 
 
-async def test_the_fanout_follows_again_after_the_control_server_was_killed(
-    control, control_server, snapshot
-):
+async def test_the_fanout_follows_again_after_the_control_server_was_killed(control, control_server, snapshot):
     control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     fanout = Fanout(control_server.url, clock=lambda: snapshot["at"], monotonic=lambda: 0.0)
     listener = await fanout.join()

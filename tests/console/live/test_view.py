@@ -126,6 +126,4 @@ def missing(page: str, whole: dict[str, Any]) -> list[str]:
     """The paths bound on a page that its view has not as the whole snapshot has them."""
     (view,) = re.findall(r'data-view="([^"]+)"', page)
     narrow = find_view(view).narrow(whole)
-    return [
-        path for path in PATH.findall(page) if shown(value_at(narrow, path)) != shown(value_at(whole, path))
-    ]
+    return [path for path in PATH.findall(page) if shown(value_at(narrow, path)) != shown(value_at(whole, path))]

@@ -48,11 +48,7 @@ def asked(monkeypatch):
 
     made = {"make": lambda address: MemoryPlant(lambda: 5.0, [], {"parse": 2}), "inspect": inspect}
     broker = AdapterKind(
-        name="broker",
-        title="A broker",
-        schemes={"redis": 6379},
-        options={"queue": PlantOption("one")},
-        **made,
+        name="broker", title="A broker", schemes={"redis": 6379}, options={"queue": PlantOption("one")}, **made
     )
     page = AdapterKind(
         name="page", title="A page", schemes={}, file="text", options={"text": PlantOption("YAML")}, **made

@@ -85,9 +85,7 @@ def test_an_answer_that_can_not_be_written_fails_in_one_line(count):
 def test_while_no_database_answers_a_command_says_so_in_one_line(command):
     nowhere = {**os.environ, "DATABASE_URL": "postgres://weir:a-secret@127.0.0.1:1/weir"}
     asked = [sys.executable, "manage.py", *command]
-    done = subprocess.run(
-        asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=ROOT, env=nowhere
-    )
+    done = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=ROOT, env=nowhere)
     assert (done.returncode, done.stdout) == (1, "")
     (said,) = done.stderr.splitlines()
     assert said.startswith(f"{command[0]}: the database rejected the query, or did not respond (")
@@ -156,10 +154,7 @@ def test_an_unknown_bench_scenario_or_law_is_named_with_the_known_ones(monkeypat
 
 
 MEASURED = {
-    "calm": {
-        "figures": {"cores": 0.3, "alerts": 0, "share": 0.9},
-        "peers": {"limit_cores": 0.35, "limit_alerts": 0},
-    },
+    "calm": {"figures": {"cores": 0.3, "alerts": 0, "share": 0.9}, "peers": {"limit_cores": 0.35, "limit_alerts": 0}},
     "late": {"figures": {"cores": 0.4, "share": 0.8}, "peers": {"limit_cores": 0.35, "limit_share": 0.9}},
     "free": {"figures": {"cores": 0.4}, "peers": {"another_cores": 0.2}},
 }
@@ -169,19 +164,14 @@ MEASURED = {
     ("name", "past"),
     [
         ("calm", ""),
-        (
-            "late",
-            "late: cores is 0.4; it must be at most 0.35.\nlate: share is 0.8; it must be at least 0.9.\n",
-        ),
+        ("late", "late: cores is 0.4; it must be at most 0.35.\nlate: share is 0.8; it must be at least 0.9.\n"),
         ("free", "free: no figure has a limit.\n"),
     ],
 )
 def test_a_strict_bench_that_is_past_a_limit_says_so_and_fails_and_another_does_not(monkeypatch, name, past):
     monkeypatch.setattr(bench, "BENCHES", dict.fromkeys(MEASURED, ""))
     monkeypatch.setattr(
-        bench,
-        "run_bench",
-        lambda name, _: {"name": name, "ratio": {}, "at_least": ["share"], **MEASURED[name]},
+        bench, "run_bench", lambda name, _: {"name": name, "ratio": {}, "at_least": ["share"], **MEASURED[name]}
     )
     assert ask(monkeypatch, "bench", "", name)["name"] == name
     out, err = io.StringIO(), io.StringIO()
@@ -218,9 +208,7 @@ def test_options_of_every_json_command_may_stand_anywhere():
     for name, command in json_commands().items():
         parser = command.create_parser("manage.py", name)
         positionals = [each for each in parser._actions if not each.option_strings]
-        words = [
-            next(iter(each.choices)) if each.choices else f"word{at}" for at, each in enumerate(positionals)
-        ]
+        words = [next(iter(each.choices)) if each.choices else f"word{at}" for at, each in enumerate(positionals)]
         orders = {order for order in itertools.permutations([*words, "-v2"]) if _in_order(order, words)}
         assert len(orders) == len(words) + 1
         read = [parser.parse_args(list(order)) for order in orders]

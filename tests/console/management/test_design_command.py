@@ -28,9 +28,7 @@ def answer(monkeypatch, text, *arguments):
 
 
 ONE = {"A": [[1]], "B": [[1]], "Q": [[1]], "R": [[1]]}
-NETWORK = (
-    '{"stations": [{"name": "a", "service_seconds": %s, "visits": %s}], "customers": 3, "think_seconds": %s}'
-)
+NETWORK = '{"stations": [{"name": "a", "service_seconds": %s, "visits": %s}], "customers": 3, "think_seconds": %s}'
 
 
 def series(rows=300):
@@ -120,11 +118,7 @@ def test_a_closed_standard_input_is_refused(monkeypatch, name):
         ("stations[0].service_seconds", NETWORK % ("1e-310", 1, 0), ["network"]),
         ("stations[0].visits", NETWORK % (1, "1e-310", 0), ["network"]),
         ("think_seconds", NETWORK % (1, 1, "1e-320"), ["network"]),
-        (
-            "classes[0]",
-            '{"stations": [{"name": "a"}], "classes": [{"name": "c", "customers": 3}]}',
-            ["network"],
-        ),
+        ("classes[0]", '{"stations": [{"name": "a"}], "classes": [{"name": "c", "customers": 3}]}', ["network"]),
         ("R", json.dumps(ONE | {"R": [[1e-310]], "time": "continuous"}), ["lqr"]),
         ("R", json.dumps(ONE | {"B": [[1e50]], "R": [[1e-300]], "time": "continuous"}), ["lqr"]),
         ("B", json.dumps(ONE | {"B": [[5e-324]], "Q": [[1e100]], "time": "continuous"}), ["lqr"]),

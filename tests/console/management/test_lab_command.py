@@ -32,12 +32,7 @@ def test_the_list_says_which_scenarios_are_ready():
 
 @pytest.mark.parametrize(
     ("field", "arguments"),
-    [
-        ("SCENARIO", ["flow"]),
-        ("--set", ["--set", "zz=1"]),
-        ("--law", ["--law", "pi"]),
-        ("--seed", ["--seed", "0"]),
-    ],
+    [("SCENARIO", ["flow"]), ("--set", ["--set", "zz=1"]), ("--law", ["--law", "pi"]), ("--seed", ["--seed", "0"])],
 )
 def test_the_list_takes_nothing_that_is_for_a_run(field, arguments):
     code, out, err = lab("list", *arguments)
@@ -45,9 +40,7 @@ def test_the_list_takes_nothing_that_is_for_a_run(field, arguments):
 
 
 def test_a_run_answers_with_the_metrics_of_the_contract_for_each_law():
-    document = run(
-        "queues", "--law", "greedy-band", "--law", "random-40", "--set", "configuration=2", "--seed", "4"
-    )
+    document = run("queues", "--law", "greedy-band", "--law", "random-40", "--set", "configuration=2", "--seed", "4")
     assert (document["scenario"], document["seed"]) == ("queues", 4)
     assert document["parameters"]["configuration"] == 2
     assert list(document["results"]) == ["greedy-band", "random-40"]
@@ -121,10 +114,7 @@ SHORT = {
     "shedding": ["--set", "seconds=600", "--set", "interval_seconds=20"],
     "elasticity": ["--set", "compression=1000", "--set", "days=2", "--set", "interval_seconds=10"],
 }
-IDLE = {
-    "in the middle": [9.0] * 20 + [0.0] * 40 + [5.0] * 20,
-    "but for one value": [0.0] * 30 + [7.0] + [0.0] * 40,
-}
+IDLE = {"in the middle": [9.0] * 20 + [0.0] * 40 + [5.0] * 20, "but for one value": [0.0] * 30 + [7.0] + [0.0] * 40}
 
 
 @pytest.mark.sweep(4)

@@ -46,9 +46,7 @@ def stored(nodes: dict[str, Server], queue: str = "alert") -> list[dict[str, Any
 
 
 def jsonl(path: Path, count: int) -> Path:
-    lines = [
-        json.dumps({"id": f"e{n}", "time": 1_790_000_000 + n, "type": "t", "value": n}) for n in range(count)
-    ]
+    lines = [json.dumps({"id": f"e{n}", "time": 1_790_000_000 + n, "type": "t", "value": n}) for n in range(count)]
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -80,10 +78,7 @@ def test_a_zipped_table_is_read_by_its_columns(
     code, document, _ = publish(capsys, "alert", str(path), *named)
     assert (code, document["published"]) == (0, 2)
     rows = sorted(stored(nodes), key=lambda row: row["time"])
-    assert [(row["type"], row["key"], row["value"]) for row in rows] == [
-        ("start", "j1", 0.5),
-        ("end", "j1", None),
-    ]
+    assert [(row["type"], row["key"], row["value"]) for row in rows] == [("start", "j1", 0.5), ("end", "j1", None)]
 
 
 def test_malformed_lines_are_named_counted_and_skipped(
@@ -100,9 +95,7 @@ def test_malformed_lines_are_named_counted_and_skipped(
     assert sorted(row["type"] for row in stored(nodes)) == ["a", "b"]
 
 
-def test_only_the_first_twenty_malformed_lines_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_the_first_twenty_malformed_lines_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "e.jsonl"
     path.write_text('{"type": "a"}\n' + "oops\n" * 30)
     _, document, errors = publish(capsys, "alert", str(path))
@@ -133,9 +126,7 @@ def test_of_a_damaged_file_all_that_was_read_is_stored_and_counted(
     assert count and f"stored before the error: {count:,} events" in errors
 
 
-def test_an_unknown_queue_is_refused_with_the_known_ones(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_queue_is_refused_with_the_known_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, errors = publish(capsys, "alarms", str(jsonl(tmp_path / "e.jsonl", 1)))
     assert code == 2
     assert "alarms" in errors and "alert, process, telemetry" in errors
@@ -216,10 +207,7 @@ def test_what_was_rejected_is_in_the_producers_figures(
 @pytest.mark.thorough
 @pytest.mark.faults
 def test_a_node_killed_while_publishing_loses_nothing(
-    tmp_path: Path,
-    nodes: dict[str, Server],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killing(batches: Iterator[pa.RecordBatch], events: int) -> Iterator[pa.RecordBatch]:
         for place, batch in enumerate(limit_events(batches, events)):

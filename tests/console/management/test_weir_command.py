@@ -285,11 +285,7 @@ ONLY_PAGES = (
 
 
 def test_every_page_that_posts_stands_in_the_table():
-    posted = {
-        door.removeprefix("POST ")
-        for door in ROUTE_PERMISSIONS
-        if door.startswith("POST ") and not of_api(door)
-    }
+    posted = {door.removeprefix("POST ") for door in ROUTE_PERMISSIONS if door.startswith("POST ") and not of_api(door)}
     assert posted - set(ONLY_PAGES) == set(PAGES)
 
 
@@ -313,17 +309,10 @@ def test_every_action_of_the_table_has_a_command(browsers, things, stored_snapsh
         if "api/v1" in door and not door.endswith("/events"):
             request_route(browser, door, things)
     body = {**API_BODIES["POST api/v1/overrides"], "loop": None, "node": "n1", "name": "busy", "value": 0.5}
-    for more in (
-        {"minutes": 5},
-        {"minutes": None, "endless": True, "node": None, "queue": "alert", "name": "mode"},
-    ):
-        Client.post(
-            browsers["administrator"], "/api/v1/overrides", {**body, **more}, content_type="application/json"
-        )
+    for more in ({"minutes": 5}, {"minutes": None, "endless": True, "node": None, "queue": "alert", "name": "mode"}):
+        Client.post(browsers["administrator"], "/api/v1/overrides", {**body, **more}, content_type="application/json")
     silence = {"matchers": [{"label": "rule", "is": "=", "value": "audit-altered"}]}
-    Client.post(
-        browser, "/api/v1/silences", {**silence, "reason": "a test", "minutes": 1}, "application/json"
-    )
+    Client.post(browser, "/api/v1/silences", {**silence, "reason": "a test", "minutes": 1}, "application/json")
     own = {"events.publish": publish.Command}  # a command of its own: it reads files of millions of events
     assert set(ACTIONS) - asked - set(own) == set()
 

@@ -110,10 +110,7 @@ def test_of_large_letters_no_more_are_read_than_a_process_has_room_for(operator,
 
 def test_the_commonest_errors_lead_to_their_letters(operator, many, control):
     groups = operator.get("/dead-letters/").context["groups"]
-    assert [(each.queue, each.letters, each.events) for each in groups] == [
-        ("orders", 60, 240),
-        ("alert", 2, 2),
-    ]
+    assert [(each.queue, each.letters, each.events) for each in groups] == [("orders", 60, 240), ("alert", 2, 2)]
     assert len(operator.get(f"/dead-letters/?{groups[0].query}").context["listing"].letters) == 60
 
 
@@ -186,10 +183,7 @@ def test_discarding_asks_for_the_queues_name_and_is_one_queues(operator, many, c
         ({"action": "requeue", "letter": "alert/n1/x/x", **REASON}, "letter"),
         ({"action": "requeue", "letter": "n1:1-0", **REASON}, "letter"),
         ({"action": "requeue", "all": "1", "through": "soon", **REASON}, "through"),
-        (
-            {"action": "requeue", "all": "1", "through": "2026-01-01T00:00Z", "count": "x", **REASON},
-            "count",
-        ),
+        ({"action": "requeue", "all": "1", "through": "2026-01-01T00:00Z", "count": "x", **REASON}, "count"),
     ],
 )
 def test_a_bad_choice_of_letters_is_refused(posted, field, operator, poisoned, control):
@@ -249,9 +243,7 @@ def mend(browser: Client, name: str, digest: str | None = None, **fields: str) -
     queue, node, dead_id, shown = name.split("/")
     posted = {f"event-{field}": text for field, text in fields.items()}
     return fetch(
-        browser,
-        f"/dead-letters/{queue}/{node}/{dead_id}/fix",
-        {**posted, "digest": digest or shown, **REASON},
+        browser, f"/dead-letters/{queue}/{node}/{dead_id}/fix", {**posted, "digest": digest or shown, **REASON}
     )
 
 

@@ -26,8 +26,7 @@ def folded(db) -> list[int]:
     """The ids of ten ticks, of which nine are folded into the last."""
     loop = Loop.objects.create(name="ladder/alert", law="ladder", target={"queue": "alert"})
     ticks = [
-        LedgerEntry(loop=loop, at=NOON + timedelta(seconds=5 * number), reason=f"calm {number}")
-        for number in range(10)
+        LedgerEntry(loop=loop, at=NOON + timedelta(seconds=5 * number), reason=f"calm {number}") for number in range(10)
     ]
     for each in ticks:
         each.mode, each.parameters = "auto", {}

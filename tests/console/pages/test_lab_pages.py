@@ -201,9 +201,7 @@ def test_more_is_better_where_the_metric_says_so():
     assert metrics.find_best_value("somebody_elses", [1, 2]) is None
 
 
-def test_an_experiment_is_run_again_on_the_same_arrivals_though_their_file_has_gone(
-    operator, people, tmp_path
-):
+def test_an_experiment_is_run_again_on_the_same_arrivals_though_their_file_has_gone(operator, people, tmp_path):
     text = "time,rate\n" + "".join(f"{row},{row % 7}\n" for row in range(70))
     file = SimpleUploadedFile("shop.csv", text.encode())
     found = begun(operator, trace="upload", column="rate", file=file)

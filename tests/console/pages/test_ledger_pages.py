@@ -37,9 +37,7 @@ def loop(db) -> Loop:
 
 
 def entry_of(loop: Loop, **values: Any) -> LedgerEntry:
-    return LedgerEntry.objects.create(
-        loop=loop, **{"mode": "auto", "parameters": {}, "reason": "calm", **values}
-    )
+    return LedgerEntry.objects.create(loop=loop, **{"mode": "auto", "parameters": {}, "reason": "calm", **values})
 
 
 FILTERS = {
@@ -110,8 +108,7 @@ def test_a_filter_that_can_not_be_read_shows_nothing_and_says_where(query, viewe
 
 
 @pytest.mark.parametrize(
-    ("page", "label"),
-    [("/ledger/", "the ledger"), ("/audit/", "the audit log"), ("/dead-letters/", "dead letters")],
+    ("page", "label"), [("/ledger/", "the ledger"), ("/audit/", "the audit log"), ("/dead-letters/", "dead letters")]
 )
 @pytest.mark.parametrize(
     ("text", "field"),
@@ -147,9 +144,7 @@ def test_pages_keep_the_filter_and_lead_both_ways_without_a_gap(viewer, loop):
     assert viewer.get(f"/ledger/?each=1&after={newer.newer}").context["listed"].rows[0].pk == made[-1]
 
 
-def test_without_a_question_about_single_ticks_what_did_nothing_is_counted_and_leads_to_its_ticks(
-    viewer, loop
-):
+def test_without_a_question_about_single_ticks_what_did_nothing_is_counted_and_leads_to_its_ticks(viewer, loop):
     act = entry_of(loop, action={"start": 2}, at=FIRST)
     for second in range(1, 8):
         entry_of(loop, at=FIRST + timedelta(seconds=second))
@@ -176,9 +171,7 @@ def test_an_odd_place_is_the_first_page(place, viewer, entries):
 
 
 def test_an_export_is_a_table_that_no_spreadsheet_computes(viewer, loop):
-    entry_of(
-        loop, reason="=HYPERLINK('http://elsewhere')", terms={"rate": 2.5}, action={"start": -1}, raw=-1.0
-    )
+    entry_of(loop, reason="=HYPERLINK('http://elsewhere')", terms={"rate": 2.5}, action={"start": -1}, raw=-1.0)
     answer = viewer.get("/api/v1/ledger/export?format=csv")
     assert answer["Content-Disposition"] == 'attachment; filename="ledger.csv"'
     (row,) = csv.DictReader(io.StringIO(answer.getvalue().decode()))
@@ -192,9 +185,7 @@ def test_an_export_reads_a_page_at_a_time(viewer, loop):
         LedgerEntry(loop=loop, mode="auto", parameters={}, reason="calm " * 40) for _ in range(5_000)
     )
     pages = iterate_newest_first(LedgerEntry.objects.all(), rows=1_000)
-    with CaptureQueriesContext(
-        connection,
-    ) as queries:
+    with CaptureQueriesContext(connection) as queries:
         assert len(next(pages)) == 1_000
     assert all("LIMIT 1001" in each["sql"] or " IN (" in each["sql"] for each in queries)
     assert sum(len(page) for page in pages) == 4_000

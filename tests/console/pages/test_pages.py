@@ -29,17 +29,7 @@ from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
 AWAY = "redis://127.0.0.1:1/0"
-PAGES = (
-    "/",
-    "/nodes/",
-    "/queues/",
-    "/workers/",
-    "/pipeline/",
-    "/loops/",
-    "/plans/",
-    "/ledger/",
-    "/settings/",
-)
+PAGES = ("/", "/nodes/", "/queues/", "/workers/", "/pipeline/", "/loops/", "/plans/", "/ledger/", "/settings/")
 
 
 @pytest.fixture
@@ -54,9 +44,7 @@ def loop(db) -> Loop:
 
 
 def entry_of(loop: Loop, **values: Any) -> LedgerEntry:
-    return LedgerEntry.objects.create(
-        loop=loop, **{"mode": "auto", "parameters": {}, "reason": "calm", **values}
-    )
+    return LedgerEntry.objects.create(loop=loop, **{"mode": "auto", "parameters": {}, "reason": "calm", **values})
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -89,10 +77,7 @@ def test_the_page_of_another_plant_is_shown_while_the_control_server_is_away(vie
     RegisteredPlant.objects.create(name="shop", kind="flink", url="http://shop.example")
     settings.REDIS_URL = AWAY
     answer = viewer.get("/plants/shop/")
-    assert (
-        answer.status_code == 200
-        and "Unknown: the control server is not responding" in answer.content.decode()
-    )
+    assert answer.status_code == 200 and "Unknown: the control server is not responding" in answer.content.decode()
 
 
 def test_costs_say_that_the_control_server_is_away(viewer, settings):
@@ -149,8 +134,7 @@ def test_a_worker_host_that_has_ended_has_a_page_and_one_that_never_was_has_none
 
 def test_the_rail_names_only_what_one_may_open(browsers, stored_snapshot):
     names = {
-        who: {item.name for item in browsers[who].get("/").context["frame"].rail}
-        for who in ("viewer", "administrator")
+        who: {item.name for item in browsers[who].get("/").context["frame"].rail} for who in ("viewer", "administrator")
     }
     assert names["administrator"] - names["viewer"] == {"audit", "processes"}
 
@@ -292,10 +276,7 @@ def test_an_entry_is_exported_and_replayed(viewer, stored_snapshot, loop):
 
 def test_a_queues_page_shows_the_dead_letters_of_all_nodes(browsers, poisoned, stored_snapshot):
     letters = browsers["operator"].get("/queues/alert/").context["dead_letters"]
-    assert sorted((letter.name.node, letter.events[0]["id"]) for letter in letters) == [
-        ("n1", "e-n1"),
-        ("n2", "e-n2"),
-    ]
+    assert sorted((letter.name.node, letter.events[0]["id"]) for letter in letters) == [("n1", "e-n1"), ("n2", "e-n2")]
     assert {letter.error for letter in letters} == {"no"}
 
 
@@ -362,12 +343,8 @@ def test_a_bad_token_request_names_its_field(posted, field, browsers, stored_sna
 
 
 @pytest.mark.sweep(3)
-@pytest.mark.parametrize(
-    "page", [*PAGES, "/nodes/n1/", "/queues/alert/", "/queues/telemetry/", "/metrics", "/readyz"]
-)
-def test_a_page_takes_the_snapshot_as_the_plant_really_makes_it(
-    page, viewer, control, nodes, settings, tmp_path
-):
+@pytest.mark.parametrize("page", [*PAGES, "/nodes/n1/", "/queues/alert/", "/queues/telemetry/", "/metrics", "/readyz"])
+def test_a_page_takes_the_snapshot_as_the_plant_really_makes_it(page, viewer, control, nodes, settings, tmp_path):
     """A plant that has just been seeded: no agent has reported, nothing was published, no worker runs."""
     settings.WEIR_DATA = tmp_path
     seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
@@ -398,11 +375,8 @@ def test_a_node_that_nobody_ever_heard_of_has_neither_a_use_nor_a_time():
 
 
 @pytest.mark.parametrize(
-    ("path", "part"),
-    [("/overrides/", "hands"), ("/dead-letters/", "letter-groups"), ("/lab/", "experiments")],
+    ("path", "part"), [("/overrides/", "hands"), ("/dead-letters/", "letter-groups"), ("/lab/", "experiments")]
 )
-def test_what_fills_while_a_page_is_open_has_its_place_from_the_beginning(
-    path, part, viewer, nodes, stored_snapshot
-):
+def test_what_fills_while_a_page_is_open_has_its_place_from_the_beginning(path, part, viewer, nodes, stored_snapshot):
     page = viewer.get(path).content.decode()
     assert re.search(rf'id="{part}"[^>]*\sdata-refresh=', page)

@@ -26,19 +26,10 @@ SNAPSHOT = snapshot_of(
 def subjects():
     Node.objects.create(name="n1", url="redis://127.0.0.1:1/0")
     Queue.objects.create(name="orders", kind="jobs")
-    Loop.objects.create(
-        name="worker_rate/orders/n1", law="worker_rate", target={"queue": "orders", "node": "n1"}
-    )
+    Loop.objects.create(name="worker_rate/orders/n1", law="worker_rate", target={"queue": "orders", "node": "n1"})
     Task.objects.create(name="nightly", job="retention")
     later = timezone.now() + timedelta(minutes=5)
-    values = {
-        "kind": "hand",
-        "reason": "a test",
-        "moves": [],
-        "base": {},
-        "base_revision": 1,
-        "expires_at": later,
-    }
+    values = {"kind": "hand", "reason": "a test", "moves": [], "base": {}, "base_revision": 1, "expires_at": later}
     for number in range(1, 60):
         Plan.objects.create(title=f"Move {number}", hash=f"{number:064}", **values)
 
@@ -91,9 +82,7 @@ def test_silence_is_also_something_to_do():
 def test_an_action_is_there_for_who_may_do_it():
     assert not [label for kind, label in found("hold", "viewer") if kind == "action"]
     assert found("restart a process") == [] and found("restart a process", "administrator")
-    assert ("page", "Audit log") not in found("audit") and ("page", "Audit log") in found(
-        "audit", "administrator"
-    )
+    assert ("page", "Audit log") not in found("audit") and ("page", "Audit log") in found("audit", "administrator")
     assert found("orders", "viewer"), "subjects are for everybody who may see the plant"
 
 

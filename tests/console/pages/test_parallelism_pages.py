@@ -34,13 +34,7 @@ def page_of(client, loop):
 @pytest.mark.parametrize("law", ["parallelism_joint", "parallelism_queueing", "parallelism_forecast"])
 def test_the_page_shows_tasks_paths_forecast_and_who_decides(browsers, plant, law):
     page = page_of(browsers["viewer"], loop_of(law))
-    for said in (
-        "Tasks by operator",
-        "Latency by path",
-        "Forecast",
-        "Task control",
-        "in control",
-    ):
+    for said in ("Tasks by operator", "Latency by path", "Forecast", "Task control", "in control"):
         assert said in page
     assert 'class="spread"' in page and "task-hours in the last" in page
     assert "replicas" not in page.split("Tasks by operator")[1].split("Latency by path")[0]
@@ -64,16 +58,9 @@ def test_a_rescale_shows_what_was_expected_what_came_and_its_verdict(browsers, p
 
 def test_tasks_set_by_hand_hold_for_their_time_are_audited_and_the_law_plans_around_them(browsers, plant):
     loop = loop_of("parallelism_joint")
-    posted = {
-        "tasks-performance/hosts": "7",
-        "tasks-performance/sites": "",
-        "reason": "load test",
-        "minutes": "10",
-    }
+    posted = {"tasks-performance/hosts": "7", "tasks-performance/sites": "", "reason": "load test", "minutes": "10"}
     assert browsers["viewer"].post(f"/loops/{loop.pk}/tasks", posted).status_code == 403
-    answer = browsers["operator"].post(
-        f"/loops/{loop.pk}/tasks", posted, headers={"Accept": "application/json"}
-    )
+    answer = browsers["operator"].post(f"/loops/{loop.pk}/tasks", posted, headers={"Accept": "application/json"})
     assert answer.status_code in (200, 201), answer.content
     override = Override.objects.get(name="tasks_of")
     assert override.value == {"performance/hosts": 7} and override.expires_at is not None
@@ -114,9 +101,7 @@ def test_tasks_set_for_a_short_time_do_not_cut_short_those_that_somebody_set_of_
     answer = by_hand(browsers["operator"], loop, {"hosts": 3}, 10)
     (said,) = answer.json()["errors"]["minutes"]
     assert (
-        answer.status_code == 422
-        and "the manual tasks of sites are set until" in said
-        and "by administrator" in said
+        answer.status_code == 422 and "the manual tasks of sites are set until" in said and "by administrator" in said
     )
     assert Override.objects.get(ended_at=None).value == {"performance/sites": 2}
 

@@ -65,10 +65,7 @@ def test_nothing_can_be_changed_from_the_past(page, browsers, past):
     then = browsers["administrator"].get(page, {"at": AT})
     assert not any(then.context["frame"].can.values())
     assert any(now.context["frame"].can.values())
-    for page_, steers in (
-        (then, False),
-        (now, page not in ("/", "/queues/", "/workers/")),
-    ):
+    for page_, steers in ((then, False), (now, page not in ("/", "/queues/", "/workers/"))):
         assert (b'name="reason"' in page_.content) is steers
     assert b"requires the operator role" not in then.content
 
@@ -95,9 +92,7 @@ def test_a_page_that_is_about_no_instant_says_nothing_of_it(page, viewer, past):
 
 
 def test_the_pipeline_of_the_past_shows_nothing_of_the_present(browsers, past, control):
-    control.set(
-        keys.PIPELINE_LOG, encode_document(PipelineLog(lines=[LogLine(at=1.0, level="ERROR", text="today")]))
-    )
+    control.set(keys.PIPELINE_LOG, encode_document(PipelineLog(lines=[LogLine(at=1.0, level="ERROR", text="today")])))
     then = browsers["operator"].get(APPLICATION, {"at": AT})
     assert (then.context["log"], then.context["recent"], then.context["version"]) == ([], [], None)
     assert b"today" in browsers["operator"].get(APPLICATION).content

@@ -63,18 +63,13 @@ def test_an_application_whose_process_begins_anew_is_not_said_to_be_missing(clie
     snapshot = json.loads(control.get(keys.SNAPSHOT))
     snapshot["pipeline"] |= {"applications": {}, "state": "starting", "error": "it ran out of memory"}
     control.set(keys.SNAPSHOT, json.dumps(snapshot))
-    for name, args in (
-        ("pipeline-application", ["performance"]),
-        ("pipeline-operator", ["performance", "hosts"]),
-    ):
+    for name, args in (("pipeline-application", ["performance"]), ("pipeline-operator", ["performance", "hosts"])):
         text = source_of(client_of("viewer").get(reverse(name, args=args)))
         assert "The pipeline is restarting" in text and "it ran out of memory" in text
     assert client_of("viewer").get(reverse("pipeline-application", args=["other"])).status_code == 404
 
 
-def test_an_application_is_waited_for_while_no_process_has_ever_reported_one(
-    client_of, stored_snapshot, control
-):
+def test_an_application_is_waited_for_while_no_process_has_ever_reported_one(client_of, stored_snapshot, control):
     snapshot = json.loads(control.get(keys.SNAPSHOT))
     snapshot["pipeline"] |= {"applications": {}, "state": "starting", "error": None}
     control.set(keys.SNAPSHOT, json.dumps(snapshot))
@@ -122,9 +117,7 @@ def test_tasks_for_too_many_minutes_are_refused_at_their_field(client_of, at_wor
     assert control.get(keys.PIPELINE_CONTROLS.build("performance")) is None
 
 
-def test_who_is_limited_to_other_queues_does_not_replace_an_application_as_shipped(
-    client_of, at_work, people
-):
+def test_who_is_limited_to_other_queues_does_not_replace_an_application_as_shipped(client_of, at_work, people):
     """No version of it was ever declared: it is what the process has of its own file."""
     Queue.objects.create(name="own", kind="pipeline")
     QueueLimit.objects.create(user=people["operator"], queues=["own", "alert"])
@@ -172,10 +165,7 @@ def test_a_declaration_becomes_a_version_and_is_wanted_from_then_on(client_of, a
         "performance", 1, changed.replace("\r\n", "\n")
     )
     assert declare(client, DECLARATION).status_code == 302
-    assert list(PipelineVersion.objects.order_by("number").values_list("number", "active")) == [
-        (1, False),
-        (2, True),
-    ]
+    assert list(PipelineVersion.objects.order_by("number").values_list("number", "active")) == [(1, False), (2, True)]
     old = client.get(reverse("pipeline-declaration", args=["performance"]) + "?version=1").content.decode()
     assert "value &gt; 90" in old
 
@@ -276,28 +266,18 @@ def with_criteria(at_work, control):
     Declarations(control).note_at_work(DeclarationText("performance", 0, CRITERIA))
 
 
-def test_a_criterion_is_held_until_it_expires_or_somebody_ends_it_and_all_is_audited(
-    client_of, with_criteria, control
-):
+def test_a_criterion_is_held_until_it_expires_or_somebody_ends_it_and_all_is_audited(client_of, with_criteria, control):
     client = client_of("operator")
     given = {"criterion": "slow", "value": "7.5", "minutes": "10", "reason": "a noisy day"}
     client.post(reverse("criterion-hold", args=["performance"]), given)
-    controls = Controls.read(
-        control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls(criteria={"slow": 2.5})
-    )
+    controls = Controls.read(control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls(criteria={"slow": 2.5}))
     now = time.time()
     assert controls.freeze(now).criteria == {"slow": 7.5}
     assert controls.freeze(now + 601).criteria == {"slow": 2.5}, "it ends by the clock alone"
     entry = AuditEntry.objects.get(action="pipeline.steer")
-    assert (entry.target, entry.reason, entry.after["slow"]["value"]) == (
-        "performance/slow",
-        "a noisy day",
-        7.5,
-    )
+    assert (entry.target, entry.reason, entry.after["slow"]["value"]) == ("performance/slow", "a noisy day", 7.5)
     client.post(reverse("criterion-release", args=["performance", "slow"]))
-    controls = Controls.read(
-        control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls(criteria={"slow": 2.5})
-    )
+    controls = Controls.read(control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls(criteria={"slow": 2.5}))
     assert controls.freeze(now).criteria == {"slow": 2.5}
     assert AuditEntry.objects.filter(action="pipeline.steer").count() == 2
 
@@ -332,18 +312,14 @@ def order_of(control) -> dict:
     return json.loads(control.hget(keys.PIPELINE_ORDERS, "performance"))
 
 
-def test_an_operator_restarts_stops_and_starts_an_application_and_each_is_audited(
-    client_of, at_work, control
-):
+def test_an_operator_restarts_stops_and_starts_an_application_and_each_is_audited(client_of, at_work, control):
     address, operator = reverse("pipeline-order", args=["performance"]), client_of("operator")
     for order, (stopped, restart) in (("restart", (False, 1)), ("stop", (True, 1)), ("start", (False, 1))):
         assert operator.post(address, {"order": order, "reason": "why not"}).status_code == 302
         found = order_of(control)
         assert (found["stopped"], found["restart"], found["by"]) == (stopped, restart, "operator")
     noted = AuditEntry.objects.order_by("pk").values_list("action", "target", "reason")
-    assert list(noted) == [
-        (f"pipeline.{order}", "performance", "why not") for order in ("restart", "stop", "start")
-    ]
+    assert list(noted) == [(f"pipeline.{order}", "performance", "why not") for order in ("restart", "stop", "start")]
 
 
 @pytest.mark.parametrize(

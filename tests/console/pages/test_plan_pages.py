@@ -69,9 +69,7 @@ def fetch(browser: Client, address: str, posted: dict[str, Any] | None = None) -
 
 def by_hand(browser: Client, n1: int = 200, n2: int = 467, n3: int = 333) -> Any:
     return fetch(
-        browser,
-        "/queues/alert/points",
-        {"points-n1": str(n1), "points-n2": str(n2), "points-n3": str(n3), **REASON},
+        browser, "/queues/alert/points", {"points-n1": str(n1), "points-n2": str(n2), "points-n3": str(n3), **REASON}
     )
 
 
@@ -157,11 +155,7 @@ def test_a_plan_is_approved_by_its_hash_and_runs(operator, plant, calm):
     plan.refresh_from_db()
     assert plan.state == "done" and plan.approvals[0]["by"] == "operator"
     noted = AuditEntry.objects.latest("id")
-    assert (noted.action, noted.before, noted.reason) == (
-        "plan.approve",
-        {"state": "proposed"},
-        REASON["reason"],
-    )
+    assert (noted.action, noted.before, noted.reason) == ("plan.approve", {"state": "proposed"}, REASON["reason"])
 
 
 def test_another_hash_a_second_approval_and_drift_are_refused_with_the_reason(operator, plant, calm):
@@ -176,13 +170,8 @@ def test_another_hash_a_second_approval_and_drift_are_refused_with_the_reason(op
     assert "already approved" in again
     execution.advance(first, plant.control, plant.now)
     drifted = fetch(operator, f"/plans/{second.pk}/approve", {"hash": second.hash, **REASON})
-    assert (
-        "The points of queue alert have changed since the plan was proposed."
-        in drifted.json()["errors"]["plan"][0]
-    )
-    assert [row for row in audited() if row[1] == "plan.approve"] == [
-        ("operator", "plan.approve", f"plan {first.pk}")
-    ]
+    assert "The points of queue alert have changed since the plan was proposed." in drifted.json()["errors"]["plan"][0]
+    assert [row for row in audited() if row[1] == "plan.approve"] == [("operator", "plan.approve", f"plan {first.pk}")]
 
 
 def test_an_old_snapshot_is_no_ground_to_approve_on(operator, plant, calm):
@@ -344,11 +333,7 @@ def test_a_token_approves_a_plan_over_the_api_as_it_was_seen(secrets, operator, 
 
 def test_the_worst_node_is_first_and_an_unknown_one_before_it():
     row = NodeForecast(utilisation=0.5, state="NORMAL", points=10)
-    before = {
-        "n1": row,
-        "n2": replace_fields(row, utilisation=None),
-        "n3": replace_fields(row, utilisation=0.9),
-    }
+    before = {"n1": row, "n2": replace_fields(row, utilisation=None), "n3": replace_fields(row, utilisation=0.9)}
     rows = build_dumbbells(PlanDocument(id=1, state="proposed", before=before, after=before), NOTHING_SEEN)
     assert [each.name for each in rows] == ["n2", "n3", "n1"]
     assert not any(each.draws_line for each in rows)
@@ -386,10 +371,7 @@ def test_two_persons_approve_where_their_role_is_set_so(browsers, people, plant,
     assert Plan.objects.get().state == "proposed"
     assert fetch(browsers["administrator"], address, posted).status_code == 200
     plan.refresh_from_db()
-    assert (plan.state, [each["by"] for each in plan.approvals]) == (
-        "approved",
-        ["operator", "administrator"],
-    )
+    assert (plan.state, [each["by"] for each in plan.approvals]) == ("approved", ["operator", "administrator"])
 
 
 def test_a_token_of_the_same_person_is_not_somebody_else(browsers, people, secrets, plant, calm, client):
@@ -399,7 +381,5 @@ def test_a_token_of_the_same_person_is_not_somebody_else(browsers, people, secre
     body = {"hash": plan.hash, "reason": "I have looked at it"}
     fetch(browsers["operator"], f"/plans/{plan.pk}/approve", body)
     headers = {"Authorization": f"Bearer {secrets['operator']}"}
-    answer = client.post(
-        f"/api/v1/plans/{plan.pk}/approve", body, content_type="application/json", headers=headers
-    )
+    answer = client.post(f"/api/v1/plans/{plan.pk}/approve", body, content_type="application/json", headers=headers)
     assert (answer.status_code, Plan.objects.get().state) == (422, "proposed")

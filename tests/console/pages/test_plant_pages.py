@@ -93,14 +93,8 @@ def test_another_plant_is_shown_and_can_be_chosen_in_the_frame(browsers, east):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        (
-            {"state": "stale", "age_seconds": 9.0, "error": "east did not answer within 2 s."},
-            ["Stale", "9 s ago"],
-        ),
-        (
-            {"error": "east returned 200 with invalid or incomplete JSON."},
-            ["Error", "incomplete JSON"],
-        ),
+        ({"state": "stale", "age_seconds": 9.0, "error": "east did not answer within 2 s."}, ["Stale", "9 s ago"]),
+        ({"error": "east returned 200 with invalid or incomplete JSON."}, ["Error", "incomplete JSON"]),
         ({"state": "unseen", "age_seconds": None, "topology": None, "error": "east: no"}, ["No report yet"]),
     ],
 )
@@ -146,9 +140,7 @@ def test_nothing_is_set_by_hand_on_what_was_seen_long_ago(browsers, stored_snaps
         ({"reason": ""}, "reason"),
     ],
 )
-def test_what_cannot_be_set_by_hand_is_refused_and_nothing_is_held(
-    browsers, stored_snapshot, control, changed, field
-):
+def test_what_cannot_be_set_by_hand_is_refused_and_nothing_is_held(browsers, stored_snapshot, control, changed, field):
     posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst", **changed}
     answer = fetch(browsers["operator"], "/plants/main/tasks", posted)
     assert answer.status_code == 422 and list(answer.json()["errors"]) == [field]
@@ -180,14 +172,9 @@ def test_who_else_steers_is_said_where_somebody_tries(browsers, stored_snapshot,
     assert fetch(browsers["operator"], "/plants/main/release", {}).status_code == 422
 
 
-def test_tasks_set_beside_the_map_hold_the_loops_too_and_give_way_to_who_steers(
-    browsers, stored_snapshot, control
-):
+def test_tasks_set_beside_the_map_hold_the_loops_too_and_give_way_to_who_steers(browsers, stored_snapshot, control):
     Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
-    address, posted = (
-        "/pipeline/performance/operators/hosts/tasks",
-        {"tasks": "3", "minutes": "5", "reason": "x"},
-    )
+    address, posted = ("/pipeline/performance/operators/hosts/tasks", {"tasks": "3", "minutes": "5", "reason": "x"})
     hold(control, "main", "token:weir-2", timezone.now().timestamp(), 60.0)
     refused = fetch(browsers["operator"], address, posted)
     assert "token:weir-2" in refused.json()["errors"]["tasks"][0] and not control.exists(
@@ -201,9 +188,7 @@ def test_tasks_set_beside_the_map_hold_the_loops_too_and_give_way_to_who_steers(
     assert find_holder(control, "main").holder == "operator"
 
 
-def test_a_plant_is_registered_changed_and_removed_and_all_of_it_is_audited(
-    browsers, stored_snapshot, monkeypatch
-):
+def test_a_plant_is_registered_changed_and_removed_and_all_of_it_is_audited(browsers, stored_snapshot, monkeypatch):
     monkeypatch.setenv("WEIR_EAST_TOKEN", "weir_very-secret")
     administrator = browsers["administrator"]
     assert fetch(administrator, "/plants/register", POSTED).json()["ok"]
@@ -226,18 +211,14 @@ def test_who_changes_how_a_plant_is_reached_after_another_did_is_refused(browser
     """As on its page, and through the API."""
     administrator = browsers["administrator"]
     assert fetch(administrator, "/plants/register", POSTED).json()["ok"]
-    seen = re.search(
-        r'name="digest" value="(\w+)"', administrator.get("/plants/?edit=east").content.decode()
-    )[1]
+    seen = re.search(r'name="digest" value="(\w+)"', administrator.get("/plants/?edit=east").content.decode())[1]
     (row,) = administrator.get("/api/v1/plants").json()["plants"]
     assert row["digest"] == seen
     change = {**POSTED, "changes": "east", "digest": seen}
-    assert fetch(
-        administrator, "/plants/register", {**change, "url": "http://west.example/control/main/v1"}
-    ).json()["ok"]
-    answer = fetch(
-        administrator, "/plants/register", {**change, "url": "http://north.example/control/main/v1"}
-    )
+    assert fetch(administrator, "/plants/register", {**change, "url": "http://west.example/control/main/v1"}).json()[
+        "ok"
+    ]
+    answer = fetch(administrator, "/plants/register", {**change, "url": "http://north.example/control/main/v1"})
     assert (answer.status_code, list(answer.json()["errors"])) == (422, ["digest"])
     plain = administrator.post("/plants/register", {**change, "url": "http://south.example/control/main/v1"})
     assert "east was changed in the meantime; reload the page" in (said := plain.content.decode())
@@ -246,8 +227,7 @@ def test_who_changes_how_a_plant_is_reached_after_another_did_is_refused(browser
 
 
 @pytest.mark.parametrize(
-    ("changed", "field"),
-    [({"name": "main"}, "name"), ({"url": "ftp://x"}, "url"), ({"reason": ""}, "reason")],
+    ("changed", "field"), [({"name": "main"}, "name"), ({"url": "ftp://x"}, "url"), ({"reason": ""}, "reason")]
 )
 def test_a_registration_that_cannot_be_is_refused_at_its_field(browsers, stored_snapshot, changed, field):
     answer = fetch(browsers["administrator"], "/plants/register", {**POSTED, **changed})
@@ -361,24 +341,10 @@ def test_a_loop_that_steers_another_plant_has_its_page_and_leads_there(browsers,
 def test_the_page_of_a_plant_lists_the_loops_of_its_pools_after_those_of_all_of_it():
     of_one, of_all = {"plant": "east", "operator": "celery@one"}, {"plant": "east"}
     loops = {
-        "concurrency/plant:east/celery@one": {
-            "id": 1,
-            "law": "concurrency",
-            "mode": "advise",
-            "target": of_one,
-        },
-        "parallelism_joint/plant:east": {
-            "id": 2,
-            "law": "parallelism_joint",
-            "mode": "advise",
-            "target": of_all,
-        },
+        "concurrency/plant:east/celery@one": {"id": 1, "law": "concurrency", "mode": "advise", "target": of_one},
+        "parallelism_joint/plant:east": {"id": 2, "law": "parallelism_joint", "mode": "advise", "target": of_all},
         "concurrency/jobs@here": {"id": 3, "law": "concurrency", "target": {"host": "jobs@here"}},
-        "concurrency/plant:west/w": {
-            "id": 4,
-            "law": "concurrency",
-            "target": {"plant": "west", "operator": "w"},
-        },
+        "concurrency/plant:west/w": {"id": 4, "law": "concurrency", "target": {"plant": "west", "operator": "w"}},
     }
     assert [row.status.id for row in list_loops(snapshot_of({"loops": loops}), "east")] == [2, 1]
     loops["concurrency/plant:east/celery@one"]["mode"] = "auto"
@@ -389,9 +355,7 @@ def test_the_forecast_of_another_plant_stands_on_its_loop_s_page_and_whether_the
     browsers, east, stored_snapshot
 ):
     foreseen = {"mean_per_second": [50.0, 60.0], "deviation_per_second": [3.0, 4.0], "days": 2.0}
-    stored_snapshot["forecasts"] = {
-        "plant:east": {"at": stored_snapshot["at"], "window_seconds": 60.0, **foreseen}
-    }
+    stored_snapshot["forecasts"] = {"plant:east": {"at": stored_snapshot["at"], "window_seconds": 60.0, **foreseen}}
     loop = Loop.objects.create(
         name="parallelism_joint/plant:east", law="parallelism_joint", target={"plant": "east"}, mode="advise"
     )
@@ -483,9 +447,7 @@ def test_a_declaration_is_begun_from_an_example_and_the_line_of_what_is_wrong_is
     assert 'data-wrong-line="3"' in page and "must have exactly one of promql, sql, redis, url, file" in page
 
 
-def test_the_first_report_of_a_loop_stands_on_its_page_its_plant_s_page_and_in_the_api(
-    browsers, east, stored_snapshot
-):
+def test_the_first_report_of_a_loop_stands_on_its_page_its_plant_s_page_and_in_the_api(browsers, east, stored_snapshot):
     loop = Loop.objects.create(
         name="parallelism_joint/plant:east", law="parallelism_joint", target={"plant": "east"}, mode="advise"
     )

@@ -34,12 +34,7 @@ def plant(control, settings):
     made.load(2.0)
     made.tick("ladder")
     made.tick("shedding")
-    made.row["patterns"]["load-rises"]["recall"] = {
-        "estimate": 0.53,
-        "low": 0.48,
-        "high": 0.58,
-        "matches": 40,
-    }
+    made.row["patterns"]["load-rises"]["recall"] = {"estimate": 0.53, "low": 0.48, "high": 0.58, "matches": 40}
     made.tick("shedding")
     return made
 
@@ -67,9 +62,7 @@ def test_another_bound_is_shown_before_it_is_in_force_and_then_put_in_force_for_
     assert not Override.objects.exists()
     posted = {"latency_bound_seconds": "9", "weight-outage": "3", "reason": "look", "minutes": "10"}
     assert browsers["viewer"].post(f"/loops/{loop.pk}/weigh", posted).status_code == 403
-    answer = browsers["operator"].post(
-        f"/loops/{loop.pk}/weigh", posted, headers={"Accept": "application/json"}
-    )
+    answer = browsers["operator"].post(f"/loops/{loop.pk}/weigh", posted, headers={"Accept": "application/json"})
     assert answer.status_code == 200, answer.content
     found = {each.name: each.value for each in Override.objects.all()}
     assert found == {"latency_bound_seconds": 9, "sink_weights": {"outage": 3.0}}
@@ -126,9 +119,7 @@ def capped_by_override(people, value):
 def test_a_queue_is_not_said_never_to_shed_while_an_override_lets_it(browsers, people, plant):
     capped_by_override(people, "shed")
     posted = {"cap": "throttle", "reason": "orders must not be lost"}
-    answer = browsers["operator"].post(
-        "/queues/telemetry/cap", posted, headers={"Accept": "application/json"}
-    )
+    answer = browsers["operator"].post("/queues/telemetry/cap", posted, headers={"Accept": "application/json"})
     (said,) = answer.json()["errors"]["cap"]
     assert answer.status_code == 422 and "with shed" in said and "by administrator" in said
     assert Loop.objects.get(name="ladder/telemetry").parameters.get("cap", "shed") == "shed"
@@ -170,14 +161,8 @@ def test_a_loop_that_has_shed_nothing_says_so(browsers, control):
 
 def test_over_the_api_a_ladder_is_capped_likewise_and_an_unknown_level_is_named(browsers, plant):
     def post(**body):
-        return browsers["operator"].post(
-            "/api/v1/queues/telemetry/cap", body, content_type="application/json"
-        )
+        return browsers["operator"].post("/api/v1/queues/telemetry/cap", body, content_type="application/json")
 
-    assert post(cap="nodes", reason="a test").json() == {
-        "queue": "telemetry",
-        "before": "shed",
-        "after": "nodes",
-    }
+    assert post(cap="nodes", reason="a test").json() == {"queue": "telemetry", "before": "shed", "after": "nodes"}
     refused = post(cap="pray", reason="a test")
     assert refused.status_code == 422 and "cap" in refused.content.decode()

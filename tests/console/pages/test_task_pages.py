@@ -122,9 +122,7 @@ def test_a_deadline_over_the_api_is_a_time_in_utc(deadline, stored, browsers):
     body = {"job": NUMBERED, "deadline": deadline, **REASON}
     for address, name in (("tasks/parts", "parts"), ("tasks", "more")):
         more = {"name": "more"} if address == "tasks" else {}
-        answer = browsers["administrator"].post(
-            f"/api/v1/{address}", {**body, **more}, content_type="application/json"
-        )
+        answer = browsers["administrator"].post(f"/api/v1/{address}", {**body, **more}, content_type="application/json")
         assert answer.status_code == 200, answer.content
         assert Task.objects.get(name=name).deadline == stored
 

@@ -20,9 +20,7 @@ from tests.postgres import postgres_url as postgres_url  # a fixture of the test
 ROOT = Path(__file__).resolve().parents[3]
 URL = "postgres://weir:secret@database/weir"
 LIMITS = {"statement_timeout": 30, "lock_timeout": 10, "idle_in_transaction_session_timeout": 60}
-SAME = {name: f"{seconds}s" for name, seconds in LIMITS.items()} | {
-    "idle_in_transaction_session_timeout": "1min"
-}
+SAME = {name: f"{seconds}s" for name, seconds in LIMITS.items()} | {"idle_in_transaction_session_timeout": "1min"}
 SHOWN = """
 import json
 from django.db import connection

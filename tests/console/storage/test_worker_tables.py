@@ -90,8 +90,7 @@ def function_in(place: str) -> Callable[[Callable[[], Any]], Any]:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    "place",
-    ["workers/invented.py", "queues/invented.py", "console/audit/watch.py", "console/timeline/rollouts.py"],
+    "place", ["workers/invented.py", "queues/invented.py", "console/audit/watch.py", "console/timeline/rollouts.py"]
 )
 def test_a_test_fails_when_a_worker_writes_an_account(place: str):
     assert function_in(place)(User.objects.count) == 0

@@ -15,9 +15,9 @@ def snapshot(seq: int, at: float) -> Snapshot:
 
 def test_before_the_first_answer_nothing_is_live_and_the_error_is_said():
     assert describe_connection(Exchanges(0.0), 2.0).sentence == "no response for 2.0 s"
-    assert describe_connection(
-        Exchanges(0.0).add_error("The console does not answer."), 2.0
-    ).sentence.startswith("The console")
+    assert describe_connection(Exchanges(0.0).add_error("The console does not answer."), 2.0).sentence.startswith(
+        "The console"
+    )
     assert not describe_connection(Exchanges(0.0), 0.0).is_live
 
 

@@ -81,8 +81,7 @@ def observed(control, line) -> Callable[..., None]:
             "at": time.time(),
             "loops": {loop["name"]: {"id": loop["id"], "law": loop["law"], "target": loop["target"]}},
             "overrides": [
-                {name: each[name] for name in ("id", "name", "value", "scope", "owner", "reason")}
-                for each in held
+                {name: each[name] for name in ("id", "name", "value", "scope", "owner", "reason")} for each in held
             ],
             **changes,
         }
@@ -110,9 +109,7 @@ async def until(pilot: Pilot[None], condition: Callable[[], Any]) -> None:
 
 def screen(app: Any) -> str:
     """All that stands on the terminal now."""
-    return "\n".join(
-        "".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips()
-    )
+    return "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())
 
 
 def noticed(app: Any) -> str:
@@ -229,7 +226,5 @@ async def test_text_from_outside_is_plain_on_the_terminal(line, observed):
         await until(pilot, lambda: "[bold red]boo[/] ?]0;owned?" in screen(app))
         assert "\x1b" not in screen(app)
         await pilot.press("2", "enter")
-        await until(
-            pilot, lambda: isinstance(app.screen, RowDetails) and "Changes not available" in screen(app)
-        )
+        await until(pilot, lambda: isinstance(app.screen, RowDetails) and "Changes not available" in screen(app))
         assert "[bold red]boo[/]" in screen(app) and "\x1b" not in screen(app)

@@ -50,9 +50,7 @@ def test_a_window_is_live_until_its_address_says_when():
 
 
 def test_an_instant_alone_stands_in_the_middle_of_its_window_but_never_beyond_now():
-    assert (
-        parse_window({"at": "2026-11-20T02:00:00Z"}, NOW).share(datetime(2026, 11, 20, 2, tzinfo=UTC)) == 0.5
-    )
+    assert parse_window({"at": "2026-11-20T02:00:00Z"}, NOW).share(datetime(2026, 11, 20, 2, tzinfo=UTC)) == 0.5
     assert parse_window({"at": "2026-11-20T03:39:00Z"}, NOW).until == NOW
 
 
@@ -77,9 +75,7 @@ def test_a_window_that_can_not_be_is_refused_by_its_field(query, field):
     assert error.value.field == field
 
 
-moments = st.integers(0, 323 * 86_400).map(
-    lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
-)
+moments = st.integers(0, 323 * 86_400).map(lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second))
 
 
 @given(moments, st.integers(10, 400 * 86_400), st.floats(0, 1))
@@ -240,13 +236,7 @@ def test_what_the_guard_limited_is_counted_by_stretches_and_leads_to_its_decisio
     assert [each["limited_by"] for each in answer["guard"]] == ["guard slew"] * len(events)
 
 
-OVERLAPPING = [
-    (0.5, 0.25, ""),
-    (0.625, 0.0, ""),
-    (0.625, 0.0, ""),
-    (0.625, 0.25, ""),
-    (0.8125, 0.0, "a" * 15),
-]
+OVERLAPPING = [(0.5, 0.25, ""), (0.625, 0.0, ""), (0.625, 0.0, ""), (0.625, 0.25, ""), (0.8125, 0.0, "a" * 15)]
 
 
 @example(OVERLAPPING)
@@ -308,9 +298,7 @@ def test_overrides_and_alerts_are_as_long_as_they_were(people, loop):
     fields = {"rule_name": "r", "condition": "c", "labels": {}, "threshold": 1.0}
     fired = {"began_at": NOW - 90 * MINUTE, "fired_at": NOW - 90 * MINUTE}
     whole = Alert.objects.create(fingerprint="a", severity="critical", title="n2 lost", **fields, **fired)
-    Alert.objects.create(
-        fingerprint="b", severity="warning", title="its queue", under=whole, **fields, **fired
-    )
+    Alert.objects.create(fingerprint="b", severity="warning", title="its queue", under=whole, **fields, **fired)
     Alert.objects.create(fingerprint="c", severity="warning", title="pending", began_at=NOW, **fields)
     (override,) = happenings.build_override_bars(HOUR).bars
     (alert,) = happenings.build_alert_bars(HOUR).bars
@@ -344,19 +332,13 @@ def test_of_more_than_there_is_room_for_the_newest_are_shown_and_how_many_there_
 
 def test_a_chart_is_given_the_decisions_of_what_it_shows(browsers, loop):
     whole = Loop.objects.create(name="rebalancing", law="rebalancing")
-    other = Loop.objects.create(
-        name="worker_rate/alert/n2", law="worker_rate", target={"queue": "alert", "node": "n2"}
-    )
-    entries = {
-        each.name: act(each, (10 + 5 * place) * MINUTE) for place, each in enumerate((loop, whole, other))
-    }
+    other = Loop.objects.create(name="worker_rate/alert/n2", law="worker_rate", target={"queue": "alert", "node": "n2"})
+    entries = {each.name: act(each, (10 + 5 * place) * MINUTE) for place, each in enumerate((loop, whole, other))}
     asked = {"from": HOUR.since.timestamp(), "to": HOUR.until.timestamp()}
 
     def shown(**about: Any) -> set[str]:
         rows = browsers["viewer"].get("/api/v1/decisions", {**asked, **about}).json()["decisions"]
-        return {
-            name for name, entry in entries.items() if f"/ledger/{entry.pk}/" in {row["url"] for row in rows}
-        }
+        return {name for name, entry in entries.items() if f"/ledger/{entry.pk}/" in {row["url"] for row in rows}}
 
     assert shown() == set(entries)
     assert shown(node="n1") == {loop.name, whole.name}
@@ -387,9 +369,7 @@ def past(control: redis.Redis, settings, tmp_path, snapshot) -> None:
         values = {"totals.in_per_second": 100 + second / 100, format_state_path("n1"): 1}
         control.xadd(keys.METRICS, values, id=f"{round(at * 1000)}-0")
         recorder.add(at, orjson.dumps({**snapshot, "at": at}))
-    marks.add(
-        Actor("desk-2", "operator"), title="=agent <b>0.9.3</b>", kind="deploy", at=NOW - 5 * MINUTE, now=NOW
-    )
+    marks.add(Actor("desk-2", "operator"), title="=agent <b>0.9.3</b>", kind="deploy", at=NOW - 5 * MINUTE, now=NOW)
 
 
 RANGE = {"from": "2026-11-20T03:30:00Z", "to": "2026-11-20T03:40:00Z", "at": "2026-11-20T03:35:00Z"}
@@ -490,9 +470,7 @@ def test_a_mark_is_made_and_removed_from_the_page(browsers, past):
     answer = operator.post("/timeline/marks", posted, headers={"accept": "application/json"})
     number = answer.json()["mark"]
     assert Mark.objects.get(pk=number).until == NOW
-    refused = operator.post(
-        "/timeline/marks/remove", {"mark": number}, headers={"accept": "application/json"}
-    )
+    refused = operator.post("/timeline/marks/remove", {"mark": number}, headers={"accept": "application/json"})
     assert "reason" in refused.json()["errors"]
     operator.post("/timeline/marks/remove", {"mark": number, "reason": "it was called off"})
     assert Mark.objects.get(pk=number).removed_at is not None
@@ -501,14 +479,10 @@ def test_a_mark_is_made_and_removed_from_the_page(browsers, past):
 def test_a_plain_form_that_is_refused_comes_back_with_what_was_typed(browsers, past):
     answer = browsers["operator"].post("/timeline/marks", {"title": "load test", "at": "at noon"})
     assert answer.status_code == 422
-    assert (
-        'value="load test"' in answer.content.decode() and "must be a time such as" in answer.content.decode()
-    )
+    assert 'value="load test"' in answer.content.decode() and "must be a time such as" in answer.content.decode()
 
 
-def test_a_long_range_is_exported_with_each_window_once_across_slices(
-    viewer, control, settings, tmp_path, monkeypatch
-):
+def test_a_long_range_is_exported_with_each_window_once_across_slices(viewer, control, settings, tmp_path, monkeypatch):
     settings.WEIR_DATA = tmp_path
     monkeypatch.setattr("console.timeline.export.SLICE_ROWS", 60)  # of a minute each: an hour
     roll_up(tmp_path, "1m", datetime(2026, 11, 19, tzinfo=UTC).timestamp(), [(1, 2)] * 600)

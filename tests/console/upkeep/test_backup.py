@@ -57,10 +57,7 @@ def test_a_segment_comes_back_with_what_was_claimed_and_how_often(node, fresh):
     assert of(target, on_nodes=True) == of(node, on_nodes=True)
     again = Segment(target, "alert")
     assert again.get_counters() == segment.get_counters()
-    assert (
-        again.claim("a third", 100, 0)
-        and again.measure()["length_blocks"] == segment.measure()["length_blocks"]
-    )
+    assert again.claim("a third", 100, 0) and again.measure()["length_blocks"] == segment.measure()["length_blocks"]
 
 
 def test_a_segment_that_is_empty_goes_on_with_its_ids(node, fresh):
@@ -112,9 +109,7 @@ def test_what_a_pipeline_trims_while_a_node_is_copied_does_not_wait_for_ever_in_
     assert counters["inserted_events"] == 40, "no counter goes back"
 
 
-def test_a_row_that_is_added_while_its_stream_is_copied_does_not_keep_the_rest_from_coming_back(
-    control, fresh
-):
+def test_a_row_that_is_added_while_its_stream_is_copied_does_not_keep_the_rest_from_coming_back(control, fresh):
     control.xadd(keys.METRICS, {"d": "1"})
     control.set(keys.THROTTLE.build("alert"), "1")
     lines = copied(control, False, lambda: control.xadd(keys.METRICS, {"d": "2"}))
@@ -166,11 +161,7 @@ def test_failed_logins_come_back_as_long_ago_as_they_were():
 
 
 def test_of_the_folder_what_lasts_is_kept_and_a_database_in_it_is_of_one_instant(data):
-    for inside in (
-        "archive/queue=alert/a.parquet",
-        CHECKPOINT,
-        "secret-key",
-    ):
+    for inside in ("archive/queue=alert/a.parquet", CHECKPOINT, "secret-key"):
         (data / inside).parent.mkdir(parents=True, exist_ok=True)
         (data / inside).write_text("kept")
     for inside in ("logs/web.log", "weir.sqlite3", "servers/n1/x", "pipeline/java/java", "lock"):
@@ -184,12 +175,7 @@ def test_of_the_folder_what_lasts_is_kept_and_a_database_in_it_is_of_one_instant
         kept = [inside.as_posix() for inside in files.list_files(data)]
         copy = data / "copy"
         copy.write_bytes(b"".join(files.read_content(data / "handled.sqlite3")))
-    assert kept == [
-        "archive/queue=alert/a.parquet",
-        "handled.sqlite3",
-        CHECKPOINT,
-        "secret-key",
-    ]
+    assert kept == ["archive/queue=alert/a.parquet", "handled.sqlite3", CHECKPOINT, "secret-key"]
     with closing(sqlite3.connect(copy)) as copied:
         assert copied.execute("SELECT id FROM handled").fetchall() == [(7,)]
     assert files.list_unsettled(data) == ["performance/spark/iap1"]
@@ -295,11 +281,7 @@ def test_a_restore_is_in_the_audit_with_the_time_of_its_backup(made, empty_plant
     call_command("restore", str(made))
     said = orjson.loads(capsys.readouterr().out)
     entry = AuditEntry.objects.latest("sequence")
-    assert (entry.actor, entry.action, entry.after) == (
-        "manage.py",
-        "backup.restored",
-        {"made_at": said["made_at"]},
-    )
+    assert (entry.actor, entry.action, entry.after) == ("manage.py", "backup.restored", {"made_at": said["made_at"]})
     assert Checker(data).step().sound
 
 
@@ -312,9 +294,7 @@ def test_what_can_t_be_restored_of_a_file_is_said_in_one_line(made, empty_plant)
         call_command("restore", str(odd))
 
 
-def test_a_server_that_is_away_before_anything_was_changed_asks_nobody_to_empty_anything(
-    made, empty_plant, settings
-):
+def test_a_server_that_is_away_before_anything_was_changed_asks_nobody_to_empty_anything(made, empty_plant, settings):
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     with pytest.raises(CommandError, match=r"nothing was changed: .*refused\.$") as caught:
         call_command("restore", str(made))
@@ -509,10 +489,7 @@ def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
     seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
     sign_in()
     path = tmp_path / "weir.backup"
-    with (
-        rest.quiesce(control, data, User.objects.get(username="admin")) as still,
-        monkeypatch.context() as by,
-    ):
+    with rest.quiesce(control, data, User.objects.get(username="admin")) as still, monkeypatch.context() as by:
         by.setattr(backup.servers, "export_lines", lines_then)
         by.setattr(backup.database, "encode_rows", rows_then)
         by.setattr(backup.files, "read_content", content_then)
@@ -543,10 +520,7 @@ def test_a_folder_with_an_older_plant_is_not_restored_into(inside, made, nodes, 
     (data / inside).parent.mkdir(parents=True)
     (data / inside).write_text("older")
     target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
-    with (
-        archive.open_backup(made) as found,
-        pytest.raises(BadInput, match="move everything except") as caught,
-    ):
+    with archive.open_backup(made) as found, pytest.raises(BadInput, match="move everything except") as caught:
         backup.restore(found, data, target, urls, clients)
     assert Path(inside).name in caught.value.message
     assert [path for path in data.rglob("*") if path.is_file()] == [data / inside]

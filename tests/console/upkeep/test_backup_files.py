@@ -71,9 +71,7 @@ def test_the_manual_copies_a_backup_off_its_volume_and_brings_it_to_new_ones_whi
     assert here == copied[-1] and restored[-1] == inside
 
 
-def test_what_a_killed_worker_had_archived_but_not_shown_is_shown_after_a_restore(
-    data, tmp_path, monkeypatch
-):
+def test_what_a_killed_worker_had_archived_but_not_shown_is_shown_after_a_restore(data, tmp_path, monkeypatch):
     def die(path: Path) -> None:
         raise KeyboardInterrupt
 

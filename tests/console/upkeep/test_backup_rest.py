@@ -117,12 +117,7 @@ def test_a_worker_that_died_long_ago_is_not_waited_for(control, nodes, data):
 def test_a_step_of_the_pipeline_that_began_before_the_pause_is_waited_for(control, nodes, data, monkeypatch):
     """Nothing is at work when it is asked for first; then the dispatcher hands out what it had found."""
     monkeypatch.setattr(rest, "IDLE_SECONDS", 3.0)
-    by, room, seconds, in_flight = (
-        begun(control, nodes),
-        keys.PIPELINE_ROOM.build("performance"),
-        [0.0],
-        [7, 7, 0],
-    )
+    by, room, seconds, in_flight = (begun(control, nodes), keys.PIPELINE_ROOM.build("performance"), [0.0], [7, 7, 0])
     control.set(keys.PIPELINE, orjson.dumps({"state": "running", "at": time.time() + 600}))
 
     def sleep(for_seconds):
@@ -244,9 +239,7 @@ UNREST = [
 
 
 @pytest.mark.parametrize("what", UNREST)
-def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(
-    control, nodes, data, tmp_path, monkeypatch, what
-):
+def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(control, nodes, data, tmp_path, monkeypatch, what):
     by, lines_of = begun(control, nodes), backup.servers.export_lines
     Segment(nodes["n2"].client(), "alert").publish(blocks_of(40, 8))
     control.hset(keys.PIPELINE_CURSOR.build("performance"), mapping={"tick": 7, "cursor": "{}"})

@@ -40,12 +40,7 @@ def test_it_holds_every_part_and_no_secret(data, plant_topology, stored_snapshot
     path = data / "weir.zip"
     done = bundle.make(path)
     parts = parts_of(path)
-    assert set(parts) == {
-        *(f"{name}.json" for name in bundle.PARTS),
-        "logs/n1.log",
-        "logs/web.log",
-        "left-out.json",
-    }
+    assert set(parts) == {*(f"{name}.json" for name in bundle.PARTS), "logs/n1.log", "logs/web.log", "left-out.json"}
     assert done["left_out"] == {}
     whole = "".join(parts.values())
     for secret in (SECRET, "local-pass-word", "x" * 40, settings.SECRET_KEY, PASSWORD):

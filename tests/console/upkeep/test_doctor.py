@@ -146,9 +146,7 @@ def test_a_worker_host_whose_clock_is_off_is_named_whichever_way_and_one_that_en
     assert "NTP" in found["worker host jobs@behind"].remedy
 
 
-def test_each_node_whose_agent_is_not_heard_is_named_though_its_server_answers(
-    control, stored_snapshot
-) -> None:
+def test_each_node_whose_agent_is_not_heard_is_named_though_its_server_answers(control, stored_snapshot) -> None:
     assert texts(doctor.check_node_agents) == []
     stored_snapshot["nodes"]["n1"].update(state="OFFLINE", age_seconds=90.0)
     control.set(keys.SNAPSHOT, json.dumps(stored_snapshot))

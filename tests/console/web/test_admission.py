@@ -110,9 +110,7 @@ async def test_who_watches_is_given_how_many_were_refused_of_each_line():
 
 async def test_people_go_before_programs_that_came_sooner():
     answers = Answers()
-    tasks = await begun(
-        Admission(answers, FEW, at_once=1), EVENTS, PROGRAMS, EVENTS, PEOPLE, PROGRAMS, PEOPLE
-    )
+    tasks = await begun(Admission(answers, FEW, at_once=1), EVENTS, PROGRAMS, EVENTS, PEOPLE, PROGRAMS, PEOPLE)
     answers.go.set()
     await asyncio.gather(*tasks)
     assert answers.order == [EVENTS, PEOPLE, PEOPLE, PROGRAMS, PROGRAMS, EVENTS]

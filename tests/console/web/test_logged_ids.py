@@ -23,9 +23,7 @@ def test_a_request_is_named_by_the_id_that_its_answer_has(lines, monkeypatch):
         raise RuntimeError
 
     monkeypatch.setattr("console.urls.urlpatterns", [])
-    monkeypatch.setattr(
-        "django.core.handlers.base.BaseHandler.resolve_request", lambda self, request: noted(request)
-    )
+    monkeypatch.setattr("django.core.handlers.base.BaseHandler.resolve_request", lambda self, request: noted(request))
     answer = Client(raise_request_exception=False).get("/")
     assert answer.status_code == 500
     about = {record.name: record.ids for record in lines.records}

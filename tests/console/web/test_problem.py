@@ -53,9 +53,7 @@ def test_pages_say_that_a_snapshot_of_another_version_can_not_be_read(browsers, 
     assert answer.status_code == 200
     said = unescape(answer.content.decode())
     assert (
-        "The snapshot can't be read by this version" in said
-        and "not yet" not in said
-        and "No report yet" not in said
+        "The snapshot can't be read by this version" in said and "not yet" not in said and "No report yet" not in said
     )
 
 

@@ -19,10 +19,7 @@ def test_a_request_is_a_span_of_its_callers_trace_named_by_its_route(collected):
     answer = Client().get("/healthz?secret=4711", headers=PARENT)
     found = collected.named("GET /healthz")
     assert answer.status_code == found.attributes["http.response.status_code"] == 200
-    assert (
-        found.attributes["weir.request"] == answer["X-Request-ID"]
-        and f"{found.context.trace_id:032x}" == TRACE
-    )
+    assert found.attributes["weir.request"] == answer["X-Request-ID"] and f"{found.context.trace_id:032x}" == TRACE
     assert "4711" not in found.to_json()
 
 

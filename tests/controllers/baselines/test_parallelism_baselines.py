@@ -104,8 +104,7 @@ def test_the_thesis_multiplies_by_e_and_ends_with_too_few_tasks(correction, task
 def test_the_thesis_regression_never_scales_the_last_operator_and_scales_others_where_out_lags_behind():
     def rows(emits):
         return [
-            Record(300.0 * at, 1 + at % 10, 9000.0, min(9000.0, 1000.0 * (1 + at % 10)) * emits)
-            for at in range(40)
+            Record(300.0 * at, 1 + at % 10, 9000.0, min(9000.0, 1000.0 * (1 + at % 10)) * emits) for at in range(40)
         ]
 
     trained = ThesisRegression({"first": rows(1.0), "last": rows(0.0)}, 300.0)

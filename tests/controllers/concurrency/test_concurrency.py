@@ -121,15 +121,10 @@ def test_the_sample_sizes_are_those_of_the_errata():
     gained = 0.14 / 1.14
     after = ThroughputMoments(5, 1 - gained, (1 - gained) ** 2, 1_000)
     # In the worst case, a gain of exactly q, the second needs about as many as the first.
-    ratio = compute_second_samples(before, after, 0.14, 0.1, 0.25) / compute_first_samples(
-        1.0, 0.14, 0.1, 0.25
-    )
+    ratio = compute_second_samples(before, after, 0.14, 0.1, 0.25) / compute_first_samples(1.0, 0.14, 0.1, 0.25)
     assert ratio == pytest.approx((1 - gained) ** 2, rel=1e-9)
     idle = ThroughputMoments(5, 1.0, 1.0, 1_000)
-    assert (
-        compute_second_samples(before, idle, 0.14, 0.1, 0.25)
-        < compute_first_samples(1.0, 0.14, 0.1, 0.25) / 10
-    )
+    assert compute_second_samples(before, idle, 0.14, 0.1, 0.25) < compute_first_samples(1.0, 0.14, 0.1, 0.25) / 10
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=400), st.integers(1, 399))
@@ -156,9 +151,7 @@ def test_where_the_range_leaves_one_number_of_threads_it_is_explored_again():
 def test_a_step_that_a_changed_range_has_undone_needs_no_second_sample():
     parameters = catalog.read_parameters(LAW, {})
     same = ThroughputMoments(8, 1.0, 0.0, 30)
-    assert (
-        count_needed_samples(parameters, Cycle("add", 8, before=same), same) == parameters["initial_samples"]
-    )
+    assert count_needed_samples(parameters, Cycle("add", 8, before=same), same) == parameters["initial_samples"]
 
 
 def test_a_decline_is_taken_back_at_once():
@@ -171,11 +164,7 @@ def test_a_decline_is_taken_back_at_once():
 def test_what_can_not_be_decided_on_is_held_with_the_reason():
     parameters = read()
     state = LAW.build_initial_state(parameters)
-    for gaps, words in (
-        ([], "no completions"),
-        ([0.5], "one sample"),
-        ([0.0, 0.0], "the same time"),
-    ):
+    for gaps, words in (([], "no completions"), ([0.5], "one sample"), ([0.0, 0.0], "the same time")):
         after, decision = look(parameters, state, 1, gaps)
         assert decision.action is None and words in decision.reason
         assert after["machine"] == state["machine"]
@@ -201,16 +190,10 @@ def test_a_pool_that_refuses_to_grow_is_asked_again_and_then_believed():
 def guarded_pool(ticks, **settings):
     """Threads and decisions of a pool of a service that is linear: 10/s for each thread."""
     parameters, pool = read(method="explorer", start=2, minimum=1, maximum=32), 2
-    state, guard_state, chance = (
-        LAW.build_initial_state(parameters),
-        guard.build_initial_state(),
-        random.Random(1),
-    )
+    state, guard_state, chance = (LAW.build_initial_state(parameters), guard.build_initial_state(), random.Random(1))
     for tick in range(ticks):
         gaps = [chance.gauss(1 / (10.0 * pool), 0.01 / pool) for _ in range(20)]
-        seen = catalog.read_observation(
-            LAW, {"threads": pool, "interdeparture_seconds": gaps, "seconds": 5.0}
-        )
+        seen = catalog.read_observation(LAW, {"threads": pool, "interdeparture_seconds": gaps, "seconds": 5.0})
         guarded = guard.decide(
             LAW,
             parameters,
@@ -475,11 +458,7 @@ def test_a_pool_that_is_to_be_smaller_promises_so_many_threads_less_than_it_bega
 
 def test_a_state_of_an_older_weir_knows_no_trial_and_is_taken():
     parameters = read()
-    old = {
-        key: value
-        for key, value in LAW.build_initial_state(parameters).items()
-        if key not in ("trial", "origin")
-    }
+    old = {key: value for key, value in LAW.build_initial_state(parameters).items() if key not in ("trial", "origin")}
     after, _ = look(parameters, old, 1, [1.0] * 60)
     assert after["trial"]["threads"] == 0
 
@@ -487,9 +466,7 @@ def test_a_state_of_an_older_weir_knows_no_trial_and_is_taken():
 def test_a_refusal_names_what_the_pool_says_of_it():
     parameters = read()
     _, decision = look(parameters, LAW.build_initial_state(parameters), 3, [1.0] * 60, trouble="no memory")
-    assert (
-        "the pool has 3 threads instead of 1 (no memory)" in decision.reason and decision.limited_by == "pool"
-    )
+    assert "the pool has 3 threads instead of 1 (no memory)" in decision.reason and decision.limited_by == "pool"
 
 
 def test_a_station_is_found_from_its_points_and_a_bend_is_taken_for_scalability():

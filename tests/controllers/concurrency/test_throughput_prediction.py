@@ -15,11 +15,7 @@ from controllers.concurrency.throughput_curve import (
     StationCurve,
     compute_station_throughput,
 )
-from controllers.concurrency.throughput_prediction import (
-    estimate_saturation,
-    fit_curve_to_points,
-    predict_throughput,
-)
+from controllers.concurrency.throughput_prediction import estimate_saturation, fit_curve_to_points, predict_throughput
 
 # Four servers of 20 ms behind 60 ms elsewhere: at most 200 a second.
 STATION = StationCurve(capacity_per_second=200.0, servers=4, empty_seconds=0.08, error=0.0)
@@ -34,9 +30,7 @@ def test_a_curve_through_measured_points_meets_them():
     curve = fit_curve_to_points(points)
     assert curve is not None and curve.error < 0.02
     for point in points:
-        assert predict_throughput(curve, point.threads).per_second == pytest.approx(
-            point.per_second, rel=0.05
-        )
+        assert predict_throughput(curve, point.threads).per_second == pytest.approx(point.per_second, rel=0.05)
 
 
 def test_one_thread_never_waits_and_many_saturate_the_station():

@@ -128,9 +128,7 @@ def test_the_budget_of_a_window_is_that_of_what_was_counted_for_all_its_minutes(
     whole = counts.sum_window()
     assert compute_window_budget(whole, 0.99, counts.minutes) == pytest.approx(0.01 * total * WINDOW)
     if minutes == WINDOW:
-        assert compute_window_budget(whole, 0.99, counts.minutes) == pytest.approx(
-            compute_allowed(whole, 0.99)
-        )
+        assert compute_window_budget(whole, 0.99, counts.minutes) == pytest.approx(compute_allowed(whole, 0.99))
 
 
 def test_a_bad_quarter_of_a_minute_after_a_start_uses_up_no_month():

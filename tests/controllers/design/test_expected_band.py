@@ -71,12 +71,7 @@ def test_outside_is_more_than_one_exactly_beyond_the_edges(one, other, rate):
 
 
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 5_000), st.floats(0, 1e4)),
-        min_size=1,
-        max_size=60,
-        unique_by=lambda row: row[0],
-    )
+    st.lists(st.tuples(st.integers(0, 5_000), st.floats(0, 1e4)), min_size=1, max_size=60, unique_by=lambda row: row[0])
 )
 def test_stretches_keep_the_mean_and_stand_in_their_order(rows):
     rows.sort()

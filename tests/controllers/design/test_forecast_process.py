@@ -76,9 +76,7 @@ def test_averages_keep_what_came_in_whole_buckets_up_to_now(seconds, bucket):
     rates = np.arange(float(seconds))
     at, means = compute_bucket_averages(rates, bucket)
     whole = seconds // bucket * bucket
-    assert means.sum() * bucket == pytest.approx(
-        rates[seconds - whole :].sum() if whole else rates.mean() * bucket
-    )
+    assert means.sum() * bucket == pytest.approx(rates[seconds - whole :].sum() if whole else rates.mean() * bucket)
     assert whole == 0 or at[-1] == seconds - bucket / 2
 
 
@@ -110,9 +108,7 @@ def test_an_hour_of_calm_is_no_day_and_its_forecast_stays_in_doubt_until_one_is_
 def test_a_young_plants_forecast_learns_from_each_quarter_more_that_it_has_seen(since_days):
     """What was fitted to its first four minutes does not count for two days."""
     at = since_days * 86_400.0 + 60.0 * np.arange(1, 61)
-    rates = (
-        100 + 40 * np.sin(2 * np.pi * (at - at[0]) / 2_400) + np.random.default_rng(1).normal(0, 2, at.size)
-    )
+    rates = 100 + 40 * np.sin(2 * np.pi * (at - at[0]) / 2_400) + np.random.default_rng(1).normal(0, 2, at.size)
     forecaster, kernels = Forecaster(86_400.0), set()
     for size in range(4, at.size + 1, 4):
         forecaster.predict_ahead(at[:size], rates[:size], at[size - 1 : size] + 300.0)

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 
 from controllers.concurrency.throughput_curve import compute_station_throughput
 from controllers.design.network import answer
-from controllers.design.queueing_models import (
-    Station,
-    compute_throughput,
-    erlang_c,
-    open_network,
-    solve_closed,
-)
+from controllers.design.queueing_models import Station, compute_throughput, erlang_c, open_network, solve_closed
 from queues.errors import BadInput
 from tests.shared_data import DATA
 
@@ -75,9 +69,7 @@ def test_networks_of_two_classes_of_the_textbooks(name):
         }
         for at in range(2)
     ]
-    found = answer(
-        {"stations": [{"name": str(k), "servers": servers[k]} for k in numbers], "classes": classes}
-    )
+    found = answer({"stations": [{"name": str(k), "servers": servers[k]} for k in numbers], "classes": classes})
     for at in range(2):
         stations = found["classes"][str(at)]["stations"]
         for k in numbers:
@@ -98,11 +90,7 @@ def test_several_servers_room_for_few_and_the_repairman_model():
     close(found["waiting_seconds"] * 9, case["expected"]["Lq"], case["tol"])
     case = reference("mmmk-3-2-2-5")
     limited = answer(
-        {
-            "stations": [{"name": "a", "servers": 2, "service_seconds": 0.5}],
-            "arrivals_per_second": 3,
-            "capacity": 5,
-        }
+        {"stations": [{"name": "a", "servers": 2, "service_seconds": 0.5}], "arrivals_per_second": 3, "capacity": 5}
     )
     there = limited["stations"]["a"]
     close(limited["blocked_share"], case["expected"]["pK"], case["tol"])
@@ -117,9 +105,7 @@ def test_several_servers_room_for_few_and_the_repairman_model():
     close(there["residence_seconds"], case["expected"]["W"], case["tol"])
 
 
-some_stations = st.lists(
-    st.tuples(st.integers(0, 12), st.floats(0.001, 10), st.floats(0.1, 5)), min_size=1, max_size=4
-)
+some_stations = st.lists(st.tuples(st.integers(0, 12), st.floats(0.001, 10), st.floats(0.1, 5)), min_size=1, max_size=4)
 
 
 @settings(max_examples=40)
@@ -133,9 +119,7 @@ def test_customers_are_somewhere_and_no_server_is_used_more_than_wholly(rows, cu
     for station in stations:
         if station.servers:
             assert found.stations[station.name].utilisation <= 1 + 1e-9
-    assert compute_throughput(stations, customers, think)[-1] == pytest.approx(
-        found.throughput_per_second, rel=1e-9
-    )
+    assert compute_throughput(stations, customers, think)[-1] == pytest.approx(found.throughput_per_second, rel=1e-9)
 
 
 def test_many_customers_at_many_servers_do_not_drift():
@@ -145,9 +129,7 @@ def test_many_customers_at_many_servers_do_not_drift():
         assert network.throughput_per_second == pytest.approx(
             compute_station_throughput(customers, 8, 8.0, 11.0), rel=1e-9
         )
-    assert solve_closed([Station("a", 8, 1.0)], 1000, 10.0).throughput_per_second == pytest.approx(
-        8.0, rel=1e-9
-    )
+    assert solve_closed([Station("a", 8, 1.0)], 1000, 10.0).throughput_per_second == pytest.approx(8.0, rel=1e-9)
 
 
 def test_an_open_station_with_one_server_is_the_closed_formula():

@@ -17,7 +17,5 @@ def test_an_estimate_from_the_ends_of_its_range_goes_on(covariance, admitted):
     before = Estimate(a=0.985, ratio=1.0, offset=0.0, mean=0.0, covariance=covariance)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        after = follow(
-            before, MODEL, [4.8e8, 1.2e8, 1.1e8], admitted, setpoint=4e8, noise=4e6, forgetting=0.99
-        )
+        after = follow(before, MODEL, [4.8e8, 1.2e8, 1.1e8], admitted, setpoint=4e8, noise=4e6, forgetting=0.99)
     assert all(map(math.isfinite, (after.a, after.ratio, after.offset, *after.covariance)))

@@ -6,13 +6,7 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.diagnosis.differences import (
-    RATE,
-    compare_means,
-    find_differences,
-    select_significant,
-    share_tests,
-)
+from controllers.diagnosis.differences import RATE, compare_means, find_differences, select_significant, share_tests
 
 SLICES = 12
 tables = st.dictionaries(
@@ -20,9 +14,7 @@ tables = st.dictionaries(
 )
 
 
-def drawn(
-    random: np.random.Generator, shares: list[float], per_slice: float, burst: float
-) -> dict[str, list[float]]:
+def drawn(random: np.random.Generator, shares: list[float], per_slice: float, burst: float) -> dict[str, list[float]]:
     """Events of each slice by value; burst: of a gamma that each value's share is multiplied by (0: none)."""
     rows = []
     for _ in range(SLICES):
@@ -107,11 +99,7 @@ def test_where_nothing_differs_hardly_anything_is_found(burst):
     random = np.random.default_rng(7)
     shares = list(random.dirichlet(np.ones(40)))
     wrong = sum(
-        bool(
-            find_differences(
-                {"key": (drawn(random, shares, 400, burst), drawn(random, shares, 400, burst))}, {}
-            )
-        )
+        bool(find_differences({"key": (drawn(random, shares, 400, burst), drawn(random, shares, 400, burst))}, {}))
         for _ in range(150)
     )
     assert wrong / 150 <= 0.03

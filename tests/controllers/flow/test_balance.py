@@ -54,14 +54,8 @@ def test_unlike_replicas_come_to_one_response_time(replicas):
     a, b = chance.uniform(0.3, 0.9, replicas), chance.uniform(0.5, 2.0, replicas) * replicas
     base = chance.uniform(0.1, 0.2, replicas)
     maps = {"a_of": dict(zip(names, a, strict=True)), "b_of": dict(zip(names, b, strict=True))}
-    parameters = catalog.read_parameters(
-        LAW, maps | {"minimum_share": 0.1 / replicas, "r": float(replicas**2)}
-    )
-    shares, response, state = (
-        np.full(replicas, 1 / replicas),
-        np.ones(replicas),
-        LAW.build_initial_state(parameters),
-    )
+    parameters = catalog.read_parameters(LAW, maps | {"minimum_share": 0.1 / replicas, "r": float(replicas**2)})
+    shares, response, state = (np.full(replicas, 1 / replicas), np.ones(replicas), LAW.build_initial_state(parameters))
     for _ in range(60):
         seen = {
             "response_times_seconds": dict(zip(names, response.tolist(), strict=True)),
@@ -73,12 +67,7 @@ def test_unlike_replicas_come_to_one_response_time(replicas):
     assert np.ptp(response) < 0.001 * response.mean()
 
 
-@given(
-    data=st.data(),
-    replicas=st.integers(2, 12),
-    minimum=st.floats(0, 0.08),
-    total=st.sampled_from([1.0, 1000.0]),
-)
+@given(data=st.data(), replicas=st.integers(2, 12), minimum=st.floats(0, 0.08), total=st.sampled_from([1.0, 1000.0]))
 def test_shares_keep_their_sum_and_their_minimum_whatever_the_response_times(data, replicas, minimum, total):
     names = [f"r{index}" for index in range(replicas)]
     times = data.draw(st.fixed_dictionaries(dict.fromkeys(names, st.floats(0, 1e4))))
@@ -131,11 +120,7 @@ def test_shares_in_points_move_as_parts_of_one_do():
 
 
 def seen_at(events_per_second, times, shares, **parameters):
-    observation = {
-        "response_times_seconds": times,
-        "shares": shares,
-        "events_per_second": events_per_second,
-    }
+    observation = {"response_times_seconds": times, "shares": shares, "events_per_second": events_per_second}
     document = {"parameters": parameters, "state": None, "observations": [observation]}
     return request.answer("balance", document)["decisions"][0]
 
@@ -148,8 +133,7 @@ def test_below_the_least_load_the_shares_return_to_equal_whatever_the_response_t
     even = seen_at(25, {"a": 0.2, "b": 9.0}, {"a": 0.5, "b": 0.5})
     assert even["action"] is None
     assert even["reason"] == (
-        "No action: shares are equal; the load of 25 events/s is too low to compare response times "
-        "(minimum: 500)."
+        "No action: shares are equal; the load of 25 events/s is too low to compare response times (minimum: 500)."
     )
 
 
@@ -197,12 +181,7 @@ def test_a_minimum_that_was_given_is_kept_or_refused():
         ("parameters.b_of.a", TWO, HALF, {"b_of": {"a": 0}}),
         ("parameters.r", TWO, HALF, {"r": 0}),
         ("parameters.b", TWO, HALF, {"b": -1}),
-        (
-            "parameters.minimum_share",
-            dict.fromkeys("abc", 1.0),
-            dict.fromkeys("abc", 1.0),
-            {"minimum_share": 0.4},
-        ),
+        ("parameters.minimum_share", dict.fromkeys("abc", 1.0), dict.fromkeys("abc", 1.0), {"minimum_share": 0.4}),
     ],
 )
 def test_replicas_that_do_not_match_and_bad_values_are_refused_by_name(field, times, shares, parameters):

@@ -89,9 +89,7 @@ DEADBAND = {"setpoint": 400, "kp": 0, "ki": -1, "minimum": 100.0, "deadband": 0.
 
 
 def test_a_limit_that_binds_nothing_stands_while_the_next_would_be_as_good():
-    first, *rest = decide(DEADBAND, [{"measured": 500.0}, *[{"measured": 510.0, "applied": 80.0}] * 5])[
-        "decisions"
-    ]
+    first, *rest = decide(DEADBAND, [{"measured": 500.0}, *[{"measured": 510.0, "applied": 80.0}] * 5])["decisions"]
     assert first["action"] == {"admit": 200.0}
     assert [each["action"] for each in rest] == [{"admit": 200.0}] * 5, "setting it twice is setting it once"
     assert {each["terms"]["admit"] for each in rest} == {200.0}
@@ -205,12 +203,7 @@ def test_what_is_expected_is_the_way_back_to_the_reference_within_the_settling_t
     parameters = MODEL | {"kp": gains.kp, "ki": gains.ki, "setpoint": 400, "interval_seconds": 2}
     far, near = (decide(parameters, [{"measured": y}])["decisions"][0]["expected"] for y in (200.0, 399.0))
     settling = placement.report(Model(0.985, -134.0), gains).settling_samples
-    assert far == {
-        "metric": "free_bytes",
-        "direction": "up",
-        "amount": 200.0,
-        "within_seconds": 2.0 * settling,
-    }
+    assert far == {"metric": "free_bytes", "direction": "up", "amount": 200.0, "within_seconds": 2.0 * settling}
     assert near is None
 
 
@@ -249,10 +242,7 @@ def test_a_refusal_of_gains_says_the_spectral_radius_and_how_to_get_others():
         ("state.measured", {"measured": 5, "admitted": [], "setpoint": None, "estimate": None}),
         ("state.admitted", {"measured": [], "admitted": [1, "x"], "setpoint": None, "estimate": None}),
         ("state.setpoint", {"measured": [], "admitted": [], "setpoint": "x", "estimate": None}),
-        (
-            "state.estimate.a",
-            {"measured": [], "admitted": [], "setpoint": 1, "estimate": {"covariance": []}},
-        ),
+        ("state.estimate.a", {"measured": [], "admitted": [], "setpoint": 1, "estimate": {"covariance": []}}),
         (
             "state.estimate.covariance",
             {
@@ -278,9 +268,7 @@ def run(model, parameters, samples, at_change, disturbed):
     for k in range(samples):
         if k == at_change[0]:
             model = at_change[1]
-        state, decision = LAW.decide(
-            parameters, json.loads(json.dumps(state)), {"measured": y, "applied": u[-1]}
-        )
+        state, decision = LAW.decide(parameters, json.loads(json.dumps(state)), {"measured": y, "applied": u[-1]})
         u.append(decision.action["admit"])
         y = 4e5 + model.a * (y - 4e5) + model.b * (u[-1 - model.delay] - 300.0) + disturbed(k, chance)
         gains = Gains(*(decision.terms[name] for name in ("kp", "ki", "kd")))

@@ -16,15 +16,7 @@ GAINS = placement.place(MODEL, [0.55, 0.45, 0.3])
 
 
 def flow(**changed):
-    given_ = {
-        "a": MODEL.a,
-        "b": MODEL.b,
-        "delay": 1,
-        "kp": GAINS.kp,
-        "ki": GAINS.ki,
-        "kd": GAINS.kd,
-        **changed,
-    }
+    given_ = {"a": MODEL.a, "b": MODEL.b, "delay": 1, "kp": GAINS.kp, "ki": GAINS.ki, "kd": GAINS.kd, **changed}
     return {each.name: each.default for each in catalog.get_law("flow").parameters} | given_
 
 

@@ -81,11 +81,7 @@ def test_on_a_measurement_that_cannot_be_trusted_the_law_is_not_asked(measured, 
     (result,) = pass_through(3, measured=measured)
     assert (result.decision.action, result.decision.limited_by) == (None, "stale measurement")
     assert why in result.decision.reason
-    assert (result.state, result.guard_state, result.asked) == (
-        {"asked": 0},
-        guard.build_initial_state(),
-        False,
-    )
+    assert (result.state, result.guard_state, result.asked) == ({"asked": 0}, guard.build_initial_state(), False)
 
 
 def test_where_there_is_nothing_to_decide_the_law_is_not_asked_and_it_does_not_count_as_blind():
@@ -173,12 +169,8 @@ def test_manual_without_a_value_does_nothing_and_says_so():
     st.floats(0.0, 30.0),
 )
 @example([0, 2], 2, 50, 1.0, 0.0)
-def test_whatever_the_law_asks_what_is_applied_is_in_range_and_slow_enough(
-    wanted, minimum, maximum, slew_up, cooldown
-):
-    results = pass_through(
-        *wanted, minimum=minimum, maximum=maximum, slew_up=slew_up, cooldown_seconds=cooldown
-    )
+def test_whatever_the_law_asks_what_is_applied_is_in_range_and_slow_enough(wanted, minimum, maximum, slew_up, cooldown):
+    results = pass_through(*wanted, minimum=minimum, maximum=maximum, slew_up=slew_up, cooldown_seconds=cooldown)
     acted_at, before = None, None
     for number, (asked, result) in enumerate(zip(wanted, results, strict=True)):
         assert json.loads(json.dumps(result.guard_state)) == result.guard_state
@@ -303,8 +295,7 @@ class Counter(Echo):
 
 
 @pytest.mark.parametrize(
-    ("settings", "started"),
-    [({}, 8), ({"maximum": 2}, 2), ({"maximum": 0, "minimum": 0}, 0), ({"applies": False}, 0)],
+    ("settings", "started"), [({}, 8), ({"maximum": 2}, 2), ({"maximum": 0, "minimum": 0}, 0), ({"applies": False}, 0)]
 )
 def test_a_law_remembers_what_is_done_and_not_what_it_proposed(settings, started):
     (result,) = pass_through(8, law=Counter(), **settings)

@@ -34,18 +34,13 @@ courses = st.lists(operators, min_size=2, max_size=12).map(course)
 
 
 def told(ticks, change):
-    return [
-        replace(tick, operators={name: change(each) for name, each in tick.operators.items()})
-        for tick in ticks
-    ]
+    return [replace(tick, operators={name: change(each) for name, each in tick.operators.items()}) for tick in ticks]
 
 
 @settings(deadline=None)
 @given(courses)
 def test_advice_that_is_what_there_was_would_have_changed_nothing(ticks):
-    value = compute_advice_value(
-        told(ticks, lambda each: replace(each, advised=each.tasks)), MAX_WAIT_SECONDS
-    )
+    value = compute_advice_value(told(ticks, lambda each: replace(each, advised=each.tasks)), MAX_WAIT_SECONDS)
     assert value.advised_task_hours == value.task_hours
     assert value.advised_waiting_event_seconds == pytest.approx(value.waiting_event_seconds, abs=1e-6)
 
@@ -54,9 +49,7 @@ def test_advice_that_is_what_there_was_would_have_changed_nothing(ticks):
 @given(courses, st.integers(0, 10))
 def test_with_more_tasks_nothing_waits_longer_and_with_fewer_nothing_shorter(ticks, more):
     was = compute_advice_value(ticks, MAX_WAIT_SECONDS)
-    rich = compute_advice_value(
-        told(ticks, lambda each: replace(each, advised=each.advised + more)), MAX_WAIT_SECONDS
-    )
+    rich = compute_advice_value(told(ticks, lambda each: replace(each, advised=each.advised + more)), MAX_WAIT_SECONDS)
     assert rich.advised_task_hours >= was.advised_task_hours
     assert rich.advised_waiting_event_seconds <= was.advised_waiting_event_seconds + 1e-6
     assert rich.waiting_event_seconds == was.waiting_event_seconds
@@ -100,9 +93,7 @@ def test_advice_below_what_comes_piles_up_what_can_not_be_worked_off():
 
 
 def test_what_was_not_measured_is_not_reported():
-    nothing = compute_advice_value(
-        [AdvisedTick(at=5.0 * at, operators={}) for at in range(100)], MAX_WAIT_SECONDS
-    )
+    nothing = compute_advice_value([AdvisedTick(at=5.0 * at, operators={}) for at in range(100)], MAX_WAIT_SECONDS)
     assert (nothing.measured_seconds, nothing.task_hours, nothing.waiting_event_seconds) == (0, 0, None)
     rows = [replace(operator(8, 4, 2.0, 1.0), waiting_events=None) for _ in range(10)]
     value = compute_advice_value(course(rows), MAX_WAIT_SECONDS)

@@ -54,9 +54,7 @@ def test_rates_are_of_all_tasks_and_service_times_of_an_event(topology):
 
 def test_what_waits_is_as_it_was_counted_also_when_nothing_comes_any_more(topology):
     """By Little's law alone a load that has ended leaves nothing, whatever waits."""
-    ended = MeasuredOperator(
-        "sites", "operator", 2, waiting=112.0, tasks=(task(0, 0.4, executions=12.0),) * 2
-    )
+    ended = MeasuredOperator("sites", "operator", 2, waiting=112.0, tasks=(task(0, 0.4, executions=12.0),) * 2)
     seen = replace(topology, operators={**topology.operators, "sites": ended})
     assert build_joint_observation(seen)["operators"]["sites"]["backlog_events"] == 112.0
     assert MeasuredTopology.from_document(seen.to_document()).operators["sites"].waiting == 112.0
@@ -69,9 +67,7 @@ def test_a_backlog_that_a_load_has_left_is_worked_off_before_tasks_go():
     queue = MeasuredOperator("queue", "source", 1, 1, 1, "a queue", tasks=({"outputs": 0.0},))
     measured = task(0, 0.4, executions=12.0, latency_seconds=0.0)
     pool = MeasuredOperator("pool", "operator", 2, 1, 100, waiting=112.0, tasks=(measured,) * 2)
-    seen = MeasuredTopology(
-        "app", 100.0, 10.0, {"queue": queue, "pool": pool}, (Link("queue", "pool", 61.0),)
-    )
+    seen = MeasuredTopology("app", 100.0, 10.0, {"queue": queue, "pool": pool}, (Link("queue", "pool", 61.0),))
     made = catalog.get_law("parallelism_joint")
     quick = {"deadline_seconds": 2.0, "pause_seconds": 0.0, "window_seconds": 2.0, "maximum": 16}
     parameters = catalog.read_parameters(made, {"bound_seconds": 1.0, **quick})
@@ -88,8 +84,7 @@ def test_what_failed_at_the_sources_is_a_rate_and_not_known_where_no_source_coun
 
 
 @pytest.mark.parametrize(
-    ("law", "see"),
-    [("parallelism_queueing", observe_queueing), ("parallelism_joint", build_joint_observation)],
+    ("law", "see"), [("parallelism_queueing", observe_queueing), ("parallelism_joint", build_joint_observation)]
 )
 def test_the_laws_take_what_is_seen_and_decide_on_it(topology, law, see):
     made = catalog.get_law(law)
@@ -102,8 +97,7 @@ def test_the_laws_take_what_is_seen_and_decide_on_it(topology, law, see):
 
 
 @pytest.mark.parametrize(
-    ("law", "see"),
-    [("parallelism_queueing", observe_queueing), ("parallelism_joint", build_joint_observation)],
+    ("law", "see"), [("parallelism_queueing", observe_queueing), ("parallelism_joint", build_joint_observation)]
 )
 @pytest.mark.parametrize(("arrivals", "wanted"), [(10, 2), (30_000, 6)])
 def test_no_law_wants_what_its_plant_refuses(topology, law, see, arrivals, wanted):
@@ -121,17 +115,14 @@ def test_no_law_wants_what_its_plant_refuses(topology, law, see, arrivals, wante
 
 
 @pytest.mark.parametrize(
-    ("law", "see"),
-    [("parallelism_queueing", observe_queueing), ("parallelism_joint", build_joint_observation)],
+    ("law", "see"), [("parallelism_queueing", observe_queueing), ("parallelism_joint", build_joint_observation)]
 )
 def test_an_operator_to_which_nothing_came_needs_the_fewest_tasks(topology, law, see):
     tasks = (task(0, None), task(0, None), task(0, None))
     idle = {**topology.operators, "sites": MeasuredOperator("sites", "operator", 3, tasks=tasks)}
     made = catalog.get_law(law)
     parameters = catalog.read_parameters(made, {"bound_seconds": 5.0})
-    observed = catalog.read_observation(
-        made, see(MeasuredTopology("main", 100.0, 10.0, idle, topology.links))
-    )
+    observed = catalog.read_observation(made, see(MeasuredTopology("main", 100.0, 10.0, idle, topology.links)))
     _, decision = made.decide(parameters, made.build_initial_state(parameters), observed)
     assert decision.limited_by != "unmeasured"
     if law == "parallelism_queueing":
@@ -139,8 +130,7 @@ def test_an_operator_to_which_nothing_came_needs_the_fewest_tasks(topology, law,
 
 
 @pytest.mark.parametrize(
-    ("law", "see"),
-    [("parallelism_queueing", observe_queueing), ("parallelism_joint", build_joint_observation)],
+    ("law", "see"), [("parallelism_queueing", observe_queueing), ("parallelism_joint", build_joint_observation)]
 )
 def test_an_operator_that_was_not_measured_lets_the_law_hold(topology, law, see):
     idle = {**topology.operators, "sites": MeasuredOperator("sites", "operator", 1)}

@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.parallelism.measured_topology import (
-    COUNTS,
-    MEASURES,
-    Link,
-    MeasuredOperator,
-    MeasuredTopology,
-)
+from controllers.parallelism.measured_topology import COUNTS, MEASURES, Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 
 
@@ -28,18 +22,9 @@ def made(operators, links, **more):
 def diamond():
     """A source, and two ways to a sink."""
     names = ("left", "right", "sink")
-    operators = [
-        MeasuredOperator("source", "source", 1),
-        *(MeasuredOperator(name, "operator", 2) for name in names),
-    ]
+    operators = [MeasuredOperator("source", "source", 1), *(MeasuredOperator(name, "operator", 2) for name in names)]
     return made(
-        operators,
-        [
-            ("source", "left", 0.5),
-            ("source", "right", 0.25),
-            ("left", "sink", 0.0),
-            ("right", "sink", 0.0),
-        ],
+        operators, [("source", "left", 0.5), ("source", "right", 0.25), ("left", "sink", 0.0), ("right", "sink", 0.0)]
     )
 
 
@@ -112,9 +97,7 @@ def test_a_circle_apart_from_the_paths_is_found_too():
 
 def test_too_many_paths_are_refused_rather_than_walked():
     rungs = [(f"n{level}-{a}", f"n{level + 1}-{b}") for level in range(12) for a in "xy" for b in "xy"]
-    operators = [
-        MeasuredOperator(name, "operator", 1) for name in dict.fromkeys(end for rung in rungs for end in rung)
-    ]
+    operators = [MeasuredOperator(name, "operator", 1) for name in dict.fromkeys(end for rung in rungs for end in rung)]
     with pytest.raises(BadInput, match="at most 1000 paths"):
         made(operators, rungs)
 

@@ -24,14 +24,7 @@ def row(weight, load, tasks=6, **more):
     """Measurements of an operator with a = weight [s] and b = load [tasks]."""
     service = weight / load
     plain = {"tasks": tasks, "arrival_interval_seconds": service * tasks / load, "service_seconds": service}
-    return {
-        **plain,
-        "arrival_cv2": 1.0,
-        "service_cv2": 1.0,
-        "correction": 1.0,
-        "latency_seconds": 0.0,
-        **more,
-    }
+    return {**plain, "arrival_cv2": 1.0, "service_cv2": 1.0, "correction": 1.0, "latency_seconds": 0.0, **more}
 
 
 def decide(law, parameters, seen):
@@ -61,9 +54,7 @@ def test_the_inverse_with_the_correction_is_exact_where_the_thesis_is_unstable()
 
 def operators(chance, names, most):
     return {
-        name: QueueingOperator(
-            name, 4, float(chance.uniform(0.1, 8)), float(chance.uniform(0.1, 6)), 0.0, 1, most
-        )
+        name: QueueingOperator(name, 4, float(chance.uniform(0.1, 8)), float(chance.uniform(0.1, 6)), 0.0, 1, most)
         for name in names
     }
 
@@ -149,10 +140,7 @@ def test_a_bottleneck_is_doubled_times_its_utilisation():
 
 
 def test_a_bound_that_can_not_be_kept_names_the_path_and_what_would_suffice():
-    seen = {
-        "paths": [["x", "y"], ["z"]],
-        "operators": {"x": row(2, 2), "y": row(9.6, 4.8), "z": row(1, 0.5)},
-    }
+    seen = {"paths": [["x", "y"], ["z"]], "operators": {"x": row(2, 2), "y": row(9.6, 4.8), "z": row(1, 0.5)}}
     decision = decide(QUEUEING, within(1.0, maximum=8), seen)
     assert not decision.action["feasible"] and decision.limited_by == "maximum"
     assert decision.action["tasks"] == {"x": 8, "y": 8, "z": 2}
@@ -234,9 +222,7 @@ def test_tasks_that_stay_do_not_keep_a_needed_change_waiting():
         assert guarded.decision.action["tasks"] == 3
         state = guarded.guard_state
     fewer = {**document, "observation": {"missed": [[0, 0, 0]], "current": 3, "first": 1}}
-    changed = request.decide_once(
-        FORECAST, {**fewer, "guard": {**kept, "state": state, "now_seconds": 1_045.0}}
-    )
+    changed = request.decide_once(FORECAST, {**fewer, "guard": {**kept, "state": state, "now_seconds": 1_045.0}})
     assert (changed.decision.action["tasks"], changed.decision.limited_by) == (1, None)
 
 
@@ -249,9 +235,7 @@ def test_the_reason_counts_windows_as_one_says_it(windows, words):
 
 @given(
     st.integers(1, 4).flatmap(
-        lambda width: st.lists(
-            st.lists(st.integers(0, 20), min_size=width, max_size=width), min_size=1, max_size=4
-        )
+        lambda width: st.lists(st.lists(st.integers(0, 20), min_size=width, max_size=width), min_size=1, max_size=4)
     ),
     st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 20)),
     st.data(),

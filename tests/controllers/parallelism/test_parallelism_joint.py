@@ -55,9 +55,7 @@ def test_two_points_far_apart_say_what_any_number_of_tasks_passes(service, conte
     drawn = 1 / (1 + 1 / ((many - few) ** 2 / 2))
     assert curve.compute_service_seconds(many) == pytest.approx(true(many))
     assert curve.slope_seconds == pytest.approx(min(drawn * service * contention, 0.9 * true(many) / many))
-    assert curve.compute_capacity_per_second(asked) == pytest.approx(
-        asked / curve.compute_service_seconds(asked)
-    )
+    assert curve.compute_capacity_per_second(asked) == pytest.approx(asked / curve.compute_service_seconds(asked))
 
 
 @given(st.floats(1e-4, 1), st.floats(0, 0.5), st.floats(0.01, 1e4), st.floats(0.1, 1))
@@ -105,9 +103,7 @@ def test_the_plan_is_as_cheap_as_the_cheapest_of_all_ways(seed):
                 for at, level in enumerate(levels)
             )
         costs.append(cost)
-    plan = find_cheapest_plan(
-        current, keeps, waiting_now, PlanRanges(needs, levels, waiting, 2.0, change_cost)
-    )
+    plan = find_cheapest_plan(current, keeps, waiting_now, PlanRanges(needs, levels, waiting, 2.0, change_cost))
     assert plan.cost == pytest.approx(min(costs))
 
 
@@ -233,9 +229,7 @@ def test_doubt_in_the_forecast_is_paid_for_in_tasks():
 def test_a_bound_that_can_be_kept_brings_more_tasks_and_one_that_cannot_brings_none():
     rows = operators({"a": 5}, 700.0)
     tasks = [
-        decide(observation(rows, 700.0, [700.0] * 30), bound_seconds=bound, pause_seconds=0)[1].action[
-            "tasks"
-        ]["a"]
+        decide(observation(rows, 700.0, [700.0] * 30), bound_seconds=bound, pause_seconds=0)[1].action["tasks"]["a"]
         for bound in (1.0, 0.005, 1e-6)
     ]
     assert tasks[0] == tasks[2] == 9 and tasks[1] > 20
@@ -269,9 +263,7 @@ def test_a_gain_that_noise_hides_is_no_reason_to_block():
     assert more.action == {"tasks": {"a": 40}} and state["operators"]["a"]["expected"] is None
 
 
-@pytest.mark.parametrize(
-    ("rate", "backlog", "is_tried"), [(1800, 1e6, False), (2000, 0, False), (2000, 1e6, True)]
-)
+@pytest.mark.parametrize(("rate", "backlog", "is_tried"), [(1800, 1e6, False), (2000, 0, False), (2000, 1e6, True)])
 def test_a_block_ends_early_where_more_comes_and_what_waits_outlasts_the_deadline(rate, backlog, is_tried):
     learnt = {"tasks": [10], "service_seconds": [SERVICE], "blocked_until_seconds": 1_800}
     state = {"operators": {"a": {**learnt, "blocked_per_second": 1_800}}}

@@ -34,9 +34,9 @@ def test_the_output_rate_and_what_limits_it(expression, rate, limiting):
 
 expressions = st.recursive(
     st.sampled_from("ABC"),
-    lambda inner: st.tuples(
-        st.sampled_from(["SEQ", "AND", "OR"]), st.lists(inner, min_size=1, max_size=3)
-    ).map(lambda pair: f"{pair[0]}({('; ' if pair[0] == 'SEQ' else ', ').join(pair[1])})"),
+    lambda inner: st.tuples(st.sampled_from(["SEQ", "AND", "OR"]), st.lists(inner, min_size=1, max_size=3)).map(
+        lambda pair: f"{pair[0]}({('; ' if pair[0] == 'SEQ' else ', ').join(pair[1])})"
+    ),
     max_leaves=6,
 )
 some_rates = st.fixed_dictionaries({name: st.floats(0, 100) for name in "ABC"})
@@ -59,8 +59,7 @@ def test_a_sequence_needs_each_type_as_often_as_it_names_it(names):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "counts"),
-    [("SEQ(A; B{2,4}; C+)", {"A": 1, "B": 2, "C": 1}), ("SEQ(A; NOT X; B?; C*)", {"A": 1})],
+    ("pattern", "counts"), [("SEQ(A; B{2,4}; C+)", {"A": 1, "B": 2, "C": 1}), ("SEQ(A; NOT X; B?; C*)", {"A": 1})]
 )
 def test_what_is_repeated_counts_as_often_as_it_must_be_there(pattern, counts):
     assert needs_of(pattern).counts == counts

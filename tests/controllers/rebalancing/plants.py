@@ -24,12 +24,7 @@ def observations(draw, nodes=(2, 7), queues=(1, 8), states=STATES, rate=900.0):
     """Nodes of several capacities and states, and queues in two or more containers."""
     names = [f"n{index}" for index in range(draw(st.integers(*nodes)))]
     some_nodes = [
-        node(
-            name,
-            draw(st.sampled_from([0.5, 1.0, 2.0])),
-            draw(st.integers(0, 9)) == 0,
-            draw(st.sampled_from(states)),
-        )
+        node(name, draw(st.sampled_from([0.5, 1.0, 2.0])), draw(st.integers(0, 9)) == 0, draw(st.sampled_from(states)))
         for name in names
     ]
     some_queues = []

@@ -1,8 +1,8 @@
 """The law against the optimum of programs written down here anew, on random plants.
 
-6 to 12 nodes of BUSY 350 events/s, 48 containers, rates after Zipf's law with exponent 0.7. The programs know
-no smallest piece, no whole points and no minimum of containers, so their optimum is a bound: no answer is
-better, and what is near it is near the true optimum.
+6 to 12 nodes of BUSY 350 events/s, 48 containers, rates after Zipf's law with exponent 0.7. The programs know no
+smallest piece, no whole points and no minimum of containers, so their optimum is a bound: no answer is better, and what
+is near it is near the true optimum.
 """
 
 import math

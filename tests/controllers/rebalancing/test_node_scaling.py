@@ -51,10 +51,7 @@ def test_of_several_nodes_that_are_not_needed_a_decision_names_the_one_that_a_pl
     seen = plant(200, node("weak", 0.5), node("strong", 2.0))
     state, _ = decide(seen)
     _, decision = decide(seen, state)
-    assert (
-        decision.reason.startswith("Release weak: ")
-        and "the other nodes suffice without weak." in decision.reason
-    )
+    assert decision.reason.startswith("Release weak: ") and "the other nodes suffice without weak." in decision.reason
     values = catalog.read_parameters(LAW, {"busy": 350, "toobusy": 450})
     two = NodeScaling(release_at_once=2).decide(values, state, catalog.read_observation(LAW, seen))[1]
     assert two.action["release"] == ["weak", "n1"], "where more can be emptied at once"

@@ -172,11 +172,7 @@ def test_where_a_heavy_piece_fits_nowhere_the_others_make_room_for_it():
 
 @pytest.mark.thorough
 @settings(max_examples=120, deadline=None)
-@given(
-    seen=observations(),
-    goal=st.sampled_from(["below-busy", "band"]),
-    exact_ways=st.sampled_from([0, 300]),
-)
+@given(seen=observations(), goal=st.sampled_from(["below-busy", "band"]), exact_ways=st.sampled_from([0, 300]))
 def test_every_decision_keeps_every_rule_on_every_plant(seen, goal, exact_ways):
     state, decision = decide(seen, goal=goal, exact_ways=exact_ways)
     moves = moves_of(decision)
@@ -238,10 +234,7 @@ def test_an_observation_that_contradicts_itself_is_refused_by_the_field(field, c
     assert refused({"observations": [{**seen, **change}]}).field == field
 
 
-ALONE = {
-    "nodes": [{"name": "n1", "capacity": 1}],
-    "queues": [{"name": "q", "rate": 0.1, "containers": {"n1": 1000}}],
-}
+ALONE = {"nodes": [{"name": "n1", "capacity": 1}], "queues": [{"name": "q", "rate": 0.1, "containers": {"n1": 1000}}]}
 
 
 @pytest.mark.parametrize("law", ["rebalancing", "node_scaling"])
@@ -254,13 +247,8 @@ def test_one_node_is_enough_unless_a_minimum_was_given(law):
 
 
 def test_without_a_minimum_a_queue_keeps_two_containers():
-    seen = {
-        "nodes": [node("n1"), node("n2"), node("n3")],
-        "queues": [queue("q", 0.1, {"n1": 500, "n2": 500})],
-    }
-    assert (
-        compute_minimum_containers(catalog.read_parameters(LAW, {}), catalog.read_observation(LAW, seen)) == 2
-    )
+    seen = {"nodes": [node("n1"), node("n2"), node("n3")], "queues": [queue("q", 0.1, {"n1": 500, "n2": 500})]}
+    assert compute_minimum_containers(catalog.read_parameters(LAW, {}), catalog.read_observation(LAW, seen)) == 2
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,7 @@ def budget(left: float, share: float | None, level: str = "shed") -> dict[str, A
 
 
 def ladder_decision(
-    state: Any,
-    demand: float,
-    capacity: float,
-    rows: list[dict[str, Any]],
-    saturated: Any = BELOW,
-    **given: Any,
+    state: Any, demand: float, capacity: float, rows: list[dict[str, Any]], saturated: Any = BELOW, **given: Any
 ) -> Any:
     parameters = catalog.read_parameters(LADDER, given)
     seen = {"demand_per_second": demand, "capacity_per_second": capacity, "saturated": saturated}
@@ -171,9 +166,7 @@ class Run:
 
     def rows(self) -> list[dict[str, Any]]:
         whole = self.counts.sum_window()
-        return [
-            budget(compute_allowed(whole, self.target) - whole.bad, compute_left_share(whole, self.target))
-        ]
+        return [budget(compute_allowed(whole, self.target) - whole.bad, compute_left_share(whole, self.target))]
 
     def step(self, rate: float, capacity: float, seconds: int) -> None:
         rows = self.rows()
@@ -183,9 +176,7 @@ class Run:
             assert left is not None and left >= MIN_TO_KEEP, "it sheds past its budget"
         shed = 0.0
         if self.state["rung"] >= SHED:
-            self.law_state, _, inputs = shedding(
-                rate, rows, self.law_state, utilisation_budget=0.002 * capacity
-            )
+            self.law_state, _, inputs = shedding(rate, rows, self.law_state, utilisation_budget=0.002 * capacity)
             shed = shed_per_second(inputs, self.law_state["shed"])
         else:
             self.law_state = None

@@ -64,8 +64,7 @@ def test_throttling_and_shedding_wait_until_unmet_demand_has_lasted():
     _, decisions = run([short] * 2, unmet_decisions=3)
     assert decisions[1].action is None
     assert decisions[1].reason == (
-        "No action: adding nodes is saturated; unmet demand has lasted for 2 of 3 decisions. "
-        "(Unmet demand: 50 %.)"
+        "No action: adding nodes is saturated; unmet demand has lasted for 2 of 3 decisions. (Unmet demand: 50 %.)"
     )
 
 
@@ -139,9 +138,7 @@ def test_shedding_and_then_throttling_end_as_soon_as_the_demand_is_met(met):
 
 @given(
     st.lists(
-        st.tuples(
-            st.floats(0, 3000), st.floats(1, 3000), st.floats(0, 100), st.sets(st.sampled_from(LEVELS))
-        ),
+        st.tuples(st.floats(0, 3000), st.floats(1, 3000), st.floats(0, 100), st.sets(st.sampled_from(LEVELS))),
         max_size=40,
     )
 )
@@ -172,9 +169,7 @@ def test_shedding_that_an_error_budget_ends_leaves_no_level_above_a_lowered_cap(
 
 
 @given(
-    st.lists(
-        st.tuples(st.floats(0, 3000), st.floats(1, 3000), st.sets(st.sampled_from(LEVELS))), max_size=40
-    ),
+    st.lists(st.tuples(st.floats(0, 3000), st.floats(1, 3000), st.sets(st.sampled_from(LEVELS))), max_size=40),
     st.sampled_from(LEVELS),
 )
 def test_no_level_engages_above_the_cap_or_over_one_that_can_still_do_something(steps, cap):

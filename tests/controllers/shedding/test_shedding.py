@@ -113,11 +113,7 @@ def test_several_bottlenecks_are_relieved_upstream_first():
         {"operator": "A", "name": "a", "expression": "AND(x,y)", "emits": "mid", "seconds": 0.02},
         {"operator": "B", "name": "b", "expression": "AND(mid,z)", "emits": "end", "seconds": 0.04},
     ]
-    seen = {
-        "arrivals": {"A": {"x": 40, "y": 40}, "B": {"z": 40}},
-        "patterns": rows[::-1],
-        "sinks": {"end": 1},
-    }
+    seen = {"arrivals": {"A": {"x": 40, "y": 40}, "B": {"z": 40}}, "patterns": rows[::-1], "sinks": {"end": 1}}
     parameters, observed = read({"utilisation_budget": 0.5}, seen)
     inputs = SheddingInputs(arrange_rows(observed), parameters, observed)
     found, made = shed_tables(inputs)
@@ -138,9 +134,7 @@ def overloads(count: int):
         inputs = SheddingInputs(arrange_rows(seen), parameters, seen)
         yield (
             inputs,
-            Overload(
-                inputs.application, inputs.arrivals, "B", parameters["utilisation_budget"], seen["sinks"]
-            ),
+            Overload(inputs.application, inputs.arrivals, "B", parameters["utilisation_budget"], seen["sinks"]),
         )
 
 
@@ -175,8 +169,7 @@ def test_piece_by_piece_and_by_programs_the_same_load_buys_the_same_value():
         if flows is not None and sum(table.load for table in problem.build_full_tables()) > overload.budget:
             compared += 1
             loads = [
-                sum(table.load for table in problem.build_tables(each))
-                for each in (flows, solve_by_programs(problem))
+                sum(table.load for table in problem.build_tables(each)) for each in (flows, solve_by_programs(problem))
             ]
             assert loads[0] == pytest.approx(loads[1], abs=1e-8)
     assert compared > 4
@@ -208,10 +201,7 @@ def test_for_exponential_service_the_budget_is_that_of_the_paper():
 def test_the_budget_is_the_greatest_that_keeps_the_bound(bound, rate, cv2):
     budget = compute_operator_budget(bound, rate, cv2)
     assert compute_operator_seconds(budget, rate, cv2) <= bound
-    assert (
-        compute_operator_seconds(min(1.0, budget * (1 + 1e-9) + 1e-12), rate, cv2) > bound
-        or budget > 1 - 1e-9
-    )
+    assert compute_operator_seconds(min(1.0, budget * (1 + 1e-9) + 1e-12), rate, cv2) > bound or budget > 1 - 1e-9
 
 
 def test_more_variable_service_leaves_less_budget():
@@ -290,13 +280,7 @@ def test_of_several_rates_that_contradict_the_first_is_named():
         {"operator": "A", "name": f"a{at}", "expression": "x", "emits": kind, "seconds": 0}
         for at, kind in enumerate(kinds)
     ]
-    taken = {
-        "operator": "B",
-        "name": "b",
-        "expression": f"AND({','.join(kinds)})",
-        "emits": "S",
-        "seconds": 0,
-    }
+    taken = {"operator": "B", "name": "b", "expression": f"AND({','.join(kinds)})", "emits": "S", "seconds": 0}
     for names in (kinds, kinds[::-1]):
         seen = {"arrivals": {"B": dict.fromkeys(names, 1.0)}, "patterns": [*made, taken], "sinks": {"S": 1}}
         with pytest.raises(BadInput) as refused:
@@ -316,7 +300,4 @@ def test_a_cycle_is_refused_with_the_patterns_on_it():
 
 def test_an_application_arranges_patterns_so_that_each_follows_what_it_takes():
     _, observed = read({}, example(1, 1, patterns=EXAMPLE[::-1]))
-    assert [pattern.name for pattern in arrange(arrange_rows(observed).patterns).patterns][:2] == [
-        "P22",
-        "P21",
-    ]
+    assert [pattern.name for pattern in arrange(arrange_rows(observed).patterns).patterns][:2] == ["P22", "P21"]

@@ -93,17 +93,13 @@ def test_events_of_batches_whose_fixed_cost_varies_take_no_longer_than_is_reckon
 @given(st.floats(0.0, 0.99), st.floats(0, 1.0))
 def test_what_varies_little_costs_no_more_than_two_batches(utilisation, cv2):
     steady = WaitingTimeModel(0.0, 1.0).compute_time_seconds(utilisation, 100.0)
-    assert (
-        WaitingTimeModel(cv2, 1.0).compute_time_seconds(utilisation, 100.0) == steady == 2 / (1 - utilisation)
-    )
+    assert WaitingTimeModel(cv2, 1.0).compute_time_seconds(utilisation, 100.0) == steady == 2 / (1 - utilisation)
 
 
 def test_a_fixed_cost_that_varies_much_leaves_less_of_the_budget_than_one_that_is_steady():
     seen = {**SEEN, "batch_seconds": 0.5}
     given = {"needs": "measured", "latency_bound_seconds": 2.0}
-    budgets = [
-        decide(given, {**seen, "service_cv2": cv2})[1].terms["jobs"]["budget"] for cv2 in (None, 1.0, 4.0)
-    ]
+    budgets = [decide(given, {**seen, "service_cv2": cv2})[1].terms["jobs"]["budget"] for cv2 in (None, 1.0, 4.0)]
     assert budgets[0] == budgets[1] == 0.5
     # T(u) = (1.5 + 4 (0.5 + u) (1 - u) / (1 + u)) 0.5 / (1 - u) = 2 s.
     assert budgets[2] == pytest.approx(1 / 7, abs=1e-5)

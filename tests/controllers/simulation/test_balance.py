@@ -56,10 +56,7 @@ def test_thirty_replicas_are_balanced_too():
     assert metrics["ratio"] <= 1.15
 
 
-@given(
-    lengths=st.lists(st.floats(0, 1e4), min_size=1, max_size=12).map(np.array),
-    events=st.floats(0, 1e5),
-)
+@given(lengths=st.lists(st.floats(0, 1e4), min_size=1, max_size=12).map(np.array), events=st.floats(0, 1e5))
 def test_events_that_join_the_shortest_queue_fill_it_to_one_level(lengths, events):
     given_each = join(lengths, events)
     assert given_each.sum() == pytest.approx(events, abs=1e-6 * (1 + events))

@@ -85,8 +85,7 @@ def test_beyond_the_cliff_of_a_memory_nobody_stays(law):
 @pytest.mark.slow
 def test_four_engines_that_explore_together_share_alike():
     apart, together = (
-        [metrics("tcc", seed, servers=4, delay_ms=0, together=each)["share"] for seed in (1, 2, 3)]
-        for each in (0, 1)
+        [metrics("tcc", seed, servers=4, delay_ms=0, together=each)["share"] for seed in (1, 2, 3)] for each in (0, 1)
     )
     assert max(abs(share - 0.25) for share in together) <= 0.02
     assert max(abs(share - 0.25) for share in apart) > 0.05

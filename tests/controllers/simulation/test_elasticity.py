@@ -178,8 +178,7 @@ def test_through_such_bursts_who_fails_less_has_more_tasks_for_it_four_times_of_
 def is_best_for_its_tasks(seed):
     ours, *others = (run(law, trace=sudden(seed)) for law in ("joint", "wt", "rg", "ds2", "hpa"))
     return all(
-        ours["error_rate"] < each["error_rate"] or each["tasks_mean"] > 1.15 * ours["tasks_mean"]
-        for each in others
+        ours["error_rate"] < each["error_rate"] or each["tasks_mean"] > 1.15 * ours["tasks_mean"] for each in others
     )
 
 
@@ -225,10 +224,7 @@ def test_on_a_bursty_hour_nobody_fails_less_with_about_as_many_tasks(seed):
 def course_of(trace, **given_):
     settings_ = SCENARIO.read_settings(given_)
     return Course(
-        settings_,
-        elasticity._generate_new_arrivals(settings_, 1, trace),
-        86_400 / settings_["compression"],
-        1,
+        settings_, elasticity._generate_new_arrivals(settings_, 1, trace), 86_400 / settings_["compression"], 1
     )
 
 
@@ -266,9 +262,7 @@ def assert_only_knowledge_of_it_wins(trace, **given_):
     """RG fails less than the joint law with about as many tasks; trained on what came so far, it does not."""
     course = course_of(trace, **given_)
     ours, trained_on_it, causal = (
-        elasticity._build_outcome(
-            elasticity.run_with_law(make(course, elasticity.run_with_law), course)
-        ).metrics
+        elasticity._build_outcome(elasticity.run_with_law(make(course, elasticity.run_with_law), course)).metrics
         for make in (LAWS_OF_THE_LAB["joint"], LAWS_OF_THE_LAB["rg"], rg_of_what_came)
     )
     lost = trained_on_it["error_rate"] < ours["error_rate"]

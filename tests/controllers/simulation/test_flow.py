@@ -52,9 +52,7 @@ class Believing(flow.ShippedFlow):
 
     def admit(self, seen):
         parameters = {**self.parameters, "setpoint": seen.setpoint_kb, "maximum": 1e9}
-        self.state, decision = Flow().decide(
-            parameters, self.state, {"measured": seen.free_kb, "applied": None}
-        )
+        self.state, decision = Flow().decide(parameters, self.state, {"measured": seen.free_kb, "applied": None})
         return decision.action["admit"]
 
 

@@ -18,11 +18,7 @@ from tests.shared_data import DATA
 
 SCENARIO = manager.SCENARIO
 RATES = DATA / "rates"
-TRACES = [
-    "nasa_http_1995_jul_per_second",
-    "twitter_sample_2021_08_per_second_d01_11",
-    "worldcup98_per_minute_to_0619",
-]
+TRACES = ["nasa_http_1995_jul_per_second", "twitter_sample_2021_08_per_second_d01_11", "worldcup98_per_minute_to_0619"]
 FEW = [(50, 50, 50), (1_000, 50, 250), (3_000, 400, 15_000)]
 LIMITS = [row[0] for row in TABLES[50, 50]]
 
@@ -55,9 +51,7 @@ def test_ours_leaves_less_waiting_with_fewer_runs_than_a_row_of_the_tables(row, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=str)
-@pytest.mark.parametrize(
-    "settings", [{}, {"poisson": 1}, {"cycles": 4}, {"cycles": 4, "poisson": 1}], ids=str
-)
+@pytest.mark.parametrize("settings", [{}, {"poisson": 1}, {"cycles": 4}, {"cycles": 4, "poisson": 1}], ids=str)
 def test_ours_leaves_less_waiting_with_fewer_runs_than_every_row_of_the_tables(row, settings):
     check_dominates(run("worker_rate", row[:3], **settings), *row[3:])
 

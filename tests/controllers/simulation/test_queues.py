@@ -79,9 +79,7 @@ def test_over_the_seeds_the_numbers_hold(configuration):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("configuration", [1, 2, 3, 4])
 def test_over_the_seeds_noise_costs_at_most_a_quarter_of_the_rival_s_toobusy_minutes(configuration):
-    ours, baseline = (
-        days(law, configuration, SEEDS[configuration], noise=0.1) for law in ("rebalancing", "random-40")
-    )
+    ours, baseline = (days(law, configuration, SEEDS[configuration], noise=0.1) for law in ("rebalancing", "random-40"))
     assert ours["toobusy_node_minutes"] <= 0.25 * baseline["toobusy_node_minutes"]
     assert ours["nodes_used_mean"] <= baseline["nodes_used_mean"]
 

@@ -12,15 +12,12 @@ from controllers.simulation.recorded_container import compute_arrivals, compute_
 
 LAW = catalog.get_law("worker_rate")
 VALUES = catalog.read_parameters(
-    LAW,
-    {"events_per_worker": 1_000, "upper_limit": 2_000, "max_wait_seconds": 60.0, "interval_seconds": 2.0},
+    LAW, {"events_per_worker": 1_000, "upper_limit": 2_000, "max_wait_seconds": 60.0, "interval_seconds": 2.0}
 )
 EVEN = [np.full(400, 30.0)]
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=2, max_size=30), st.integers(0, 9)
-)
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=2, max_size=30), st.integers(0, 9))
 def test_all_that_was_removed_or_waits_has_come(ticks, begin):
     lengths = list(itertools.accumulate((came - gone for came, gone in ticks), initial=20_000))
     removed = [0, *(gone for _, gone in ticks)]

@@ -15,9 +15,7 @@ SLUGGISH = {"kp": -0.0002, "ki": -0.00001}
 
 def values(**gains):
     model = {"a": A, "b": B, "delay": DELAY}
-    return catalog.read_parameters(
-        LAW, {"setpoint": SETPOINT, "minimum": 512.0, "maximum": 1e6, **model, **gains}
-    )
+    return catalog.read_parameters(LAW, {"setpoint": SETPOINT, "minimum": 512.0, "maximum": 1e6, **model, **gains})
 
 
 def recorded(gains, seed=1, ticks=400, offered=9_000.0):

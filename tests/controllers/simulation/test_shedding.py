@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 
-from controllers.simulation.model.shed_stream import (
-    SequenceMatcher,
-    SetMatcher,
-    compute_departures,
-    join_events,
-)
+from controllers.simulation.model.shed_stream import SequenceMatcher, SetMatcher, compute_departures, join_events
 from controllers.simulation.shedding import SCENARIO
 
 LOADS = (110, 150, 200, 300)
@@ -69,8 +64,7 @@ def test_no_rival_that_drops_keeps_as_much_and_without_dropping_the_queue_grows(
 @pytest.mark.thorough
 def test_spending_the_shares_on_events_whose_partners_wait_finds_more_in_a_short_window():
     plain, aware = (
-        short("global", load_percent=200, balance="balanced", window_seconds=0.2, state_aware=each)
-        for each in (0, 1)
+        short("global", load_percent=200, balance="balanced", window_seconds=0.2, state_aware=each) for each in (0, 1)
     )
     assert aware["matches"] >= 1.06 * plain["matches"]
     assert aware["utilisation"] <= plain["utilisation"] * 1.01

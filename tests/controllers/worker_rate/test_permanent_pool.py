@@ -52,9 +52,7 @@ class PermanentPool:
             self.waited += self.waiting * SECONDS
             self.worker_seconds += self.workers * SECONDS
             observation = {"queue_length": self.waiting, "removed": done, "running": self.workers}
-            self.state, decision = decided(
-                self.parameters, self.state, service_seconds=self.run_seconds, **observation
-            )
+            self.state, decision = decided(self.parameters, self.state, service_seconds=self.run_seconds, **observation)
             self.reasons.append(decision.reason)
             if decision.action:
                 self.actions += 1
@@ -69,10 +67,7 @@ def test_as_many_stand_as_carry_the_load_at_the_target_and_they_stay(per_second,
     pool.run(120, per_second)
     sizes = pool.run(120, per_second)
     assert len(set(sizes)) == 1
-    assert sizes[0] in (
-        math.floor(per_second * run_seconds / 0.85),
-        math.ceil(per_second * run_seconds / 0.85),
-    )
+    assert sizes[0] in (math.floor(per_second * run_seconds / 0.85), math.ceil(per_second * run_seconds / 0.85))
     assert sizes[0] >= per_second * run_seconds and pool.waiting == 0
 
 
@@ -82,9 +77,7 @@ def test_as_many_stand_as_carry_the_load_at_the_target_and_they_stay(per_second,
     seed=st.integers(0, 20),
     noise=st.floats(0.0, 0.3),
 )
-def test_whatever_comes_there_is_never_none_and_what_waits_is_worked_off(
-    per_second, run_seconds, seed, noise
-):
+def test_whatever_comes_there_is_never_none_and_what_waits_is_worked_off(per_second, run_seconds, seed, noise):
     pool = PermanentPool(run_seconds, seed=seed)
     sizes = pool.run(400, per_second, noise)
     assert min(sizes) >= 1
@@ -118,11 +111,7 @@ def test_a_decision_says_how_many_more_or_fewer_and_what_it_expects():
     state, _ = decided(parameters, None, queue_length=0, removed=45, running=8, service_seconds=0.8)
     _, more = decided(parameters, state, queue_length=40, removed=40, running=8, service_seconds=0.8)
     assert more.reason.startswith(f"Set {more.action['start']} workers (+")
-    assert (more.expected.metric, more.expected.direction, more.expected.amount) == (
-        "queue_length",
-        "down",
-        40.0,
-    )
+    assert (more.expected.metric, more.expected.direction, more.expected.amount) == ("queue_length", "down", 40.0)
     state, _ = decided(parameters, None, queue_length=0, removed=5, running=8, service_seconds=0.8)
     _, fewer = decided(parameters, state, queue_length=0, removed=5, running=8, service_seconds=0.8)
     assert fewer.reason.startswith("Set 1 worker (-7)")
@@ -163,9 +152,7 @@ def test_short_workers_are_decided_on_as_ever():
     assert decided(short, None, **seen)[1].action == decided(same, None, **seen)[1].action
 
 
-@pytest.mark.parametrize(
-    ("level", "trend"), [(5.0, 0.0), (5.0, 0.01), (50.0, -0.002), (0.0, -1.0), (1e6, -50.0)]
-)
+@pytest.mark.parametrize(("level", "trend"), [(5.0, 0.0), (5.0, 0.01), (50.0, -0.002), (0.0, -1.0), (1e6, -50.0)])
 def test_what_comes_in_very_many_intervals_is_summed_as_what_comes_in_few(level, trend):
     """A life of 1e9 s in intervals of a second is answered at once."""
     rate, many = ArrivalRate(level, trend), arrival_rate.ONE_BY_ONE + 7_000

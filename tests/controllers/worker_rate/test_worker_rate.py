@@ -48,9 +48,7 @@ def test_nothing_waiting_starts_nothing_and_says_so():
 def test_a_backlog_gets_all_its_workers_at_once_and_none_too_many():
     decision = one(parameters(events_per_worker=5_000), 52_700)
     assert decision.action == {"start": 11}
-    assert (
-        decision.reason.startswith("Start 11 workers: ") and "queue: 52,700 events" in decision.reason.lower()
-    )
+    assert decision.reason.startswith("Start 11 workers: ") and "queue: 52,700 events" in decision.reason.lower()
 
 
 def test_what_workers_under_way_will_take_gets_no_second_worker():
@@ -299,10 +297,7 @@ FITTING = {"rate": 1, "carry": 0, "history": []}
         ("state.pledged", {**FITTING, "pledged": None}),
         ("state.arrivals", {**FITTING, "arrivals": 5}),
         ("state.arrivals.trend", {**FITTING, "arrivals": {"level": 1}}),
-        (
-            "state.arrivals.level",
-            {**FITTING, "arrivals": {"level": -1, "trend": 0, "bias": 0, "deviation": 0}},
-        ),
+        ("state.arrivals.level", {**FITTING, "arrivals": {"level": -1, "trend": 0, "bias": 0, "deviation": 0}}),
         ("state", [1]),
     ],
 )

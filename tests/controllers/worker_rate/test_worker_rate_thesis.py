@@ -168,9 +168,7 @@ def test_the_tables_of_the_thesis_come_out_within_a_fifth_on_average():
             },
         )
         simulated = simulate(values, arrivals(maximum_rate))
-        errors += [
-            abs(math.log(mine / printed)) for mine, printed in zip(simulated, (waiting, runs), strict=True)
-        ]
+        errors += [abs(math.log(mine / printed)) for mine, printed in zip(simulated, (waiting, runs), strict=True)]
     assert sum(errors) / len(errors) <= 0.18
     assert max(errors) <= math.log(2.5)
 

@@ -15,10 +15,7 @@ def test_the_refusal_of_a_full_disk_is_a_connection_that_fails(control_server, p
     from redis._parsers import _HiredisParser, _RESP2Parser
 
     options = {"retry": None, "parser_class": {"hiredis": _HiredisParser, "python": _RESP2Parser}[parser]}
-    with (
-        connect(control_server.url, **options) as client,
-        pytest.raises(WritesRefused, match="No space left"),
-    ):
+    with connect(control_server.url, **options) as client, pytest.raises(WritesRefused, match="No space left"):
         client.eval(REFUSAL, 0)
 
 

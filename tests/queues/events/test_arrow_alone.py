@@ -54,9 +54,7 @@ def run(program: str) -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=MAX_SECONDS, env=environment)
 
 
-@pytest.mark.parametrize(
-    "modules", [*PROCESSES, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)]
-)
+@pytest.mark.parametrize("modules", [*PROCESSES, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)])
 def test_no_process_of_a_plant_has_pandas(modules: str) -> None:
     run(IN_A_PROCESS.format(modules))
 

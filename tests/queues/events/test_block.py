@@ -30,12 +30,8 @@ EVENTS = st.fixed_dictionaries(
         "type": TYPE,
         "source": TEXT,
         "key": TEXT,
-        "value": st.one_of(
-            st.none(), st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**53), 2**53)
-        ),
-        "attributes": st.one_of(
-            st.none(), st.dictionaries(st.text("ab", max_size=2), st.integers(), max_size=2)
-        ),
+        "value": st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**53), 2**53)),
+        "attributes": st.one_of(st.none(), st.dictionaries(st.text("ab", max_size=2), st.integers(), max_size=2)),
     },
 )
 
@@ -75,11 +71,7 @@ def test_blocks_of_large_events_are_of_a_megabyte_and_hold_all_of_them():
     events = [{"id": str(place), "attributes": {"text": "x" * 60_000}} for place in range(100)]
     blocks = cut(from_events(events, NOW_US), BlockIds())
     assert max(each.size_bytes for each in blocks) <= 1.1 * 2**20 and len(blocks) <= 8
-    found = [
-        name
-        for each in blocks
-        for name in decode(each.block_id, bytes(each.data)).get_event_ids().to_pylist()
-    ]
+    found = [name for each in blocks for name in decode(each.block_id, bytes(each.data)).get_event_ids().to_pylist()]
     assert found == [str(place) for place in range(100)]
 
 
@@ -87,8 +79,7 @@ def test_a_few_large_events_among_many_small_ones_make_no_larger_blocks():
     """Sized by the mean alone, the three hundred were one block of 18 MB."""
     large = range(1_000, 1_300)
     events = [
-        {"id": str(place), "attributes": {"text": "x" * (60_000 if place in large else 10)}}
-        for place in range(8_000)
+        {"id": str(place), "attributes": {"text": "x" * (60_000 if place in large else 10)}} for place in range(8_000)
     ]
     blocks = cut(from_events(events, NOW_US), BlockIds())
     assert max(each.size_bytes for each in blocks) <= 2.1 * 2**20 and len(blocks) <= 50

@@ -25,8 +25,7 @@ TIMES = st.one_of(
 )
 VALUES = st.one_of(st.none(), st.floats(), st.integers(-(2**70), 2**70), st.just("5"), st.just(True))
 OBJECTS = st.fixed_dictionaries(
-    {},
-    optional={"id": TEXTS, "type": TEXTS, "source": TEXTS, "key": TEXTS, "time": TIMES, "value": VALUES},
+    {}, optional={"id": TEXTS, "type": TEXTS, "source": TEXTS, "key": TEXTS, "time": TIMES, "value": VALUES}
 ).map(json.dumps)
 ALIKE = st.fixed_dictionaries({"type": st.text("ab", min_size=1), "value": st.floats(-9, 9)}).map(json.dumps)
 HOSTILE = st.sampled_from(
@@ -58,8 +57,7 @@ HOSTILE = st.sampled_from(
     ]
 )
 TEXT = st.one_of(
-    st.lists(ALIKE, min_size=1, max_size=4),
-    st.lists(st.one_of(OBJECTS, HOSTILE), min_size=1, max_size=4),
+    st.lists(ALIKE, min_size=1, max_size=4), st.lists(st.one_of(OBJECTS, HOSTILE), min_size=1, max_size=4)
 ).map(lambda lines: "\n".join(lines).encode("utf-8", "surrogatepass"))
 
 

@@ -10,14 +10,8 @@ from queues.lua.script import FOLDER, load_script, load_scripts
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in sorted(FOLDER.rglob("*.lua"))]
 WHOLE = [name for name in NAMES if not name.startswith("parts/")]
-HEAD = re.compile(
-    r"(#!lua( flags=allow-oom)?\n)?(-- .+\n)+-- KEYS    .+\n-- ARGV    .+\n(-- .+\n)*-- Answer  .+\n"
-)
-CODE = [
-    path.read_text("utf-8")
-    for root in ("queues", "workers", "console")
-    for path in (ROOT / root).rglob("*.py")
-]
+HEAD = re.compile(r"(#!lua( flags=allow-oom)?\n)?(-- .+\n)+-- KEYS    .+\n-- ARGV    .+\n(-- .+\n)*-- Answer  .+\n")
+CODE = [path.read_text("utf-8") for root in ("queues", "workers", "console") for path in (ROOT / root).rglob("*.py")]
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -40,17 +34,11 @@ def test_a_script_is_used(name):
 def test_what_a_script_includes_stands_in_place_of_the_line():
     text = load_script("segment/requeue")
     assert "include" not in text
-    assert (
-        text.index("local function fields") < text.index("local function shown") < text.index("local moved")
-    )
+    assert text.index("local function fields") < text.index("local function shown") < text.index("local moved")
 
 
 def test_only_what_receives_from_another_node_is_refused_by_a_full_one():
-    refused = {
-        name
-        for name, text in load_scripts("segment").items()
-        if not text.startswith("#!lua flags=allow-oom\n")
-    }
+    refused = {name for name, text in load_scripts("segment").items() if not text.startswith("#!lua flags=allow-oom\n")}
     assert refused == {"receive", "receive_dead_letter"}
 
 

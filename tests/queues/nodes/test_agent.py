@@ -38,9 +38,7 @@ def sample(at: float, cpu: float, memory: int, maxmemory: int, inserted: int) ->
 
 def test_utilisation_by_part_is_a_share_of_capacity():
     before, now = sample(0.0, 5.0, 10, 0, 100), sample(2.0, 5.5, 60, 0, 2_100)
-    assert compute_utilization_by_part(before, now, SPEC) == UtilizationByPart(
-        cpu=0.25, memory=0.6, events=1.0
-    )
+    assert compute_utilization_by_part(before, now, SPEC) == UtilizationByPart(cpu=0.25, memory=0.6, events=1.0)
     assert compute_utilization_by_part(None, now, SPEC) == UtilizationByPart(cpu=0.0, memory=0.6, events=0.0)
 
 
@@ -153,10 +151,7 @@ def test_the_process_beats_each_second_without_arrow_or_django_and_ends_on_sigte
     finally:
         process.terminate()
         assert process.wait(MAX_SECONDS) == 0
-    loaded = (
-        "import sys, queues.nodes.agent; "
-        "print([m for m in ('pyarrow', 'django', 'numpy') if m in sys.modules])"
-    )
+    loaded = "import sys, queues.nodes.agent; print([m for m in ('pyarrow', 'django', 'numpy') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 

@@ -54,10 +54,7 @@ def test_without_a_name_there_is_no_file_and_where_none_can_be_nobody_ends(tmp_p
 
 
 def test_an_agent_and_a_telemetry_that_go_on_touch_it(file):
-    for run in (
-        lambda: agent.run(Idle(), Rounds(1)),
-        lambda: telemetry.run(Idle(), Idle(), Rounds(1)),
-    ):
+    for run in (lambda: agent.run(Idle(), Rounds(1)), lambda: telemetry.run(Idle(), Idle(), Rounds(1))):
         run()
         assert file.exists()
         file.unlink()

@@ -12,14 +12,7 @@ import pytest
 import redis
 
 from queues import keys, pausing
-from queues.errors import (
-    BadTopology,
-    MalformedEvent,
-    NoContainerAvailable,
-    NodeUnavailable,
-    QueuePaused,
-    UnknownQueue,
-)
+from queues.errors import BadTopology, MalformedEvent, NoContainerAvailable, NodeUnavailable, QueuePaused, UnknownQueue
 from queues.events.block import decode, from_events
 from queues.publishing.client import Client
 from queues.publishing.producers import KNOWN_PROCESSES, ProducerReport
@@ -50,11 +43,7 @@ def test_events_are_spread_by_points_and_all_of_them_are_stored(client, nodes):
     published = client.publish("alert", batch_of(512 * 30))
     assert published.events == 512 * 30
     assert published.blocks == 30
-    assert {node: events // 512 for node, events in published.by_container.items()} == {
-        "n1": 10,
-        "n2": 10,
-        "n3": 10,
-    }
+    assert {node: events // 512 for node, events in published.by_container.items()} == {"n1": 10, "n2": 10, "n3": 10}
     assert published.rerouted == 0
     assert sorted(stored_ids(nodes)) == sorted(f"e{row}" for row in range(512 * 30))
 
@@ -70,9 +59,7 @@ def test_what_one_call_publishes_lies_in_each_container_in_its_order(client, nod
 
 
 def test_mappings_and_tables_are_taken_alike(client, nodes):
-    client.publish(
-        "alert", [{"id": "a", "time": "2026-09-21T10:00:00Z", "type": "x", "attributes": {"n": 1}}]
-    )
+    client.publish("alert", [{"id": "a", "time": "2026-09-21T10:00:00Z", "type": "x", "attributes": {"n": 1}}])
     client.publish("alert", pa.table({"id": ["b"], "value": [1]}))
     assert sorted(stored_ids(nodes)) == ["a", "b"]
 
@@ -83,9 +70,7 @@ def test_no_events_are_no_block(client, nodes):
 
 
 def test_an_unknown_queue_is_named_with_the_known_ones(client):
-    with pytest.raises(
-        UnknownQueue, match=r"queue: orders is unknown; the queues are alert, process, telemetry"
-    ):
+    with pytest.raises(UnknownQueue, match=r"queue: orders is unknown; the queues are alert, process, telemetry"):
         client.publish("orders", [{"type": "x"}])
 
 
@@ -209,9 +194,7 @@ def test_publishing_goes_on_while_the_control_server_is_away(client, control_ser
 
 
 @pytest.mark.parametrize("topology", [None, '{"revision": 9, "nodes": {}, "queues": {}, "zones": {}}', "{"])
-def test_publishing_goes_on_while_the_topology_can_not_be_read(
-    client, control, plant_topology, nodes, topology
-):
+def test_publishing_goes_on_while_the_topology_can_not_be_read(client, control, plant_topology, nodes, topology):
     """The control server came back empty, or a newer version writes what this one does not know."""
     client.publish("alert", batch_of(512))
     if topology is None:
@@ -220,9 +203,7 @@ def test_publishing_goes_on_while_the_topology_can_not_be_read(
         control.set(keys.TOPOLOGY, topology)
     client.get_topology(fresh=True)
     assert client.publish("alert", batch_of(512)).events == 512
-    pausing.pause(
-        control, "alert", pausing.INTAKE, pausing.Pause(NOW_US / 1e6 + 60, "by hand", "me"), NOW_US / 1e6
-    )
+    pausing.pause(control, "alert", pausing.INTAKE, pausing.Pause(NOW_US / 1e6 + 60, "by hand", "me"), NOW_US / 1e6)
     client.get_topology(fresh=True)
     with pytest.raises(QueuePaused):
         client.publish("alert", batch_of(512))
@@ -298,9 +279,7 @@ def test_ready_made_blocks_keep_their_ids(client, nodes):
     blocks = blocks_of(8)
     client.publish_blocks("alert", blocks)
     found = [
-        block_id
-        for server in nodes.values()
-        for _, block_id, _ in Segment(server.client(), "alert").read("0-0", "+")
+        block_id for server in nodes.values() for _, block_id, _ in Segment(server.client(), "alert").read("0-0", "+")
     ]
     assert sorted(found) == [block.block_id for block in blocks]
 
@@ -335,9 +314,7 @@ def test_kill_9_of_a_node_while_publishing_loses_nothing_acknowledged(client, no
 @pytest.mark.faults
 def test_a_frozen_node_is_waited_for_once(control_server, plant_topology, nodes, monkeypatch):
     asked, send = [], Client.send
-    monkeypatch.setattr(
-        Client, "send", lambda self, queue, *more: asked.append(more[0]) or send(self, queue, *more)
-    )
+    monkeypatch.setattr(Client, "send", lambda self, queue, *more: asked.append(more[0]) or send(self, queue, *more))
     nodes["n1"].freeze()
     with Client(control_server.url, "test", timeout_seconds=3.0) as client:
         published = client.publish("alert", batch_of(512 * 30, first=10_000))

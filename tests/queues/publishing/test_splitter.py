@@ -58,9 +58,7 @@ def test_no_container_is_ever_a_whole_round_off_its_share(points, count):
         assert abs(sequence.count(name) - count * value / total) < len(points)
 
 
-@given(
-    POINTS, st.lists(st.tuples(st.sampled_from(["exclude", "admit", "points", "take"]), POINTS), max_size=12)
-)
+@given(POINTS, st.lists(st.tuples(st.sampled_from(["exclude", "admit", "points", "take"]), POINTS), max_size=12))
 def test_shares_stay_fair_and_credits_sum_to_zero_whatever_happens(points, happenings):
     splitter = Splitter(points)
     for what, others in happenings:

@@ -80,10 +80,7 @@ def test_a_process_whose_name_is_no_text_or_too_long_costs_no_other_event(monkey
     monkeypatch.setattr(psutil, "process_iter", lambda: iter(processes))
     telemetry = HostTelemetry("vm", "192.0.2.7", clock=lambda: 5.0, monotonic=lambda: float(next(ticks)))
     telemetry.measure_busiest_processes()
-    assert from_events(telemetry.measure_busiest_processes(), 0).column("key").to_pylist() == [
-        key,
-        "python:8",
-    ]
+    assert from_events(telemetry.measure_busiest_processes(), 0).column("key").to_pylist() == [key, "python:8"]
 
 
 def test_a_process_has_nothing_of_one_that_had_its_number_before(monkeypatch):
@@ -121,9 +118,7 @@ def stored_ids(client: Client) -> list[str]:
     ]
 
 
-def test_events_wait_while_publishing_fails_and_go_out_in_order_afterwards(
-    client, control, plant_topology, caplog
-):
+def test_events_wait_while_publishing_fails_and_go_out_in_order_afterwards(client, control, plant_topology, caplog):
     document = json.loads(plant_topology.to_json())
     del document["queues"]["telemetry"]
     control.set(keys.TOPOLOGY, json.dumps(document))

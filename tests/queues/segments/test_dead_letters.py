@@ -99,9 +99,7 @@ def test_mending_needs_the_events_ids(segment):
 
 
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["dead_letter", "read", "requeue", "discard", "amend", "work"]), st.integers(0, 3)
-    ),
+    st.tuples(st.sampled_from(["dead_letter", "read", "requeue", "discard", "amend", "work"]), st.integers(0, 3)),
     min_size=3,
     max_size=16,
 )

@@ -220,9 +220,9 @@ def test_dead_lettering_a_block_that_another_worker_ended_moves_nothing(segment)
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("w1", 100, MINUTE)
     segment.acknowledge([claimed.entry_id])
-    assert segment.move_to_dead_letters(
-        claimed, "w1", [(claimed.block().build_explicit_batch(), "late")]
-    ) == Removal(0, 0)
+    assert segment.move_to_dead_letters(claimed, "w1", [(claimed.block().build_explicit_batch(), "late")]) == Removal(
+        0, 0
+    )
     assert DeadLetters(segment).read() == []
 
 
@@ -231,9 +231,7 @@ def test_a_worker_that_was_overtaken_neither_puts_a_block_off_nor_gives_it_up(se
     (late,) = segment.claim("late", 100, MINUTE)
     (again,) = segment.claim("w2", 100, 0.0)
     assert not segment.retry(late, "late", MINUTE)
-    assert segment.move_to_dead_letters(
-        late, "late", [(late.block().build_explicit_batch(), "bad")]
-    ) == Removal(0, 0)
+    assert segment.move_to_dead_letters(late, "late", [(late.block().build_explicit_batch(), "bad")]) == Removal(0, 0)
     assert segment.keep_alive("w2", [again.entry_id]) == [again.entry_id]
     assert segment.acknowledge([again.entry_id]) == Removal(4, 1)
     assert DeadLetters(segment).read() == []

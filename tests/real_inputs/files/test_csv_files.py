@@ -44,9 +44,7 @@ def test_what_the_columns_became_is_said():
     )
 
 
-@pytest.mark.parametrize(
-    "header", ["a,b,c", "a;b;c", "zeit;typ;schl\u00fcssel", "timestamp", "time type key"]
-)
+@pytest.mark.parametrize("header", ["a,b,c", "a;b;c", "zeit;typ;schl\u00fcssel", "timestamp", "time type key"])
 def test_a_header_without_a_part_of_an_event_is_refused_with_what_to_do(header):
     with pytest.raises(BadInput, match="has no column for an event field") as refused:
         read(f"{header}\n1,2,3\n")
@@ -74,8 +72,7 @@ def test_a_decimal_comma_is_read_where_no_comma_separates(text, value):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ['type,value\na,"1,5"\n', "type;value\na;1.234,5\n", "type;value\na;1_000\n", "type;value\na;\uff11\n"],
+    "text", ['type,value\na,"1,5"\n', "type;value\na;1.234,5\n", "type;value\na;1_000\n", "type;value\na;\uff11\n"]
 )
 def test_what_is_no_number_is_named_and_never_guessed(text):
     events, lines = read(text)

@@ -16,12 +16,7 @@ from queues.events.times import convert_number_to_us, convert_numbers_to_us
 
 NOW = 1_700_000_000.0
 TIME_US = 1_796_000_000_123_456
-UNITS = {
-    "s": 1_796_000_000.123456,
-    "ms": 1_796_000_000_123.456,
-    "us": TIME_US,
-    "ns": 1_796_000_000_123_456_789,
-}
+UNITS = {"s": 1_796_000_000.123456, "ms": 1_796_000_000_123.456, "us": TIME_US, "ns": 1_796_000_000_123_456_789}
 
 
 def read(text: str, **named: Any) -> EventLines:
@@ -47,9 +42,7 @@ def test_a_number_is_a_time_in_the_unit_that_its_size_says(unit):
 def test_a_column_names_its_unit(unit):
     name = f"at_{unit}"
     columns = Columns(time=name)
-    assert (
-        times_of(read(f"type,{name}\na,{UNITS[unit]}\nb,{UNITS[unit]}\n", columns=columns)) == [TIME_US] * 2
-    )
+    assert times_of(read(f"type,{name}\na,{UNITS[unit]}\nb,{UNITS[unit]}\n", columns=columns)) == [TIME_US] * 2
     line = orjson.dumps({"type": "a", name: UNITS[unit]}).decode()
     assert times_of(read(f"{line}\n", columns=columns)) == [TIME_US]
 

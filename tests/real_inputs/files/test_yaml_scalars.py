@@ -80,15 +80,7 @@ def test_a_word_as_a_key_stays_a_word():
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "a: 1\na: 2\n",
-        "a: 1\n'a': 2\n",
-        "1: x\n1: y\n",
-        "a: &x [1]\nb: *x\n",
-        "<<: &x {a: 1}\n",
-        "a: !!str 1\n",
-    ],
+    "text", ["a: 1\na: 2\n", "a: 1\n'a': 2\n", "1: x\n1: y\n", "a: &x [1]\nb: *x\n", "<<: &x {a: 1}\n", "a: !!str 1\n"]
 )
 def test_keys_given_twice_anchors_and_tags_are_refused(text):
     with pytest.raises(BadInput):

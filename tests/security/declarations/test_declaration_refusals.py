@@ -10,8 +10,7 @@ from workers.models import PipelineVersion
 pytestmark = pytest.mark.django_db
 
 HEAD = (
-    "name: app\nqueues: [telemetry]\nsink: alert\nkey: source\n"
-    "patterns: [{name: a, pattern: A, within_seconds: 1}]\n"
+    "name: app\nqueues: [telemetry]\nsink: alert\nkey: source\npatterns: [{name: a, pattern: A, within_seconds: 1}]\n"
 )
 ENRICH = "rules: [{name: r, enrich: {table: %s, using: source, by: subnet, columns: [x]}}]\n"
 KEEP = 'rules: [{name: r, keep: "%s"}]\n'
@@ -38,9 +37,7 @@ def refusals() -> list[AuditEntry]:
 def test_the_page_answers_422_and_the_audit_says_who_reached_for_what(kind, browsers, queues):
     text, field = REACHING[kind]
     answer = browsers["operator"].post(
-        _address(),
-        {"text": text, "reason": "x"},
-        headers={"accept": "application/json"},
+        _address(), {"text": text, "reason": "x"}, headers={"accept": "application/json"}
     )
     assert answer.status_code == 422
     said = answer.content.decode()

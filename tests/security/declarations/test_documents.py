@@ -61,14 +61,7 @@ def test_what_is_sound_stays_as_it_is():
 def test_yaml_reads_as_a_safe_loader_does_and_knows_its_lines():
     text = "a: 1\nb:\n  - x: yes\n    y: 0x10\n  - 'two'\nc: ~\nd: 1.5\ne: \"1\"\nf: []\n"
     document = read_yaml(text)
-    assert document.value == {
-        "a": 1,
-        "b": [{"x": "yes", "y": 16}, "two"],
-        "c": None,
-        "d": 1.5,
-        "e": "1",
-        "f": [],
-    }
+    assert document.value == {"a": 1, "b": [{"x": "yes", "y": 16}, "two"], "c": None, "d": 1.5, "e": "1", "f": []}
     assert [document.find_line(place) for place in ("a", "b[0].y", "b[1]", "b[1].z", "nobody", "e")] == [
         1,
         4,
@@ -126,10 +119,7 @@ def test_every_command_refuses_it_in_one_line_with_exit_2(command, sent, monkeyp
 def test_an_expression_that_multiplies_is_refused_by_every_command(expression, command, monkeypatch):
     given = {"pattern": expression, "events": []}
     if command[0] == "design":
-        given = {
-            "expression": f"SEQ({expression}; SEQ({expression}; C))",
-            "rates": {"A": 1.0, "B": 1.0, "C": 1.0},
-        }
+        given = {"expression": f"SEQ({expression}; SEQ({expression}; C))", "rates": {"A": 1.0, "B": 1.0, "C": 1.0}}
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(given)))
     try:
         call_command(*command, "-", stdout=io.StringIO(), stderr=io.StringIO())

@@ -83,9 +83,7 @@ def test_good_headers_arrive_as_they_were_written(tmp_path: Path):
 def test_the_api_refuses_it_and_names_the_field(headers: dict[str, str], browsers: Any, control: Any):
     body = {"kind": "jobs", "handler": "webhook", "handler_options": {"url": URL, "headers": headers}}
     browser = browsers["administrator"]
-    answer = browser.post(
-        "/api/v1/queues/mail/create", {**body, "reason": "a test"}, content_type="application/json"
-    )
+    answer = browser.post("/api/v1/queues/mail/create", {**body, "reason": "a test"}, content_type="application/json")
     assert answer.status_code == 422, answer.content
     assert answer.json()["field"].startswith(FIELD)
 

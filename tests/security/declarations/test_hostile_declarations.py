@@ -36,8 +36,7 @@ def enriched(table: str) -> str:
 
 def defined(condition: str) -> str:
     return HEAD + (
-        "patterns:\n  - name: a\n    pattern: SEQ(A)\n    within_seconds: 1\n    define:\n"
-        f"      A: {condition!r}\n"
+        f"patterns:\n  - name: a\n    pattern: SEQ(A)\n    within_seconds: 1\n    define:\n      A: {condition!r}\n"
     )
 
 
@@ -80,9 +79,7 @@ HOSTILE = {
     "800 patterns": patterns(*["SEQ(A; B)"] * 800),
     "800 operators": HEAD
     + "operators:\n"
-    + "".join(
-        f"  - {{name: o{n}, patterns: [{{name: p{n}, pattern: A, within_seconds: 1}}]}}\n" for n in range(800)
-    ),
+    + "".join(f"  - {{name: o{n}, patterns: [{{name: p{n}, pattern: A, within_seconds: 1}}]}}\n" for n in range(800)),
     "65 rules": RULE + "rules:\n" + "".join(f"  - {{name: r{n}, keep: value > 1}}\n" for n in range(65)),
     "a name of 5,000": RULE.replace("name: app", "name: " + "a" * 5_000),
     "an emitted type of 5,000": patterns("A", more=", emits: " + "x" * 5_000),
@@ -92,10 +89,7 @@ HOSTILE = {
     + "".join(f"  - {{name: r{n}, keep: {' or '.join(['value > 1'] * 200)!r}}}\n" for n in range(12)),
     "9 tables": RULE
     + "rules:\n"
-    + "".join(
-        f"  - {{name: r{n}, enrich: {{table: t.csv, using: source, by: k, columns: [v]}}}}\n"
-        for n in range(9)
-    ),
+    + "".join(f"  - {{name: r{n}, enrich: {{table: t.csv, using: source, by: k, columns: [v]}}}}\n" for n in range(9)),
     # Conditions.
     "deep condition": defined("(" * 900 + "value > 1" + ")" * 900),
     "deep sum": defined("value > " + "+".join(["1"] * 900)),
@@ -114,9 +108,7 @@ HOSTILE = {
     "unclosed": "[" * 50_000,
     "unclosed maps": "{a: " * 20_000,
     "laughs": "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
-    + "".join(
-        f"{c}: &{c} [{', '.join([f'*{b}'] * 10)}]\n" for b, c in zip("abcdefgh", "bcdefghi", strict=True)
-    ),
+    + "".join(f"{c}: &{c} [{', '.join([f'*{b}'] * 10)}]\n" for b, c in zip("abcdefgh", "bcdefghi", strict=True)),
     "an alias to itself": "a: &a [*a]\n",
     "a Python object": "!!python/object/apply:os.system ['id']\n",
     "a tag": RULE + "types: !!set {A}\n",
@@ -138,10 +130,7 @@ HOSTILE = {
     "control characters": RULE + "types: ['\x07']\n",
     "null": "null",
     "a criterion that nobody declares": RULE + "rules: [{name: r, keep: 'value > :slow'}]\n",
-} | {
-    f"rule {place}": RULE + f"rules: [{{name: r, keep: {text!r}}}]\n"
-    for place, text in enumerate(EXPRESSIONS)
-}
+} | {f"rule {place}": RULE + f"rules: [{{name: r, keep: {text!r}}}]\n" for place, text in enumerate(EXPRESSIONS)}
 
 
 @pytest.fixture
@@ -183,9 +172,7 @@ ACCEPTED = {
     "nullable items": patterns("SEQ(A; " + "; ".join(f"OR(B{n}?, C{n}?, D{n}?)" for n in range(18)) + ")"),
     "many nullable items": patterns("SEQ(A; " + "; ".join(["B?"] * 199) + ")"),
     "346 characters": patterns("SEQ(A; " + "; ".join(f"OR(B?, C?, D?, E{n % 9}?)" for n in range(15)) + ")"),
-    "the most patterns": patterns(
-        *[f"SEQ(A{n}; B; C; D; OR(E, F); G; H; p{n - 1})" for n in range(MAX_PATTERNS)]
-    ),
+    "the most patterns": patterns(*[f"SEQ(A{n}; B; C; D; OR(E, F); G; H; p{n - 1})" for n in range(MAX_PATTERNS)]),
     "the most rules": RULE
     + "rules:\n"
     + "".join(f"  - {{name: r{n}, keep: {'value > 1 or ' * 18 + 'type is null'!r}}}\n" for n in range(64)),

@@ -26,12 +26,7 @@ def events(spark: SparkSession, invented: int):
     table = pa.table(
         {**rows, "value": pa.array([1.0] * len(types))},
         schema=pa.schema(
-            [
-                ("time", pa.timestamp("us", "UTC")),
-                ("type", pa.string()),
-                ("id", pa.string()),
-                ("value", pa.float64()),
-            ]
+            [("time", pa.timestamp("us", "UTC")), ("type", pa.string()), ("id", pa.string()), ("value", pa.float64())]
         ),
     )
     return spark.createDataFrame(table)
@@ -58,9 +53,7 @@ def test_a_training_set_has_as_many_rows_whatever_types_are_invented(
     assert table.num_rows == 24 * 4
 
 
-def test_statistics_have_a_row_for_the_rarest_types_together(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-):
+def test_statistics_have_a_row_for_the_rarest_types_together(spark: SparkSession, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(statistics, "MAX_TYPES", 3)
     slices, quantiles = statistics._measure(events(spark, 500), 590)
     rows = statistics.describe(Partition(DAY, "q"), slices, quantiles, {}).to_pylist()

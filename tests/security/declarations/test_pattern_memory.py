@@ -48,9 +48,7 @@ def state_bytes(tier: Tier) -> int:
 
 
 @pytest.mark.parametrize("pattern", ATTACKED.values(), ids=ATTACKED)
-def test_a_flood_of_long_keys_stays_within_the_limit_and_is_counted(
-    pattern, control, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_flood_of_long_keys_stays_within_the_limit_and_is_counted(pattern, control, monkeypatch: pytest.MonkeyPatch):
     limit = 256 * 1024
     monkeypatch.setattr(operator_memory, "MAX_STATE_BYTES", limit)
     chance = random.Random(7)

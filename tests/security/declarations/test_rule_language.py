@@ -101,9 +101,7 @@ def test_what_is_not_of_the_language_is_refused_by_its_field(text):
 
 
 def test_a_refusal_says_what_is_allowed():
-    with pytest.raises(
-        Forbidden, match=r"'reflect' is not a function of rules; the functions are abs, .*upper"
-    ):
+    with pytest.raises(Forbidden, match=r"'reflect' is not a function of rules; the functions are abs, .*upper"):
         parse_expression("reflect('a', 'b')", "keep")
     with pytest.raises(Forbidden, match=f"nested deeper than {MAX_DEPTH}"):
         parse_expression("(" * 13 + "value" + ")" * 13, "keep")

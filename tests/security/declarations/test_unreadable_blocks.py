@@ -52,12 +52,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "a type that is no utf-8": {"i": "b1", "n": 1, "t": NOW_US, "d": forged(type=raw_text(b"\xff\xfe"))},
     "half a block": {"i": "b1", "n": 1, "t": NOW_US, "d": GOOD.serialize().to_pybytes()[:-40]},
     "no events": {"i": "b1", "n": 0, "t": 0, "d": GOOD.slice(0, 0).serialize().to_pybytes()},
-    "an event without a time": {
-        "i": "b1",
-        "n": 1,
-        "t": 0,
-        "d": forged(time=pa.nulls(1, SCHEMA.field("time").type)),
-    },
+    "an event without a time": {"i": "b1", "n": 1, "t": 0, "d": forged(time=pa.nulls(1, SCHEMA.field("time").type))},
 }
 QUEUE = QueueSpec("alert", "jobs", {"n1": 1000}, handler="noop")
 
@@ -88,9 +83,7 @@ def work(segment: Segment, tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("case", ENTRIES)
-def test_a_pipeline_makes_a_dead_letter_of_it_and_its_batch_goes_on(
-    case, control, nodes, segment, plant_topology
-):
+def test_a_pipeline_makes_a_dead_letter_of_it_and_its_batch_goes_on(case, control, nodes, segment, plant_topology):
     put(segment, ENTRIES[case])
     faults, connected = Faults(10**12, time.time_ns() // 1000), Nodes(5.0)
     read = list(read_range(connected, Range("alert", "n1", nodes["n1"].url, "0-0", "+"), 1.0, faults))

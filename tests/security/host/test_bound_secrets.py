@@ -84,17 +84,13 @@ USES = {
     ),
     "a message": lambda url: webhook.read_signing_key(receiver(url, "webhook")),
     "a silence": lambda url: alertmanager._build_login_headers(receiver(url, "alertmanager")),
-    "a queue's webhook": lambda url: build(
-        "webhook", {"url": url, "secret_environment": NAME}, Place("alert", None)
-    ),
+    "a queue's webhook": lambda url: build("webhook", {"url": url, "secret_environment": NAME}, Place("alert", None)),
 }
 
 
 @pytest.mark.parametrize("use", USES)
 def test_a_bound_secret_is_used_at_its_hosts_alone(use, monkeypatch):
-    monkeypatch.setattr(
-        egress, "resolve_allowed_addresses", lambda *said, **more: ["192.0.2.7"]
-    )  # no name is resolved
+    monkeypatch.setattr(egress, "resolve_allowed_addresses", lambda *said, **more: ["192.0.2.7"])  # no name is resolved
     USES[use](OWN)
     with pytest.raises((BadInput, Failed, PlantUnavailable), match=r"flink-2\.example"):
         USES[use](ELSEWHERE)

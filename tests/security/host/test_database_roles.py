@@ -136,9 +136,7 @@ def managed(environment: dict[str, str], *words: str) -> subprocess.CompletedPro
 
 
 @pytest.fixture(scope="module")
-def owner(
-    postgres_url: str, _control_server: Server, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, str]:
+def owner(postgres_url: str, _control_server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     environment = {
         **os.environ,
         "WEIR_DATA": str(tmp_path_factory.mktemp("data")),
@@ -227,9 +225,7 @@ def test_the_workers_role_reaches_no_account_file_or_other_role(statement: str, 
         connection.execute(statement.format(owner=name))
 
 
-def test_observer_alerter_loops_and_upkeep_work_with_the_workers_role(
-    owner: dict[str, str], _control_server: Server
-):
+def test_observer_alerter_loops_and_upkeep_work_with_the_workers_role(owner: dict[str, str], _control_server: Server):
     worker = {**owner, "DATABASE_URL": as_role(owner, "weir_workers")}
     control = redis.Redis.from_url(_control_server.url)
     started = [

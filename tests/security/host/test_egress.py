@@ -84,11 +84,7 @@ def nothing_allowed(settings) -> None:
 
 @pytest.mark.parametrize("url", HOSTILE)
 def test_a_hostile_address_is_refused_everywhere(url: str):
-    for check in (
-        egress.check_url,
-        adapters.check_url,
-        lambda text: receivers.READERS["webhook"]({"url": text}),
-    ):
+    for check in (egress.check_url, adapters.check_url, lambda text: receivers.READERS["webhook"]({"url": text})):
         with pytest.raises(BadInput) as refused:
             check(url)
         assert refused.value.field == "url"
@@ -179,20 +175,10 @@ def client(names: dict[str, list[str]], total_seconds: float = 120.0) -> httpx.C
 
 @pytest.mark.parametrize(
     "addresses",
-    [
-        ["127.0.0.1"],
-        ["10.0.0.1", "127.0.0.1"],
-        ["::ffff:127.0.0.1"],
-        ["169.254.169.254"],
-        ["::1"],
-        ["0.0.0.0"],
-    ],
+    [["127.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["::ffff:127.0.0.1"], ["169.254.169.254"], ["::1"], ["0.0.0.0"]],
 )
 def test_a_name_that_leads_into_this_host_is_not_connected_to(addresses: list[str], desk):
-    with (
-        client({"desk.example": addresses}) as there,
-        pytest.raises(httpx.ConnectError, match="which is not allowed"),
-    ):
+    with client({"desk.example": addresses}) as there, pytest.raises(httpx.ConnectError, match="which is not allowed"):
         there.get(f"http://desk.example:{desk.server_port}/")
     assert desk.seen == []
 
@@ -306,9 +292,7 @@ REACHES = {
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("reach", REACHES)
-def test_whoever_reaches_for_what_nobody_may_have_stands_in_the_audit_by_whatever_field(
-    reach, browsers, control
-):
+def test_whoever_reaches_for_what_nobody_may_have_stands_in_the_audit_by_whatever_field(reach, browsers, control):
     address, body = REACHES[reach]
     answer = browsers["administrator"].post(address, body, content_type="application/json")
     assert answer.status_code == 422, answer.content
@@ -318,14 +302,7 @@ def test_whoever_reaches_for_what_nobody_may_have_stands_in_the_audit_by_whateve
 # Names of variables.
 
 NAMES = ("REDIS_URL", "DATABASE_URL", "WEIR_SECRET_KEY", "WEIR_SECRET_KEY_OLD", "WEIR_TOKEN", "PATH", "a b")
-MORE_NAMES = (
-    "WEIR_ADMIN_PASSWORD",
-    "WEIR_AUDIT_KEY",
-    "WEIR_SMTP_URL",
-    "DESK_SECRET",
-    "WEIR_SECRET_",
-    "_TOKEN",
-)
+MORE_NAMES = ("WEIR_ADMIN_PASSWORD", "WEIR_AUDIT_KEY", "WEIR_SMTP_URL", "DESK_SECRET", "WEIR_SECRET_", "_TOKEN")
 
 
 @pytest.mark.parametrize("name", NAMES + MORE_NAMES)
@@ -337,9 +314,7 @@ def test_a_variable_that_is_not_for_others_can_not_be_named(name: str):
         adapters.check(plant)
     with pytest.raises(BadInput, match="WEIR_SECRET_"):
         adapters.create_adapter(plant, environment={name: "the value"})
-    old = Receiver(
-        name="old", channel="webhook", settings={"url": "https://x.example/", "secret_environment": name}
-    )
+    old = Receiver(name="old", channel="webhook", settings={"url": "https://x.example/", "secret_environment": name})
     with pytest.raises(Failed, match="Change the receiver"):
         webhook.read_signing_key(old, {name: "the value"})
 

@@ -82,9 +82,7 @@ def test_a_listed_broker_at_an_allowed_address_is_dialed(plant, victim, settings
     until(lambda: victim.connections() > 0)
 
 
-def test_a_listed_broker_that_a_bound_secret_may_not_reach_is_never_dialed(
-    plant, victim, settings, monkeypatch
-):
+def test_a_listed_broker_that_a_bound_secret_may_not_reach_is_never_dialed(plant, victim, settings, monkeypatch):
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
     monkeypatch.setenv("WEIR_SECRET_KAFKA_HOSTS", "127.0.0.1")
     bound = PlantAddress(name="events", url=plant._cluster._address.url, secret_name="WEIR_SECRET_KAFKA")

@@ -61,12 +61,7 @@ class _Asked(BaseHTTPRequestHandler):
         name = question["package"]["name"]
         ranges = [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "999"}]}]
         affected = [{"package": {"name": name, "ecosystem": "PyPI"}, "ranges": ranges}]
-        known = {
-            "id": f"TEST-{name}",
-            "modified": "2026-01-01T00:00:00Z",
-            "details": "",
-            "affected": affected,
-        }
+        known = {"id": f"TEST-{name}", "modified": "2026-01-01T00:00:00Z", "details": "", "affected": affected}
         return {"vulns": [known]} if name in self.server.knows else {}
 
     def _of_scripts(self, question) -> dict:
@@ -131,9 +126,7 @@ def test_the_bill_of_materials_names_every_package_of_the_locks(tmp_path):
         pytest.skip("npm is not installed")
     made = subprocess.run([ROOT / "bin/sbom", tmp_path], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
-    python, scripts = (
-        json.loads(next(tmp_path.glob(f"*-{part}.cdx.json")).read_text()) for part in ("python", "npm")
-    )
+    python, scripts = (json.loads(next(tmp_path.glob(f"*-{part}.cdx.json")).read_text()) for part in ("python", "npm"))
     locked = re.findall(r"^([\w.-]+)(?:\[.*?\])?==", (ROOT / "requirements.lock").read_text(), re.M)
     assert {each["name"] for each in python["components"]} == set(locked)
     assert [each["name"] for each in scripts["components"]] == [SCRIPT]

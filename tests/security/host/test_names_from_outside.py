@@ -135,9 +135,7 @@ def forged(path: Path, names: dict[str, bytes], kind: int = 0, **manifest: objec
     return path
 
 
-@pytest.mark.parametrize(
-    "name", ["/tmp/evil", "/etc/cron.d/evil", "../evil", "a\\..\\evil", "archive/\u202e"]
-)
+@pytest.mark.parametrize("name", ["/tmp/evil", "/etc/cron.d/evil", "../evil", "a\\..\\evil", "archive/\u202e"])
 def test_a_backup_with_a_name_that_leads_out_is_refused_before_anything_is_read(name, tmp_path):
     path = forged(tmp_path / "forged.backup", {f"files/{name}": b"x"})
     with pytest.raises(BadInput, match="inside the folder"), archive.open_backup(path):

@@ -1,6 +1,6 @@
 """What the other tests hold on SQLite holds on a real PostgreSQL, too: rights, sessions, lockout, the audit,
-the doctor, two who act at once, and texts that it can't store as they are. (The fuzz does so in `test_fuzz`.)
-Each in a process of its own, with a database of its own.
+the doctor, two who act at once, and texts that it can't store as they are. (The fuzz does so in `test_fuzz`.) Each in a
+process of its own, with a database of its own.
 """
 
 import os
@@ -24,10 +24,7 @@ HELD = {
         "tests/security/people/test_lockout.py",
         "tests/security/people/test_login.py",
     ),
-    "audit": (
-        "tests/security/people/test_audit_chain.py",
-        "tests/security/people/test_refusals_in_the_audit.py",
-    ),
+    "audit": ("tests/security/people/test_audit_chain.py", "tests/security/people/test_refusals_in_the_audit.py"),
     "doctor": ("tests/console/upkeep/test_doctor.py",),
     "two transactions at once": (
         "tests/console/actions/test_turns.py",
@@ -46,19 +43,7 @@ HELD = {
 
 @pytest.mark.parametrize("files", [pytest.param(files, id=name) for name, files in HELD.items()])
 def test_it_holds_on_postgresql(files: tuple[str, ...], postgres_url: str):
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "0",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "not slow",
-        *files,
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", *files]
     environment = {**os.environ, "DATABASE_URL": postgres_url}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-8_000:]

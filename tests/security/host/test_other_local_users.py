@@ -84,18 +84,9 @@ def test_no_file_of_a_plant_is_readable_by_group_or_others(plant):
     assert [str(path) for path in found if readable_by_others(path)] == []
 
 
-@pytest.mark.skipif(
-    os.getuid() != 0 or not shutil.which("runuser"), reason="only root can become another user"
-)
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("runuser"), reason="only root can become another user")
 def test_another_user_is_refused_the_folder_and_every_file_in_it(plant):
-    tried = [
-        "weir.sqlite3",
-        "secret-key",
-        "first-login",
-        "local.json",
-        "logs/web.log",
-        "archive/left.parquet",
-    ]
+    tried = ["weir.sqlite3", "secret-key", "first-login", "local.json", "logs/web.log", "archive/left.parquet"]
     for name in ("", *tried):
         reading = ["cat", str(plant.data / name)] if name else ["ls", str(plant.data)]
         answer = subprocess.run(["runuser", "-u", STRANGER, "--", *reading], capture_output=True, text=True)
@@ -118,9 +109,7 @@ def test_no_secret_stands_on_a_command_line(plant):
     for process in plant.processes():
         with suppress(psutil.NoSuchProcess):  # one that has ended has no command line
             line = " ".join(process.cmdline())
-            assert not any(secret in line for secret in (local.password, key, plant.password)), line.split()[
-                0
-            ]
+            assert not any(secret in line for secret in (local.password, key, plant.password)), line.split()[0]
 
 
 def listening(plant: OpenPlant) -> dict[int, psutil.Process]:
@@ -141,11 +130,7 @@ def listening(plant: OpenPlant) -> dict[int, psutil.Process]:
 def kind_of(process: psutil.Process) -> str:
     line = " ".join(process.cmdline())
     words = {"valkey-server": "server", "redis-server": "server", "uvicorn": "web", "java": "java"}
-    words |= {
-        "workers.pipeline.runtime.application": "driver",
-        ".daemon": "daemon",
-        "worker_daemon": "daemon",
-    }
+    words |= {"workers.pipeline.runtime.application": "driver", ".daemon": "daemon", "worker_daemon": "daemon"}
     return next((kind for word, kind in words.items() if word in line.replace("=java", "")), line)
 
 
@@ -160,10 +145,7 @@ def test_a_server_asks_everybody_for_its_password(plant):
     for name in ("control", "n1", "n2", "n3"):
         port = EmbeddedServers(plant.data).ports[name]
         for attempt in ({}, {"password": "guess"}, {"username": "default", "password": ""}):
-            with (
-                redis.Redis(port=port, **attempt) as stranger,
-                pytest.raises(redis.AuthenticationError),
-            ):
+            with redis.Redis(port=port, **attempt) as stranger, pytest.raises(redis.AuthenticationError):
                 stranger.get("weir:topology")
 
 
@@ -192,9 +174,7 @@ def spoken(port: int, said: bytes, stranger: str | None = None) -> bytes | str:
     return answer if answer == "silence" else bytes.fromhex(answer)
 
 
-@pytest.mark.skipif(
-    os.getuid() != 0 or not shutil.which("runuser"), reason="only root can become another user"
-)
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("runuser"), reason="only root can become another user")
 def test_spark_calls_back_its_own_user_only(plant):
     """The command takes a callback's object away; Py4J answers it with "!y..." to whoever may speak."""
     harmless = b"c\np9999\ncall\ne\n"

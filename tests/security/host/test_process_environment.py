@@ -78,13 +78,7 @@ def test_the_pipeline_goes_on_without_the_keys_it_was_started_with(keys, tmp_pat
     """Also in /proc, where all that it starts could read them. It waits for a declaration meanwhile."""
     os.mkfifo(tmp_path / "declaration.yaml")
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "workers.pipeline.runtime.application",
-            "--application",
-            tmp_path / "declaration.yaml",
-        ],
+        [sys.executable, "-m", "workers.pipeline.runtime.application", "--application", tmp_path / "declaration.yaml"],
         cwd=Path(__file__).resolve().parents[3],
         env={**os.environ, "REDIS_URL": "redis://127.0.0.1:1/0"},
     )

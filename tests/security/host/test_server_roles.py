@@ -51,11 +51,7 @@ class GuardedServer(Server):
         with self.user("inspector") as inspector:
             rows = inspector.acl_log()
         # The test's own client introduces itself also as `health`.
-        return [
-            f"{row['username']}: {row['reason']} {row['object']}"
-            for row in rows
-            if row["username"] in PASSWORDS
-        ]
+        return [f"{row['username']}: {row['reason']} {row['object']}" for row in rows if row["username"] in PASSWORDS]
 
 
 @dataclass
@@ -139,11 +135,7 @@ def test_every_role_does_its_work_and_is_refused_nothing_that_it_needs(plant: Pl
     celery = ["-m", "celery", "--app", "console.celery", "worker", "--without-gossip", "--without-mingle"]
     jobs = [*celery, "--queues", "jobs,control", "--hostname", "jobs@%h", "--pool", "prefork", "-c", "1"]
     before = plant.node.user("inspector").hget("weir:telemetry:counters", "inserted_events") or 0
-    with (
-        ExitStack() as stack,
-        plant.control.user("inspector") as control,
-        plant.node.user("inspector") as node,
-    ):
+    with ExitStack() as stack, plant.control.user("inspector") as control, plant.node.user("inspector") as node:
         for role, command in {
             "agent": ["-m", "queues.nodes.agent", "n1"],
             "telemetry": ["-m", "queues.publishing.telemetry"],
@@ -166,9 +158,7 @@ def test_every_role_does_its_work_and_is_refused_nothing_that_it_needs(plant: Pl
         assert "consume" in plant.manage("workers", "shell", "-c", ask)
         inspect = ["-m", "celery", "--app", "console.celery", "inspect", "ping", "--timeout", "30"]
         environment = plant.environment("workers")
-        said = subprocess.run(
-            [sys.executable, *inspect], cwd=ROOT, env=environment, capture_output=True, text=True
-        )
+        said = subprocess.run([sys.executable, *inspect], cwd=ROOT, env=environment, capture_output=True, text=True)
         assert "pong" in said.stdout, said.stdout + said.stderr
     assert plant.refused() == []
 
@@ -238,9 +228,7 @@ def test_a_role_can_do_nothing_else(plant: Plant, role: str):
         with server.user(role) as client:
             assert client.ping()
             done = [
-                command
-                for command in (*REFUSED_EVERYWHERE, *more.get(role, ()))
-                if not is_refused(client, command)
+                command for command in (*REFUSED_EVERYWHERE, *more.get(role, ())) if not is_refused(client, command)
             ]
             assert done == []
 

@@ -72,9 +72,7 @@ def server(callback: Callback) -> Iterator[CallbackServer]:
 def speak(server: CallbackServer, *become: str) -> str:
     command = [*become, "/usr/bin/python3" if become else sys.executable, "-c", SPEAK]
     port = str(server.get_listening_port())
-    return subprocess.run(
-        [*command, port], capture_output=True, text=True, timeout=MAX_SECONDS, check=True
-    ).stdout
+    return subprocess.run([*command, port], capture_output=True, text=True, timeout=MAX_SECONDS, check=True).stdout
 
 
 @as_another_user
@@ -110,9 +108,7 @@ def test_executors_are_not_handed_the_cluster_secret_by_their_environment(tmp_pa
     assert not any("s" * 32 in value for value in build_environment(tmp_path).values())
 
 
-@pytest.mark.parametrize(
-    "secret", ["", "short", "s" * 31, "s" * 40 + "\nspark.ui.enabled true", "s" * 40 + " x"]
-)
+@pytest.mark.parametrize("secret", ["", "short", "s" * 31, "s" * 40 + "\nspark.ui.enabled true", "s" * 40 + " x"])
 def test_a_cluster_without_a_proper_secret_does_not_start(tmp_path: Path, secret):
     with pytest.raises(BadInput, match="WEIR_SPARK_SECRET: must have 32 or more") as refused:
         build_cluster_environment({SPARK_SECRET.name: secret}, tmp_path)

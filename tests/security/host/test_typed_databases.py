@@ -58,9 +58,7 @@ def thief(request: pytest.FixtureRequest) -> Iterator[Thief]:
 def connect(thief: Thief) -> None:
     """As a worker does, for a name that an administrator of Weir has typed."""
     with pytest.raises(psycopg.OperationalError):
-        sql_address.connect(
-            f"postgresql://weir@thief.example:{thief.port}/weir", lambda *_, **__: ["127.0.0.1"]
-        )
+        sql_address.connect(f"postgresql://weir@thief.example:{thief.port}/weir", lambda *_, **__: ["127.0.0.1"])
 
 
 def test_a_password_of_the_environment_is_not_sent(thief: Thief, monkeypatch: pytest.MonkeyPatch):
@@ -69,9 +67,7 @@ def test_a_password_of_the_environment_is_not_sent(thief: Thief, monkeypatch: py
     assert thief.heard == b""
 
 
-def test_a_password_file_of_the_environment_is_not_sent(
-    thief: Thief, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_password_file_of_the_environment_is_not_sent(thief: Thief, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = tmp_path / "pgpass"
     file.write_text(f"*:*:*:*:{PASSWORD}\n")
     file.chmod(0o600)
@@ -80,9 +76,7 @@ def test_a_password_file_of_the_environment_is_not_sent(
     assert thief.heard == b""
 
 
-def test_a_password_file_of_the_account_is_not_sent(
-    thief: Thief, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_password_file_of_the_account_is_not_sent(thief: Thief, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = tmp_path / ".pgpass"
     file.write_text(f"*:*:*:*:{PASSWORD}\n")
     file.chmod(0o600)
@@ -91,9 +85,7 @@ def test_a_password_file_of_the_account_is_not_sent(
     assert thief.heard == b""
 
 
-def test_a_service_of_the_environment_gives_no_password(
-    thief: Thief, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_service_of_the_environment_gives_no_password(thief: Thief, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = tmp_path / "services"
     file.write_text(f"[own]\npassword={PASSWORD}\n")
     monkeypatch.setenv("PGSERVICEFILE", str(file))
@@ -102,9 +94,7 @@ def test_a_service_of_the_environment_gives_no_password(
     assert thief.heard == b""
 
 
-def test_the_host_s_own_address_still_logs_in_with_its_password(
-    thief: Thief, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_host_s_own_address_still_logs_in_with_its_password(thief: Thief, monkeypatch: pytest.MonkeyPatch):
     """The thief hears what it is sent, so that the tests above can fail."""
     with pytest.raises(psycopg.OperationalError):
         sql_address.open_own(f"postgresql://weir:{PASSWORD}@127.0.0.1:{thief.port}/weir")

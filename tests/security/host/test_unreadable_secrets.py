@@ -37,9 +37,7 @@ USES = {
     "a webhook's key": lambda: webhook.read_signing_key(receiver("webhook")),
     "a chat's address": lambda: apprise.read_address(receiver("apprise")),
     "an Alertmanager's token": lambda: alertmanager._build_login_headers(receiver("alertmanager")),
-    "a queue's webhook": lambda: build(
-        "webhook", {"url": URL, "secret_environment": NAME}, Place("alert", None)
-    ),
+    "a queue's webhook": lambda: build("webhook", {"url": URL, "secret_environment": NAME}, Place("alert", None)),
 }
 
 

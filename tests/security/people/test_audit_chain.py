@@ -221,9 +221,7 @@ def test_a_missing_trigger_is_found(plant: dict[str, str]):
     assert {each["kind"] for each in verified(plant)["findings"]} == {"unprotected"}
 
 
-def test_a_tail_that_is_cut_off_is_missed_by_the_control_server(
-    written: Path, tmp_path: Path, _control_server: Server
-):
+def test_a_tail_that_is_cut_off_is_missed_by_the_control_server(written: Path, tmp_path: Path, _control_server: Server):
     shutil.copy(written / "weir.sqlite3", tmp_path / "weir.sqlite3")
     plant = environment_of(tmp_path, _control_server.url)
     _control_server.client().flushall()
@@ -255,9 +253,7 @@ def test_accepting_one_alteration_does_not_hide_the_next(plant: dict[str, str]):
     assert [each["sequence"] for each in verdict["findings"]] == [7]
 
 
-def test_another_signing_key_verifies_nothing_and_the_old_one_as_second_word_everything(
-    plant: dict[str, str],
-):
+def test_another_signing_key_verifies_nothing_and_the_old_one_as_second_word_everything(plant: dict[str, str]):
     other = {**plant, "WEIR_SECRET_KEY": "another"}
     assert len(verified(other)["findings"]) == ENTRIES
     both = {**other, "WEIR_AUDIT_KEY": "another the_signing_key"}
@@ -297,11 +293,7 @@ def test_what_a_digest_covers_does_not_depend_on_how_a_database_spells_it():
         "before": {"b": 1e2, "a": (1, 2.5)},
         "after": {1: -0.0},
     }
-    spelt = content | {
-        "address": "::FFFF:a00:1",
-        "before": {"a": [1, 2.5], "b": 100},
-        "after": {"1": 0},
-    }
+    spelt = content | {"address": "::FFFF:a00:1", "before": {"a": [1, 2.5], "b": 100}, "after": {"1": 0}}
     assert encode_canonical_entry(content, 1, ORIGIN) == encode_canonical_entry(spelt, 1, ORIGIN)
     assert encode_canonical_entry(content, 1, ORIGIN) != encode_canonical_entry(
         content | {"after": {"1": 1}}, 1, ORIGIN
@@ -350,9 +342,7 @@ def postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> dic
     environment = environment_of(data, f"redis://127.0.0.1:{free_port()}/0", postgres_url)
     environment["APPLICATION_PASSWORD"] = "a password of the application"
     assert managed(environment, "migrate", "--skip-checks", "--verbosity=0").returncode == 0
-    done = managed(
-        environment, "database_roles", "weir_app", "--password-environment", "APPLICATION_PASSWORD"
-    )
+    done = managed(environment, "database_roles", "weir_app", "--password-environment", "APPLICATION_PASSWORD")
     assert done.returncode == 0, done.stderr[-2_000:]
     return environment
 

@@ -1,8 +1,7 @@
 """The authorisation matrix, completed: each route and method is declared, and who has ended is nobody.
 
 The table and its roles (sessions and tokens of each) are in tests/console/accounts/route_permissions.py. Here: that
-nothing is left out of it, tokens that expired or were revoked, disabled owners, websockets, and reading that
-writes.
+nothing is left out of it, tokens that expired or were revoked, disabled owners, websockets, and reading that writes.
 """
 
 import re
@@ -106,13 +105,8 @@ def test_a_token_that_has_ended_opens_nothing(how, every_role, people, things, s
             if not (every_role or role == "administrator" or (role == PRODUCER and door.endswith("/events"))):
                 continue
             # From an address of its own each, since who guesses tokens is slowed down.
-            headers = {
-                "HTTP_AUTHORIZATION": f"Bearer {secret}",
-                "REMOTE_ADDR": f"10.0.{place}.{hash(door) % 250}",
-            }
-            status = taken_back(
-                lambda door=door, headers=headers: request_route(Client(), door, things, **headers)
-            )
+            headers = {"HTTP_AUTHORIZATION": f"Bearer {secret}", "REMOTE_ADDR": f"10.0.{place}.{hash(door) % 250}"}
+            status = taken_back(lambda door=door, headers=headers: request_route(Client(), door, things, **headers))
             expected = (401, 403) if how == "owner without a role" else (401, 429)
             assert status in expected, (door, how, status)
 
@@ -131,13 +125,9 @@ def test_nothing_that_only_reads_writes(browsers, things, stored_snapshot):
     for door in ROUTE_PERMISSIONS:
         if not door.startswith("GET "):
             continue
-        with CaptureQueriesContext(
-            connection,
-        ) as found:
+        with CaptureQueriesContext(connection) as found:
             taken_back(lambda door=door: request_route(browsers["administrator"], door, things))
-        written = [
-            each["sql"] for each in found if WRITES.match(each["sql"]) and not BOOKKEEPING.search(each["sql"])
-        ]
+        written = [each["sql"] for each in found if WRITES.match(each["sql"]) and not BOOKKEEPING.search(each["sql"])]
         assert not written, (door, written)
 
 
@@ -150,9 +140,7 @@ def handshake(caller: str, browsers: dict[str, Client], secrets: dict[str, str])
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_websocket_opens_to_who_may_read(
-    application, browsers, secrets, control_server, stored_snapshot
-):
+async def test_a_websocket_opens_to_who_may_read(application, browsers, secrets, control_server, stored_snapshot):
     for caller in (*EVERYBODY, *(f"token:{role}" for role in secrets)):
         socket = Socket(application, handshake(caller, browsers, secrets))
         assert await socket.connect(), caller

@@ -70,12 +70,7 @@ def test_a_login_leads_to_no_other_site(following: str, people: dict[str, User])
     people["operator"].set_password("a long password of a test")
     people["operator"].save()
     answer = Client().post(
-        "/login/",
-        {
-            "username": people["operator"].username,
-            "password": "a long password of a test",
-            "next": following,
-        },
+        "/login/", {"username": people["operator"].username, "password": "a long password of a test", "next": following}
     )
     location = answer.headers.get("Location", "/")
     assert "evil.example" not in location.split("?")[0] or location.startswith("/%0d")
@@ -84,8 +79,7 @@ def test_a_login_leads_to_no_other_site(following: str, people: dict[str, User])
 
 
 @pytest.mark.parametrize(
-    "host",
-    ["evil.example", "testserver.evil.example", "evil.example#testserver", "testserver:80@evil.example"],
+    "host", ["evil.example", "testserver.evil.example", "evil.example#testserver", "testserver:80@evil.example"]
 )
 @pytest.mark.parametrize("page", ["/login/", "/", "/api/v1/plant"])
 def test_a_host_of_another_name_gets_no_page(host: str, page: str):

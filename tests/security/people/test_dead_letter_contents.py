@@ -26,9 +26,7 @@ def letters(poisoned: dict[str, Any], stored_snapshot: Any) -> list[str]:
     event = {"id": PERSON, "type": PERSON, "key": PERSON, "attributes": f'{{"who": "{PERSON}"}}'}
     segment.publish(cut(from_events([event], now_us=1_000_000), BlockIds()))
     (claimed,) = segment.claim("a worker", 10, 60)
-    segment.move_to_dead_letters(
-        claimed, "a worker", [(claimed.block().build_explicit_batch(), "no such customer")]
-    )
+    segment.move_to_dead_letters(claimed, "a worker", [(claimed.block().build_explicit_batch(), "no such customer")])
     browser = Client()
     found = [letter for letter in _listed(browser, "administrator") if letter["node"] == "n1"]
     return [f"alert/n1/{letter['id']}" for letter in found]
@@ -66,9 +64,7 @@ def test_who_may_not_peek_sees_that_a_letter_is_there_and_nothing_of_it(outsider
         assert PERSON not in answer.content.decode(), address
     assert AuditEntry.objects.filter(action="queue.peek").count() == before
     page = outsider.get(f"/dead-letters/{letters[0]}/").content.decode()
-    assert (
-        "Viewing the event requires the operator role for this queue." in page and "no such customer" in page
-    )
+    assert "Viewing the event requires the operator role for this queue." in page and "no such customer" in page
     (row,) = outsider.get("/api/v1/dead-letters?error=customer").json()["letters"]
     assert (row["sealed"], row["events"], row["event_count"]) == (True, [], 1)
     assert outsider.get(f"/api/v1/dead-letters?type={PERSON}").json()["count"] == 0  # nor by asking for it
@@ -79,9 +75,7 @@ def test_who_may_not_peek_downloads_no_bytes(outsider, letters):
         assert outsider.get(address).status_code == 403
 
 
-@pytest.mark.parametrize(
-    "address", ["/api/v1/dead-letters/{}", "/dead-letters/{}/", "/dead-letters/{}/bytes"]
-)
+@pytest.mark.parametrize("address", ["/api/v1/dead-letters/{}", "/dead-letters/{}/", "/dead-letters/{}/bytes"])
 def test_who_may_peek_sees_it_and_that_stands_in_the_audit(address, browsers, people, letters):
     before = AuditEntry.objects.filter(actor="operator").count()
     answer = browsers["operator"].get(address.format(letters[0]))

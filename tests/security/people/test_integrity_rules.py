@@ -91,9 +91,7 @@ def test_an_operator_changes_no_rule_of_integrity(name, change):
 def test_an_operator_makes_no_rule_of_such_a_condition_and_turns_no_other_rule_into_one():
     for name in ("own", "node-lost"):
         with pytest.raises(PermissionDenied):
-            alerts.define_rule(
-                actor("operator"), name, {"condition": "audit_altered"}, reason="x", now=timezone.now()
-            )
+            alerts.define_rule(actor("operator"), name, {"condition": "audit_altered"}, reason="x", now=timezone.now())
     assert state_of("node-lost")["condition"] == "node_lost"
 
 
@@ -124,10 +122,7 @@ def test_a_disabled_rule_that_was_changed_to_another_condition_still_guards_its_
         [BY_RULE],
         [BY_RULE, BROAD],
         [{"label": "rule", "is": "~", "value": "audit-*"}],
-        [
-            {"label": "rule", "is": "~", "value": "audit-?ltered"},
-            {"label": "queue", "is": "!=", "value": "x"},
-        ],
+        [{"label": "rule", "is": "~", "value": "audit-?ltered"}, {"label": "queue", "is": "!=", "value": "x"}],
     ],
 )
 def test_an_operator_silences_none_of_their_rules_by_name(matchers):

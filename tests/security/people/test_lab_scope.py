@@ -92,11 +92,7 @@ def anothers(browsers, tmp_path) -> Experiment:
 
 def test_an_experiment_on_another_queues_values_is_neither_read_nor_run_again(anothers, browsers):
     limited, number = browsers["operator"], anothers.pk
-    for address in (
-        f"/api/v1/experiments/{number}",
-        f"/api/v1/experiments/{number}/series",
-        f"/lab/{number}/",
-    ):
+    for address in (f"/api/v1/experiments/{number}", f"/api/v1/experiments/{number}/series", f"/lab/{number}/"):
         assert limited.get(address).status_code == 403, address
         assert browsers["administrator"].get(address).status_code == 200, address
     assert limited.get("/api/v1/experiments").json()["experiments"] == []

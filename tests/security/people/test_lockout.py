@@ -92,9 +92,7 @@ def test_wrong_tokens_are_limited_per_address_and_good_ones_are_not(people, secr
 
 @pytest.mark.parametrize("addresses", ["2001:db8:0:1::{:x}", "2001:db8:0:1:{:x}:2:3:4", "::ffff:192.0.2.7"])
 def test_one_customer_of_a_provider_tries_accounts_from_one_address(people, control, addresses):
-    tried = [
-        log_in(f"somebody-{number}", address=addresses.format(number)) for number in range(lockout.OF_ADDRESS)
-    ]
+    tried = [log_in(f"somebody-{number}", address=addresses.format(number)) for number in range(lockout.OF_ADDRESS)]
     assert tried == [200] * (lockout.OF_ADDRESS - 1) + [429]
     assert log_in("viewer", PASSWORD, addresses.format(77)) == 429
     assert log_in("viewer", PASSWORD, "2001:db8:0:2::1") == 302

@@ -108,9 +108,7 @@ def test_the_database_holds_neither_key_nor_recovery_code(people, codes):
         SecondFactor.objects.get(pk=other.pk).bin_key  # noqa: B018
 
 
-def test_it_is_set_up_with_a_picture_and_a_first_code_and_switched_off_again(
-    browsers, people, stored_snapshot
-):
+def test_it_is_set_up_with_a_picture_and_a_first_code_and_switched_off_again(browsers, people, stored_snapshot):
     browser, address = browsers["viewer"], "/settings/second-factor/"
     page = browser.post(address, {"do": "begin"})
     assert "<svg" in page.context["picture"] and page["Cache-Control"] == "no-store"
@@ -122,17 +120,13 @@ def test_it_is_set_up_with_a_picture_and_a_first_code_and_switched_off_again(
     assert browser.get(address).context["codes"] is None
     browser.post(address, {"do": "remove"})
     assert not SecondFactor.objects.exists()
-    assert list(
-        AuditEntry.objects.filter(action="account.second_factor").values_list("after", flat=True)
-    ) == [
+    assert list(AuditEntry.objects.filter(action="account.second_factor").values_list("after", flat=True)) == [
         {"on": True},
         {"on": False},
     ]
 
 
-def test_administrators_without_one_act_as_viewers_where_the_setting_says_so(
-    browsers, people, stored_snapshot
-):
+def test_administrators_without_one_act_as_viewers_where_the_setting_says_so(browsers, people, stored_snapshot):
     plant_settings.change("login.second_factor", 1, people["administrator"], timezone.now())
     assert browsers["administrator"].get("/settings/users/").status_code == 403
     assert browsers["administrator"].get("/settings/second-factor/").status_code == 200
@@ -232,11 +226,7 @@ def test_the_api_asks_an_old_login_too_and_a_token_not(browsers, people, control
     )[1]
     assert post_by(secret).status_code == 403
     secret = access.create_token(
-        people["administrator"],
-        "u",
-        "administrator",
-        timezone.now() + timedelta(1),
-        actions=["user.manage"],
+        people["administrator"], "u", "administrator", timezone.now() + timedelta(1), actions=["user.manage"]
     )[1]
     assert post_by(secret).status_code == 201
 
@@ -246,9 +236,7 @@ def post_by(secret: str) -> Any:
     return Client().post("/api/v1/users", CREATE, content_type="application/json", headers=headers)
 
 
-@pytest.mark.parametrize(
-    "where", ["https://elsewhere/", "//elsewhere/", "javascript:alert(1)", "/\\elsewhere"]
-)
+@pytest.mark.parametrize("where", ["https://elsewhere/", "//elsewhere/", "javascript:alert(1)", "/\\elsewhere"])
 def test_neither_code_nor_confirmation_leads_to_another_site(where, browsers, people, codes, control):
     assert begin_login().post("/login/code/", {"code": codes[0], "next": where}).url == "/"
     assert browsers["operator"].post("/confirm/", {"password": PASSWORD, "next": where}).url == "/"

@@ -8,14 +8,7 @@ from django.core.exceptions import PermissionDenied
 from django.test import Client
 from django.utils import timezone
 
-from console.accounts.access import (
-    ACTIONS,
-    OF_NO_QUEUE,
-    Actor,
-    build_user_actor,
-    create_token,
-    require_permission,
-)
+from console.accounts.access import ACTIONS, OF_NO_QUEUE, Actor, build_user_actor, create_token, require_permission
 from console.actions import alerts, dead_letter_steering, tasks
 from console.actions.dead_letters import Name
 from console.actions.proposals import plans
@@ -164,9 +157,5 @@ def test_limits_are_set_by_administrators_and_never_on_them(loops, people, brows
     assert not QueueLimit.objects.filter(user=people["viewer"]).exists()
     assert fetch(browser, f"/settings/users/{people['administrator'].pk}", posted) == 422
     assert fetch(browsers["operator"], address, posted) == 403
-    fetch(
-        browser,
-        f"/settings/users/{people['operator'].pk}",
-        {"change": "role", "role": "administrator", **WHY},
-    )
+    fetch(browser, f"/settings/users/{people['operator'].pk}", {"change": "role", "role": "administrator", **WHY})
     assert not QueueLimit.objects.exists()

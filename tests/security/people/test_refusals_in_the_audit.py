@@ -61,11 +61,7 @@ def test_strangers_who_are_not_known_do_not_write_into_it(client, control):
 @pytest.mark.django_db(transaction=True)
 def test_the_entry_stays_when_the_refused_request_is_rolled_back():
     actor = Actor("desk-2", "operator")
-    with (
-        refused.collect_refusals("POST /pipeline/p/declare"),
-        pytest.raises(ValueError),
-        transaction.atomic(),
-    ):
+    with refused.collect_refusals("POST /pipeline/p/declare"), pytest.raises(ValueError), transaction.atomic():
         audit_log.record_refusal(actor, "pipeline.declare", reason="tables are named without folders")
         raise ValueError
     assert [entry.target for entry in refusals()] == ["POST /pipeline/p/declare"]
@@ -98,11 +94,7 @@ def test_who_hangs_up_before_the_refusal_is_noted_all_the_same(application, secr
     monkeypatch.setattr(token_failures, "authenticate_token", cut_off)
     async_to_sync(sent.to)(application)
     (entry,) = refusals()
-    assert (entry.actor, entry.action, entry.target) == (
-        "token:of-viewer",
-        "refused.audit.view",
-        "GET /api/v1/audit",
-    )
+    assert (entry.actor, entry.action, entry.target) == ("token:of-viewer", "refused.audit.view", "GET /api/v1/audit")
 
 
 def test_equal_refusals_are_one_entry_a_minute_and_counted_in_the_next(monotonic):
@@ -112,10 +104,7 @@ def test_equal_refusals_are_one_entry_a_minute_and_counted_in_the_next(monotonic
     assert len(refusals()) == 1
     monotonic[0] = 61.0
     audit_log.record_refusal(actor, "plant.register", "east", "a loopback address")
-    assert [entry.after for entry in refusals()] == [
-        None,
-        {"refused_before_and_not_noted": 499, "about": None},
-    ]
+    assert [entry.after for entry in refusals()] == [None, {"refused_before_and_not_noted": 499, "about": None}]
 
 
 def test_different_refusals_are_bounded_by_actor(monotonic):

@@ -25,9 +25,7 @@ def test_the_database_holds_no_key_of_a_session(browsers, stored_snapshot):
     assert browser.cookies["sessionid"].value not in everything_kept()
 
 
-def test_a_session_that_was_never_used_stays_dead_when_its_owner_is_enabled_again(
-    people, browsers, stored_snapshot
-):
+def test_a_session_that_was_never_used_stays_dead_when_its_owner_is_enabled_again(people, browsers, stored_snapshot):
     unused = Client()
     unused.post("/login/", {"username": "operator", "password": PASSWORD})
     for change in ("disable", "enable"):

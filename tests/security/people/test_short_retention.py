@@ -82,9 +82,7 @@ def test_a_proposal_is_void_after_a_day(task: Task):
     begin = datetime.now(UTC)
     for who in (ann, bob):
         with pytest.raises(BadInput, match="second user"):
-            second_person.require_second_person(
-                who, "task.change", "retention", "retention", SHORT, None, begin
-            )
+            second_person.require_second_person(who, "task.change", "retention", "retention", SHORT, None, begin)
         begin += timedelta(days=1, seconds=5)
 
 

@@ -151,19 +151,13 @@ def test_a_child_dies_with_its_parent(end, people, control):
     if end == "deleted":
         parent.delete()
     else:
-        ApiToken.objects.filter(pk=parent.pk).update(
-            **{"revoked_at": now} if end == "revoked" else {"expires_at": now}
-        )
+        ApiToken.objects.filter(pk=parent.pk).update(**{"revoked_at": now} if end == "revoked" else {"expires_at": now})
     assert find_token_actor(child, now) is None
 
 
 def test_revoking_a_token_revokes_its_children_and_says_so(people, browsers, control):
     parent, secret = create_token(
-        people["operator"],
-        "parent",
-        "operator",
-        timezone.now() + timedelta(days=1),
-        actions=["token.mint", "plant"],
+        people["operator"], "parent", "operator", timezone.now() + timedelta(days=1), actions=["token.mint", "plant"]
     )
     minted(secret)
     assert browsers["operator"].post(f"/settings/tokens/{parent.pk}/revoke").status_code == 302
@@ -217,11 +211,7 @@ def test_an_answer_is_not_repeated_to_who_may_not_have_it(end, people, control):
     body = {"loop": loop.pk, "name": "upper_limit", "value": 500, "reason": "a test", "minutes": 2}
 
     def ask() -> int:
-        return (
-            Client()
-            .post("/api/v1/overrides", body, content_type="application/json", headers=headers)
-            .status_code
-        )
+        return Client().post("/api/v1/overrides", body, content_type="application/json", headers=headers).status_code
 
     assert [ask(), ask()] == [201, 201]
     if end == "revoked":
@@ -234,9 +224,7 @@ def test_an_answer_is_not_repeated_to_who_may_not_have_it(end, people, control):
     assert "upper_limit" not in Submission.objects.get().body  # nor does the database say what was answered
 
 
-def test_the_settings_page_limits_a_token_to_queues_and_actions_and_says_so(
-    people, browsers, stored_snapshot
-) -> None:
+def test_the_settings_page_limits_a_token_to_queues_and_actions_and_says_so(people, browsers, stored_snapshot) -> None:
     Queue.objects.get_or_create(name="alert", defaults={"kind": "jobs"})
     form = {"name": "shop", "role": "operator", "days": "3", "queues": ["alert"], "actions": "events"}
     answer = browsers["operator"].post("/settings/tokens", form)
@@ -246,9 +234,7 @@ def test_the_settings_page_limits_a_token_to_queues_and_actions_and_says_so(
     assert "Queues: alert" in browsers["operator"].get("/settings/").content.decode()
 
 
-def test_who_logs_in_at_a_provider_is_offered_no_password_and_can_set_none(
-    people, browsers, stored_snapshot
-) -> None:
+def test_who_logs_in_at_a_provider_is_offered_no_password_and_can_set_none(people, browsers, stored_snapshot) -> None:
     Identity.objects.create(user=people["operator"], issuer="https://id.example", subject="4711")
     assert b'name="old_password"' not in browsers["operator"].get("/settings/").content
     before = people["operator"].password

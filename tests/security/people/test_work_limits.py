@@ -42,9 +42,7 @@ def begin(browser: Client, **fields: Any) -> Any:
         ("concurrency-live", {"seconds": 86_400, "servers": 4}, "seconds"),
     ],
 )
-def test_an_experiment_that_is_too_large_is_refused_with_its_size_and_the_limit(
-    scenario, sizes, field, browsers
-):
+def test_an_experiment_that_is_too_large_is_refused_with_its_size_and_the_limit(scenario, sizes, field, browsers):
     answer = begin(browsers["operator"], scenario=scenario, laws=[], settings=sizes)
     assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
     (said,) = answer.json()["errors"][field]
@@ -55,10 +53,7 @@ def test_an_experiment_that_is_too_large_is_refused_with_its_size_and_the_limit(
 
 def test_fewer_laws_cost_less(browsers):
     settings = {"seconds": 50_000, "servers": 4}
-    assert (
-        begin(browsers["operator"], scenario="concurrency-live", laws=[], settings=settings).status_code
-        == 422
-    )
+    assert begin(browsers["operator"], scenario="concurrency-live", laws=[], settings=settings).status_code == 422
     answer = begin(browsers["operator"], scenario="concurrency-live", laws=["tcc"], settings=settings)
     assert answer.status_code == 200
 
@@ -129,9 +124,7 @@ def test_a_person_has_so_many_seconds_of_workers_an_hour(browsers, people, plant
     now = timezone.now()
     # Cancelled before it was done: what it took counts all the same.
     for number, seconds in enumerate((500.0, 150.0)):
-        Chunk.objects.create(
-            run=spent, identifier=f"c{number}", place=number + 10, beat_at=now, spent_seconds=seconds
-        )
+        Chunk.objects.create(run=spent, identifier=f"c{number}", place=number + 10, beat_at=now, spent_seconds=seconds)
     runs.end(spent, Run.State.CANCELLED, now)
     refused = begin(browsers["operator"])
     assert refused.status_code == 429

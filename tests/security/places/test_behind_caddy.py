@@ -88,9 +88,7 @@ def test_no_header_of_a_client_changes_its_address(proxied, case):
     assert counted == [keys.TOKEN_FAILURES.build(CLIENT)]
 
 
-@pytest.mark.parametrize(
-    "field", [b"X-Request-ID: ", b"X_Request_ID: ", b"Connection: X-Request-ID\r\nX-Request-ID: "]
-)
+@pytest.mark.parametrize("field", [b"X-Request-ID: ", b"X_Request_ID: ", b"Connection: X-Request-ID\r\nX-Request-ID: "])
 def test_a_client_does_not_choose_the_id_of_its_request(proxied, field):
     answer = proxied.ask(field + CHOSEN)
     assert statuses(answer) == [200] and CHOSEN not in answer

@@ -41,9 +41,7 @@ def narrow(_control_server, _node_servers, tmp_path_factory) -> Iterator[Served]
 
 
 def get(served: Served, path: str, source: str) -> int:
-    connection = http.client.HTTPConnection(
-        "127.0.0.1", served.port, timeout=MAX_SECONDS, source_address=(source, 0)
-    )
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=MAX_SECONDS, source_address=(source, 0))
     with closing(connection):
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -55,9 +53,7 @@ def get(served: Served, path: str, source: str) -> int:
 def test_many_half_sent_requests_leave_the_console_to_others(narrow, sent):
     with ExitStack() as attack:
         for _ in range(MANY):
-            connection = attack.enter_context(
-                socket.create_connection(("127.0.0.1", narrow.port), MAX_SECONDS)
-            )
+            connection = attack.enter_context(socket.create_connection(("127.0.0.1", narrow.port), MAX_SECONDS))
             connection.sendall(sent)
         for source in ("127.0.0.2", "127.0.0.1"):  # another client, and another behind the same address
             assert get(narrow, "/healthz", source) == 200

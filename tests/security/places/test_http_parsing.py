@@ -13,9 +13,7 @@ SMUGGLED = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 CHUNKED, LAST_CHUNK = b"Transfer-Encoding: chunked", b"0\r\n\r\n" + SMUGGLED
 
 
-def exchange(
-    port: int, sent: bytes, source: str = "127.0.0.1", silence_seconds: float = MAX_SECONDS
-) -> bytes:
+def exchange(port: int, sent: bytes, source: str = "127.0.0.1", silence_seconds: float = MAX_SECONDS) -> bytes:
     """Return what is answered to these bytes, until the server closes the connection or is silent so long."""
     answer = b""
     with socket.create_connection(("127.0.0.1", port), MAX_SECONDS, source_address=(source, 0)) as connection:
@@ -34,15 +32,7 @@ def statuses(answer: bytes) -> list[int]:
 
 
 def post(*headers: bytes, body: bytes = b"", path: bytes = b"/login/") -> bytes:
-    return (
-        b"POST "
-        + path
-        + b" HTTP/1.1\r\n"
-        + HOST
-        + b"".join(each + b"\r\n" for each in headers)
-        + b"\r\n"
-        + body
-    )
+    return b"POST " + path + b" HTTP/1.1\r\n" + HOST + b"".join(each + b"\r\n" for each in headers) + b"\r\n" + body
 
 
 REFUSED = {
@@ -51,10 +41,7 @@ REFUSED = {
     "two codings": post(b"Transfer-Encoding: chunked, identity", body=LAST_CHUNK),
     "an unknown coding": post(b"Transfer-Encoding: xchunked", b"Content-Length: 4", body=LAST_CHUNK),
     "two fields of coding": post(
-        b"Transfer-Encoding: identity",
-        b"Transfer-Encoding: chunked",
-        b"Content-Length: 4",
-        body=LAST_CHUNK,
+        b"Transfer-Encoding: identity", b"Transfer-Encoding: chunked", b"Content-Length: 4", body=LAST_CHUNK
     ),
     "a coding with a tab": post(b"Transfer-Encoding:\tchunked", b"Content-Length: 4", body=LAST_CHUNK),
     "two lengths": post(b"Content-Length: 0", b"Content-Length: 44", body=SMUGGLED),

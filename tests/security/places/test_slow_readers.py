@@ -48,11 +48,7 @@ async def ask(application: Any, path: str, address: str, send: Any, *headers: tu
         return await asyncio.Event().wait()
 
     scope = {"type": "http", "http_version": "1.1", "method": "GET", "path": path, "scheme": "http"}
-    peer = {
-        "client": (address, 40_000),
-        "server": ("testserver", 80),
-        "headers": [(b"host", b"testserver"), *headers],
-    }
+    peer = {"client": (address, 40_000), "server": ("testserver", 80), "headers": [(b"host", b"testserver"), *headers]}
     await application({**scope, **peer, "raw_path": path.encode(), "query_string": b""}, receive, send)
 
 
@@ -71,9 +67,7 @@ async def status(application: Any, path: str, address: str = SOMEBODY) -> int:
 
 @asynccontextmanager
 async def slow_readers(application: Any, path: str, address: str = ATTACKER, many: int = MANY) -> Any:
-    tasks = [
-        asyncio.create_task(ask(application, path, address.format(at), reads_nothing)) for at in range(many)
-    ]
+    tasks = [asyncio.create_task(ask(application, path, address.format(at), reads_nothing)) for at in range(many)]
     for _ in range(20):
         await asyncio.sleep(0)
     yield tasks
@@ -87,9 +81,7 @@ async def slow_readers(application: Any, path: str, address: str = ATTACKER, man
 async def test_one_address_that_reads_nothing_leaves_places_for_others(path):
     application = Admission(answer)
     async with slow_readers(application, path):
-        assert [await status(application, each) for each in (path, "/", "/static/a.js", "/healthz")] == [
-            200
-        ] * 4
+        assert [await status(application, each) for each in (path, "/", "/static/a.js", "/healthz")] == [200] * 4
 
 
 @in_virtual_time
@@ -170,9 +162,7 @@ async def test_exports_keep_nobody_from_the_api():
 
 
 @pytest.mark.django_db
-def test_sessions_tokens_and_assistants_are_counted_for_their_person(
-    browsers, secrets, stored_snapshot, monkeypatch
-):
+def test_sessions_tokens_and_assistants_are_counted_for_their_person(browsers, secrets, stored_snapshot, monkeypatch):
     claimed: list[str] = []
 
     def refuse(scope: Any, person: str) -> None:
@@ -204,9 +194,7 @@ async def test_readers_of_files_from_everywhere_keep_nobody_from_the_pages():
 @in_virtual_time
 async def test_who_reads_nothing_is_let_go_and_the_next_is_served(line):
     paths = ("/", "/api/v1/ledger", "/audit/export", "/static/a.js", "/readyz", "/healthz")
-    path = next(
-        (each for each in paths if choose_waiting_line({"method": "GET", "path": each}) == line.name), "/"
-    )
+    path = next((each for each in paths if choose_waiting_line({"method": "GET", "path": each}) == line.name), "/")
     application = Admission(answer)
     async with slow_readers(application, path, "198.51.100.{}", many=line.at_work) as tasks:
         assert application.at_work.total()

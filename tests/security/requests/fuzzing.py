@@ -174,9 +174,7 @@ def text_of(chance: Random) -> str:
         return chance.choice(MOMENTS)
     if kind < 0.95:
         return str(chance.randint(-(10 ** chance.randint(0, 40)), 10 ** chance.randint(0, 40)))
-    return "".join(
-        chr(chance.choice((chance.randint(1, 127), chance.randint(128, 0x2FFF)))) for _ in range(8)
-    )
+    return "".join(chr(chance.choice((chance.randint(1, 127), chance.randint(128, 0x2FFF)))) for _ in range(8))
 
 
 def json_of(chance: Random) -> Any:
@@ -255,8 +253,7 @@ def callers_of(browsers: Mapping[str, Client], secrets: Mapping[str, str]) -> li
         for role, browser in browsers.items()
     ]
     tokens = [
-        Caller(f"token:{role}", {}, {"HTTP_AUTHORIZATION": f"Bearer {secret}"})
-        for role, secret in secrets.items()
+        Caller(f"token:{role}", {}, {"HTTP_AUTHORIZATION": f"Bearer {secret}"}) for role, secret in secrets.items()
     ]
     return [*people, *tokens]
 
@@ -326,9 +323,7 @@ def pages(patterns: Any = None, before: str = "") -> list[Page]:
         if isinstance(pattern, URLResolver):
             found += [] if route in ("api/", "control/") else pages(pattern.url_patterns, route)
         elif isinstance(pattern, URLPattern):
-            found.append(
-                Page(route, fields_of(inspect.getsourcefile(inspect.unwrap(pattern.callback)) or ""))
-            )
+            found.append(Page(route, fields_of(inspect.getsourcefile(inspect.unwrap(pattern.callback)) or "")))
     return found
 
 
@@ -341,19 +336,7 @@ def fields_of(path: str) -> tuple[str, ...]:
 
 @functools.cache
 def input_names() -> tuple[str, ...]:
-    shared = (
-        "reason",
-        "minutes",
-        "expires_at",
-        "name",
-        "value",
-        "page",
-        "before",
-        "after",
-        "at",
-        "from",
-        "to",
-    )
+    shared = ("reason", "minutes", "expires_at", "name", "value", "page", "before", "after", "at", "from", "to")
     found = [name for path in TEMPLATES.rglob("*.html") for name in INPUT_NAME.findall(path.read_text())]
     return tuple(dict.fromkeys([*shared, *found]))
 
@@ -361,8 +344,7 @@ def input_names() -> tuple[str, ...]:
 def fields_for(chance: Random, page: Page) -> dict[str, list[str]]:
     """Some of a page's fields, with one or more values each; most have a reason, which all else waits for."""
     names = {
-        chance.choice(page.fields[:60] if chance.random() < 0.8 else page.fields)
-        for _ in range(chance.randint(0, 9))
+        chance.choice(page.fields[:60] if chance.random() < 0.8 else page.fields) for _ in range(chance.randint(0, 9))
     }
     given = {name: [text_of(chance) for _ in range(chance.choice((1, 1, 1, 2)))] for name in names}
     return given | ({"reason": ["a test"]} if chance.random() < 0.7 else {})

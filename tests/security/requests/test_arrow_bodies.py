@@ -64,23 +64,14 @@ REFUSED = {
     "rows below nothing": (schema_of(VALUES) + batch_of(-1, [(-1, 0)], [(0, 0), (0, 16)], TWO), "lengths"),
     "nodes that differ": (schema_of(VALUES) + batch_of(2, [(9, 0)], [(0, 0), (0, 16)], TWO), "lengths"),
     "more nulls than rows": (schema_of(VALUES) + batch_of(2, [(2, 3)], [(0, 0), (0, 16)], TWO), "lengths"),
-    "a buffer behind the body": (
-        schema_of(VALUES) + batch_of(2, [(2, 0)], [(0, 0), (8, 16)], TWO),
-        "buffers",
-    ),
-    "a buffer before the body": (
-        schema_of(VALUES) + batch_of(2, [(2, 0)], [(0, 0), (-8, 16)], TWO),
-        "buffers",
-    ),
+    "a buffer behind the body": (schema_of(VALUES) + batch_of(2, [(2, 0)], [(0, 0), (8, 16)], TWO), "buffers"),
+    "a buffer before the body": (schema_of(VALUES) + batch_of(2, [(2, 0)], [(0, 0), (-8, 16)], TWO), "buffers"),
     "a buffer twice": (
         schema_of(pa.schema([("value", pa.float64()), ("time", pa.int64())]))
         + batch_of(2, [(2, 0)] * 2, [(0, 0), (0, 16), (0, 0), (0, 16)], TWO),
         "buffers",
     ),
-    "a buffer too small for its rows": (
-        schema_of(VALUES) + batch_of(200, [(200, 0)], [(0, 0), (0, 16)], TWO),
-        "body",
-    ),
+    "a buffer too small for its rows": (schema_of(VALUES) + batch_of(200, [(200, 0)], [(0, 0), (0, 16)], TWO), "body"),
     "too few buffers": (schema_of(VALUES) + batch_of(2, [(2, 0)], [(0, 0)], TWO), "body"),
     "too many buffers": (schema_of(VALUES) + batch_of(2, [(2, 0)], [(0, 0)] * 99, TWO), "header"),
     "a body that is not there": (
@@ -101,14 +92,8 @@ REFUSED = {
     "a long id": (stream(columns(id=pa.array(["ä" * 1_001]))), "1000 characters"),
     "attributes that only look like an object": (stream(columns(attributes=pa.array(["{x}"]))), "object"),
     "attributes of two objects": (stream(columns(attributes=pa.array(["{},{}"]))), "object"),
-    "attributes over the limit": (
-        stream(columns(attributes=pa.array(['{"a":"' + "x" * 65_536 + '"}']))),
-        "65536",
-    ),
-    "attributes nested deeply": (
-        stream(columns(attributes=pa.array(['{"a":' + "[" * 900 + "]" * 900 + "}"]))),
-        "254",
-    ),
+    "attributes over the limit": (stream(columns(attributes=pa.array(['{"a":"' + "x" * 65_536 + '"}']))), "65536"),
+    "attributes nested deeply": (stream(columns(attributes=pa.array(['{"a":' + "[" * 900 + "]" * 900 + "}"]))), "254"),
     "infinity": (stream(columns(value=pa.array([np.inf]))), "finite"),
     "not a number": (stream(columns(value=pa.array([np.nan]))), "finite"),
     "a time that overflows into the range": (
@@ -140,9 +125,7 @@ def test_the_api_refuses_it_and_stores_nothing(case, producer, nodes):
     answer = producer(REFUSED[case][0], ARROW)
     assert answer.status_code == 400
     assert REFUSED[case][1] in json.dumps(answer.json())
-    assert all(
-        Segment(node.client(), "alert").get_counters()["inserted_events"] == 0 for node in nodes.values()
-    )
+    assert all(Segment(node.client(), "alert").get_counters()["inserted_events"] == 0 for node in nodes.values())
 
 
 @pytest.mark.django_db
@@ -173,9 +156,7 @@ def test_a_plain_stream_is_taken(case):
         batch.validate(full=True)
 
 
-BODY = stream(
-    columns(type=pa.array(["cpu", None]), value=pa.array([1.0, 2.0]), attributes=pa.array(["{}", None]))
-)
+BODY = stream(columns(type=pa.array(["cpu", None]), value=pa.array([1.0, 2.0]), attributes=pa.array(["{}", None])))
 
 
 @given(st.lists(st.tuples(st.integers(0, len(BODY) - 1), st.integers(0, 255)), min_size=1, max_size=8))

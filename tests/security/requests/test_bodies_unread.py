@@ -31,9 +31,7 @@ MIB = 2**20
 class Sent:
     """One request to an ASGI application: what was read of its body, and the answer."""
 
-    def __init__(
-        self, path: str, size_bytes: int, announced: bool = True, method: str = "POST", **headers: str
-    ):
+    def __init__(self, path: str, size_bytes: int, announced: bool = True, method: str = "POST", **headers: str):
         self.left_bytes = size_bytes
         self.read_bytes = 0
         self.status, self.headers = 0, {}
@@ -151,9 +149,7 @@ async def test_a_viewer_sends_a_document_but_no_events(limit, secrets):
 
 
 async def test_a_form_of_somebody_who_is_logged_in_is_taken_up_to_1_mib(limit, browsers):
-    cookie = (
-        f"{settings.SESSION_COOKIE_NAME}={browsers['operator'].cookies[settings.SESSION_COOKIE_NAME].value}"
-    )
+    cookie = f"{settings.SESSION_COOKIE_NAME}={browsers['operator'].cookies[settings.SESSION_COOKIE_NAME].value}"
     assert (await Sent("/alerts/rules/change", MIB, cookie=cookie).to(limit)).status == 200
     assert (await Sent("/alerts/rules/change", MIB + 1, cookie=cookie).to(limit)).read_bytes == 0
     assert (await Sent("/lab/begin", 5 * MIB, cookie=cookie).to(limit)).status == 200

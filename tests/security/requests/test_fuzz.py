@@ -1,7 +1,7 @@
 """Whatever is sent to the console, whoever sends it: no answer of 500, and no request that hangs.
 
-The short form runs in CI. The long form, WEIR_FUZZ_REQUESTS (100,000 by default), runs on SQLite and on a
-real PostgreSQL, and prints what it counted.
+The short form runs in CI. The long form, WEIR_FUZZ_REQUESTS (100,000 by default), runs on SQLite and on a real
+PostgreSQL, and prints what it counted.
 """
 
 import gzip
@@ -191,9 +191,7 @@ COLUMN = st.one_of(
         lambda rows: pa.array(rows, pa.binary())
     ),
     st.lists(st.floats(), min_size=2, max_size=2).map(pa.array),
-    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=2).map(
-        lambda rows: pa.array(rows, pa.int64())
-    ),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=2).map(lambda rows: pa.array(rows, pa.int64())),
     st.just(pa.array([{"a": 1}, None])),
     st.just(pa.array(["a", "b"]).dictionary_encode()),
     st.just(pa.array([-(2**62), 2**62], pa.timestamp("us", "UTC"))),
@@ -239,9 +237,7 @@ def fuzz_bodies(tally: Tally, callers: list[Caller], things: dict[str, Any], req
         kind, sent = body[0], gzip.compress(body[1]) if packed else body[1]
 
         def work(browser: Any) -> Any:
-            return browser.post(
-                f"/api/v1/queues/alert/events{query}", sent, content_type=kind, **caller.headers
-            )
+            return browser.post(f"/api/v1/queues/alert/events{query}", sent, content_type=kind, **caller.headers)
 
         send(tally, caller, "POST /api/v1/queues/{queue}/events", work)
 
@@ -252,9 +248,7 @@ DECLARED = st.recursive(
     st.one_of(texts, st.integers(), st.floats(), st.booleans(), st.none()),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.sampled_from(("name", "queues", "rules", "operators", "patterns")), inner, max_size=3
-        ),
+        st.dictionaries(st.sampled_from(("name", "queues", "rules", "operators", "patterns")), inner, max_size=3),
     ),
     max_leaves=12,
 )
@@ -328,18 +322,11 @@ def throw_at_api(tally: Tally, callers: list[Caller], things: dict[str, Any], re
         address = address_of(route, things)
         if chance.random() < 0.15:
             parts = address.split("/")
-            parts[chance.randrange(3, max(4, len(parts))) if len(parts) > 3 else -1] = quote(
-                text_of(chance), safe=""
-            )
+            parts[chance.randrange(3, max(4, len(parts))) if len(parts) > 3 else -1] = quote(text_of(chance), safe="")
             address = "/".join(parts)
         query = query_of(chance, door, route)
         caller = caller_for(chance, callers, is_page=False)
-        send(
-            tally,
-            caller,
-            door,
-            requesting(chance, method, f"{address}?{query}", API_BODIES.get(door), caller),
-        )
+        send(tally, caller, door, requesting(chance, method, f"{address}?{query}", API_BODIES.get(door), caller))
 
 
 def query_of(chance: Random, door: str, route: str) -> str:
@@ -368,11 +355,7 @@ def query_of(chance: Random, door: str, route: str) -> str:
 
 def requesting(chance: Random, method: str, address: str, body: Any, caller: Caller) -> Any:
     sent = changed(chance, body or {})
-    kind = (
-        "application/json"
-        if chance.random() < 0.95
-        else chance.choice(("x", "text/plain", "multipart/form-data"))
-    )
+    kind = "application/json" if chance.random() < 0.95 else chance.choice(("x", "text/plain", "multipart/form-data"))
 
     def work(browser: Any) -> Any:
         if method == "GET":
@@ -395,9 +378,7 @@ PARTS = {
 
 
 @pytest.fixture
-def plant(
-    things, nodes: dict[str, Server], plant_topology, control, snapshot, publishing, settings, tmp_path
-):
+def plant(things, nodes: dict[str, Server], plant_topology, control, snapshot, publishing, settings, tmp_path):
     """One of everything that an address may name, on servers that answer; a snapshot that stays young."""
     settings.WEIR_DATA = tmp_path
     Node.objects.update(url=nodes["n1"].url)

@@ -186,9 +186,7 @@ def test_a_dead_letter_is_named_by_numbers(administrator, token):
     refused(Client().post("/api/v1/dead-letters/requeue", body, "application/json", **token), "letter")
 
 
-def test_a_dead_letter_of_an_id_beyond_64_bits_leaves_those_before_it_as_they_are(
-    administrator, token, poisoned
-):
+def test_a_dead_letter_of_an_id_beyond_64_bits_leaves_those_before_it_as_they_are(administrator, token, poisoned):
     place = DeadLetters(Segment(poisoned["n1"].client(), "alert"))
     (letter,) = place.read()
     address = f"alert/n1/{2**64}-0"

@@ -63,17 +63,7 @@ def test_metrics_take_a_token_on_this_host_too_where_the_setting_says_so(setting
     assert Client().get("/metrics", **token).status_code == 200
 
 
-PAGES = [
-    "/",
-    "/settings/",
-    "/audit/",
-    "/nodes/",
-    "/api/v1/live",
-    "/api/schema",
-    "/nowhere/",
-    "/login/",
-    "/readyz",
-]
+PAGES = ["/", "/settings/", "/audit/", "/nodes/", "/api/v1/live", "/api/schema", "/nowhere/", "/login/", "/readyz"]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -55,9 +55,7 @@ def test_a_refusal_is_a_problem(case, viewer, control):
 
 
 def test_a_problem_names_the_field_and_keeps_what_scripts_read(viewer, control):
-    answer = Client().post(
-        "/api/v1/silences/preview", b'{"matchers": [], "colour": 1}', "application/json", **viewer
-    )
+    answer = Client().post("/api/v1/silences/preview", b'{"matchers": [], "colour": 1}', "application/json", **viewer)
     problem = told(answer, 422)
     assert problem["field"] == "colour"
     assert problem["errors"] == {"colour": ["is unknown."]}

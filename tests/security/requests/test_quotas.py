@@ -41,9 +41,7 @@ def test_a_token_over_its_events_is_refused_with_when_to_send_again(producer, co
     assert producer(EVENTS * (10 * BURST_SECONDS + 500)).status_code == 202
     refused = producer(EVENTS)
     assert refused.status_code == 429
-    assert (
-        25 < int(refused["Retry-After"]) <= 51
-    )  # 500 events over, at 10/s, less what the host took meanwhile
+    assert 25 < int(refused["Retry-After"]) <= 51  # 500 events over, at 10/s, less what the host took meanwhile
     assert "10 events/s" in str(refused.json())
     pass_seconds(control, f"token:{token.pk}", 20)
     assert producer(EVENTS).status_code == 429
@@ -88,9 +86,7 @@ def test_what_is_stored_is_answered_so_also_where_its_quota_can_not_be_booked(
     monkeypatch.setattr(Quota, "charge", charge)
     answer = producer(body)
     assert answer.status_code == status
-    stored = sum(
-        Segment(server.client(), "alert").get_counters()["inserted_events"] for server in nodes.values()
-    )
+    stored = sum(Segment(server.client(), "alert").get_counters()["inserted_events"] for server in nodes.values())
     assert answer.json()["published"] == stored == (3 if status == 202 else 0)
 
 
@@ -99,10 +95,7 @@ def test_one_tokens_quota_is_not_anothers(producer, browsers, secrets, control):
     assert producer(EVENTS * 100).status_code == 202
     assert producer(EVENTS).status_code == 429
     answer = browsers["anonymous"].post(
-        ADDRESS,
-        EVENTS,
-        content_type=LINES,
-        HTTP_AUTHORIZATION=f"Bearer {secrets['operator']}",
+        ADDRESS, EVENTS, content_type=LINES, HTTP_AUTHORIZATION=f"Bearer {secrets['operator']}"
     )
     assert answer.status_code == 202
 
@@ -119,9 +112,7 @@ def test_the_plants_settings_hold_for_tokens_without_their_own(people, producer,
 
 def quota_of_producer() -> Quota:
 
-    return get_actor_quota(
-        Actor("token:of-producer", "producer", token=ApiToken.objects.get(name="of-producer"))
-    )
+    return get_actor_quota(Actor("token:of-producer", "producer", token=ApiToken.objects.get(name="of-producer")))
 
 
 @SAME_SERVER
@@ -163,9 +154,7 @@ def test_only_who_manages_users_gives_a_token_another_quota(browsers, secrets):
     assert set_quota(browsers["operator"], token, **body).status_code == 403
     answer = set_quota(browsers["administrator"], token, **body)
     assert answer.json()["quota_events_per_second"] == 10**6
-    assert (
-        set_quota(browsers["administrator"], token, reason="back").json()["quota_events_per_second"] is None
-    )
+    assert set_quota(browsers["administrator"], token, reason="back").json()["quota_events_per_second"] is None
 
 
 @pytest.mark.parametrize("value", [0, -1, 10**30, 1.5, True, "many"])

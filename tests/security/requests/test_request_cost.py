@@ -98,9 +98,7 @@ def wide() -> bytes:
     """32 MiB in 100,000 events: every column full."""
     text = pa.array([f"{row:050d}é" for row in range(100_000)])
     objects = pa.array([f'{{"a":"{row:055d}"}}' for row in range(100_000)])
-    return stream(
-        columns(id=text, type=text, source=text, key=text, attributes=objects, value=np.ones(100_000))
-    )
+    return stream(columns(id=text, type=text, source=text, key=text, attributes=objects, value=np.ones(100_000)))
 
 
 def multipart(parts: int) -> bytes:
@@ -151,9 +149,7 @@ ATTACKS: dict[str, Attack] = {
     "a stranger's events": Attack(repeated(b"{}\n", 32 * MIB), role=""),
     "a stranger's form": Attack(repeated(b"a=b&", 32 * MIB), FORM, "/login/", role=""),
     "a stranger's fields": Attack(repeated(b"a=b&", 65_000), FORM, "/login/", role=""),
-    "a stranger's files": Attack(
-        lambda: multipart(1_000), "multipart/form-data; boundary=x", "/login/", role=""
-    ),
+    "a stranger's files": Attack(lambda: multipart(1_000), "multipart/form-data; boundary=x", "/login/", role=""),
     "an operator's JSON of lists": Attack(repeated(b"[", MIB), JSON, "/api/v1/marks", role="operator"),
     "an operator's JSON of digits": Attack(
         lambda: b'{"title":' + b"9" * (MIB - 20) + b"}", JSON, "/api/v1/marks", role="operator"
@@ -161,9 +157,7 @@ ATTACKS: dict[str, Attack] = {
     "an operator's JSON of numbers": Attack(
         lambda: b'{"title":[' + b"1," * (MIB // 2 - 20) + b"1]}", JSON, "/api/v1/marks", role="operator"
     ),
-    "a question of 60 kB": Attack(
-        lambda: b"", path="/api/v1/ledger?" + "a=b&" * 15_000, method="GET", role="viewer"
-    ),
+    "a question of 60 kB": Attack(lambda: b"", path="/api/v1/ledger?" + "a=b&" * 15_000, method="GET", role="viewer"),
 }
 
 
@@ -194,9 +188,7 @@ def test_a_request_costs_at_most_2_seconds_and_256_mb(name, console):
     attack, process = ATTACKS[name], web_process(served)
     body = attack.body()
     assert len(body) <= 32 * MIB
-    ask(
-        served, tokens, replace(attack, body=lambda: b"{}"), b"{}"
-    )  # what is imported at first is nobody's cost
+    ask(served, tokens, replace(attack, body=lambda: b"{}"), b"{}")  # what is imported at first is nobody's cost
     costs, limit = [], CPU_SECONDS * slowness()
     for _ in range(TRIES):
         empty(served)
@@ -205,9 +197,7 @@ def test_a_request_costs_at_most_2_seconds_and_256_mb(name, console):
         if cost[0] <= limit:
             break
     status, seconds, size_bytes = costs[-1][2], min(cost[0] for cost in costs), max(cost[1] for cost in costs)
-    LOG.info(
-        "%s: %s, %s bytes, %.2f of %.2f s, %.0f MB", name, status, len(body), seconds, limit, size_bytes / 1e6
-    )
+    LOG.info("%s: %s, %s bytes, %.2f of %.2f s, %.0f MB", name, status, len(body), seconds, limit, size_bytes / 1e6)
     assert status < 500 or status == 503
     assert seconds <= limit
     assert size_bytes <= MEMORY_BYTES
@@ -245,9 +235,7 @@ def web_process(served: Served) -> psutil.Process:
     """The process of the console, a child of this one."""
     words = " ".join(build_web_process("127.0.0.1", served.port).command[:2])
     children = psutil.Process(os.getpid()).children()
-    return next(
-        each for each in children if words in " ".join(each.cmdline()) and str(served.port) in each.cmdline()
-    )
+    return next(each for each in children if words in " ".join(each.cmdline()) and str(served.port) in each.cmdline())
 
 
 def empty(served: Served) -> None:

@@ -39,9 +39,7 @@ async def test_a_trusted_proxy_chooses_the_id():
 @pytest.mark.parametrize("peer", [CLIENT, "127.0.0.1", "::1"])
 async def test_nobody_else_chooses_the_id(peer):
     assert await answered_id(peer, CHOSEN) != CHOSEN
-    assert (
-        await answered_id(peer, CHOSEN, **{"X-Forwarded-For": PROXY, "Forwarded": f"for={PROXY}"}) != CHOSEN
-    )
+    assert await answered_id(peer, CHOSEN, **{"X-Forwarded-For": PROXY, "Forwarded": f"for={PROXY}"}) != CHOSEN
 
 
 @pytest.mark.parametrize("chosen", ["short", "x" * 65, "with space in it", "<script>alert(1)</script>", ""])

@@ -20,9 +20,7 @@ TEXTS = st.one_of(
     st.sampled_from(["", "\0", "a\0", "x" * MAX_TEXT, "x" * (MAX_TEXT + 1), "ä" * MAX_TEXT, "é" * 1_001]),
 )
 TIMES = st.one_of(
-    st.none(),
-    st.floats(),
-    st.sampled_from([0.0, -1.0, -1e-7, 7_258_118_399.999, 7_258_118_400.0, 1e300, 1.7e9]),
+    st.none(), st.floats(), st.sampled_from([0.0, -1.0, -1e-7, 7_258_118_399.999, 7_258_118_400.0, 1e300, 1.7e9])
 )
 VALUES = st.one_of(st.none(), st.floats())
 LEAVES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats()
@@ -78,9 +76,7 @@ PLAIN = dict.fromkeys(("id", "time", "type", "source", "key", "value", "attribut
 
 
 def as_columns(event: dict) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(
-        {name: pa.array([event[name]], TYPES.get(name, pa.string())) for name in PLAIN}
-    )
+    return pa.RecordBatch.from_pydict({name: pa.array([event[name]], TYPES.get(name, pa.string())) for name in PLAIN})
 
 
 def outcome(read) -> list[dict] | None:
@@ -111,14 +107,7 @@ def test_mappings_and_columns_take_and_refuse_the_same_events(event):
 
 @given(TEXTS, TEXTS, TEXTS, TEXTS, ATTRIBUTES, st.one_of(st.none(), st.floats(-1e300, 1e300)))
 def test_json_lines_take_and_refuse_what_arrow_does(own_id, kind, source, key, attributes, value):
-    event = {
-        "id": own_id,
-        "type": kind,
-        "source": source,
-        "key": key,
-        "value": value,
-        "attributes": attributes,
-    }
+    event = {"id": own_id, "type": kind, "source": source, "key": key, "value": value, "attributes": attributes}
     lines = EventLines(io.BytesIO(orjson.dumps(event)), format="jsonl", clock=lambda: NOW_US / 1e6)
     rows = [row for batch in lines for row in batch.to_pylist()]
     arrow = ways(event | {"time": None})["arrow"]
@@ -129,9 +118,7 @@ def test_json_lines_take_and_refuse_what_arrow_does(own_id, kind, source, key, a
 @given(st.lists(EVENTS, min_size=2, max_size=6))
 def test_columns_are_refused_when_one_of_their_events_is(events):
     one_by_one = [outcome(lambda event=event: from_events([event], NOW_US)) for event in events]
-    batch = (
-        pa.RecordBatch.from_batches([]) if not events else pa.concat_batches(list(map(as_columns, events)))
-    )
+    batch = pa.RecordBatch.from_batches([]) if not events else pa.concat_batches(list(map(as_columns, events)))
     together = outcome(lambda: from_columns(batch, NOW_US).to_pylist())
     assert (together is None) == any(each is None for each in one_by_one)
 
@@ -141,9 +128,7 @@ def test_columns_are_refused_when_one_of_their_events_is(events):
         st.datetimes(timezones=st.timezones()).map(lambda each: each.isoformat()),
         st.datetimes().map(lambda each: each.isoformat(" ")),
         st.dates().map(str),
-        st.sampled_from(
-            ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "now", "", "1", "2024-W01"]
-        ),
+        st.sampled_from(["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "now", "", "1", "2024-W01"]),
         st.text("0123456789-:TZ+. ", max_size=26),
     )
 )

@@ -98,9 +98,7 @@ async def test_nonsense_closes_the_socket_and_leaves_no_traceback(served, contro
             assert (await closing(connection))[0] == 4400, said
 
 
-@pytest.mark.parametrize(
-    "query", ["of=" + "x" * 2000, "of=%ff%00", "after=x&at=nan", f"after={'9' * 5000}&at=1"]
-)
+@pytest.mark.parametrize("query", ["of=" + "x" * 2000, "of=%ff%00", "after=x&at=nan", f"after={'9' * 5000}&at=1"])
 async def test_a_strange_address_leaves_no_traceback(served, control, quiet_log, query):
     async with websockets.connect(f"{served.live}?{query}", **options_of(served)) as connection:
         try:
@@ -116,8 +114,7 @@ HANDSHAKE = (
 
 
 @pytest.mark.parametrize(
-    "header",
-    [b"Origin: http://[", b"Authorization: Bearer \xff\xfe", b"Cookie: sessionid=\xff\xfe%00", b"Host: [::1"],
+    "header", [b"Origin: http://[", b"Authorization: Bearer \xff\xfe", b"Cookie: sessionid=\xff\xfe%00", b"Host: [::1"]
 )
 def test_a_strange_handshake_leaves_no_traceback(served, control, quiet_log, header):
     with socket.create_connection(("127.0.0.1", served.port), timeout=MAX_SECONDS) as connection:
@@ -138,10 +135,7 @@ async def test_a_person_has_20_sockets_and_the_21st_is_answered_so(alone, contro
     control.set(keys.SNAPSHOT, orjson.dumps(sample_snapshot()))
     options = options_of(alone)
     async with AsyncExitStack() as stack:
-        held = [
-            await stack.enter_async_context(websockets.connect(alone.live, **options))
-            for _ in range(PER_PERSON)
-        ]
+        held = [await stack.enter_async_context(websockets.connect(alone.live, **options)) for _ in range(PER_PERSON)]
         for connection in held:
             await asyncio.wait_for(connection.recv(), MAX_SECONDS)
         async with websockets.connect(alone.live, **options) as one_more:

@@ -22,6 +22,4 @@ def yardstick() -> float:
 
 
 def honest(row: int) -> bytes:
-    return orjson.dumps(
-        {"time": 1.79e9 + row, "type": "cpu", "source": "alpha", "key": "core", "value": row / 7}
-    )
+    return orjson.dumps({"time": 1.79e9 + row, "type": "cpu", "source": "alpha", "key": "core", "value": row / 7})

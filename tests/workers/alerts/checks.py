@@ -25,9 +25,7 @@ def node(state: str = "NORMAL", age_seconds: float | None = 0.4, utilisation: fl
     }
 
 
-def queue(
-    wait_seconds: float | None = 0.4, kind: str = "jobs", nodes: tuple[str, ...] = ("n1",)
-) -> dict[str, Any]:
+def queue(wait_seconds: float | None = 0.4, kind: str = "jobs", nodes: tuple[str, ...] = ("n1",)) -> dict[str, Any]:
     return {
         "kind": kind,
         "wait_seconds": wait_seconds,
@@ -64,10 +62,7 @@ class Looks:
 
     def evidence(self) -> Evidence:
         return Evidence(
-            now=self.now,
-            snapshot=self.snapshot and snapshot_of(self.snapshot),
-            silent_seconds=0.2,
-            **self.more,
+            now=self.now, snapshot=self.snapshot and snapshot_of(self.snapshot), silent_seconds=0.2, **self.more
         )
 
     def look(self, seconds: float = 2.0) -> evaluator.AlertCheck:
@@ -81,9 +76,7 @@ class Looks:
 
 def rule(name: str = "node-lost", **fields: Any) -> Any:
     """A rule that tells `reporter` at once, unless said otherwise."""
-    Receiver.objects.get_or_create(
-        name="desk", defaults={"channel": "email", "settings": {"addresses": ["a@b"]}}
-    )
+    Receiver.objects.get_or_create(name="desk", defaults={"channel": "email", "settings": {"addresses": ["a@b"]}})
     notify = [{"after_minutes": 0, "receivers": ["desk"]}]
     given = {"condition": "node_lost", "title": "Node {node} is lost", "threshold": 10, "clear_threshold": 3}
     given |= {"keep_seconds": 10, "escalation": notify, "severity": "critical", **fields}
@@ -103,14 +96,7 @@ def loop_facts(looks: Looks, ticks: list[tuple[str | None, str, float | None]]) 
         for at, (time, (limit, verdict, value)) in enumerate(zip(times, ticks, strict=True))
     ]
     return LoopFacts(
-        1,
-        "worker_rate/alert/n1",
-        "worker_rate",
-        {"queue": "alert", "node": "n1"},
-        5.0,
-        5.0,
-        looks.now,
-        ticks=rows,
+        1, "worker_rate/alert/n1", "worker_rate", {"queue": "alert", "node": "n1"}, 5.0, 5.0, looks.now, ticks=rows
     )
 
 

@@ -99,13 +99,7 @@ def test_of_two_alerters_that_two_primaries_gave_one_number_the_second_checks_no
 
 def test_an_observer_that_falls_silent_is_an_alert_and_the_others_stay(control):
     rule()
-    rule(
-        "observer-silent",
-        condition="observer_silent",
-        title="Nobody observes",
-        threshold=10,
-        clear_threshold=5,
-    )
+    rule("observer-silent", condition="observer_silent", title="Nobody observes", threshold=10, clear_threshold=5)
     alerter, now = Alerter(control), time.time()
     publish(control, lost(), 1)
     for at in range(0, 16, 2):

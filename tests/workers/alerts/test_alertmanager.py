@@ -141,9 +141,7 @@ def test_a_page_in_place_of_its_answer_is_no_arrival(looks, content_type):
     """A login stands before it, or another server there answers every path with its start page."""
     to("http://alerts.example:9093")
     fire(looks)
-    page = httpx.Response(
-        200, text="<!doctype html><title>Log in</title>", headers={"Content-Type": content_type}
-    )
+    page = httpx.Response(200, text="<!doctype html><title>Log in</title>", headers={"Content-Type": content_type})
     channels = {"alertmanager": partial(alertmanager.send, transport=httpx.MockTransport(lambda _: page))}
     assert dispatcher.deliver(lambda: looks.at, lambda: True, channels) == 0
     message = Message.objects.get()
@@ -360,9 +358,7 @@ def test_alerts_go_to_a_real_alertmanager_and_others_come_back_as_evidence(
         # Somebody else's alert on the same node, as their Prometheus would post it.
         theirs = {"labels": {"alertname": "DiskFull", "severity": "page", "instance": "n1"}}
         httpx.post(f"{url}/api/v2/alerts", json=[theirs]).raise_for_status()
-        until(
-            lambda: ReportedAlert.objects.filter(name="DiskFull", ended_at=None).exists(), every_seconds=0.2
-        )
+        until(lambda: ReportedAlert.objects.filter(name="DiskFull", ended_at=None).exists(), every_seconds=0.2)
         assert not ReportedAlert.objects.filter(name=name).exists()  # our own came by, too
         alert = the_alert()
         [row] = reported.list_concurrent_reports(alert, *history.span(alert), timezone.now())
@@ -370,10 +366,7 @@ def test_alerts_go_to_a_real_alertmanager_and_others_come_back_as_evidence(
 
         over = {**theirs, "endsAt": timezone.now().isoformat()}
         httpx.post(f"{url}/api/v2/alerts", json=[over]).raise_for_status()
-        until(
-            lambda: ReportedAlert.objects.filter(name="DiskFull", ended_at__isnull=False).exists(),
-            every_seconds=0.2,
-        )
+        until(lambda: ReportedAlert.objects.filter(name="DiskFull", ended_at__isnull=False).exists(), every_seconds=0.2)
 
         looks.snapshot = plant()
         for _ in range(20):

@@ -97,9 +97,7 @@ def test_what_a_service_refuses_is_noted_without_the_address_and_tried_again(loo
     assert "Node n1 is lost" in orjson.loads(posts.posts[0][1])["text"]
 
 
-def test_of_several_that_an_address_names_those_that_took_a_message_do_not_get_it_again(
-    looks, posts, monkeypatch
-):
+def test_of_several_that_an_address_names_those_that_took_a_message_do_not_get_it_again(looks, posts, monkeypatch):
     """One refuses it at first: the next try is for that one alone."""
     chat(monkeypatch, f"mmost://127.0.0.1:{posts.port}/{TOKEN}?to=gone,desk,home")
     posts.answers = [200, 404]
@@ -117,9 +115,7 @@ def test_of_several_that_an_address_names_those_that_took_a_message_do_not_get_i
     assert message.state == "sent" and message.error == ""
 
 
-def test_one_of_several_that_never_takes_a_message_is_left_out_at_last_and_the_alert_says_so(
-    looks, posts, monkeypatch
-):
+def test_one_of_several_that_never_takes_a_message_is_left_out_at_last_and_the_alert_says_so(looks, posts, monkeypatch):
     chat(monkeypatch, f"mmost://127.0.0.1:{posts.port}/{TOKEN}?to=gone,desk")
     posts.answers = [200, *[404] * outbox.TRIES_OF_REST]
     fire(looks)
@@ -144,9 +140,7 @@ def test_one_of_several_that_never_takes_a_message_is_left_out_at_last_and_the_a
         f"rocket://{TOKEN}/{TOKEN}@127.0.0.1:{{port}}/%23general/%23support",
     ],
 )
-def test_services_that_do_not_say_which_of_several_have_a_message_repeat_none(
-    address, looks, posts, monkeypatch
-):
+def test_services_that_do_not_say_which_of_several_have_a_message_repeat_none(address, looks, posts, monkeypatch):
     """Whatever apprise's service logs as it goes on."""
     chat(monkeypatch, address.format(port=posts.port))
     posts.answers = [200, 500]
@@ -175,9 +169,7 @@ def test_a_service_that_hangs_keeps_no_other_receiver_waiting(looks, posts, monk
     rule(escalation=[{"after_minutes": 0, "receivers": ["chat"]}])
     fire(looks)
     channels = {
-        "webhook": lambda message, now: (
-            hang() if message.receiver.name == "chat" else webhook.send(message, now)
-        )
+        "webhook": lambda message, now: hang() if message.receiver.name == "chat" else webhook.send(message, now)
     }
     later = iter([None])
 
@@ -232,9 +224,7 @@ def test_services_of_apprise_reach_a_local_receiver(scheme, looks, posts, monkey
         ("syslog://", "127.0.0.0/8", "of this host"),
     ],
 )
-def test_the_egress_policy_holds_for_every_service(
-    address, allowed, why, looks, posts, monkeypatch, settings
-):
+def test_the_egress_policy_holds_for_every_service(address, allowed, why, looks, posts, monkeypatch, settings):
     settings.WEIR_EGRESS_ALLOW = allowed
     chat(monkeypatch, address.format(port=posts.port))
     fire(looks)

@@ -213,9 +213,7 @@ def test_whatever_happens_and_however_the_clock_jumps_it_notifies_and_then_it_en
         elif episode is not None and episode.state in (automaton.FIRING, automaton.ACKNOWLEDGED):
             acknowledge = what == "acknowledge"
             episode = (
-                automaton.acknowledge(episode, terms, now)
-                if acknowledge
-                else automaton.snooze(episode, now + 300)
+                automaton.acknowledge(episode, terms, now) if acknowledge else automaton.snooze(episode, now + 300)
             )
         if episode is not None and episode.state != automaton.PENDING:
             episode, _ = find_due_steps(episode, quiet, [0.0], now)

@@ -107,10 +107,7 @@ def test_who_of_several_was_refused_stands_at_the_message_and_at_the_alert(looks
     mails.answers = [250, 550]
     fire(looks)
     assert deliver(looks) == 1 and deliver(looks) == 0, "the others have it, and get it once"
-    message, said = (
-        Message.objects.get(),
-        "rejected gone@b.example (550 not here) and accepted the other addresses",
-    )
+    message, said = (Message.objects.get(), "rejected gone@b.example (550 not here) and accepted the other addresses")
     assert message.state == "sent" and said in message.error
     assert said in the_alert().events.order_by("pk").last().text
     assert list_failing_receivers(looks.at - timedelta(hours=1)) == []
@@ -156,17 +153,13 @@ def test_each_receiver_has_a_key_of_its_own_and_none_is_stored(posts):
 
 
 def test_a_secret_comes_from_the_environment_that_is_named(posts):
-    made = receivers.define(
-        "hook", "webhook", {"url": "https://x/", "secret_environment": "WEIR_SECRET_DESK"}
-    )
+    made = receivers.define("hook", "webhook", {"url": "https://x/", "secret_environment": "WEIR_SECRET_DESK"})
     assert webhook.read_signing_key(made, {"WEIR_SECRET_DESK": "hush"}) == b"hush"
     with pytest.raises(Failed, match="WEIR_SECRET_DESK is not set"):
         webhook.read_signing_key(made, {})
 
 
-@pytest.mark.parametrize(
-    ("status", "state"), [(503, "waiting"), (429, "waiting"), (404, "waiting"), (422, "failed")]
-)
+@pytest.mark.parametrize(("status", "state"), [(503, "waiting"), (429, "waiting"), (404, "waiting"), (422, "failed")])
 def test_what_a_webhook_answers_decides_whether_it_is_tried_again(status, state, looks, posts):
     webhook_rule(posts)
     posts.answers = [status]

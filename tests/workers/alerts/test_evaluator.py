@@ -9,13 +9,7 @@ from django.apps import apps
 from django.utils import timezone
 
 from tests.workers.alerts.checks import Looks, kinds, loop_facts, lost, node, plant, queue, rule, the_alert
-from workers.alerts.conditions.evidence import (
-    FailingReceiver,
-    FailureRecord,
-    Gatherer,
-    LoopFacts,
-    list_loop_facts,
-)
+from workers.alerts.conditions.evidence import FailingReceiver, FailureRecord, Gatherer, LoopFacts, list_loop_facts
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator, impact, notifying
 from workers.alerts.evaluation.evaluator import EvaluatorOvertaken
@@ -45,9 +39,7 @@ def test_a_lost_node_fires_notifies_once_and_ends(looks):
     looks.look()
     alert = the_alert()
     assert (alert.state, alert.title, alert.labels) == ("firing", "Node n1 is lost", {"node": "n1"})
-    assert (
-        "has not reported for 14 s" in alert.sentence and "The node has 1,000 points of alert" in alert.impact
-    )
+    assert "has not reported for 14 s" in alert.sentence and "The node has 1,000 points of alert" in alert.impact
     looks.pass_seconds(20)
     assert [each.step for each in Delivery.objects.all()] == [0]
     looks.snapshot = plant()
@@ -68,9 +60,7 @@ def test_what_is_over_is_said_as_it_was_at_its_worst(looks):
     looks.snapshot = plant()
     looks.pass_seconds(14)
     alert = the_alert(state="resolved")
-    assert "for 90 s" in alert.worst_sentence and "The node has 1,000 points" in impact.read_recorded_impact(
-        alert
-    )
+    assert "for 90 s" in alert.worst_sentence and "The node has 1,000 points" in impact.read_recorded_impact(alert)
 
 
 def test_what_is_said_of_its_worst_is_not_that_others_kept_up_then(looks):
@@ -104,13 +94,7 @@ def test_before_it_has_held_for_long_enough_nothing_is_shown(looks):
 
 def test_while_nobody_observes_alerts_stay_and_none_is_made(looks):
     rule()
-    rule(
-        "observer-silent",
-        condition="observer_silent",
-        title="Nobody observes",
-        threshold=10,
-        clear_threshold=5,
-    )
+    rule("observer-silent", condition="observer_silent", title="Nobody observes", threshold=10, clear_threshold=5)
     looks.snapshot = lost()
     looks.look()
     looks.snapshot = None
@@ -252,12 +236,7 @@ def test_a_check_that_dies_in_the_middle_leaves_nothing_and_the_next_does_it_all
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for place in (
-        (notifying, "prepare_deliveries"),
-        (outbox, "owe"),
-        (evaluator, "_begin_new"),
-        (evaluator, "_write"),
-    ):
+    for place in ((notifying, "prepare_deliveries"), (outbox, "owe"), (evaluator, "_begin_new"), (evaluator, "_write")):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(*place, die)
             looks.look()
@@ -439,9 +418,7 @@ def test_no_loop_ticks_is_said_from_when_the_last_one_is_due(looks):
     loop = starved(looks, 0)[0]
     slow, quick = replace(loop, interval_seconds=60), replace(loop, interval_seconds=2)
     for ages, due in (((50, 45), 43.0), ((50, 1), 0.0), ((1, 45), 0.0), ((90, 5), 3.0)):
-        loops = [
-            replace(each, ticked_at=looks.now - age) for each, age in zip((slow, quick), ages, strict=True)
-        ]
+        loops = [replace(each, ticked_at=looks.now - age) for each, age in zip((slow, quick), ages, strict=True)]
         [reading] = evaluator.CONDITIONS["loops_stopped"].read(replace(looks.evidence(), loops=loops), 600.0)
         assert reading.value == pytest.approx(due, abs=0.1), ages
 
@@ -457,9 +434,7 @@ def test_the_rule_of_loops_that_stopped_is_made_quicker_where_nobody_has_changed
 
 
 def test_a_hold_of_many_loops_is_a_hold_of_each(looks, django_user_model):
-    loop = Loop.objects.create(
-        name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"}
-    )
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"})
     (before,) = list_loop_facts(looks.now, {})
     owner = django_user_model.objects.create(username="desk-2")
     given = {"reason": "maintenance", "queue": "alert", "now": looks.at, "minutes": 30}
@@ -528,9 +503,7 @@ def test_nobody_hears_of_an_end_before_the_beginning(looks):
     assert second.content["kind"] == "resolved" and second.content["title"].startswith("Resolved: ")
 
 
-def test_many_alerts_are_sent_in_one_message_and_then_cost_no_query_each(
-    looks, django_assert_max_num_queries
-):
+def test_many_alerts_are_sent_in_one_message_and_then_cost_no_query_each(looks, django_assert_max_num_queries):
     rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
     looks.snapshot = plant(queues={f"q{at}": queue(99) for at in range(300)})
     looks.look()

@@ -48,9 +48,7 @@ def test_a_slow_queue_is_as_late_as_its_slowest_events_are():
     assert impact("queue_latency", "a", a=slow) == f"The p95 latency of a is 20 s. {SAFE}"
 
 
-@pytest.mark.parametrize(
-    ("count", "said"), [(1, "1 event of a stays unprocessed until"), (2, "2 events of a stay")]
-)
+@pytest.mark.parametrize(("count", "said"), [(1, "1 event of a stays unprocessed until"), (2, "2 events of a stay")])
 def test_dead_letters_are_counted_in_words(count, said):
     queue = {**CALM, "dead_letters": count}
     assert impact("dead_letters", "a", a=queue).startswith(said)

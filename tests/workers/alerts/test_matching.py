@@ -122,9 +122,7 @@ def test_a_queue_whose_workers_fill_the_pool_explains_those_that_wait_for_it():
     assert find_causes([slow, *others, saturated]) == {2: 1, 4: 1}
     assert find_causes([waiting(1, "mail", "queue_latency"), *others]) == {2: 1}
     missing = Party(9, "workers_missing", "critical", {})
-    assert find_causes([slow, *others, missing]) == {1: 9, 2: 9, 3: 9}, (
-        "whatever stops the workers comes first"
-    )
+    assert find_causes([slow, *others, missing]) == {1: 9, 2: 9, 3: 9}, "whatever stops the workers comes first"
 
 
 def test_a_queue_that_falls_behind_explains_that_its_loop_is_at_its_limit_or_without_effect():
@@ -154,10 +152,7 @@ parties = st.lists(
         severity=st.sampled_from(["critical", "warning", "notice"]),
         labels=st.dictionaries(st.sampled_from(["node", "queue", "plant"]), st.sampled_from(["a", "b"])),
         touches=st.fixed_dictionaries(
-            {
-                "nodes": st.lists(st.sampled_from(["a", "b"])),
-                "kind": st.sampled_from(["jobs", "pipeline", None]),
-            },
+            {"nodes": st.lists(st.sampled_from(["a", "b"])), "kind": st.sampled_from(["jobs", "pipeline", None])},
             optional={"crowded_by": st.sampled_from(["a", "b"])},
         ),
         ended_seconds=st.none() | st.floats(0, 300),

@@ -8,20 +8,12 @@ from hypothesis import strategies as st
 
 from tests.workers.alerts.checks import Looks, lost, plant, rule, the_alert
 from workers.alerts.delivery import outbox
-from workers.alerts.delivery.notification import (
-    AlertFacts,
-    DeliveryFacts,
-    build_notification,
-    load_notification,
-)
+from workers.alerts.delivery.notification import AlertFacts, DeliveryFacts, build_notification, load_notification
 from workers.alerts.lifecycle.models import Message
 from workers.alerts.lifecycle.on_call import AlertSituation, describe_situation
 
 AT = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
-STEPS = (
-    {"after_minutes": 0, "receivers": ["desk"]},
-    {"after_minutes": 10, "receivers": ["chief"]},
-)
+STEPS = ({"after_minutes": 0, "receivers": ["desk"]}, {"after_minutes": 10, "receivers": ["chief"]})
 BOTH = {"desk": "email", "chief": "apprise"}
 
 
@@ -56,10 +48,7 @@ def test_an_alert_whose_steps_are_over_names_whom_it_reached_and_not_whom_it_nam
     )
     (message,) = outbox.bundle(looks.at)
     outbox.mark_delivered(message, looks.at)
-    assert (
-        describe_situation(the_alert()).words
-        == "Not acknowledged; all escalation steps are done. Notified: desk."
-    )
+    assert describe_situation(the_alert()).words == "Not acknowledged; all escalation steps are done. Notified: desk."
 
 
 def test_a_situation_as_a_sentence_ends_with_the_instant():
@@ -74,10 +63,7 @@ def test_a_time_of_another_day_has_its_day():
         "Silenced by anna until 2026-01-12 04:00:00 UTC: a move."
     )
     sent = owed("sent", sent_at=AT - timedelta(days=1), tries=1)
-    assert (
-        build_notification(facts(), BOTH, {}, [sent]).notices[0].words
-        == "Notified at 2026-01-04 03:00:00 UTC."
-    )
+    assert build_notification(facts(), BOTH, {}, [sent]).notices[0].words == "Notified at 2026-01-04 03:00:00 UTC."
 
 
 def said(found) -> str:
@@ -89,9 +75,7 @@ def test_the_end_that_is_named_is_the_one_after_its_last_beginning():
         owed("sent", kind=kind, sent_at=AT + timedelta(seconds=seconds), tries=1)
         for kind, seconds in (("firing", 4), ("resolved", 60), ("firing", 90), ("resolved", 120))
     ]
-    ended, back, ended_again = (
-        build_notification(facts(), BOTH, {}, rows[:count]).notices[0] for count in (2, 3, 4)
-    )
+    ended, back, ended_again = (build_notification(facts(), BOTH, {}, rows[:count]).notices[0] for count in (2, 3, 4))
     assert ended.words.endswith("Notified of the resolution at 03:01:00 UTC.")
     assert back.words == "Notified 2 times, first at 03:00:04 UTC."
     assert ended_again.words.endswith("Notified of the resolution at 03:02:00 UTC.")
@@ -117,18 +101,13 @@ def test_no_receiver_covers_it():
     [
         ("silenced", "Silenced by anna until 04:00:00 UTC: a drill"),
         ("snoozed", "Snoozed by anna until 04:00:00 UTC: a drill"),
-        (
-            "acknowledged",
-            "Acknowledged by anna until 04:00:00 UTC, before any receiver was notified: a drill",
-        ),
+        ("acknowledged", "Acknowledged by anna until 04:00:00 UTC, before any receiver was notified: a drill"),
         ("explained", "Explained by another alert: a drill"),
         ("paused", "Maintenance: a drill"),
     ],
 )
 def test_what_suppresses_it_is_said_with_who_and_until_when(suppression, words):
-    alert = facts(
-        suppression=suppression, who="anna", until=AT + timedelta(hours=1), said="a drill", next_step=0
-    )
+    alert = facts(suppression=suppression, who="anna", until=AT + timedelta(hours=1), said="a drill", next_step=0)
     found = build_notification(alert, BOTH, {}, [])
     assert found.reasons == [words] and {each.state for each in found.notices} == {"not yet"}
 

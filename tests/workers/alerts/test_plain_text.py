@@ -50,10 +50,7 @@ def test_no_tag_no_link_under_other_words_and_no_call_is_left(text):
         ("[log in][1]", "[log in] [1]"),
         ("[1]: https://evil", "[1] : https://evil"),
         ("desk@hereford.example, anna@x.example", "desk@hereford.example, anna@x.example"),
-        (
-            "https://weir.example/alerts/7/?act=silence&at=1",
-            "https://weir.example/alerts/7/?act=silence&at=1",
-        ),
+        ("https://weir.example/alerts/7/?act=silence&at=1", "https://weir.example/alerts/7/?act=silence&at=1"),
         ("[critical] Node n1 is lost", "[critical] Node n1 is lost"),
     ],
 )
@@ -87,7 +84,5 @@ def test_a_text_of_an_alert_can_pretend_to_no_link_of_ours(settings):
     content = {**texts, "alerts": [alert]}
     assert "\n" not in format_subject(content)
     assert not any(
-        line.startswith("Acknowledge")
-        for each in iterate_message_lines(content)
-        for line in each.splitlines()
+        line.startswith("Acknowledge") for each in iterate_message_lines(content) for line in each.splitlines()
     )

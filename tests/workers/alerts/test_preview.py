@@ -16,13 +16,7 @@ NOW = datetime(2026, 3, 2, 6, 0, tzinfo=UTC)
 
 
 def rule(condition: str, threshold: float, **fields: Any) -> AlertRule:
-    given = {
-        "condition": condition,
-        "title": "t",
-        "threshold": threshold,
-        "clear_threshold": threshold,
-        **fields,
-    }
+    given = {"condition": condition, "title": "t", "threshold": threshold, "clear_threshold": threshold, **fields}
     return AlertRule(name="mine", **rules.validate_fields(given))
 
 
@@ -50,8 +44,7 @@ def test_each_time_it_would_have_fired_is_counted_with_its_subject(control, plan
 def test_a_longer_duration_would_have_fired_less(control, plant_topology, tmp_path):
     store(control, "queues.alert.wait_seconds", [1.0] * 60 + [99.0] * 30 + [1.0] * 60)
     counts = [
-        len(preview(rule("queue_wait", 30, for_seconds=seconds), control, tmp_path).fired)
-        for seconds in (60, 280, 320)
+        len(preview(rule("queue_wait", 30, for_seconds=seconds), control, tmp_path).fired) for seconds in (60, 280, 320)
     ]
     assert counts == [1, 1, 0]
 

@@ -91,9 +91,7 @@ def test_a_pause_explains_its_queue_until_it_ends_and_no_other(looks):
 
 
 def test_who_is_silent_because_of_a_pause_of_hours_calls_nobody_all_the_while(control, looks):
-    rule(
-        "silent", condition="producer_silent", title="{producer} is silent", threshold=60, clear_threshold=30
-    )
+    rule("silent", condition="producer_silent", title="{producer} is silent", threshold=60, clear_threshold=30)
     pause = {"part": "intake", "override": 1, "by": "ada", "reason": "a disk is changed"}
     gatherer, began = Gatherer(control), looks.now
     # As in the snapshot, which shows a producer for some minutes: shop published to alert last, web to other.

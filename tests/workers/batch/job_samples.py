@@ -39,11 +39,7 @@ def _write(lease: Any) -> ChunkResult:
 
 
 NUMBERED = Job(
-    "numbered",
-    "Parts, known beforehand.",
-    (CHUNKS, FAULT),
-    lambda where: nullcontext(_write),
-    pieces=_numbered,
+    "numbered", "Parts, known beforehand.", (CHUNKS, FAULT), lambda where: nullcontext(_write), pieces=_numbered
 )
 
 
@@ -53,11 +49,7 @@ def _after(values: Any, where: Any, after: str | None) -> ChunkSpec | None:
 
 
 UNKNOWN = Job(
-    "unknown",
-    "Parts, one after the other.",
-    (CHUNKS, FAULT),
-    lambda where: nullcontext(_write),
-    next_piece=_after,
+    "unknown", "Parts, one after the other.", (CHUNKS, FAULT), lambda where: nullcontext(_write), next_piece=_after
 )
 
 
@@ -66,9 +58,5 @@ def _unreadable(values: Any, where: Any):
 
 
 UNPLANNED = Job(
-    "unplanned",
-    "What is to be done can't be found out.",
-    (),
-    lambda where: nullcontext(_write),
-    pieces=_unreadable,
+    "unplanned", "What is to be done can't be found out.", (), lambda where: nullcontext(_write), pieces=_unreadable
 )

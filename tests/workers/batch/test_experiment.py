@@ -127,18 +127,12 @@ def test_a_simulation_ends_when_its_worker_does(where):
 @pytest.mark.parametrize(
     ("law", "limits", "why"),
     [
-        (
-            "memory",
-            {},
-            "law=memory: The experiment used more than 1,024 MB of memory. Run a smaller experiment.",
-        ),
+        ("memory", {}, "law=memory: The experiment used more than 1,024 MB of memory. Run a smaller experiment."),
         ("memory", {"memory_bytes": 2**29}, "more than 512 MB of memory"),
         ("cpu", {"cpu_seconds": 1}, "law=cpu: The experiment used more than 1 s of CPU time."),
     ],
 )
-def test_a_simulation_that_takes_too_much_ends_alone_and_says_what_to_do(
-    law, limits, why, where, monkeypatch
-):
+def test_a_simulation_that_takes_too_much_ends_alone_and_says_what_to_do(law, limits, why, where, monkeypatch):
     """A real process that asks for 2 GiB, or spins; the worker in this process does its next run."""
     monkeypatch.setattr(job, "COMMAND", (sys.executable, "-m", "tests.workers.batch.greedy_simulation"))
     monkeypatch.setattr(job, "LIMITS", replace(job.LIMITS, **limits))
@@ -151,9 +145,7 @@ def test_a_simulation_that_takes_too_much_ends_alone_and_says_what_to_do(
 
 def test_the_advice_names_the_settings_that_make_a_scenario_large():
     request = {"scenario": "churn"}
-    assert job._build_limit_error("more than 1 s", request).message.endswith(
-        "Reduce nodes, containers, or hours."
-    )
+    assert job._build_limit_error("more than 1 s", request).message.endswith("Reduce nodes, containers, or hours.")
 
 
 def test_a_chunk_that_takes_too_long_by_the_clock_ends_its_run(where, monkeypatch):

@@ -25,9 +25,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PARTITION = event_archive.Partition("2026-11-19", "process")
 
 
-def lay(
-    data: Path, name: str, table: pa.Table | None = None, partition: event_archive.Partition = PARTITION
-) -> Path:
+def lay(data: Path, name: str, table: pa.Table | None = None, partition: event_archive.Partition = PARTITION) -> Path:
     path = partition.get_folder(data) / f"{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.Table.from_batches([batch_of(8)]) if table is None else table, path)
@@ -61,9 +59,7 @@ def test_unsound_input_is_skipped_or_stops_by_choice(tmp_path: Path) -> None:
     found = event_archive.check_files(event_archive.list_parquet_files(PARTITION.get_folder(tmp_path)))
     (fault,) = event_archive.list_skipped_faults(found, "skip", tmp_path)
     assert fault["file"] == "archive/queue=process/day=2026-11-19/a.parquet"
-    with pytest.raises(
-        BadInput, match=r"on_error: archive/queue=process/day=2026-11-19/a\.parquet has an unexpected"
-    ):
+    with pytest.raises(BadInput, match=r"on_error: archive/queue=process/day=2026-11-19/a\.parquet has an unexpected"):
         event_archive.list_skipped_faults(found, "stop", tmp_path)
 
 
@@ -78,9 +74,7 @@ def test_partitions_are_those_of_the_range_and_the_queues_that_hold_something(tm
     assert event_archive.list_partitions(tmp_path, until="2026-11-17") == []
 
 
-def test_a_file_is_shown_whole_by_its_rename_and_leftovers_are_swept_up_to_their_number(
-    tmp_path: Path,
-) -> None:
+def test_a_file_is_shown_whole_by_its_rename_and_leftovers_are_swept_up_to_their_number(tmp_path: Path) -> None:
     table = pa.table({"a": [1]})
     old = files.write_table(tmp_path, "statistics/x.parquet", "1-2-3", table)
     new = files.write_table(tmp_path, "statistics/x.parquet", "1-2-4", table)
@@ -93,13 +87,8 @@ def test_a_file_is_shown_whole_by_its_rename_and_leftovers_are_swept_up_to_their
     assert parquet.read_table(tmp_path / "statistics/x.parquet") == table
 
 
-@given(
-    seconds=st.lists(st.floats(0, 600), min_size=2, max_size=60, unique=True),
-    again=st.integers(0, 3),
-)
-def test_gaps_by_minutes_are_those_of_the_whole_and_an_event_archived_twice_counts_once(
-    seconds, again
-) -> None:
+@given(seconds=st.lists(st.floats(0, 600), min_size=2, max_size=60, unique=True), again=st.integers(0, 3))
+def test_gaps_by_minutes_are_those_of_the_whole_and_an_event_archived_twice_counts_once(seconds, again) -> None:
     us = np.unique((np.array(seconds) * 1e6).astype(np.int64))
     rows = np.r_[us, us[:again]]
     table = pa.table({"type": ["a"] * len(rows), "us": rows, "event": rows})
@@ -116,9 +105,7 @@ def test_gaps_by_minutes_are_those_of_the_whole_and_an_event_archived_twice_coun
 
 
 def test_rows_of_several_types_are_kept_apart() -> None:
-    table = pa.table(
-        {"type": ["a", "b", "a", "b"], "us": [0, 1, 2_000_000, 70_000_001], "event": [1, 2, 3, 4]}
-    )
+    table = pa.table({"type": ["a", "b", "a", "b"], "us": [0, 1, 2_000_000, 70_000_001], "event": [1, 2, 3, 4]})
     slices = statistics.sum_minutes(table)
     quantiles = pa.table({"type": ["a", "b"], "quantiles": [[1.0] * 5, None]})
     rows = statistics.describe(PARTITION, slices, quantiles, {"high": 1}).to_pylist()
@@ -131,9 +118,7 @@ def test_rows_of_several_types_are_kept_apart() -> None:
 
 def test_training_rows_have_rates_without_gaps_the_calendars_phase_and_whole_windows() -> None:
     day = int(datetime(2026, 11, 19, tzinfo=UTC).timestamp()) // 3_600
-    counted = pa.table(
-        {"window": [day - 1, day, day + 23], "type": ["a", "a", "b"], "events": [7_200, 3_600, 36]}
-    )
+    counted = pa.table({"window": [day - 1, day, day + 23], "type": ["a", "a", "b"], "events": [7_200, 3_600, 36]})
     rows = training.build_window_table(counted, "2026-11-19", 3_600, 2, 3).to_pylist()
     whole = [row for row in rows if row["type"] == ""]
     assert len(whole) == 24 and {row["type"] for row in rows} == {"", "a", "b"}
@@ -175,12 +160,8 @@ def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(
     midnight = datetime(2026, 11, 20, tzinfo=UTC)
     for second in range(-3, 9):
         at = round((midnight + timedelta(seconds=second)).timestamp() * 1000)
-        control.xadd(
-            keys.METRICS, {"totals.in_per_second": str(second), "nodes.n1.utilisation": "0.5"}, id=f"{at}-0"
-        )
-    assert (
-        spilled(control, tmp_path, midnight + timedelta(seconds=6)) == 2 * 8
-    )  # the newest may not be whole yet
+        control.xadd(keys.METRICS, {"totals.in_per_second": str(second), "nodes.n1.utilisation": "0.5"}, id=f"{at}-0")
+    assert spilled(control, tmp_path, midnight + timedelta(seconds=6)) == 2 * 8  # the newest may not be whole yet
     assert spilled(control, tmp_path) == 2 * 4
     assert spilled(control, tmp_path) == 0
     assert metric_files.list_raw_days(tmp_path) == ["2026-11-19", "2026-11-20"]
@@ -211,11 +192,7 @@ def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(
         ("stream_statistics", {"on_error": "hope"}, "on_error"),
         ("stream_statistics", {"until": "0001-01-02", "days": 3}, "until"),
         ("metric_rollup", {"until": "9999-12-31"}, "until"),
-        (
-            "replay_extract",
-            {"queue": "process", "since": "2026-11-19", "until": "9999-12-31T23:00Z"},
-            "until",
-        ),
+        ("replay_extract", {"queue": "process", "since": "2026-11-19", "until": "9999-12-31T23:00Z"}, "until"),
         (
             "stretch_comparison",
             {"since": "9999-12-31", "until": "9999-12-31T20:00", "other_since": "2026-11-19"},

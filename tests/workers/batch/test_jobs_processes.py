@@ -269,10 +269,7 @@ def test_an_unsound_file_is_skipped_and_named_or_stops_the_job(spark: Spark) -> 
     ]
     assert made["rows"] == 5_000
     refused = spark.ask("stream_statistics", content, on_error="stop")["refused"]
-    assert (
-        refused["field"] == "on_error"
-        and "mixed/day=2026-11-19/b.parquet has a foreign" in refused["message"]
-    )
+    assert refused["field"] == "on_error" and "mixed/day=2026-11-19/b.parquet has a foreign" in refused["message"]
 
 
 @pytest.mark.spark
@@ -430,9 +427,7 @@ class CancelledSeat:
 
 
 @pytest.mark.spark
-def test_a_cancelled_spark_job_ends_its_process_and_shows_nothing(
-    tmp_path: Path, control: redis.Redis
-) -> None:
+def test_a_cancelled_spark_job_ends_its_process_and_shows_nothing(tmp_path: Path, control: redis.Redis) -> None:
     lay(tmp_path, "a", events(5_000))
     process = SparkProcess("stream_statistics")
     with pytest.raises(ChunkLeaseLost):

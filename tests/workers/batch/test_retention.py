@@ -77,9 +77,7 @@ def archived(keeper: Keeper, block: str = "ab" * 16, age_days: float = 100) -> P
 
 def entry(loop: Loop, age_days: float, **fields: object) -> LedgerEntry:
     at = NOW - timedelta(days=age_days)
-    return LedgerEntry.objects.create(
-        loop=loop, at=at, mode="auto", parameters={}, reason="A test.", **fields
-    )
+    return LedgerEntry.objects.create(loop=loop, at=at, mode="auto", parameters={}, reason="A test.", **fields)
 
 
 def test_old_events_go_with_their_index_and_may_be_archived_again(keeper: Keeper) -> None:
@@ -151,9 +149,7 @@ def test_of_the_newest_day_nothing_goes_of_any_queue_nor_of_today(keeper: Keeper
     assert left == [folder.name for folder in folders if folder.name != "day=2026-12-30"]
 
 
-def test_an_archive_that_takes_too_much_room_loses_its_oldest_partition_with_its_index(
-    keeper: Keeper,
-) -> None:
+def test_an_archive_that_takes_too_much_room_loses_its_oldest_partition_with_its_index(keeper: Keeper) -> None:
     path = archived(keeper, age_days=0.5)
     newer = path.parents[1] / "day=2026-12-31" / path.name
     newer.parent.mkdir()
@@ -235,11 +231,7 @@ def test_a_keep_that_came_after_the_plan_still_counts(keeper: Keeper) -> None:
 
 def test_metrics_go_by_their_own_days(keeper: Keeper) -> None:
     root = keeper.where.data / "metrics"
-    for name in (
-        "raw/day=2026-11-01/1-0_2-0.parquet",
-        "10s/day=2026-11-01.parquet",
-        "1m/day=2026-11-01.parquet",
-    ):
+    for name in ("raw/day=2026-11-01/1-0_2-0.parquet", "10s/day=2026-11-01.parquet", "1m/day=2026-11-01.parquet"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).touch()
     keeper.run(raw_days=14, **{"10s_days": 30, "1m_days": 400})
@@ -257,9 +249,7 @@ def test_metrics_go_by_their_own_days(keeper: Keeper) -> None:
         "snapshots/day={day}.old/1790000000.200.jsonl.zst",
     ],
 )
-def test_what_somebody_has_put_beside_the_days_is_left_alone_and_stops_nothing(
-    keeper: Keeper, stray: str
-) -> None:
+def test_what_somebody_has_put_beside_the_days_is_left_alone_and_stops_nothing(keeper: Keeper, stray: str) -> None:
     path = archived(keeper)
     beside = keeper.where.data / stray.format(day=DAY)
     beside.parent.mkdir(parents=True, exist_ok=True)
@@ -336,21 +326,9 @@ def test_what_went_before_its_chunk_could_be_noted_as_done_stops_no_run(keeper: 
 def test_alerts_that_are_long_over_go_with_their_notes_and_an_incidents_stay(keeper: Keeper) -> None:
     old, kept, new = (NOW - timedelta(days=days) for days in (60, 40, 3))
     for at in (old, kept, new):
-        fields = {
-            "rule_name": "r",
-            "condition": "node_lost",
-            "labels": {},
-            "severity": "warning",
-            "title": "t",
-        }
+        fields = {"rule_name": "r", "condition": "node_lost", "labels": {}, "severity": "warning", "title": "t"}
         alert = Alert.objects.create(
-            fingerprint=str(at),
-            threshold=1,
-            state="resolved",
-            began_at=at,
-            fired_at=at,
-            resolved_at=at,
-            **fields,
+            fingerprint=str(at), threshold=1, state="resolved", began_at=at, fired_at=at, resolved_at=at, **fields
         )
         AlertEvent.objects.create(alert=alert, at=at, kind="fired")
     retention.keep(kept - timedelta(hours=1), kept + timedelta(hours=1), "an incident")
@@ -391,12 +369,8 @@ def test_overrides_and_silences_that_ended_long_ago_go_and_those_with_an_effect_
     owner = django_user_model.objects.create_user("desk-2")
     for days in (401, 399, None):
         ended = None if days is None else NOW - timedelta(days=days)
-        Override.objects.create(
-            queue="q", name="mode", value="hold", owner=owner, reason=str(days), ended_at=ended
-        )
-        Silence.objects.create(
-            matchers=[], owner=owner, reason=str(days), expires_at=ended or NOW + timedelta(days=1)
-        )
+        Override.objects.create(queue="q", name="mode", value="hold", owner=owner, reason=str(days), ended_at=ended)
+        Silence.objects.create(matchers=[], owner=owner, reason=str(days), expires_at=ended or NOW + timedelta(days=1))
     assert keeper.run(record_days=400).state == "done"
     for model in (Override, Silence):
         assert set(model.objects.values_list("reason", flat=True)) == {"399", "None"}
@@ -557,14 +531,11 @@ def test_handled_events_go_by_their_time_in_small_steps_and_an_incident_s_stay(
 def test_the_place_of_handled_events_is_the_handler_s_own(tmp_path: Path) -> None:
     handler = Sql(Place("alert", tmp_path), Options("sql", {}))
     handler._store.insert("alert", [["1"], [0], *([[None]] * 5)])
-    assert list(
-        handled_rows.delete_rows(tmp_path, handled_rows.convert_to_microseconds(NOW), nullcontext)
-    ) == [1]
+    assert list(handled_rows.delete_rows(tmp_path, handled_rows.convert_to_microseconds(NOW), nullcontext)) == [1]
 
 
 @pytest.mark.parametrize(
-    ("file", "days"),
-    [("archive/index.sqlite3", {"archive_days": 30}), (handled_rows.FILE, {"handled_days": 30})],
+    ("file", "days"), [("archive/index.sqlite3", {"archive_days": 30}), (handled_rows.FILE, {"handled_days": 30})]
 )
 def test_while_a_worker_writes_a_file_retention_keeps_nobody_waiting_for_the_database(
     keeper: Keeper, file: str, days: dict[str, int], monkeypatch

@@ -325,10 +325,7 @@ def test_what_a_dead_worker_left_and_cannot_be_swept_ends_no_run(bench: Bench) -
     run = bench.begin()
     bench.manage()
     dead = bench.lease(run, "a dead worker")
-    elsewhere, leftover = (
-        bench.data / "elsewhere",
-        bench.data / files.build_hidden_path("extracts/x.csv", dead.token),
-    )
+    elsewhere, leftover = (bench.data / "elsewhere", bench.data / files.build_hidden_path("extracts/x.csv", dead.token))
     elsewhere.mkdir()
     leftover.parent.mkdir()
     leftover.symlink_to(elsewhere)  # is refused by what removes folders
@@ -472,11 +469,7 @@ def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_done(benc
 
 
 def test_requirements_choose_the_role() -> None:
-    assert [task_managers.find_role(each) for each in ([], ["spark"], ["memory"])] == [
-        "jobs",
-        "spark",
-        "spark",
-    ]
+    assert [task_managers.find_role(each) for each in ([], ["spark"], ["memory"])] == ["jobs", "spark", "spark"]
 
 
 def test_the_deadline_is_the_next_time_of_that_name() -> None:

@@ -71,15 +71,7 @@ def send(url: str, data: Path, worker_id: str) -> None:
 
 @pytest.mark.parametrize(("of_host", "of_sender"), [(600, 0), (-600, 0), (0, 600), (0, -600)])
 def test_a_clock_that_is_off_by_ten_minutes_keeps_no_worker_from_its_work(
-    control,
-    control_server,
-    nodes: dict[str, Server],
-    plant_topology,
-    host,
-    clocked,
-    tmp_path,
-    of_host,
-    of_sender,
+    control, control_server, nodes: dict[str, Server], plant_topology, host, clocked, tmp_path, of_host, of_sender
 ):
     control.set(keys.TOPOLOGY, plant_topology.to_json())
     fill(Segment(nodes["n1"].client(), "alert"), 6)

@@ -79,9 +79,7 @@ def tried_once(segment: Segment) -> None:
 
 
 def dead_values(segment: Segment) -> list[float]:
-    return [
-        value for letter in DeadLetters(segment).read(1000) for value in letter.batch["value"].to_pylist()
-    ]
+    return [value for letter in DeadLetters(segment).read(1000) for value in letter.batch["value"].to_pylist()]
 
 
 # Success
@@ -92,9 +90,7 @@ def test_a_worker_handles_everything_and_leaves_the_segment_empty(segment: Segme
     handler = Recorder()
     report = work(segment, handler)
     assert (report.events, report.blocks, report.effects, report.failed) == (40, 5, 40, 0)
-    assert sorted(handler.handled) == sorted(
-        name for block in blocks for name in block.get_event_ids().to_pylist()
-    )
+    assert sorted(handler.handled) == sorted(name for block in blocks for name in block.get_event_ids().to_pylist())
     assert segment.measure()["length_blocks"] == 0
     assert segment.get_counters()["removed_events"] == 40
 
@@ -107,9 +103,7 @@ def test_a_worker_hands_over_many_blocks_in_one_call(segment: Segment) -> None:
 
 
 @pytest.mark.parametrize("place", [7, -1])
-def test_blocks_are_not_handled_where_the_handler_names_one_that_it_was_not_given(
-    segment: Segment, place: int
-) -> None:
+def test_blocks_are_not_handled_where_the_handler_names_one_that_it_was_not_given(segment: Segment, place: int) -> None:
     """Which one failed is unknown: they were acknowledged, all of them, and the worker ended."""
 
     class Mistaken:
@@ -244,17 +238,13 @@ def test_a_handler_that_hangs_is_interrupted_and_only_the_event_it_hung_on_is_de
 
 
 @pytest.mark.parametrize("seconds", [1e10, 1e18])
-def test_a_time_limit_beyond_what_a_timer_takes_makes_no_dead_letters(
-    segment: Segment, seconds: float
-) -> None:
+def test_a_time_limit_beyond_what_a_timer_takes_makes_no_dead_letters(segment: Segment, seconds: float) -> None:
     fill(segment, 1)
     assert work(segment, Recorder(), replace(SPEC, handler_timeout_seconds=seconds)).effects == 8
     assert segment.measure()["dead_letters"] == segment.measure()["length_blocks"] == 0
 
 
-def test_an_alarm_in_the_instant_in_which_a_call_ends_leaves_no_timer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_alarm_in_the_instant_in_which_a_call_ends_leaves_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     timer, before = signal.setitimer, signal.getsignal(signal.SIGALRM)
 
     def struck(which: int, seconds: float, *more: float) -> tuple[float, float]:
@@ -361,9 +351,7 @@ def test_a_worker_begins_no_calls_after_its_time(segment: Segment) -> None:
     assert len(handler.calls) == 1
 
 
-def test_events_whose_turn_never_comes_while_the_handler_is_slow_are_handled_in_the_end(
-    segment: Segment,
-) -> None:
+def test_events_whose_turn_never_comes_while_the_handler_is_slow_are_handled_in_the_end(segment: Segment) -> None:
     fill(segment, 12, events=1)
     tried_once(segment)  # so that each is tried alone
     now = [0.0]
@@ -382,9 +370,7 @@ def test_events_whose_turn_never_comes_while_the_handler_is_slow_are_handled_in_
     assert segment.measure()["length_blocks"] == 0
 
 
-def test_only_the_poison_is_dead_where_a_worker_has_time_to_separate_few_of_its_blocks(
-    segment: Segment,
-) -> None:
+def test_only_the_poison_is_dead_where_a_worker_has_time_to_separate_few_of_its_blocks(segment: Segment) -> None:
     fill(segment, 4, events=2)
     tried_once(segment)
     now = [0.0]
@@ -470,9 +456,7 @@ def test_the_end_of_the_workers_time_is_not_taken_for_a_fault_of_the_handler(seg
 
 @hypothesis_settings(deadline=None, max_examples=50)
 @given(st.integers(1, 120), st.sets(st.integers(0, 119), max_size=8))
-def test_separation_finds_exactly_the_poison_and_handles_all_others_once(
-    count: int, poison: set[int]
-) -> None:
+def test_separation_finds_exactly_the_poison_and_handles_all_others_once(count: int, poison: set[int]) -> None:
     handler = Recorder(lambda value: value in poison)
     attempt = HandlerCall(handler, 5.0, 1.0, monotonic=lambda: 0.0)
     delivery = delivery_of(count)

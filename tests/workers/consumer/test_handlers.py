@@ -129,12 +129,9 @@ def test_sql_options_that_are_wrong_are_named(place: Place, options: dict[str, A
 
 
 @pytest.mark.parametrize(
-    "account",
-    ["weir:s%ecret@orders", "weir:%secret@orders", "weir:own@secret@orders.invalid", "weir:secret@[::1"],
+    "account", ["weir:s%ecret@orders", "weir:%secret@orders", "weir:own@secret@orders.invalid", "weir:secret@[::1"]
 )
-def test_sql_quotes_no_password_of_an_address_that_is_none_and_blames_no_event(
-    place: Place, account: str
-) -> None:
+def test_sql_quotes_no_password_of_an_address_that_is_none_and_blames_no_event(place: Place, account: str) -> None:
     """What it says is the error of a dead letter, which everybody reads who may see the queue."""
     environment = {"WEIR_SECRET_ORDERS": f"postgresql://{account}/orders"}
     handler = Sql(place, Options("sql", {"url_environment": "WEIR_SECRET_ORDERS"}), environment)
@@ -144,9 +141,7 @@ def test_sql_quotes_no_password_of_an_address_that_is_none_and_blames_no_event(
 
 
 @pytest.mark.parametrize("handler", ["sql", "parquet"])
-def test_a_data_folder_that_nothing_can_be_written_to_is_not_blamed_on_the_events(
-    place: Place, handler: str
-) -> None:
+def test_a_data_folder_that_nothing_can_be_written_to_is_not_blamed_on_the_events(place: Place, handler: str) -> None:
     away = Place("alert", place.data / "a file")
     away.data.touch()  # no folder: nobody can write below it, root included
     built = build(handler, {}, away)
@@ -257,9 +252,7 @@ def test_parquet_is_exact_when_its_worker_dies_at_any_point(
     assert archived_ids(place) == []
     Parquet(place, Options("parquet", {})).handle([two])
     Parquet(place, Options("parquet", {})).handle([one])
-    assert sorted(archived_ids(place)) == sorted(
-        one.get_event_ids().to_pylist() + two.get_event_ids().to_pylist()
-    )
+    assert sorted(archived_ids(place)) == sorted(one.get_event_ids().to_pylist() + two.get_event_ids().to_pylist())
 
 
 def test_parquet_makes_its_index_at_the_next_call_where_it_could_not_at_the_first(
@@ -303,9 +296,7 @@ def test_webhook_posts_json_lines_signed_and_keyed_by_the_block(place: Place) ->
         seen.append(request)
         return httpx.Response(202)
 
-    outcome = webhook(place, answer, secret_environment="WEIR_SECRET_HOOK").handle(
-        [delivery_of(2, "aa" * 16)]
-    )
+    outcome = webhook(place, answer, secret_environment="WEIR_SECRET_HOOK").handle([delivery_of(2, "aa" * 16)])
     assert outcome == Outcome(effects=2)
     request = seen[0]
     expected = "sha256=" + hmac.new(b"open sesame", request.content, hashlib.sha256).hexdigest()
@@ -371,9 +362,7 @@ def test_webhook_counts_what_the_receiver_had_before_as_duplicates(place: Place)
     assert webhook(place, lambda r: httpx.Response(409)).handle([delivery_of(3)]) == Outcome(duplicates=3)
 
 
-def test_webhook_posts_an_event_that_a_producer_sent_again_under_another_key_and_the_same_id(
-    place: Place,
-) -> None:
+def test_webhook_posts_an_event_that_a_producer_sent_again_under_another_key_and_the_same_id(place: Place) -> None:
     """As docs/start/publish.md says: the receiver knows it by its line."""
     posts: list[tuple[str, str]] = []
 
@@ -399,10 +388,7 @@ def test_webhook_fails_one_block_and_delivers_the_other(place: Place) -> None:
     [
         ({}, "handler_options.url"),
         ({"url": "ftp://x"}, "handler_options.url"),
-        (
-            {"url": "https://x", "secret_environment": "WEIR_SECRET_UNSET"},
-            "handler_options.secret_environment",
-        ),
+        ({"url": "https://x", "secret_environment": "WEIR_SECRET_UNSET"}, "handler_options.secret_environment"),
         ({"url": "https://x", "timeout_seconds": "5"}, "handler_options.timeout_seconds"),
         ({"url": "https://x", "headers": {"a": 1}}, "handler_options.headers"),
     ],
@@ -423,8 +409,7 @@ def test_python_hands_over_events_with_their_ids(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "failed"),
-    [("refuse_odd_block", {"takes": "block"}, [1]), ("refuse_odd", {}, [0, 1])],
+    ("name", "options", "failed"), [("refuse_odd_block", {"takes": "block"}, [1]), ("refuse_odd", {}, [0, 1])]
 )
 def test_what_a_python_callable_says_has_failed_is_not_taken_for_handled(
     place: Place, name: str, options: dict[str, Any], failed: list[int]

@@ -44,9 +44,7 @@ def test_merged_histograms_answer_like_one_of_all_samples(
 
 @hypothesis_settings(deadline=None)
 @given(samples, samples)
-def test_what_came_since_is_what_was_added(
-    one: list[tuple[float, int]], other: list[tuple[float, int]]
-) -> None:
+def test_what_came_since_is_what_was_added(one: list[tuple[float, int]], other: list[tuple[float, int]]) -> None:
     earlier = Latencies.build(one)
     assert earlier.merge(Latencies.build(other)).subtract(earlier) == Latencies.build(other)
 

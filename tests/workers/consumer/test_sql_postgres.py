@@ -29,9 +29,7 @@ def handler(postgres_url: str, tmp_path: Path) -> Iterator[Handler]:
         database.execute("DROP TABLE IF EXISTS handled")
 
 
-def test_postgres_keeps_each_event_once_however_often_its_block_comes(
-    handler: Handler, postgres_url: str
-) -> None:
+def test_postgres_keeps_each_event_once_however_often_its_block_comes(handler: Handler, postgres_url: str) -> None:
     one, two = delivery_of(500, "aa" * 16), delivery_of(40, "bb" * 16, attributes=[None] * 40)
     assert handler.handle([one]) == Outcome(effects=500)
     assert handler.handle([two, one]) == Outcome(effects=40, duplicates=500)
@@ -116,9 +114,4 @@ def test_postgres_takes_attributes_that_no_jsonb_holds(handler: Handler, postgre
     assert handler.handle([delivery_of(4, "aa" * 16, attributes=attributes)]) == Outcome(effects=4)
     with psycopg.connect(postgres_url) as database:
         rows = database.execute("SELECT attributes FROM handled ORDER BY id").fetchall()
-    assert [row[0] for row in rows] == [
-        {"raw": "a\ufffd", "path": "c:\\u0000"},
-        {"small": 0.0},
-        {"unit": "%"},
-        None,
-    ]
+    assert [row[0] for row in rows] == [{"raw": "a\ufffd", "path": "c:\\u0000"}, {"small": 0.0}, {"unit": "%"}, None]

@@ -66,9 +66,7 @@ class Trace:
     @classmethod
     def read(cls, path: Path) -> "Trace":
         with gzip.open(path, "rt") as lines:
-            rows = [
-                (row["job_id"], KINDS.get(int(row["event_type"]), "UPDATE")) for row in csv.DictReader(lines)
-            ]
+            rows = [(row["job_id"], KINDS.get(int(row["event_type"]), "UPDATE")) for row in csv.DictReader(lines)]
         jobs, kinds = zip(*rows, strict=True)
         return cls(np.array(jobs), np.array(kinds))
 
@@ -113,11 +111,7 @@ class Phase:
             name: len(match_all(pattern_of(f"SEQ(SUBMIT; SCHEDULE; {kind})", within_us=within_us), rows))
             for name, kind in ENDS.items()
         }
-        return {
-            "killed": found["killed"],
-            "failed": found["failed"],
-            "milestone": found["finished"] // MILESTONE,
-        }
+        return {"killed": found["killed"], "failed": found["failed"], "milestone": found["finished"] // MILESTONE}
 
 
 class Producer(threading.Thread):
@@ -135,9 +129,7 @@ class Producer(threading.Thread):
         with Client(self._url, producer="test") as client:
             while not self._over.is_set():
                 done = self.next - self.phase.first
-                times_us = self.phase.begin_us + ((done + np.arange(count)) / self._rate * SECOND_US).astype(
-                    np.int64
-                )
+                times_us = self.phase.begin_us + ((done + np.arange(count)) / self._rate * SECOND_US).astype(np.int64)
                 rows = self._trace.events(self.next, count, times_us)
                 behind = times_us[-1] / SECOND_US - time.time()
                 self._over.wait(max(0.0, behind))
@@ -241,9 +233,7 @@ class Overload:
             "utilisation": row.operators["jobs"].utilisation,
             "seconds": {name: each.seconds for name, each in row.patterns.items()},
             "rung": ladder.actuator if ladder else None,
-            "recall": {
-                name: each.recall.estimate if each.recall else None for name, each in row.patterns.items()
-            },
+            "recall": {name: each.recall.estimate if each.recall else None for name, each in row.patterns.items()},
             "waiting": row.waiting_events,
         }
 

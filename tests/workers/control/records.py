@@ -35,15 +35,7 @@ def wasteful_loop(**more: Any) -> Loop:
     )
 
 
-SLUGGISH = {
-    "setpoint": 1e7,
-    "minimum": 512.0,
-    "a": 1.0,
-    "b": -100.0,
-    "delay": 1,
-    "kp": -0.0002,
-    "ki": -0.00001,
-}
+SLUGGISH = {"setpoint": 1e7, "minimum": 512.0, "a": 1.0, "b": -100.0, "delay": 1, "kp": -0.0002, "ki": -0.00001}
 
 
 def flow_loop() -> Loop:
@@ -86,9 +78,7 @@ def record(loop: Loop, days_back: Iterable[int], seed: int = 1) -> None:
     _write(loop, days_back, stretch)
 
 
-def _write(
-    loop: Loop, days_back: Iterable[int], stretch: Callable[[int], Iterator[dict[str, float]]]
-) -> None:
+def _write(loop: Loop, days_back: Iterable[int], stretch: Callable[[int], Iterator[dict[str, float]]]) -> None:
     """An entry a tick, of the stretches that a tuning reads."""
     rows = []
     for back in days_back:
@@ -98,8 +88,6 @@ def _write(
             for number, seen in enumerate(stretch(int(tuning.STRETCH_SECONDS / EVERY_SECONDS))):
                 at = begin + timedelta(seconds=number * EVERY_SECONDS)
                 rows.append(
-                    LedgerEntry(
-                        loop=loop, at=at, mode="auto", parameters={}, observation=seen, reason="a test"
-                    )
+                    LedgerEntry(loop=loop, at=at, mode="auto", parameters={}, observation=seen, reason="a test")
                 )
     LedgerEntry.objects.bulk_create(rows)

@@ -97,9 +97,7 @@ def test_a_load_that_is_worked_without_a_hold_is_worked_as_if_none_were_named():
     inflow = np.full(120, 40.0)
     values = {**defaults(), **VALUES}
     never = np.zeros(120, dtype=bool)
-    assert recorded_container.replay(values, inflow) == recorded_container.replay(
-        values, inflow, hold_seconds=never
-    )
+    assert recorded_container.replay(values, inflow) == recorded_container.replay(values, inflow, hold_seconds=never)
 
 
 def defaults() -> dict[str, Any]:
@@ -128,9 +126,7 @@ def test_a_run_lasts_as_long_as_processes_worked_over_the_runs_that_began():
 
 
 def test_hours_are_of_what_was_observed_and_no_gap_is_filled():
-    measured, (workers, nodes) = compute_used_seconds(
-        [0.0, 1.0, 2.0, 100.0], [[2, 4, 1, 9], [None, None, None, None]]
-    )
+    measured, (workers, nodes) = compute_used_seconds([0.0, 1.0, 2.0, 100.0], [[2, 4, 1, 9], [None, None, None, None]])
     assert measured == 1 + 1 + 5
     assert (workers, nodes) == (2 * 1 + 4 * 1 + 1 * 5, None)
 

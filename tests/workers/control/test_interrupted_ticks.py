@@ -32,9 +32,7 @@ def test_a_loop_read_before_another_tick_was_there_is_not_ticked_again(loop, pla
     assert submitted(plant) == 2
 
 
-def test_a_paused_tick_that_goes_on_after_its_successor_leaves_no_trace(
-    loop, plant, clock, control, monkeypatch
-):
+def test_a_paused_tick_that_goes_on_after_its_successor_leaves_no_trace(loop, plant, clock, control, monkeypatch):
     plant.put("alert", "n1", 1_200)
     acquire = LeaseGroup.acquire
 

@@ -51,9 +51,7 @@ def plant(clock):
 def loop():
     target = {"queue": "alert", "node": "n1"}
     parameters = {"method": "thesis", "events_per_worker": 100, "upper_limit": 500}
-    return Loop.objects.create(
-        name="worker_rate/alert/n1", law="worker_rate", target=target, parameters=parameters
-    )
+    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target, parameters=parameters)
 
 
 @pytest.fixture
@@ -156,18 +154,14 @@ def test_no_loop_acts_on_a_node_that_is_not_heard(loop, plant, clock, control, r
     assert fresh(loop).state["law"]["history"] == []
 
 
-@pytest.mark.parametrize(
-    ("drained", "idle"), [(["a", "b"], "host a is drained, host b is drained"), (["a"], None)]
-)
+@pytest.mark.parametrize(("drained", "idle"), [(["a", "b"], "host a is drained, host b is drained"), (["a"], None)])
 def test_no_worker_is_started_while_every_worker_host_is_drained(drained, idle):
     """What nobody takes expires, and each start would be judged as one without effect."""
     hosts = {name: {"role": "jobs", "drained": name in drained} for name in ("a", "b")}
     queues = {"alert": {"kind": "jobs", "containers": {"n1": {"waiting_events": 1_200}}}}
     nodes = {"n1": {"state": "NORMAL", "age_seconds": 0.1}}
     seen = snapshot_of({"at": 10.0, "hosts": hosts, "queues": queues, "nodes": nodes})
-    assert (
-        worker_rate.measure_target({"queue": "alert", "node": "n1"}, seen, None, 10.0).measured.idle == idle
-    )
+    assert worker_rate.measure_target({"queue": "alert", "node": "n1"}, seen, None, 10.0).measured.idle == idle
 
 
 def test_no_loop_acts_on_a_snapshot_older_than_three_seconds(loop, plant, clock, control):
@@ -205,9 +199,7 @@ def test_advice_uses_up_no_cost_cap_and_once_in_auto_workers_start(loop, plant, 
     assert "cost cap of 1 per h (1 spent" in tick(loop, plant, clock, control).reason
 
 
-def test_a_hold_for_30_minutes_records_what_it_would_have_done_and_ends_by_itself(
-    loop, plant, clock, control, owner
-):
+def test_a_hold_for_30_minutes_records_what_it_would_have_done_and_ends_by_itself(loop, plant, clock, control, owner):
     override(loop, owner, clock, "mode", "hold", minutes=30)
     plant.put("alert", "n1", 1_200)
     entry = tick(loop, plant, clock, control, seconds=1_795)
@@ -240,9 +232,7 @@ def test_after_a_hold_the_loop_decides_at_once_on_what_is_there_now(loop, plant,
     assert engine.tick_due(plant, clock.pass_seconds(1), control) == []
 
 
-def test_overrides_that_no_longer_fit_together_are_left_out_and_the_reason_says_so(
-    loop, plant, clock, control, owner
-):
+def test_overrides_that_no_longer_fit_together_are_left_out_and_the_reason_says_so(loop, plant, clock, control, owner):
     Loop.objects.update(parameters={**loop.parameters, "maximum_rate": 10, "minimum_rate": 1})
     loop.refresh_from_db()
     override(loop, owner, clock, "maximum_rate", 60, minutes=1)
@@ -319,9 +309,7 @@ def test_every_container_of_a_jobs_queue_has_a_loop(control):
     assert {each.pk for each in ensured(control, JOBS, three)} == {each.pk for each in made}
 
 
-def test_the_loop_of_a_vanished_container_is_retired_with_its_ledger_and_returns_with_it(
-    plant, clock, control
-):
+def test_the_loop_of_a_vanished_container_is_retired_with_its_ledger_and_returns_with_it(plant, clock, control):
     both = jobs_topology(alert={"n1": 500, "n2": 500})
     ensured(control, JOBS, both)
     retired = Loop.objects.get(name="worker_rate/alert/n2")
@@ -436,9 +424,7 @@ def pausing(plant, until_seconds=60.0):
     return observed
 
 
-def test_a_loop_of_a_paused_queue_holds_says_so_and_goes_on_afterwards(
-    loop, plant, clock, control, monkeypatch
-):
+def test_a_loop_of_a_paused_queue_holds_says_so_and_goes_on_afterwards(loop, plant, clock, control, monkeypatch):
     tick(loop, plant, clock, control)
     state = fresh(loop).state["law"]
     plant.put("alert", "n1", 1_200)
@@ -452,23 +438,17 @@ def test_a_loop_of_a_paused_queue_holds_says_so_and_goes_on_afterwards(
     assert (entry.mode, entry.applied) == ("auto", True) and submitted(plant) > 0
 
 
-def test_a_person_who_sets_a_loop_by_hand_does_not_get_past_a_pause(
-    loop, plant, clock, control, owner, monkeypatch
-):
+def test_a_person_who_sets_a_loop_by_hand_does_not_get_past_a_pause(loop, plant, clock, control, owner, monkeypatch):
     override(loop, owner, clock, "mode", "manual")
     override(loop, owner, clock, "start", 3)
     monkeypatch.setattr(plant, "observe", pausing(plant))
     assert tick(loop, plant, clock, control).applied is False and submitted(plant) == 0
 
 
-def test_a_loop_goes_on_where_another_plant_says_something_with_a_nul(
-    loop, plant, clock, control, monkeypatch
-):
+def test_a_loop_goes_on_where_another_plant_says_something_with_a_nul(loop, plant, clock, control, monkeypatch):
     entry = tick(loop, plant, clock, control)
     ledger.fail(entry, "PlantConfused: shop answers 400: a\0b")
-    monkeypatch.setattr(
-        worker_rate, "_check_measurement", lambda *_: ObservationQuality(1.0, "shop answers 400: a\0b")
-    )
+    monkeypatch.setattr(worker_rate, "_check_measurement", lambda *_: ObservationQuality(1.0, "shop answers 400: a\0b"))
     held = tick(loop, plant, clock, control)
     entry.refresh_from_db(), held.refresh_from_db()
     assert entry.error == "PlantConfused: shop answers 400: a\ufffdb"

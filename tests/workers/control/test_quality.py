@@ -48,8 +48,7 @@ def test_a_late_tick_says_by_how_much_and_a_usual_one_nothing():
 
 
 @pytest.mark.parametrize(
-    ("snapshot", "late"),
-    [(seen(at=NOW - 12), 0.0), (seen(stale=("n1", "n2")), 0.0), (seen(), 30.0)],
+    ("snapshot", "late"), [(seen(at=NOW - 12), 0.0), (seen(stale=("n1", "n2")), 0.0), (seen(), 30.0)]
 )
 @pytest.mark.parametrize("target", [PIPELINE, PLANT, {"queue": "alert", "node": "n1"}, {"host": "h"}])
 def test_on_a_starved_host_all_loops_name_the_same_cause(snapshot, late, target):
@@ -59,14 +58,9 @@ def test_on_a_starved_host_all_loops_name_the_same_cause(snapshot, late, target)
 def test_a_part_that_is_down_is_the_cause_for_those_who_need_it():
     down = seen(pipeline="failed")
     assert quality.cause(BLIND, 3.0, 0.0, PIPELINE, down, NOW) == "pipeline"
-    assert (
-        quality.cause(ObservationQuality(0.2, "not measured yet"), 3.0, 0.0, {"queue": "alert"}, down, NOW)
-        is None
-    )
+    assert quality.cause(ObservationQuality(0.2, "not measured yet"), 3.0, 0.0, {"queue": "alert"}, down, NOW) is None
 
 
 def test_a_valid_measurement_has_no_cause_however_late_the_tick():
     assert quality.cause(ObservationQuality(0.2), 3.0, 30.0, PIPELINE, seen(), NOW) is None
-    assert (
-        quality.cause(ObservationQuality(0.2, idle="nothing comes"), 3.0, 30.0, PIPELINE, seen(), NOW) is None
-    )
+    assert quality.cause(ObservationQuality(0.2, idle="nothing comes"), 3.0, 30.0, PIPELINE, seen(), NOW) is None

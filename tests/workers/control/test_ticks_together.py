@@ -42,9 +42,7 @@ def tick_all(plant, control, now=START, **others):
 
 
 def recorded(entries):
-    return {
-        entry.loop.name: (entry.reason, entry.action, entry.state_before, entry.terms) for entry in entries
-    }
+    return {entry.loop.name: (entry.reason, entry.action, entry.state_before, entry.terms) for entry in entries}
 
 
 def test_each_decides_remembers_and_does_what_it_would_alone(control):
@@ -148,9 +146,7 @@ def test_what_died_among_its_actions_is_done_by_the_next_tick_and_started_once(c
     for number in range(4):
         plant.run(f"queue{number}", "n1", 10**6)
     tick_all(plant, control, START + timedelta(seconds=5))
-    assert (
-        LedgerEntry.objects.filter(pk__in=[entry.pk for entry in first.values()], applied=True).count() == 3
-    )
+    assert LedgerEntry.objects.filter(pk__in=[entry.pk for entry in first.values()], applied=True).count() == 3
     started = [name for name in plant.ran if name.startswith(f"e{first[loops[1].pk].pk}-")]
     assert len(started) == len(set(started)) == 1
 

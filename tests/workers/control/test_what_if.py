@@ -66,9 +66,7 @@ def record(loop, plant, clock, control, arrivals, seconds=5):
     manual=st.integers(0, 11),
     method=st.sampled_from(["forecast", "thesis"]),
 )
-def test_with_nothing_changed_it_decides_what_was_decided(
-    arrivals, hold, manual, method, loop, clock, control, owner
-):
+def test_with_nothing_changed_it_decides_what_was_decided(arrivals, hold, manual, method, loop, clock, control, owner):
     """Through holds, hand-overs, stale measurements and overrides that come and go."""
     LedgerEntry.objects.all().delete()
     overrides.list_active(clock.now).delete()
@@ -83,9 +81,7 @@ def test_with_nothing_changed_it_decides_what_was_decided(
     found = what_if.rerun(loop, {}, START, clock.now + timedelta(days=1), lambda: 0.0)
     assert (len(found.steps), found.skipped, found.left) == (len(arrivals), 0, 0)
     assert found.differing == [] and found.did == found.would
-    assert [step.entry for step in found.steps] == list(
-        loop.entries.order_by("pk").values_list("pk", flat=True)
-    )
+    assert [step.entry for step in found.steps] == list(loop.entries.order_by("pk").values_list("pk", flat=True))
 
 
 def test_in_manual_and_after_it_nothing_differs_either(loop, plant, clock, control, owner):
@@ -141,9 +137,7 @@ def test_what_is_not_reached_in_time_is_said(loop, plant, clock, control):
     assert (len(found.steps), found.left) == (3, 3)
 
 
-def test_an_entry_that_no_longer_fits_is_skipped_and_said_and_the_next_begins_from_its_own(
-    loop, plant, clock, control
-):
+def test_an_entry_that_no_longer_fits_is_skipped_and_said_and_the_next_begins_from_its_own(loop, plant, clock, control):
     record(loop, plant, clock, control, [400] * 5)
     second = loop.entries.order_by("pk")[1]
     second.parameters = {**second.parameters, "speed": 1}
@@ -184,10 +178,7 @@ def of_ladder(loads, now):
     target, law = {"queue": "alert"}, catalog.get_law("ladder")
     loop = Loop.objects.create(name="ladder/alert", law="ladder", target=target, state=None)
     parameters, settings = catalog.read_parameters(law, None), guard.read_settings(law, None)
-    state = {
-        "law": law.build_initial_state(parameters),
-        "guard": {**guard.build_initial_state(), "value": 0.0},
-    }
+    state = {"law": law.build_initial_state(parameters), "guard": {**guard.build_initial_state(), "value": 0.0}}
     for number, demand in enumerate(loads):
         at = now + timedelta(seconds=5 * number)
         seen = catalog.read_observation(law, {"demand_per_second": demand, "capacity_per_second": 100.0})

@@ -137,9 +137,7 @@ def test_the_beat_sends_tasks_by_name_and_imports_none_of_them():
             "print([name for name in ('workers.tasks', 'console.urls', 'numpy') if name in sys.modules])",
         ]
     )
-    said = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert said.stdout == "[]\n"
 
 
@@ -181,12 +179,7 @@ print(connection.connection)
 def test_a_worker_keeps_its_connection_to_the_database_as_long_as_it_answers(tmp_path):
     environment = {**os.environ, "WEIR_DATA": str(tmp_path)}
     said = subprocess.run(
-        [sys.executable, "-c", CONNECTIONS],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
+        [sys.executable, "-c", CONNECTIONS], cwd=ROOT, capture_output=True, text=True, check=True, env=environment
     )
     assert said.stdout == "1 True\nNone\n"
 

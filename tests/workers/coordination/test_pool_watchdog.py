@@ -13,11 +13,7 @@ import pytest
 from console.celery import app
 from queues.nodes.process_watchdog import STUCK, STUCK_CHECKS
 from tests.waiting import until
-from workers.coordination.pool_watchdog import (
-    STOP_CHECKS,
-    PoolFigures,
-    PoolWatchdog,
-)
+from workers.coordination.pool_watchdog import STOP_CHECKS, PoolFigures, PoolWatchdog
 
 START_SECONDS = 60.0
 # Its threads end as one does that finds no memory between two tasks: outside of any task.
@@ -128,14 +124,9 @@ def test_a_worker_of_threads_ends_once_they_are_stuck(control_server, tmp_path, 
     assert not (tmp_path / "ending.begun").exists()
 
 
-def test_a_process_of_a_pool_ends_where_a_thread_does_not_start_and_another_takes_its_place(
-    control_server, tmp_path
-):
+def test_a_process_of_a_pool_ends_where_a_thread_does_not_start_and_another_takes_its_place(control_server, tmp_path):
     with worker_of(control_server.url, tmp_path, "prefork", 1) as worker:
         send(control_server.url, "tests.starts", "tests.begins")
         until((tmp_path / "ending.begun").exists, START_SECONDS)
         assert worker.poll() is None
-    assert (
-        "waits for a thread that never starts and exits so that it is restarted"
-        in (tmp_path / "log").read_text()
-    )
+    assert "waits for a thread that never starts and exits so that it is restarted" in (tmp_path / "log").read_text()

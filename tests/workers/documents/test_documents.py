@@ -162,9 +162,7 @@ def unknown_fields(kind: Any, document: Any, path: str) -> list[str]:
     if isinstance(info, inspect.StructType) and isinstance(document, dict):
         fields = {each.encode_name: each.type for each in info.fields}
         lost = [f"{path}.{name}" for name in document if name not in fields]
-        inner = [
-            (fields[name], value, f"{path}.{name}") for name, value in document.items() if name in fields
-        ]
+        inner = [(fields[name], value, f"{path}.{name}") for name, value in document.items() if name in fields]
     elif isinstance(info, inspect.DictType) and isinstance(document, dict):
         lost, inner = [], [(info.value_type, value, f"{path}.{name}") for name, value in document.items()]
     elif isinstance(info, inspect.ListType) and isinstance(document, list):
@@ -187,9 +185,7 @@ def test_a_patch_of_documents_is_that_of_their_json(old, new, node):
     after = replace_fields(before, seq=2, queues={"a": new, "c": old})
     patch = json.loads(encode_document(document_difference(before, after)))
     assert patch == compute_patch(convert_to_plain(before), convert_to_plain(after))
-    assert _without_nulls(apply_patch(convert_to_plain(before), patch)) == _without_nulls(
-        convert_to_plain(after)
-    )
+    assert _without_nulls(apply_patch(convert_to_plain(before), patch)) == _without_nulls(convert_to_plain(after))
 
 
 def _without_nulls(document: Any) -> Any:

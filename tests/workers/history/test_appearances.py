@@ -100,15 +100,9 @@ def test_what_is_first_seen_while_a_plant_starts_is_no_news_and_what_comes_later
         came = {"app": -1_195.0, "host": -1_100.0, "wild": -300.0}
         per_second = 5.0 if at < UNTIL - 1_150 else 50.0  # it starts
         return snapshot_of(
-            {
-                "producers": {
-                    name: {"in_per_second": per_second} for name, ago in came.items() if at >= UNTIL + ago
-                }
-            }
+            {"producers": {name: {"in_per_second": per_second} for name, ago in came.items() if at >= UNTIL + ago}}
         )
 
-    assert [(each.part, each.how) for each in find_in_snapshots(read, SINCE, UNTIL)] == [
-        ("producer/wild", "came")
-    ]
+    assert [(each.part, each.how) for each in find_in_snapshots(read, SINCE, UNTIL)] == [("producer/wild", "came")]
     young = [(each.part, each.how) for each in find_in_snapshots(read, SINCE, UNTIL - 1_000)]
     assert young == [], "nobody had looked before"

@@ -145,16 +145,12 @@ def test_without_a_set_there_is_none_and_without_a_measurement_nothing(tmp_path,
     [
         (lambda data: write_day(data, days_before(20)[0]), "ends on 2026-10-29, 20 days ago"),
         (
-            lambda data: write_day(
-                data, days_before(1)[0], schema=TABLE.append(pa.field("more", pa.int64()))
-            ),
+            lambda data: write_day(data, days_before(1)[0], schema=TABLE.append(pa.field("more", pa.int64()))),
             "does not have the columns",
         ),
         (lambda data: write_day(data, days_before(1)[0]).write_bytes(b"PAR1"), "cannot be read"),
         (
-            lambda data: [
-                write_day(data, each, window=600 * (1 + place)) for place, each in enumerate(days_before(2))
-            ],
+            lambda data: [write_day(data, each, window=600 * (1 + place)) for place, each in enumerate(days_before(2))],
             "days with different window lengths",
         ),
         (lambda data: write_day(data, days_before(1)[0], window=7_200), "windows of equal length"),

@@ -30,9 +30,7 @@ def spill(data: Path, begin: float, values: list[float], series: str = SERIES) -
     parquet.write_table(table, path)
 
 
-def roll_up(
-    data: Path, step: str, begin: float, windows: list[tuple[float, float]], series: str = SERIES
-) -> None:
+def roll_up(data: Path, step: str, begin: float, windows: list[tuple[float, float]], series: str = SERIES) -> None:
     """(least, greatest) of windows, as `metric_rollup` writes them."""
     width = metric_files.STEPS[step]
     times = [datetime.fromtimestamp(begin + width * place, UTC) for place in range(len(windows))]
@@ -56,9 +54,7 @@ def test_files_and_stream_are_one_line_over_midnight(control: redis.Redis, tmp_p
     spill(tmp_path, MIDNIGHT - 3, [1, 2, 3])
     spill(tmp_path, MIDNIGHT, [4, 5])
     live(control, MIDNIGHT - 1, [3, 4, 5, 6, 7])  # the stream still holds what was spilled last
-    found = metric_history.read_columns(
-        control, tmp_path, MIDNIGHT - 2, MIDNIGHT + 9, [SERIES, "totals.none"]
-    )
+    found = metric_history.read_columns(control, tmp_path, MIDNIGHT - 2, MIDNIGHT + 9, [SERIES, "totals.none"])
     assert found["at"] == [MIDNIGHT + second for second in (-2, -1, 0, 1, 2, 3)]
     assert found[SERIES] == [2, 3, 4, 5, 6, 7]
     assert found["totals.none"] == [None] * 6
@@ -115,10 +111,7 @@ def test_a_node_was_as_bad_as_its_worst_in_each_window(control: redis.Redis, tmp
 
 @pytest.mark.parametrize(
     ("series", "older"),
-    [
-        ("totals.workers_at_work", "totals.workers_busy"),
-        ("hosts.jobs@a.b.at_work", "hosts.jobs@a.b.busy"),
-    ],
+    [("totals.workers_at_work", "totals.workers_busy"), ("hosts.jobs@a.b.at_work", "hosts.jobs@a.b.busy")],
 )
 def test_rows_of_an_older_weir_have_workers_at_work_as_they_were_counted_then(
     control: redis.Redis, tmp_path: Path, series: str, older: str
@@ -145,9 +138,7 @@ def test_a_range_without_data_is_empty_however_odd(
     assert metric_history.read_columns(control, tmp_path, since, until, [SERIES]) == {"at": [], SERIES: []}
 
 
-@pytest.mark.parametrize(
-    ("seconds", "step"), [(60, 1), (7_200, 1), (7_201, 10), (7 * 86_400, 60), (9e9, 3_600)]
-)
+@pytest.mark.parametrize(("seconds", "step"), [(60, 1), (7_200, 1), (7_201, 10), (7 * 86_400, 60), (9e9, 3_600)])
 def test_the_step_grows_with_the_range(seconds: float, step: int) -> None:
     assert metric_history.step_seconds(seconds) == step
 

@@ -34,9 +34,7 @@ def keep(recorder: Recorder, first: float, count: int, step: float = 1.0, size: 
 
 def snapshot_text(at: float, size: int = 0) -> bytes:
     ballast = "".join(f"{hash((at, place)):x}" for place in range(size // 15))
-    return orjson.dumps(
-        {"at": at, "unknown": None, "queues": {"alert": {"waiting_events": int(at % 7)}}, "b": ballast}
-    )
+    return orjson.dumps({"at": at, "unknown": None, "queues": {"alert": {"waiting_events": int(at % 7)}}, "b": ballast})
 
 
 def test_every_instant_comes_back_as_it_was_with_what_was_unknown(tmp_path: Path) -> None:
@@ -81,9 +79,7 @@ def test_a_minute_that_begins_on_the_day_before_is_found_after_midnight(tmp_path
 
 
 @pytest.mark.parametrize("torn", [1, 5, 40])
-def test_the_next_recorder_seals_what_a_killed_one_left_without_its_torn_line(
-    tmp_path: Path, torn: int
-) -> None:
+def test_the_next_recorder_seals_what_a_killed_one_left_without_its_torn_line(tmp_path: Path, torn: int) -> None:
     times = keep(Recorder(tmp_path), START, 3)
     (left,) = (tmp_path / "snapshots").glob("open-*.jsonl")
     left.write_bytes(left.read_bytes()[:-torn])

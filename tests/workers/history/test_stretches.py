@@ -123,10 +123,7 @@ def test_of_one_queue_only_its_own_counts():
 def test_what_producers_sample_counts_for_queues_that_are_not_archived():
     def sampled(at: float) -> Snapshot:
         of_shop = {"events": 10, "type": {"order": 10}, "key": {"hot": 6, "k": 2}, "source": {"(none)": 10}}
-        shop = {
-            "queues": {"alert": 12.0, "other": 3.0, "old": 5.0},
-            "samples": {"alert": of_shop, "other": of_shop},
-        }
+        shop = {"queues": {"alert": 12.0, "other": 3.0, "old": 5.0}, "samples": {"alert": of_shop, "other": of_shop}}
         return snapshot_of({"at": at, "producers": {"shop": shop, "app": {"queues": {"alert": 2.0}}}})
 
     def of(queue: str = "", archived: tuple[str, ...] = ()) -> dict[str, dict[str, list[float]]]:

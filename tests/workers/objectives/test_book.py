@@ -339,18 +339,12 @@ def test_who_changes_an_older_objective_is_refused_and_there_are_so_many_at_most
     define("late", {"target": 0.9}, None, NOW, revision=1)
     with pytest.raises(BadInput, match="outdated"):
         define("late", {"target": 0.8}, None, NOW, revision=1)
-    Objective.objects.bulk_create(
-        Objective(name=f"o{number}", target=0.9) for number in range(MAX_OBJECTIVES - 1)
-    )
+    Objective.objects.bulk_create(Objective(name=f"o{number}", target=0.9) for number in range(MAX_OBJECTIVES - 1))
     with pytest.raises(BadInput, match="the limit is"):
         define("more", LATENCY, None, NOW)
 
 
-@given(
-    st.one_of(st.none(), st.floats(0, 1e6)),
-    st.one_of(st.none(), st.floats(0, 1e6)),
-    st.floats(0, 1e6),
-)
+@given(st.one_of(st.none(), st.floats(0, 1e6)), st.one_of(st.none(), st.floats(0, 1e6)), st.floats(0, 1e6))
 def test_a_condition_is_true_false_or_unknown_as_sql_has_it(wait, latency, bound):
     found = measure("queue", f"wait_seconds <= {bound} and latency_p95_seconds <= {bound}", "", "")
     parts = [None if each is None else each <= bound for each in (wait, latency)]
@@ -368,9 +362,7 @@ def test_less_than_nothing_is_not_lost_and_of_less_than_nothing_it_is_not_known(
 
 def test_a_share_of_nothing_is_unknown():
     nothing = {"shed_per_second": 0.0, "offered_per_second": 0.0}
-    assert measure("plant", "", "shed_per_second / offered_per_second", "1").compute_rates([nothing]) == [
-        None
-    ]
+    assert measure("plant", "", "shed_per_second / offered_per_second", "1").compute_rates([nothing]) == [None]
     for condition in ("shed_per_second / offered_per_second <= 0.1", "not shed_per_second in (1, 2)"):
         unknown = {**nothing, "shed_per_second": None} if " in " in condition else nothing
         assert measure("plant", condition, "", "").compute_rates([unknown]) == [None]

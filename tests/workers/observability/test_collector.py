@@ -88,14 +88,7 @@ def collector(received: Receiver, monkeypatch, tmp_path) -> Iterator[subprocess.
     port = free_port()
     command = [str(AGENT), "start", "--otlp-http-endpoint", f"127.0.0.1:{port}"]
     command += ["--otlp-grpc-endpoint", f"127.0.0.1:{free_port()}", "--disable-batching"]
-    command += [
-        "--exporter",
-        "otlp",
-        "--otlp-exporter-protocol",
-        "http",
-        "--otlp-exporter-compression",
-        "none",
-    ]
+    command += ["--exporter", "otlp", "--otlp-exporter-protocol", "http", "--otlp-exporter-compression", "none"]
     command += ["--otlp-exporter-endpoint", f"http://127.0.0.1:{received.server_address[1]}"]
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-key={SECRET}")
@@ -135,9 +128,7 @@ def test_a_plants_spans_and_metrics_arrive_and_a_dead_collector_changes_nothing(
         assert not any(text in received.text for text in (MARKER, SECRET, token, plant.password))
 
         collector.kill()
-        before = plant.wait_until(
-            lambda seen: seen["queues"]["alert"]["containers"], PATIENCE, "alert is there"
-        )
+        before = plant.wait_until(lambda seen: seen["queues"]["alert"]["containers"], PATIENCE, "alert is there")
         publish(plant, token, {})
         plant.wait_until(lambda seen: handled(seen) >= handled(before) + 20, PATIENCE, "events are handled")
         logs = plant.data / "logs"
@@ -164,8 +155,7 @@ def shows_a_request_and_its_publish(received: Receiver, request_id: str) -> None
 def shows_a_tick_with_its_decision(received: Receiver, plant: RunningPlant) -> None:
     (attributes, acting) = until(lambda: received.named("act"), PATIENCE)[0]
     (of_tick,) = until(
-        lambda: [each for each in received.named("tick") if each[1].span_id == acting.parent_span_id],
-        PATIENCE,
+        lambda: [each for each in received.named("tick") if each[1].span_id == acting.parent_span_id], PATIENCE
     )
     assert int(of_tick[0]["weir.loops"]) >= 1
     within = {name for name, _, span in list(received.spans) if span.parent_span_id == of_tick[1].span_id}
@@ -178,6 +168,4 @@ def shows_a_tick_with_its_decision(received: Receiver, plant: RunningPlant) -> N
 def shows_a_worker_that_a_tick_started(received: Receiver) -> None:
     (attributes, worker) = until(lambda: received.named("workers.tasks.consume"), PATIENCE)[0]
     assert attributes["weir.queue"] and attributes["weir.node"] and attributes["weir.task"]
-    until(
-        lambda: [each for each in received.named("act") if each[1].span_id == worker.parent_span_id], PATIENCE
-    )
+    until(lambda: [each for each in received.named("act") if each[1].span_id == worker.parent_span_id], PATIENCE)

@@ -35,9 +35,7 @@ def test_each_figure_has_the_name_the_labels_and_the_value_of_metrics():
         for sample in family.samples
         if sample.name != "weir_snapshot_present"
     }
-    assert points_of(build_metrics_data(families(snapshot), snapshot.at, build_resource())) == pytest.approx(
-        shown
-    )
+    assert points_of(build_metrics_data(families(snapshot), snapshot.at, build_resource())) == pytest.approx(shown)
 
 
 def test_a_counter_is_sent_as_one():

@@ -98,11 +98,7 @@ def test_a_batch_is_a_span_with_its_application_and_number(collected):
     with pytest.raises(BatchFailed):
         Failing()(None, 3)
     (found,) = collected.spans()
-    assert dict(found.attributes) == {
-        "weir.application": "performance",
-        "weir.replica": "iap1",
-        "weir.batch": "3",
-    }
+    assert dict(found.attributes) == {"weir.application": "performance", "weir.replica": "iap1", "weir.batch": "3"}
     assert found.status.description == "BatchFailed"
 
 

@@ -48,12 +48,7 @@ class Running:
     """The application's process, as the supervisor starts it."""
 
     def __init__(
-        self,
-        folder: Path,
-        control_url: str,
-        control: redis.Redis,
-        declaration: str = DECLARATION,
-        **environment: str,
+        self, folder: Path, control_url: str, control: redis.Redis, declaration: str = DECLARATION, **environment: str
     ) -> None:
         self._folder, self._control = folder, control
         self._environment = {

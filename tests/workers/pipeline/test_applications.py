@@ -58,9 +58,7 @@ def state_of(running: Running, name: str) -> str | None:
     return running.status().get("applications", {}).get(name, {}).get("state")
 
 
-def test_one_tier_feeds_another_and_versions_take_over_where_the_one_before_is(
-    running, control_server, control, nodes
-):
+def test_one_tier_feeds_another_and_versions_take_over_where_the_one_before_is(running, control_server, control, nodes):
     declarations = Declarations(control)
     running.start()
     until(lambda: state_of(running, "exact") == "running", START_SECONDS)

@@ -22,12 +22,7 @@ from workers.models import Loop
 from workers.pipeline.declaration.steering import steer
 from workers.snapshot.local import LocalPlant
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 SECONDS = 180.0
 OVERLOAD = 1.5
 AROUND = 0.15
@@ -85,10 +80,7 @@ def published(url: str, events_per_second: float) -> Iterator[list[int]]:
 
 
 def events(number: int, first: int = 0) -> list[dict]:
-    return [
-        {"type": "ABCD"[n * 7 % 4], "source": f"s{n % 50}", "value": 1.0}
-        for n in range(first, first + number)
-    ]
+    return [{"type": "ABCD"[n * 7 % 4], "source": f"s{n % 50}", "value": 1.0} for n in range(first, first + number)]
 
 
 def earlier() -> list[dict]:
@@ -164,9 +156,7 @@ def test_free_space_keeps_to_its_reference_over_an_overload_and_a_hog_and_all_is
     loops = Loops(control, running)
     with Client(control_server.url, producer="first") as client:
         client.publish("telemetry", earlier())
-        until(
-            lambda: loops.follow(2) and loops.row()["operators"]["slow"]["in_per_second"] > 0, START_SECONDS
-        )
+        until(lambda: loops.follow(2) and loops.row()["operators"]["slow"]["in_per_second"] > 0, START_SECONDS)
         most = capacity(loops)
         with published(control_server.url, OVERLOAD * most) as count:
             # From wherever the measurement of the capacity left it, a minute at most.

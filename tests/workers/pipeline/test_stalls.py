@@ -29,9 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.slow, pytest.ma
 
 @pytest.fixture
 def running(tmp_path, control_server, control, plant_topology):
-    application = Running(
-        tmp_path, control_server.url, control, WEIR_PIPELINE_STUCK_SECONDS=str(STUCK_SECONDS)
-    )
+    application = Running(tmp_path, control_server.url, control, WEIR_PIPELINE_STUCK_SECONDS=str(STUCK_SECONDS))
     yield application
     application.end()
 
@@ -79,9 +77,7 @@ def steadily(url: str) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_workers_that_hang_are_reported_and_a_new_start_loses_nothing(
-    running, control_server, control, nodes
-):
+def test_workers_that_hang_are_reported_and_a_new_start_loses_nothing(running, control_server, control, nodes):
     running.start()
     with steadily(control_server.url) as published:
         until(lambda: running.works_past(2), START_SECONDS)

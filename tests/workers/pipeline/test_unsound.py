@@ -43,16 +43,8 @@ def publish(control_server):
     """Publishes responses by id: of this value, so many seconds from now, of this source."""
     with Client(control_server.url, "test") as client:
 
-        def publishing(
-            *names: str, value: float, seconds: float = 0.0, source: str = "s", **more: object
-        ) -> None:
-            given = {
-                "type": "response",
-                "value": value,
-                "source": source,
-                "time": time.time() + seconds,
-                **more,
-            }
+        def publishing(*names: str, value: float, seconds: float = 0.0, source: str = "s", **more: object) -> None:
+            given = {"type": "response", "value": value, "source": source, "time": time.time() + seconds, **more}
             client.publish("telemetry", [{"id": name, **given} for name in names])
 
         yield publishing
@@ -85,9 +77,7 @@ def test_what_can_not_be_worked_is_reported_and_what_is_late_is_kept_while_the_o
     publish("last", value=9)
     until(lambda: "last" in seen(nodes))
     until(lambda: running.status()["late_events"] == 1)
-    kept = [
-        row["id"] for rows in StateStore(control, "exact").list_late_events(10) for row in rows.to_pylist()
-    ]
+    kept = [row["id"] for rows in StateStore(control, "exact").list_late_events(10) for row in rows.to_pylist()]
     assert kept == ["late"]
     assert seen(nodes) == {"first", "behind", "last"}
 

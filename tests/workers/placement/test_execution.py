@@ -132,9 +132,7 @@ def test_a_tick_that_dies_in_a_step_leaves_nothing_of_it_and_the_next_goes_on(pl
     assert plant.points()["n2"] == 467
 
 
-def test_while_the_control_server_is_away_nothing_moves_and_the_plan_waits(
-    plant, user, monkeypatch, control_server
-):
+def test_while_the_control_server_is_away_nothing_moves_and_the_plan_waits(plant, user, monkeypatch, control_server):
     plan = by_hand(plant, user)
 
     def away(*_):

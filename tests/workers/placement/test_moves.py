@@ -16,9 +16,7 @@ SHARES = st.lists(st.sampled_from(NODES), min_size=2, max_size=6, unique=True).f
         lambda weights: thousand.share(names, dict(zip(names, weights, strict=True)))
     )
 )
-ANY_MOVE = st.builds(
-    Move, st.just("alert"), st.sampled_from(NODES), st.sampled_from(NODES), st.integers(-5, 1100)
-)
+ANY_MOVE = st.builds(Move, st.just("alert"), st.sampled_from(NODES), st.sampled_from(NODES), st.integers(-5, 1100))
 
 
 def topology(points, minimum=2, **flags):

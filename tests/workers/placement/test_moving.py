@@ -219,10 +219,7 @@ def told(control, nodes, user, steps):
         story.close()
 
 
-SETTINGS = {
-    "deadline": None,
-    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-}
+SETTINGS = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]}
 
 
 @pytest.mark.thorough

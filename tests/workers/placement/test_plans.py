@@ -94,9 +94,7 @@ def test_a_plan_is_stale_when_its_queues_points_have_moved_and_only_then(plant, 
     projection.set_points(plant.control, "process", {"n1": 500, "n2": 500})
     assert plans.explain_drift(plan) is None
     projection.set_points(plant.control, "alert", {"n1": 500, "n2": 500})
-    refused = refusal(
-        lambda: plans.approve(plan, plan.hash, user, "Stale.", snapshot=snapshot, now=plant.now)
-    )
+    refused = refusal(lambda: plans.approve(plan, plan.hash, user, "Stale.", snapshot=snapshot, now=plant.now))
     assert "points of queue alert have changed" in refused.message
     assert plans.void_due(plant.now) == 1
 
@@ -106,9 +104,7 @@ def test_a_drain_is_stale_once_a_queue_that_it_does_not_move_has_points_on_its_n
     plan = proposals.propose_drain("n3", user, "New disk.", snapshot=snapshot, now=plant.now)
     assert plans.explain_drift(plan) is None
     projection.create_queue(plant.control, "orders", "jobs")
-    refused = refusal(
-        lambda: plans.approve(plan, plan.hash, user, "Stale.", snapshot=snapshot, now=plant.now)
-    )
+    refused = refusal(lambda: plans.approve(plan, plan.hash, user, "Stale.", snapshot=snapshot, now=plant.now))
     assert "Queue orders now has points on n3" in refused.message
 
 
@@ -164,10 +160,7 @@ def test_a_goal_that_is_reached_makes_no_plan_and_says_so(plant, user, snapshot)
         lambda: proposals.propose_rebalance("below-busy", user, snapshot=loaded(snapshot, {}), now=plant.now)
     )
     assert "every node is below BUSY" in refused.message
-    assert (
-        refusal(lambda: proposals.propose_rebalance("best", user, snapshot=snapshot, now=plant.now)).field
-        == "goal"
-    )
+    assert refusal(lambda: proposals.propose_rebalance("best", user, snapshot=snapshot, now=plant.now)).field == "goal"
     assert not Plan.objects.exists()
 
 
@@ -204,9 +197,7 @@ def test_overrides_that_contradict_each_other_count_for_plans_no_more_than_for_t
 def test_nothing_is_planned_on_measurements_in_doubt(plant, user):
     calm = plant.pass_seconds(3)
     doubtful = replace_fields(calm, nodes={**calm.nodes, "n1": replace_fields(calm.nodes["n1"], stale=True)})
-    refused = refusal(
-        lambda: proposals.propose_rebalance("band", user, snapshot=loaded(doubtful, {}), now=plant.now)
-    )
+    refused = refusal(lambda: proposals.propose_rebalance("band", user, snapshot=loaded(doubtful, {}), now=plant.now))
     assert "n1 has missed two heartbeats" in refused.message
 
 
@@ -234,24 +225,17 @@ def test_a_node_that_can_not_be_emptied_is_not_drained(plant, user, snapshot):
 def test_a_drain_of_a_node_that_is_not_in_use_is_refused(plant, user, node, why):
     Node.objects.filter(name="n2").update(drained=True)
     silent = plant.pass_seconds(5, silent=("n1",))
-    refused = refusal(
-        lambda: proposals.propose_drain(node, user, "New disk.", snapshot=silent, now=plant.now)
-    )
+    refused = refusal(lambda: proposals.propose_drain(node, user, "New disk.", snapshot=silent, now=plant.now))
     assert why in refused.message
 
 
 def test_a_rejected_plan_can_not_be_approved_and_a_proposed_one_not_be_stopped(plant, user, snapshot):
     plan = by_hand(plant, user, snapshot)
-    assert (
-        "only an approved or running"
-        in refusal(lambda: plans.stop(plan, user, "Why not.", now=plant.now)).message
-    )
+    assert "only an approved or running" in refusal(lambda: plans.stop(plan, user, "Why not.", now=plant.now)).message
     plans.reject(plan, user, "Not now.", now=plant.now)
     assert (
         "is already rejected"
-        in refusal(
-            lambda: plans.approve(plan, plan.hash, user, "Yes.", snapshot=snapshot, now=plant.now)
-        ).message
+        in refusal(lambda: plans.approve(plan, plan.hash, user, "Yes.", snapshot=snapshot, now=plant.now)).message
     )
     assert "Rejected by desk-2: Not now." in Plan.objects.get().note
 
@@ -270,16 +254,10 @@ def test_a_cordoned_node_is_projected_and_refused_twice(plant, user):
     assert topology.get_node("n1").cordoned
     for node, on in (("n1", True), ("n2", False), ("n9", True)):
         assert (
-            refusal(
-                lambda node=node, on=on: node_use.cordon(node, on, user, "x", control=plant.control, now=now)
-            ).field
+            refusal(lambda node=node, on=on: node_use.cordon(node, on, user, "x", control=plant.control, now=now)).field
             == "node"
         )
-    assert (
-        not node_use.cordon("n1", False, user, "Well.", control=plant.control, now=now)
-        .get_node("n1")
-        .cordoned
-    )
+    assert not node_use.cordon("n1", False, user, "Well.", control=plant.control, now=now).get_node("n1").cordoned
 
 
 def test_the_law_neither_fills_nor_empties_a_cordoned_node(plant, user):
@@ -314,10 +292,7 @@ def agree(plant, snapshot, plan, who, needed=2):
 def test_of_two_approvals_the_second_is_another_persons(plant, user, another, snapshot):
     plan = by_hand(plant, user, snapshot)
     first = agree(plant, snapshot, plan, user)
-    assert (first.state, first.note) == (
-        "proposed",
-        "desk-2 has approved it; another user has to approve it too.",
-    )
+    assert (first.state, first.note) == ("proposed", "desk-2 has approved it; another user has to approve it too.")
     assert "already approved by you" in refusal(lambda: agree(plant, snapshot, plan, user)).message
     assert "already approved by you" in refusal(lambda: agree(plant, snapshot, plan, user, needed=1)).message
     second = agree(plant, snapshot, plan, another)

@@ -59,12 +59,7 @@ def test_a_busy_node_is_relieved_by_the_fewest_points_and_the_effect_is_judged(p
     entry.refresh_from_db()
     assert (entry.applied, entry.error, entry.verdict) == (True, "", "checking")
     plan = Plan.objects.get()
-    assert (plan.state, plan.entry, plan.approvals[0]["by"], plan.kind) == (
-        "approved",
-        entry,
-        "loop",
-        "rebalance",
-    )
+    assert (plan.state, plan.entry, plan.approvals[0]["by"], plan.kind) == ("approved", entry, "loop", "rebalance")
     assert plan.owner is None
     moved = sum(move["points"] for move in plan.moves)
     assert 60 <= moved <= 70

@@ -59,9 +59,7 @@ def test_points_of_a_node_whose_heartbeat_cannot_be_read_stay_where_they_are(pla
     recover(plant, silent_seconds, silent=("n3",))
     for _ in range(40):
         snapshot = plant.pass_seconds(1)
-        unreadable = replace_fields(
-            snapshot.nodes["n3"], state=None, stale=True, unreadable="heartbeat.seq: no int"
-        )
+        unreadable = replace_fields(snapshot.nodes["n3"], state=None, stale=True, unreadable="heartbeat.seq: no int")
         snapshot = replace_fields(snapshot, nodes={**snapshot.nodes, "n3": unreadable})
         recovery.recover(plant.control, snapshot, plant.now)
         execution.advance_all(plant.control, plant.now)
@@ -144,9 +142,7 @@ def test_two_observers_that_see_different_nodes_make_no_container_twice(plant):
     projection.set_points(plant.control, "alert", {"n2": 500, "n3": 500})
     snapshot = plant.pass_seconds(2)
     offline = {name: replace_fields(snapshot.nodes[name], state="OFFLINE") for name in ("n2", "n3")}
-    lost = {
-        name: replace_fields(snapshot, nodes={**snapshot.nodes, name: node}) for name, node in offline.items()
-    }
+    lost = {name: replace_fields(snapshot, nodes={**snapshot.nodes, name: node}) for name, node in offline.items()}
     before = plant.topology()
     made = []
     for name, seen in lost.items():
@@ -192,9 +188,7 @@ SHARES = st.lists(st.sampled_from(NODES), min_size=1, max_size=6, unique=True).m
 QUEUES = st.dictionaries(
     st.sampled_from(["a", "b", "c"]),
     st.builds(
-        lambda points, least: QueueSpec("q", "jobs", points, minimum_containers=least),
-        SHARES,
-        st.integers(1, 4),
+        lambda points, least: QueueSpec("q", "jobs", points, minimum_containers=least), SHARES, st.integers(1, 4)
     ),
     min_size=1,
 )

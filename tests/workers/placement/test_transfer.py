@@ -292,9 +292,7 @@ def age_letters(segment, seconds):
 
 
 STEPS = st.lists(
-    st.sampled_from(
-        ["publish", "n1>n2", "n2>n1", "n1>n3", "n3>n1", "depart n1", "receive n1", "confirm n1", "work"]
-    ),
+    st.sampled_from(["publish", "n1>n2", "n2>n1", "n1>n3", "n3>n1", "depart n1", "receive n1", "confirm n1", "work"]),
     min_size=3,
     max_size=14,
 )

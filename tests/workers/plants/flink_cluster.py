@@ -1,7 +1,7 @@
 """A real Flink session cluster on this machine, from the PyPI package `apache-flink`, and a job on it.
 
-The package's pinned versions conflict with the project's, so it is installed in an environment of its own, in
-the cache or at WEIR_TEST_FLINK. Only the dependencies of a plain SQL job are installed with it.
+The package's pinned versions conflict with the project's, so it is installed in an environment of its own, in the cache
+or at WEIR_TEST_FLINK. Only the dependencies of a plain SQL job are installed with it.
 """
 
 import os

@@ -29,11 +29,7 @@ class FakeFlink:
         self.config = {"jobmanager.scheduler": "adaptive"}
         self.age_seconds = 600.0  # of the job
         self.said = {}  # of the job, by the rest of the path
-        self.of_others, self.least, self.longest = (
-            0,
-            1,
-            0,
-        )  # slots; lower bound; characters of a request's line
+        self.of_others, self.least, self.longest = (0, 1, 0)  # slots; lower bound; characters of a request's line
 
     def transport(self):
         return httpx.MockTransport(self.answer)
@@ -47,13 +43,9 @@ class FakeFlink:
             return self.rescale(json.loads(request.content))
         if path == "overview":
             free = max(0, self.slots - self.of_others - max(self.tasks.values()))
-            return httpx.Response(
-                200, json={"taskmanagers": 1, "slots-total": self.slots, "slots-available": free}
-            )
+            return httpx.Response(200, json={"taskmanagers": 1, "slots-total": self.slots, "slots-available": free})
         if path == "jobmanager/config":
-            return httpx.Response(
-                200, json=[{"key": key, "value": value} for key, value in self.config.items()]
-            )
+            return httpx.Response(200, json=[{"key": key, "value": value} for key, value in self.config.items()])
         if path == "jobs/overview":
             row = {"jid": self.job, "name": "hashes", "state": self.state, "start-time": self.started}
             return httpx.Response(200, json={"jobs": [row]})
@@ -99,8 +91,7 @@ class FakeFlink:
 
     def requirements(self):
         return {
-            each: {"parallelism": {"lowerBound": self.least, "upperBound": count}}
-            for each, count in self.tasks.items()
+            each: {"parallelism": {"lowerBound": self.least, "upperBound": count}} for each, count in self.tasks.items()
         }
 
     def rescale(self, wanted):
@@ -112,11 +103,7 @@ class FakeFlink:
     def metrics(self, wanted):
         """Return metrics: counters grow by 100 per observation, each task is busy half of the time."""
         self.records += 100
-        values = {
-            "numRecordsIn": self.records,
-            "numRecordsOut": self.records // 2,
-            "busyTimeMsPerSecond": 500.0,
-        }
+        values = {"numRecordsIn": self.records, "numRecordsOut": self.records // 2, "busyTimeMsPerSecond": 500.0}
         return [{"id": each, "value": str(values[each.partition(".")[2]])} for each in wanted.split(",")]
 
 
@@ -135,13 +122,7 @@ class FakeHeron:
         endpoint, query = request.url.path.rpartition("/")[2], parse_qs(request.url.query.decode())
         assert query["topology"] == ["ExclamationTopology"] and query["cluster"] == ["devcluster"]
         result = self.info() if endpoint == "info" else self.timeline(query)
-        document = {
-            "status": "success",
-            "executiontime": 0.01,
-            "message": "",
-            "version": "0.17.8",
-            "result": result,
-        }
+        document = {"status": "success", "executiontime": 0.01, "message": "", "version": "0.17.8", "result": result}
         return httpx.Response(200, json=document)
 
     def run(self, arguments):
@@ -190,7 +171,6 @@ class FakeHeron:
             return dict(zip(minutes, (str(events), str(events + 6), str(events - 6)), strict=True))
 
         timeline = {
-            metric: {instance: values(metric) for instance in self.instances(name)}
-            for metric in query["metricname"]
+            metric: {instance: values(metric) for instance in self.instances(name)} for metric in query["metricname"]
         }
         return {"starttime": start, "endtime": start + 180, "component": name, "timeline": timeline}

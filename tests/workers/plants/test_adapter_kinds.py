@@ -61,9 +61,7 @@ def test_an_adapter_is_found_because_its_module_declares_it():
 def test_every_adapter_stands_in_the_contract_that_keeps_adapters_apart():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     [apart] = [each for each in contracts if each["name"] == "Plant adapters are independent of each other"]
-    assert [f"workers.plants.foreign.{name}" for name in adapters.load_adapter_modules()] == sorted(
-        apart["modules"]
-    )
+    assert [f"workers.plants.foreign.{name}" for name in adapters.load_adapter_modules()] == sorted(apart["modules"])
 
 
 def test_a_kind_of_its_own_scheme_takes_its_own_port_and_no_other_service(broker, settings):
@@ -84,9 +82,7 @@ def test_a_kind_of_its_own_scheme_takes_its_own_port_and_no_other_service(broker
             adapters.check(registration(url=url))
         assert refused.value.field == "url", url
     with pytest.raises(BadInput, match="port"):
-        egress.check_url(
-            "http://broker.example:6379/"
-        )  # what is allowed for one protocol is not allowed for another
+        egress.check_url("http://broker.example:6379/")  # what is allowed for one protocol is not allowed for another
 
 
 def test_options_are_checked_by_what_their_kind_says_of_them(broker):

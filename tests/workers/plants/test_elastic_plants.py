@@ -95,9 +95,7 @@ class LocalRig(Rig):
         self.settle()
 
     def settle(self):
-        steered = json.loads(self.control.get(keys.PIPELINE_CONTROLS.build("performance")) or "{}").get(
-            "tasks", {}
-        )
+        steered = json.loads(self.control.get(keys.PIPELINE_CONTROLS.build("performance")) or "{}").get("tasks", {})
         self.application["controls"]["tasks"] = steered
         for name, tasks in steered.items():
             if name in self.application["operators"]:
@@ -224,13 +222,7 @@ def secret(django_user_model):
     return create_token(owner, "weir-2", "operator", timezone.now() + timezone.timedelta(days=1))[1]
 
 
-ALONE = {
-    "memory": MemoryRig,
-    "simulated": SimulatedRig,
-    "flink": FlinkRig,
-    "heron": HeronRig,
-    "celery": CeleryRig,
-}
+ALONE = {"memory": MemoryRig, "simulated": SimulatedRig, "flink": FlinkRig, "heron": HeronRig, "celery": CeleryRig}
 
 
 @pytest.fixture
@@ -276,9 +268,7 @@ def test_completions_are_said_of_operators_that_can_be_set_where_they_are_said_a
     topology = rig.plant.get_topology()
     said = rig.plant.get_completions() if isinstance(rig.plant, Adapter) else {}
     assert all(topology.operators[name].fixed is None for name in said)
-    assert {
-        name: decode_document(PoolSamples, encode_document(each), "pool") for name, each in said.items()
-    } == said
+    assert {name: decode_document(PoolSamples, encode_document(each), "pool") for name, each in said.items()} == said
 
 
 def test_tasks_that_are_set_are_in_force_soon_and_the_others_stay(rig):
@@ -328,9 +318,7 @@ def test_a_sources_tasks_cannot_be_set(rig):
         rig.plant.set_parallelism({source: 2})
 
 
-@pytest.mark.parametrize(
-    "rig", ["memory", "local", "remote", "flink", "heron", "celery", "cluster"], indirect=True
-)
+@pytest.mark.parametrize("rig", ["memory", "local", "remote", "flink", "heron", "celery", "cluster"], indirect=True)
 def test_an_operator_that_vanished_is_refused_and_the_others_can_still_be_set(rig):
     first, second = rig.operators
     rig.vanish(second)
@@ -388,16 +376,8 @@ GOOD = {"plant": "main", "at": 1.0, "window_seconds": 10.0, "operators": {}, "li
         (answering(text="<html>"), InvalidPlantResponse, "incomplete JSON"),
         (answering(json=[1, 2]), InvalidPlantResponse, "topology: must be a JSON object"),
         (answering(json={**GOOD, "operators": None}), InvalidPlantResponse, "topology.operators"),
-        (
-            answering(json={**GOOD, "links": [{"source": "a", "target": "b"}]}),
-            InvalidPlantResponse,
-            "not an operator",
-        ),
-        (
-            answering(401, json={"errors": {"authorization": ["expired"]}}),
-            InvalidPlantResponse,
-            "401.*expired",
-        ),
+        (answering(json={**GOOD, "links": [{"source": "a", "target": "b"}]}), InvalidPlantResponse, "not an operator"),
+        (answering(401, json={"errors": {"authorization": ["expired"]}}), InvalidPlantResponse, "401.*expired"),
         (answering(500, json={"oops": 1}), InvalidPlantResponse, "500"),
         (answering(301, json={}, headers={"Location": "http://evil"}), InvalidPlantResponse, "301"),
         (answering(content=b" " * (9 * 2**20)), InvalidPlantResponse, "more than"),
@@ -422,9 +402,7 @@ def test_a_remote_that_sends_its_answer_drop_by_drop_is_slow_too():
     assert now[0] == 21.0
 
 
-def test_the_answer_to_a_second_controller_of_a_plant_says_who_holds_it_and_until_when(
-    control, plant_topology, secret
-):
+def test_the_answer_to_a_second_controller_of_a_plant_says_who_holds_it_and_until_when(control, plant_topology, secret):
     rig = RemoteRig(control, secret)
     until = hold(control, "main", "token:weir-3", time.time(), 30.0)
     with pytest.raises(PlantHeld) as held:

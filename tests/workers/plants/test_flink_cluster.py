@@ -60,11 +60,7 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
         """Return the busy operator, once it has been measured."""
         topology = look()
         return topology and next(
-            (
-                each
-                for each in topology.operators.values()
-                if "Calc" in each.name and each.measure("service_seconds")
-            ),
+            (each for each in topology.operators.values() if "Calc" in each.name and each.measure("service_seconds")),
             None,
         )
 

@@ -80,16 +80,12 @@ def test_of_an_operator_of_flink_nothing_is_known_while_one_of_its_tasks_says_no
 
 
 @pytest.mark.parametrize("per_second", [100, 0])
-def test_a_cluster_that_fetches_metrics_each_10_s_is_measured_as_if_it_did_at_each_observation(
-    flink, job, per_second
-):
+def test_a_cluster_that_fetches_metrics_each_10_s_is_measured_as_if_it_did_at_each_observation(flink, job, per_second):
     """This is Flink's default: between two fetches it repeats its answer."""
     looks = count()
 
     def fetched(wanted):
-        records = (
-            next(looks) // 3 // 5 * 10 * per_second
-        )  # three vertices per observation, a fetch every fifth
+        records = next(looks) // 3 // 5 * 10 * per_second  # three vertices per observation, a fetch every fifth
         values = {"numRecordsIn": records, "numRecordsOut": records, "busyTimeMsPerSecond": 5.0 * per_second}
         return [{"id": each, "value": str(values[each.partition(".")[2]])} for each in wanted.split(",")]
 
@@ -268,11 +264,7 @@ SAID = {
                 "preRescaleParallelism": 2,
                 "postRescaleParallelism": 4,
             },
-            "c" * 32: {
-                "jobVertexName": "gone[3]: Writer",
-                "preRescaleParallelism": 2,
-                "postRescaleParallelism": 2,
-            },
+            "c" * 32: {"jobVertexName": "gone[3]: Writer", "preRescaleParallelism": 2, "postRescaleParallelism": 2},
         },
     },
     "checkpoints": {
@@ -430,10 +422,7 @@ def test_an_update_that_fails_says_why(heron, run, error, said):
     ("answer", "said"),
     [
         (httpx.Response(200, json={"status": "failure", "message": "no such topology"}), "no such topology"),
-        (
-            httpx.Response(200, json={"status": "success", "result": {"logical_plan": {}}}),
-            "invalid Heron topology",
-        ),
+        (httpx.Response(200, json={"status": "success", "result": {"logical_plan": {}}}), "invalid Heron topology"),
         (httpx.Response(200, json={"status": "success", "result": None}), "invalid Heron topology"),
     ],
 )

@@ -14,14 +14,7 @@ from workers.documents.plants import PlantStatus, ProofStatus
 from workers.documents.snapshot import Snapshot
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import PlantOrder, RegisteredPlant
-from workers.plants.orders import (
-    OrderedPlant,
-    OrderWatch,
-    explain_unreached,
-    forget,
-    forget_until,
-    load_orders,
-)
+from workers.plants.orders import OrderedPlant, OrderWatch, explain_unreached, forget, forget_until, load_orders
 from workers.plants.plant import PlantUnavailable
 
 pytestmark = pytest.mark.django_db
@@ -122,11 +115,7 @@ def proof(value, within_seconds=90.0):
 def test_a_declared_proof_stands_before_the_number_of_tasks_and_has_its_own_time(row):
     ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 4})
     watch = OrderWatch()
-    for begin, seconds, value, state in (
-        (1, 60, 0.0, "pending"),
-        (61, 25, None, "pending"),
-        (86, 9, 0.0, "missed"),
-    ):
+    for begin, seconds, value, state in ((1, 60, 0.0, "pending"), (61, 25, None, "pending"), (86, 9, 0.0, "missed")):
         found = course(row, watch, 4, seconds, begin, proofs=proof(value))
         assert found.orders["parse"].state == state, begin
     assert course(row, watch, 4, 1, begin=100, proofs=proof(4.0)).orders["parse"].state == "reached"

@@ -114,9 +114,7 @@ def shop():
     made.close()
 
 
-def test_a_loop_follows_promql_from_the_load_to_the_call_to_the_proof(
-    shop, tmp_path, control, plant_topology
-):
+def test_a_loop_follows_promql_from_the_load_to_the_call_to_the_proof(shop, tmp_path, control, plant_topology):
     with prometheus(tmp_path, {"shop": shop.url.removeprefix("http://")}) as url:
         text = DECLARATION.format(prometheus=url, service=shop.url)
         row = RegisteredPlant(name="shop", kind="declared", url="", options={"declaration": text})

@@ -26,8 +26,7 @@ START = 1_790_000_000.0
 class Course:
     """A plant whose operator is observed every 2 s, and a loop that ticks every 5 s.
 
-    The loop orders what it wants unless it has to hold. `plant(second, ordered)` is the number that the
-    operator has.
+    The loop orders what it wants unless it has to hold. `plant(second, ordered)` is the number that the operator has.
     """
 
     def __init__(self, wants, plant, tasks):
@@ -152,9 +151,7 @@ def test_what_differs_for_an_instant_is_not_doubted_and_what_comes_late_is_trust
     status = follow_order(status, order, 4, START + 34)
     status = follow_order(status, order, 3, START + 36)
     status = follow_order(status, order, 3, START + 36 + CONFIRM_SECONDS)
-    assert status.state == UNDONE and "another controller set the tasks to 3" in explain_fault(
-        "parse", status
-    )
+    assert status.state == UNDONE and "another controller set the tasks to 3" in explain_fault("parse", status)
     status = follow_order(status, order, 4, START + 60)
     assert status.state == UNDONE  # it may be taken away again at once
     assert follow_order(status, order, 4, START + 60 + TRUSTED_SECONDS).state == REACHED

@@ -29,10 +29,7 @@ def snapshot(**more):
         "plant": "main",
         "at": 1_790_000_000.0,
         "queues": {"telemetry": queue("pipeline"), "alert": alert, "orders": queue("jobs")},
-        "producers": {
-            "host": {"queues": {"telemetry": 30.0}},
-            "pipeline-performance": {"queues": {"alert": 1}},
-        },
+        "producers": {"host": {"queues": {"telemetry": 30.0}}, "pipeline-performance": {"queues": {"alert": 1}}},
         "totals": {"worker_slots": 4},
         "pipeline": {"applications": {"performance": sample_application()}},
         "steered_by": None,

@@ -214,8 +214,7 @@ def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(
     far.error = PlantUnavailable("east returned 200 with invalid or incomplete JSON.")
     lookout.observe()
     assert (
-        "incomplete JSON"
-        in build_topology_inputs({"plant": "east"}, snapshot(lookout.build_status()), NOW)[1].invalid
+        "incomplete JSON" in build_topology_inputs({"plant": "east"}, snapshot(lookout.build_status()), NOW)[1].invalid
     )
     assert "west is unknown" in build_topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid
 

@@ -1,7 +1,7 @@
 """A server that answers as no plant should: slowly, wrongly, or partly. One for every protocol.
 
-It reads the first bytes of a connection, and answers in HTTP, Redis, AMQP, or Kafka, or with something that
-could be its beginning. Its output ends: MAX_SECONDS per connection, MAX_BYTES.
+It reads the first bytes of a connection, and answers in HTTP, Redis, AMQP, or Kafka, or with something that could be
+its beginning. Its output ends: MAX_SECONDS per connection, MAX_BYTES.
 """
 
 import json
@@ -70,10 +70,7 @@ class Wicked(socketserver.BaseRequestHandler):
 
 
 def http(body, length, status="200 OK"):
-    return (
-        f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode()
-        + body
-    )
+    return f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode() + body
 
 
 def frame(length):

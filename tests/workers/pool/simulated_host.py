@@ -1,7 +1,7 @@
 """Worker hosts without processes: slots that call a service of limited capacity, on a clock of its own.
 
-Each slot takes one short-lived worker after the other; a worker makes so many calls of so many events. What
-it notes goes to the real `Departures`, as it would through the host's stream.
+Each slot takes one short-lived worker after the other; a worker makes so many calls of so many events. What it notes
+goes to the real `Departures`, as it would through the host's stream.
 """
 
 import heapq

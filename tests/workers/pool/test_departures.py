@@ -9,15 +9,7 @@ from hypothesis import strategies as st
 from queues import keys
 from tests.workers.pool.simulated_host import SimulatedHost
 from workers.pool.completions import CompletionReporter, note
-from workers.pool.departures import (
-    BEGAN,
-    DONE,
-    ENDED,
-    RETAINED_SAMPLES,
-    WARM_UP_SECONDS,
-    Departures,
-    WorkerNote,
-)
+from workers.pool.departures import BEGAN, DONE, ENDED, RETAINED_SAMPLES, WARM_UP_SECONDS, Departures, WorkerNote
 
 START = 1_000.0
 
@@ -124,9 +116,7 @@ def test_a_slot_that_a_batch_task_holds_is_not_waited_for():
 
 @given(
     st.integers(1, 5),
-    st.lists(
-        st.tuples(st.integers(1, 40), st.floats(0.01, 2.0), st.integers(1, 500)), min_size=1, max_size=8
-    ),
+    st.lists(st.tuples(st.integers(1, 40), st.floats(0.01, 2.0), st.integers(1, 500)), min_size=1, max_size=8),
 )
 def test_samples_are_positive_and_never_of_more_time_than_has_passed(size, rounds):
     workers = Workers(size)

@@ -120,8 +120,7 @@ def test_a_host_that_can_not_be_measured_or_steered_is_held_with_the_reason(plan
 
 
 @pytest.mark.parametrize(
-    ("gaps", "words"),
-    [([], "idle or stuck"), ([0.5], "one sample"), ([0.0, 0.0], "the same time")],
+    ("gaps", "words"), [([], "idle or stuck"), ([0.5], "one sample"), ([0.0, 0.0], "the same time")]
 )
 def test_too_little_to_decide_by_is_held_and_never_less_than_one_thread_is_asked_for(plant, gaps, words):
     plant.mode("auto")
@@ -147,9 +146,7 @@ def test_a_range_that_excludes_the_start_is_reached_at_once(plant):
 
 
 def test_no_sample_is_taken_twice_and_another_life_of_the_host_begins_anew():
-    row = host_report(
-        done={"seq": 5, "recent_seconds": [1.0, 2.0, 3.0], "full_seconds": 9.0, "per_second": 1.0}
-    )
+    row = host_report(done={"seq": 5, "recent_seconds": [1.0, 2.0, 3.0], "full_seconds": 9.0, "per_second": 1.0})
 
     def snapshot():
         return snapshot_of({"at": 0.0, "hosts": {HOST: row}})
@@ -248,9 +245,7 @@ def test_a_person_sets_the_pool_by_hand_until_the_override_ends(plant, user):
     assert entry.mode == "auto" and plant.order().threads != 3
 
 
-@pytest.mark.parametrize(
-    ("host", "threads"), [(HOST, 0), (HOST, 1_001), ("jobs@nowhere", 2), ("threads@x", 2)]
-)
+@pytest.mark.parametrize(("host", "threads"), [(HOST, 0), (HOST, 1_001), ("jobs@nowhere", 2), ("threads@x", 2)])
 def test_an_order_that_can_not_be_followed_is_refused_and_leaves_none(control, plant, host, threads):
     control.hset(keys.HOSTS, "threads@x", orjson.dumps(host_report(resizable=False)))
     with pytest.raises(BadInput):

@@ -158,6 +158,4 @@ def test_what_became_of_a_loops_actions_adds_up(db):
     report = build_week_report(MONDAY)
     [row] = report.loops
     assert (row.actions, row.effective + row.ineffective + row.harmful + row.unjudged) == (6, 6)
-    assert "6 actions, 1 effective, 1 without effect, 1 harmful, 3 not evaluated." in text.render_report(
-        report
-    )
+    assert "6 actions, 1 effective, 1 without effect, 1 harmful, 3 not evaluated." in text.render_report(report)

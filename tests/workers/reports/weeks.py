@@ -21,9 +21,7 @@ def eventful_week(owner: User) -> None:
     looks.snapshot = plant()
     looks.pass_seconds(14)
     assert the_alert().resolved_at is not None
-    objective = Objective.objects.create(
-        name="orders", condition="wait_seconds <= 30", target=0.99, window_days=28
-    )
+    objective = Objective.objects.create(name="orders", condition="wait_seconds <= 30", target=0.99, window_days=28)
     minute = int((MONDAY - timedelta(hours=1)).timestamp() // 60)
     objective.minutes.create(minute=minute, bad=2.0, total=100.0)
     objective.minutes.create(minute=minute - 8 * 24 * 60, bad=50.0, total=50.0)  # of another week

@@ -55,10 +55,7 @@ def test_what_was_done_before_the_clock_was_set_back_was_not_done_just_now():
 
 
 def test_while_all_is_well_only_moved_points_are_worth_a_word():
-    deeds = [
-        deed("worker_rate", "started 3 workers", 999.0),
-        deed("rebalancing", "moved 120 points", 940.0, 120),
-    ]
+    deeds = [deed("worker_rate", "started 3 workers", 999.0), deed("rebalancing", "moved 120 points", 940.0, 120)]
     assert sentence(deeds=deeds) == "Rebalancing moved 120 points 1 min ago."
 
 
@@ -76,11 +73,7 @@ def test_an_overload_that_no_loop_acts_on_is_said():
 
 def test_nobody_says_that_no_loop_acted_while_one_did():
     """The headline of a plant that starts is a notice: what loops do is not in it, and it happens."""
-    starting = {
-        "state": "BUSY",
-        "sentence": "The plant is starting: pipeline is not ready yet.",
-        "severity": "notice",
-    }
+    starting = {"state": "BUSY", "sentence": "The plant is starting: pipeline is not ready yet.", "severity": "notice"}
     behind = {"alert": {"wait_seconds": 90.0, "waiting_events": 9_000}}
     started = [deed("worker_rate", "started 3 workers", 998.0)]
     assert sentence(health=starting, queues=behind, deeds=started) == ""
@@ -89,10 +82,7 @@ def test_nobody_says_that_no_loop_acted_while_one_did():
 
 def test_a_plan_under_way_speaks_for_the_points_it_moves():
     plan = {"id": 12, "state": "running", "points": 120, "progress_share": 0.35}
-    deeds = [
-        deed("rebalancing", "moved 120 points", 999.0, 120),
-        deed("worker_rate", "started 3 workers", 999.0),
-    ]
+    deeds = [deed("rebalancing", "moved 120 points", 999.0, 120), deed("worker_rate", "started 3 workers", 999.0)]
     told = sentence(health=BUSY, plans=[plan], deeds=deeds)
     assert told.endswith("Plan 12 moves 120 points, 35 % done; worker rate started 3 workers just now.")
 
@@ -106,12 +96,7 @@ def test_a_proposal_and_a_held_loop_are_shown_also_while_all_is_well():
 
 @pytest.mark.parametrize(
     ("trend", "words"),
-    [
-        ("falling", "backlog falling"),
-        ("rising", "backlog rising"),
-        ("steady", "backlog steady"),
-        (None, ""),
-    ],
+    [("falling", "backlog falling"), ("rising", "backlog rising"), ("steady", "backlog steady"), (None, "")],
 )
 def test_the_backlogs_trend_is_shown_where_it_is_known(trend, words):
     totals = {"backlog_events": 1_000, "backlog_trend": trend, "backlog_seconds": 30.0}
@@ -124,11 +109,7 @@ def test_the_backlogs_trend_is_shown_where_it_is_known(trend, words):
     [
         ("worker_rate", {"start": 1}, "started 1 worker"),
         ("rebalancing", {"moves": [{"points": 100}, {"points": 20}]}, "moved 120 points"),
-        (
-            "node_scaling",
-            {"use": ["n3"], "release": ["n4"], "restore": []},
-            "added n3 and released n4",
-        ),
+        ("node_scaling", {"use": ["n3"], "release": ["n4"], "restore": []}, "added n3 and released n4"),
         ("node_scaling", {"use": [], "release": [], "restore": [{}]}, "restored points"),
         ("flow", {"admit": 412.3456}, "set admit 412.3"),
         ("flow", {"admit": 20_343.2}, "set admit 20,343"),

@@ -42,9 +42,7 @@ def answering(said: bytes) -> Iterator[str]:
         (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000, False),
     ],
 )
-def test_a_console_is_there_where_it_answers_in_http_and_not_where_another_does(
-    said: bytes, available: bool
-) -> None:
+def test_a_console_is_there_where_it_answers_in_http_and_not_where_another_does(said: bytes, available: bool) -> None:
     with answering(said) as address:
         assert is_answering(address) is available
 

@@ -13,13 +13,7 @@ from workers.snapshot.control_record import control_record
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
-TERMS = {
-    "rate_per_second": 0.61234567,
-    "coming": 960,
-    "cap": None,
-    "patience_seconds": 4.0,
-    "method": "forecast",
-}
+TERMS = {"rate_per_second": 0.61234567, "coming": 960, "cap": None, "patience_seconds": 4.0, "method": "forecast"}
 
 
 @pytest.fixture

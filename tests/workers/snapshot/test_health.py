@@ -56,16 +56,9 @@ def test_a_calm_plant_says_so():
         ({"nodes": {"n1": node(state="OFFLINE", stale=True, age_seconds=14.0)}}, "Offline"),
         ({"totals": {"worker_slots": 0}}, "Critical"),
         ({"queues": {"alert": queue(waiting_events=63_517, wait_seconds=40.0)}}, "Warning"),
+        ({"queues": {"alert": queue(waiting_events=74_412, wait_seconds=3.0, in_per_second=9.0)}}, "Notice"),
         (
-            {"queues": {"alert": queue(waiting_events=74_412, wait_seconds=3.0, in_per_second=9.0)}},
-            "Notice",
-        ),
-        (
-            {
-                "alerts": [
-                    {"id": 7, "severity": "critical", "condition": "disk_full", "sentence": "It is full."}
-                ]
-            },
+            {"alerts": [{"id": 7, "severity": "critical", "condition": "disk_full", "sentence": "It is full."}]},
             "Critical",
         ),
     ],
@@ -234,17 +227,12 @@ def test_a_node_without_points_of_the_lost_ones_queues_serves_none_of_them():
     containers = {"n1": {"points": 666}, "n2": {"points": 334}, "n3": {"points": 0}}
     found = health(plant(nodes=nodes, queues={"alert": queue(containers=containers)}))
     assert found.sentence.endswith("its 334 points are served by n1.")
-    alone = {
-        "alert": queue(containers={"n2": {"points": 334}}),
-        "other": queue(containers={"n1": {"points": 9}}),
-    }
+    alone = {"alert": queue(containers={"n2": {"points": 334}}), "other": queue(containers={"n1": {"points": 9}})}
     assert health(plant(nodes=nodes, queues=alone)).sentence.endswith("not served by any node.")
 
 
 def test_what_is_shed_below_the_alerts_limit_is_shed_all_the_same():
-    limits = Limits(
-        {**SHIPPED.by_condition, "shedding": [RuleLimit("shedding", Thresholds(5, 5), "critical")]}
-    )
+    limits = Limits({**SHIPPED.by_condition, "shedding": [RuleLimit("shedding", Thresholds(5, 5), "critical")]})
     snapshot = plant(totals={"worker_slots": 2, "shed_share": 0.03})
     said = evaluate_health(replace_fields(snapshot, states=evaluate_states(snapshot, {}, limits))).sentence
     assert said.endswith("every queue keeps up; 3.00 % of the events that patterns could use are shed.")
@@ -253,15 +241,9 @@ def test_what_is_shed_below_the_alerts_limit_is_shed_all_the_same():
 
 
 def test_a_silenced_alert_of_all_loops_explains_none_of_them():
-    loops = {
-        f"rebalancing/{at}": {"law": "rebalancing", "at": 100.0, "interval_seconds": 5.0} for at in range(9)
-    }
+    loops = {f"rebalancing/{at}": {"law": "rebalancing", "at": 100.0, "interval_seconds": 5.0} for at in range(9)}
     alert = {"id": 7, "severity": "critical", "condition": "loops_stopped", "sentence": "No loop ticks."}
-    for quiet, said in (
-        (None, "No loop ticks."),
-        ("acknowledged", "No loop ticks."),
-        ("silenced", "9 loops"),
-    ):
+    for quiet, said in ((None, "No loop ticks."), ("acknowledged", "No loop ticks."), ("silenced", "9 loops")):
         found = health(plant(at=900.0, loops=loops, alerts=[{**alert, "quiet": quiet}]))
         assert found.sentence.startswith(said) and found.severity != "well"
 

@@ -77,9 +77,7 @@ def test_names_that_come_once_stay_for_a_day_and_gather_no_further(control: redi
     assert most <= 26 and len(left._silent._seen) <= 26 and len(left._unchanged._seen) <= 26
 
 
-def test_a_producer_whose_clock_is_days_off_goes_on_while_it_publishes(
-    control: redis.Redis, time: Time
-) -> None:
+def test_a_producer_whose_clock_is_days_off_goes_on_while_it_publishes(control: redis.Redis, time: Time) -> None:
     left = LeftProducers(control)
     for _ in range(20):
         report(control, "behind", 1, time.now() - 3 * DAY)

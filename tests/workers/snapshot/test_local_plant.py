@@ -61,14 +61,7 @@ def plant(control: redis.Redis, times: Times) -> LocalPlant:
 def beat(control: redis.Redis, node: str, seq: int, at: float = NOW, **counts: int) -> None:
     """A heartbeat of a node that holds a container of each queue, with the same counts."""
     names = ("inserted_events", "inserted_bytes", "removed_events", "removed_bytes", "dead_events")
-    lengths = (
-        "inserted_blocks",
-        "removed_blocks",
-        "length_blocks",
-        "pending_blocks",
-        "retry_blocks",
-        "dead_letters",
-    )
+    lengths = ("inserted_blocks", "removed_blocks", "length_blocks", "pending_blocks", "retry_blocks", "dead_letters")
     counters: dict[str, Any] = dict.fromkeys((*names, *lengths), 0) | counts
     container = {**counters, "oldest_seconds": 1.5 if counters["inserted_events"] else None}
     heartbeat = {
@@ -232,9 +225,7 @@ def test_what_comes_to_a_plant_whose_tasks_can_be_set_is_forecast_beside_applica
     assert list(rows) == ["plant:shop"] and rows["plant:shop"].mean_per_second
 
 
-def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(
-    control: redis.Redis, times: Times
-) -> None:
+def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(control: redis.Redis, times: Times) -> None:
     """Of groups that come and go, each under a name of its own, nothing is kept."""
     groups: dict[str, ConsumerGroup] = {}
 
@@ -267,9 +258,7 @@ def test_a_plant_without_topology_is_observed_as_empty(control: redis.Redis, pla
 # Counts and rates
 
 
-def test_rates_are_what_was_counted_between_observations(
-    control: redis.Redis, plant: LocalPlant, times: Times
-) -> None:
+def test_rates_are_what_was_counted_between_observations(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
     beat_all(control, 1, inserted_events=100, removed_events=40)
     assert convert_to_plain(plant.observe())["queues"]["alert"]["in_per_second"] is None
     times.pass_by(2.0)
@@ -282,25 +271,19 @@ def test_rates_are_what_was_counted_between_observations(
     assert queue["clearing_seconds"] == pytest.approx(480 / 150)
 
 
-def test_a_topology_that_can_not_be_read_makes_no_plant_empty(
-    control: redis.Redis, plant: LocalPlant
-) -> None:
+def test_a_topology_that_can_not_be_read_makes_no_plant_empty(control: redis.Redis, plant: LocalPlant) -> None:
     before = plant.observe()
     control.set(keys.TOPOLOGY, b'{"newer": 1}')
     assert set(plant.observe().nodes) == set(before.nodes) != set()
 
 
-def test_a_producer_that_reports_what_can_not_be_read_hides_no_other(
-    control: redis.Redis, plant: LocalPlant
-) -> None:
+def test_a_producer_that_reports_what_can_not_be_read_hides_no_other(control: redis.Redis, plant: LocalPlant) -> None:
     row = json.dumps({"at": NOW, "events": 1})
     control.hset(keys.PRODUCERS, mapping={"shop|alert": "[", "till|alert": row, "desk|alert": "3"})
     assert list(plant.observe().producers) == ["till"]
 
 
-def test_a_server_that_came_back_empty_makes_no_jump(
-    control: redis.Redis, plant: LocalPlant, times: Times
-) -> None:
+def test_a_server_that_came_back_empty_makes_no_jump(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
     for seq, inserted in enumerate((10_000, 10_010, 0, 20)):
         beat(control, "n1", seq, inserted_events=inserted)
         rate = convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["in_per_second"]
@@ -347,13 +330,7 @@ def test_a_node_is_stale_after_two_beats_and_offline_after_three(
             beat(control, "n2", second)
         snapshot = convert_to_plain(plant.observe())
         seen.append((snapshot["nodes"]["n2"]["state"], snapshot["nodes"]["n2"]["stale"]))
-    assert seen == [
-        ("NORMAL", False),
-        ("NORMAL", False),
-        ("NORMAL", True),
-        ("OFFLINE", True),
-        ("OFFLINE", True),
-    ]
+    assert seen == [("NORMAL", False), ("NORMAL", False), ("NORMAL", True), ("OFFLINE", True), ("OFFLINE", True)]
     assert snapshot["nodes"]["n2"]["last_state"] == "NORMAL"
     assert snapshot["queues"]["alert"]["containers"]["n2"]["in_per_second"] is None
     assert snapshot["totals"]["nodes_in_use"] == 2
@@ -389,9 +366,7 @@ def test_a_clock_that_jumps_makes_no_node_old(
     assert all(node["state"] == "NORMAL" and not node["stale"] for node in snapshot["nodes"].values())
 
 
-def test_what_lay_there_when_the_watch_began_is_not_taken_for_fresh(
-    control: redis.Redis, plant: LocalPlant
-) -> None:
+def test_what_lay_there_when_the_watch_began_is_not_taken_for_fresh(control: redis.Redis, plant: LocalPlant) -> None:
     beat_all(control, 1)
     assert convert_to_plain(plant.observe())["nodes"]["n1"]["stale"] is True
 
@@ -427,16 +402,12 @@ def test_a_drained_host_has_no_slot_for_anybody(control: redis.Redis, plant: Loc
     assert (totals["worker_slots"], totals["workers_busy"]) == (2, 1)
 
 
-def test_a_submission_that_nobody_took_counts_no_more(
-    control: redis.Redis, plant: LocalPlant, times: Times
-) -> None:
+def test_a_submission_that_nobody_took_counts_no_more(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
     submit(control, "alert", "n1", ["a", "b"], NOW)
     submit(control, "alert", "n1", ["c"], NOW + 30)
     waiting = []
     for _ in range(3):
-        waiting.append(
-            convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["waiting_to_run"]
-        )
+        waiting.append(convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["waiting_to_run"])
         times.pass_by(46.0)
     assert waiting == [3, 3, 0]
     assert count_waiting_workers(control, "alert", "n1", NOW + 61) == 1
@@ -473,9 +444,7 @@ def test_a_worker_is_waiting_then_busy_then_done(control: redis.Redis, plant: Lo
     assert reporter.begin(NOW) is False
 
 
-def test_a_worker_that_was_killed_is_not_busy_for_ever(
-    control: redis.Redis, plant: LocalPlant, times: Times
-) -> None:
+def test_a_worker_that_was_killed_is_not_busy_for_ever(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
     WorkReporter(control, "alert", "n1", "a").begin(NOW)
     times.pass_by(20.0)
     assert convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["workers_busy"] == 0
@@ -515,9 +484,7 @@ def test_all_well_is_said_in_one_sentence(control: redis.Redis, plant: LocalPlan
     }
 
 
-def test_dead_letters_and_failing_workers_are_reported(
-    control: redis.Redis, plant: LocalPlant, times: Times
-) -> None:
+def test_dead_letters_and_failing_workers_are_reported(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
     host(control)
     pipeline(control)
     beat_all(control, 1)

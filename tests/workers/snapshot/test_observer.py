@@ -91,9 +91,7 @@ def next_message(subscription: redis.client.PubSub) -> dict[str, Any]:
 # Publishing
 
 
-def test_the_deltas_lead_from_each_snapshot_to_the_next(
-    control: redis.Redis, messages: redis.client.PubSub
-) -> None:
+def test_the_deltas_lead_from_each_snapshot_to_the_next(control: redis.Redis, messages: redis.client.PubSub) -> None:
     plant = Scripted()
     observer = Observer(control, plant)
     seen = []
@@ -120,9 +118,7 @@ def test_a_second_observer_watches_and_publishes_nothing(control: redis.Redis) -
     assert control.xlen("weir:metrics") == 1
 
 
-def test_who_takes_over_goes_on_with_the_sequence(
-    control: redis.Redis, messages: redis.client.PubSub
-) -> None:
+def test_who_takes_over_goes_on_with_the_sequence(control: redis.Redis, messages: redis.client.PubSub) -> None:
     first = Observer(control, Scripted())
     first.step()
     first.step()
@@ -143,9 +139,7 @@ def test_an_observer_whose_lease_was_taken_while_it_slept_publishes_nothing(cont
     assert json.loads(control.get("weir:snapshot") or b"")["seq"] == 2
 
 
-def test_an_observer_survives_a_control_server_that_is_away(
-    control: redis.Redis, control_server: Server
-) -> None:
+def test_an_observer_survives_a_control_server_that_is_away(control: redis.Redis, control_server: Server) -> None:
     stop = threading.Event()
     impatient = control_server.client(retry=None)
     Observer(impatient, Scripted(), clock=iter_clock(stop, control_server)).run(stop)
@@ -259,9 +253,7 @@ def test_history_gives_the_asked_series_in_the_asked_time(control: redis.Redis) 
     assert columns == {"at": [2.0, 3.0], "totals.in_per_second": [2, 3], "totals.none": [None, None]}
 
 
-def test_history_is_read_in_full_over_several_reads(
-    control: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_history_is_read_in_full_over_several_reads(control: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "CHUNK_ROWS", 4)
     for number in range(10):
         control.xadd(keys.METRICS, {"totals.in_per_second": number}, id=f"{number + 1}-0")

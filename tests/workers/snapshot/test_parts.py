@@ -4,13 +4,7 @@ import pytest
 
 from tests.workers.snapshots import snapshot_of
 from workers.documents.parts import find_settling, find_starting, find_starting_parts
-from workers.snapshot.parts import (
-    SAME_RUN_SECONDS,
-    SETTLING_SECONDS,
-    STARTING_SECONDS,
-    PartsRecord,
-    advance_part,
-)
+from workers.snapshot.parts import SAME_RUN_SECONDS, SETTLING_SECONDS, STARTING_SECONDS, PartsRecord, advance_part
 
 START = 1_790_000_000.0
 

@@ -34,9 +34,7 @@ def published(age_seconds, observer_ahead):
 
 
 @given(age=st.floats(0, 600), observer_ahead=clocks, reader_ahead=clocks)
-def test_a_snapshot_is_as_old_as_it_is_whatever_the_clocks_of_two_hosts_say(
-    age, observer_ahead, reader_ahead
-):
+def test_a_snapshot_is_as_old_as_it_is_whatever_the_clocks_of_two_hosts_say(age, observer_ahead, reader_ahead):
     plant = PublishedPlant(Stored(published(age, observer_ahead)), lambda: PLANT_NOW, lambda: reader_ahead)
     seen = plant.observe()
     assert PLANT_NOW + reader_ahead - seen.at == pytest.approx(age, abs=1e-3)

@@ -15,9 +15,7 @@ def plant(control: redis.Redis) -> LocalPlant:
 
 
 @pytest.mark.usefixtures("broker")
-def test_workers_are_counted_and_sent_with_the_queues_priority(
-    control: redis.Redis, plant: LocalPlant
-) -> None:
+def test_workers_are_counted_and_sent_with_the_queues_priority(control: redis.Redis, plant: LocalPlant) -> None:
     assert plant.start_workers("alert", "n1", 2, ["a", "b"]) == ["a", "b"]
     assert control.zcard("weir:submitted:alert:n1") == 2
     sent = [name for name in control.keys("weir:celery:jobs*") if control.type(name) == b"list"]
@@ -26,9 +24,7 @@ def test_workers_are_counted_and_sent_with_the_queues_priority(
 
 
 @pytest.mark.usefixtures("broker")
-def test_workers_that_go_ahead_are_sent_before_those_of_every_queue(
-    control: redis.Redis, plant: LocalPlant
-) -> None:
+def test_workers_that_go_ahead_are_sent_before_those_of_every_queue(control: redis.Redis, plant: LocalPlant) -> None:
     plant.start_workers("alert", "n1", 3, ["a", "b", "c"], ahead=1)
     lengths = {name: control.llen(name) for name in (b"weir:celery:jobs", b"weir:celery:jobs:5")}
     assert lengths == {b"weir:celery:jobs": 1, b"weir:celery:jobs:5": 2}

@@ -246,9 +246,7 @@ def loops(node, db):
     loop_of = Loop.objects.create
     Node.objects.create(name="n2", url="redis://127.0.0.1:2/0")
     made = {
-        f"{queue}/{name}": loop_of(
-            name=f"{queue} on {name}", law="worker_rate", target={"queue": queue, "node": name}
-        )
+        f"{queue}/{name}": loop_of(name=f"{queue} on {name}", law="worker_rate", target={"queue": queue, "node": name})
         for queue in ("alert", "process")
         for name in ("n1", "n2")
     }

@@ -111,9 +111,7 @@ def test_a_control_server_that_lost_its_keys_gets_them_again_and_keeps_no_others
     stop("work")
     assert enforcing.reconcile(control, START) == 0
     control.delete(keys.PAUSE.build("alert", "consumption"), keys.DRAIN.build(HOST))
-    pausing.pause(
-        control, "alert", "intake", pausing.Pause(START.timestamp() + 60, "", "?"), START.timestamp()
-    )
+    pausing.pause(control, "alert", "intake", pausing.Pause(START.timestamp() + 60, "", "?"), START.timestamp())
     assert enforcing.reconcile(control, START) == 3
     assert is_paused(control) and control.exists(keys.DRAIN.build(HOST)) and not is_paused(control, "intake")
     assert enforcing.reconcile(control, START + timedelta(minutes=11)) == 2
@@ -125,11 +123,7 @@ def test_the_snapshot_shows_what_is_stopped_and_its_loops_on_hold(stop):
     stop("work")
     loops = {
         "ladder/alert": {"law": "ladder", "target": {"queue": "alert"}, "mode": "auto"},
-        "worker_rate/alert/n1": {
-            "law": "worker_rate",
-            "target": {"queue": "alert", "node": "n1"},
-            "mode": "auto",
-        },
+        "worker_rate/alert/n1": {"law": "worker_rate", "target": {"queue": "alert", "node": "n1"}, "mode": "auto"},
         f"concurrency/{HOST}": {"law": "concurrency", "target": {"host": HOST}, "mode": "advise"},
     }
     found = seen(loops=loops)
@@ -177,10 +171,7 @@ def test_a_pause_is_no_value_of_a_loop(stop):
         ({}, "no worker host of role jobs is reporting"),
         ({"spark@a": {"role": "spark"}}, "no worker host of role jobs is reporting"),
         ({HOST: {"role": "jobs", "slots": 0}}, "no worker host of role jobs has a slot"),
-        (
-            {HOST: {"role": "jobs", "drained": True}},
-            f"host {HOST} is drained",
-        ),
+        ({HOST: {"role": "jobs", "drained": True}}, f"host {HOST} is drained"),
     ],
 )
 def test_why_nobody_works_is_said_as_it_is(hosts, words):

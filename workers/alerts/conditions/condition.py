@@ -11,9 +11,9 @@ from workers.alerts.conditions.evidence import Evidence
 class Reading:
     """A reading of one subject.
 
-    It has the labels of the subject, a value (None: unknown), a sentence about it, and what may explain it:
-    {"nodes": names, "kind": a queue's consumers, "cause": why a loop has no valid
-    measurement, "queues": the queues of a producer}.
+    It has the labels of the subject, a value (None: unknown), a sentence about it, and what may explain it: {"nodes":
+    names, "kind": a queue's consumers, "cause": why a loop has no valid measurement, "queues": the queues of a
+    producer}.
     """
 
     labels: Mapping[str, str]

@@ -1,7 +1,7 @@
 """Conditions of control itself.
 
-They cover loops that oscillate, are at their limit, have no effect, have no valid measurement, or don't tick;
-and overrides, plans, tasks, and the delivery of alerts.
+They cover loops that oscillate, are at their limit, have no effect, have no valid measurement, or don't tick; and
+overrides, plans, tasks, and the delivery of alerts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -95,9 +95,7 @@ def _format_minutes(seconds: float) -> str:
 
 def _read_oscillation(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
-        values = [
-            tick.value for tick in _select_window(loop, evidence, window_seconds) if tick.value is not None
-        ]
+        values = [tick.value for tick in _select_window(loop, evidence, window_seconds) if tick.value is not None]
         count = count_reversals(values, loop.swing)
         window = _format_minutes(window_seconds)
         said = (
@@ -125,12 +123,8 @@ def _find_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Readi
 
 def _read_ineffective_actions(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
-        judged = [
-            tick.verdict for tick in _select_window(loop, evidence, window_seconds) if tick.verdict in JUDGED
-        ]
-        count = next(
-            (at for at, verdict in enumerate(reversed(judged)) if verdict == "effective"), len(judged)
-        )
+        judged = [tick.verdict for tick in _select_window(loop, evidence, window_seconds) if tick.verdict in JUDGED]
+        count = next((at for at, verdict in enumerate(reversed(judged)) if verdict == "effective"), len(judged))
         what = INEFFECTIVE.get(count, f"its last {count} actions had no effect")
         if count and _is_at_rest(loop, evidence.now):
             count, what = 0, f"{what}, and it has requested no change since"
@@ -140,19 +134,15 @@ def _read_ineffective_actions(evidence: Evidence, window_seconds: float) -> Iter
 def _is_at_rest(loop: LoopFacts, now: float) -> bool:
     """Return whether the loop ticks and has, for a while, neither acted nor been kept from acting.
 
-    A law that sets its actuator at each tick has not acted if it only keeps the present value. A level of the
-    ladder that stays in force is an action.
+    A law that sets its actuator at each tick has not acted if it only keeps the present value. A level of the ladder
+    that stays in force is an action.
     """
     if not loop.ticks:
         return False
     lasts_on = loop.law != ladder.LAW.name and not find_display(loop.law).is_news
     latest_first = pairwise(reversed(loop.ticks))
     wanted = next(
-        (
-            tick
-            for tick, before in latest_first
-            if _was_wanted(tick) and not (lasts_on and _is_the_same(before, tick))
-        ),
+        (tick for tick, before in latest_first if _was_wanted(tick) and not (lasts_on and _is_the_same(before, tick))),
         loop.ticks[0],
     )
     # A loop at rest writes no entry.
@@ -241,18 +231,15 @@ def _compute_overdue_seconds(evidence: Evidence) -> float | None:
 def _read_host_overload(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     """Return the share of loops that tick late, or lack a fresh measurement, while processes wait for a core.
 
-    On a host with spare cores they are late for another reason, such as an observer that has ended. The same
-    is true while only one part has stopped: the observer, with ticks on time, or all loops at once, with an
-    observer on time.
+    On a host with spare cores they are late for another reason, such as an observer that has ended. The same is true
+    while only one part has stopped: the observer, with ticks on time, or all loops at once, with an observer on time.
     """
     load = evidence.load_per_core
     if not evidence.loops or load is None:
         return
     silent_seconds = evidence.silent_seconds or 0.0
     unobserved = silent_seconds > UNOBSERVED_SECONDS
-    stopped = (
-        _compute_overdue_seconds(evidence) or 0.0
-    ) > STOPPED_SECONDS and silent_seconds < OVERDUE_SECONDS
+    stopped = (_compute_overdue_seconds(evidence) or 0.0) > STOPPED_SECONDS and silent_seconds < OVERDUE_SECONDS
     count = sum(
         load > 1
         and not stopped
@@ -332,18 +319,10 @@ def _format_tries(count: int) -> str:
 def _read_failing_deliveries(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for receiver in evidence.failing:
         tries = [_format_tries(receiver.tries)] if receiver.tries else []
-        given_up = (
-            [f"no more attempts for {format_count(receiver.given_up, 'message')}"]
-            if receiver.given_up
-            else []
-        )
-        said = (
-            f"Delivery to {receiver.receiver} is failing: {', '.join([*tries, *given_up])}. {receiver.error}"
-        )
+        given_up = [f"no more attempts for {format_count(receiver.given_up, 'message')}"] if receiver.given_up else []
+        said = f"Delivery to {receiver.receiver} is failing: {', '.join([*tries, *given_up])}. {receiver.error}"
         # A message that was given up had all of its tries.
-        yield Reading(
-            {"receiver": receiver.receiver}, max(receiver.tries, 10 if receiver.given_up else 0), said
-        )
+        yield Reading({"receiver": receiver.receiver}, max(receiver.tries, 10 if receiver.given_up else 0), said)
 
 
 def _audit_altered(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -480,21 +459,10 @@ CONDITIONS = (
         source="records",
     ),
     Condition(
-        "override_ending",
-        "Time until an override expires.",
-        "s",
-        "override",
-        _read_ending_overrides,
-        direction="below",
+        "override_ending", "Time until an override expires.", "s", "override", _read_ending_overrides, direction="below"
     ),
     Condition(
-        "plan_failed",
-        "Plans that failed in the window.",
-        "plans",
-        "plan",
-        _plan_failed,
-        source="records",
-        counts=True,
+        "plan_failed", "Plans that failed in the window.", "plans", "plan", _plan_failed, source="records", counts=True
     ),
     Condition(
         "run_failed",

@@ -66,8 +66,8 @@ class LoopFacts:
     """A loop and its ticks for as long as a rule looks back, oldest first.
 
     `blind_since`: the time of the first of the ticks that were held on a stale measurement up to now, if it
-    is further back. `cause`: the cause of its present invalid measurement, if known
-    (`workers.control.parts.quality`). `is_late`: whether the tick that found no measurement was late.
+    is further back. `cause`: the cause of its present invalid measurement, if known (`workers.control.parts.quality`).
+    `is_late`: whether the tick that found no measurement was late.
     """
 
     id: int
@@ -211,9 +211,7 @@ class Gatherer:
         age = self._freshness.compute_age_seconds("audit", verdict.at, monotonic_seconds, now - verdict.at)
         return AuditFacts(age, verdict.findings_count, [finding.text for finding in verdict.findings])
 
-    def _compute_silent_seconds(
-        self, snapshot: Snapshot | None, now: float, monotonic_seconds: float
-    ) -> float | None:
+    def _compute_silent_seconds(self, snapshot: Snapshot | None, now: float, monotonic_seconds: float) -> float | None:
         if snapshot is None or snapshot.at is None:
             return self._freshness.compute_age_seconds("snapshot", "none yet", monotonic_seconds)
         mark, lag = (snapshot.seq, snapshot.at), now - snapshot.at
@@ -330,9 +328,7 @@ def _compute_window_seconds() -> float:
 
 
 def list_loop_facts(
-    now: float,
-    ticks: Mapping[int, Sequence[LedgerTick]],
-    blind_since: Mapping[int, float] = MappingProxyType({}),
+    now: float, ticks: Mapping[int, Sequence[LedgerTick]], blind_since: Mapping[int, float] = MappingProxyType({})
 ) -> list[LoopFacts]:
     loops = list(list_active_loops())
     held = overrides.group_by_loop(loops, datetime.fromtimestamp(now, UTC))
@@ -357,10 +353,7 @@ def _load_invalid_observations(ticks: Mapping[int, Sequence[LedgerTick]]) -> dic
 
 
 def build_loop_facts(
-    loop: Loop,
-    ticks: Sequence[LedgerTick],
-    mode_override: Any = None,
-    observation: Mapping[str, Any] | None = None,
+    loop: Loop, ticks: Sequence[LedgerTick], mode_override: Any = None, observation: Mapping[str, Any] | None = None
 ) -> LoopFacts:
     mode = mode_override.value if mode_override else loop.mode
     handed_over = mode_override is not None and mode in (Loop.Mode.HOLD, Loop.Mode.MANUAL)
@@ -391,18 +384,14 @@ def _read_swing(loop: Loop) -> float:
 
 def list_failed_plans(since: datetime) -> list[FailureRecord]:
     rows = Plan.objects.filter(state=Plan.State.FAILED, ended_at__gte=since).order_by("pk")
-    return [
-        FailureRecord(row.pk, row.title, row.ended_at.timestamp(), row.note) for row in rows if row.ended_at
-    ]
+    return [FailureRecord(row.pk, row.title, row.ended_at.timestamp(), row.note) for row in rows if row.ended_at]
 
 
 def list_failed_runs(since: datetime) -> list[FailureRecord]:
     """Return the newest failed run of each task that has not succeeded since."""
     done = Run.objects.filter(state=Run.State.DONE, ended_at__gte=since - timedelta(days=1))
     succeeded = dict(done.values_list("task_id").annotate(last=Max("ended_at")))
-    rows = (
-        Run.objects.filter(state=Run.State.FAILED, ended_at__gte=since).select_related("task").order_by("pk")
-    )
+    rows = Run.objects.filter(state=Run.State.FAILED, ended_at__gte=since).select_related("task").order_by("pk")
     newest = {row.task_id: row for row in rows}
     return [
         FailureRecord(run.pk, run.task.name, run.ended_at.timestamp(), run.error)
@@ -414,8 +403,8 @@ def list_failed_runs(since: datetime) -> list[FailureRecord]:
 def list_failing_receivers(since: datetime) -> list[FailingReceiver]:
     """Return the receivers that fail.
 
-    They are enabled, with a message that failed and waits for another try or was given up recently, and with
-    none delivered since.
+    They are enabled, with a message that failed and waits for another try or was given up recently, and with none
+    delivered since.
     """
     trouble = Message.objects.filter(
         Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, due_at__gte=since),
@@ -447,7 +436,5 @@ def _load_last_deliveries(receivers: set[int]) -> dict[int, datetime]:
 
     Times in the future are left out: they date from before a clock was set back.
     """
-    arrived = Message.objects.filter(
-        receiver__in=receivers, state=Message.State.SENT, sent_at__lte=timezone.now()
-    )
+    arrived = Message.objects.filter(receiver__in=receivers, state=Message.State.SENT, sent_at__lte=timezone.now())
     return dict(arrived.order_by().values_list("receiver").annotate(Max("sent_at")))

@@ -1,7 +1,7 @@
 """Conditions of attached plants.
 
-They cover whether the plants answer, missing workers, queues without consumers, and the lag of the consumer
-groups of a log.
+They cover whether the plants answer, missing workers, queues without consumers, and the lag of the consumer groups of a
+log.
 """
 
 from collections.abc import Iterator
@@ -30,9 +30,7 @@ def _read_missed_workers(evidence: Evidence, window_seconds: float) -> Iterator[
     """Return one alert for each plant: a host that ends takes many workers with it."""
     for plant, row in evidence.plant.plants.items():
         longest = max(row.missed_workers.values(), default=0.0)
-        yield Reading(
-            {"plant": plant}, longest if row.state == SEEN else None, _list_missed_workers(plant, row)
-        )
+        yield Reading({"plant": plant}, longest if row.state == SEEN else None, _list_missed_workers(plant, row))
 
 
 def _list_missed_workers(plant: str, row: PlantStatus) -> str:
@@ -53,9 +51,7 @@ def _queue_unserved(evidence: Evidence, window_seconds: float) -> Iterator[Readi
         for name, queue in row.unserved_queues.items():
             tasks = f"{format_count(queue.waiting, 'task')} {'waits' if queue.waiting == 1 else 'wait'}"
             said = f"No worker has consumed from {name} of {plant} for {queue.seconds:.0f} s; {tasks}."
-            yield Reading(
-                {"plant": plant, "plant_queue": name}, queue.seconds if row.state == SEEN else None, said
-            )
+            yield Reading({"plant": plant, "plant_queue": name}, queue.seconds if row.state == SEEN else None, said)
 
 
 def _read_consumer_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:

@@ -42,9 +42,7 @@ def _find_spent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, objective in evidence.plant.objectives.items():
         share = objective.window_left_share
         spent = None if share is None else 100 * (1 - share)
-        said = (
-            f"Objective {name}: the target is {100 * objective.target:g} %. {_compute_left_share(objective)}"
-        )
+        said = f"Objective {name}: the target is {100 * objective.target:g} %. {_compute_left_share(objective)}"
         yield Reading(_build_labels(name, objective), spent, said)
 
 
@@ -64,12 +62,5 @@ CONDITIONS = (
         )
         for pair in PAIRS
     ),
-    Condition(
-        "budget_spent",
-        "Share of an error budget that is used up.",
-        "%",
-        "objective",
-        _find_spent,
-        waits=True,
-    ),
+    Condition("budget_spent", "Share of an error budget that is used up.", "%", "objective", _find_spent, waits=True),
 )

@@ -23,8 +23,8 @@ def _format_seconds(value: float | None) -> str:
 def _list_related_subjects(evidence: Evidence, name: str) -> dict[str, Any]:
     """Return the subjects that are related to a queue.
 
-    They are the nodes that hold the queue's points or its remaining events, what consumes it, and the queue
-    whose workers make it wait.
+    They are the nodes that hold the queue's points or its remaining events, what consumes it, and the queue whose
+    workers make it wait.
     """
     queue, crowd = evidence.plant.queues[name], evidence.crowd
     rows = queue.containers
@@ -81,9 +81,7 @@ def _read_lost_nodes(evidence: Evidence, window_seconds: float) -> Iterator[Read
         age = node.age_seconds
         if age is None:
             age = evidence.unheard.get(name)
-        yield Reading(
-            {"node": name}, age, f"Node {name} has not reported for {_format_seconds(age)}.", touches
-        )
+        yield Reading({"node": name}, age, f"Node {name} has not reported for {_format_seconds(age)}.", touches)
 
 
 def _read_node_loads(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -159,9 +157,7 @@ def _read_by_the_pipeline(evidence: Evidence) -> dict[str, Any]:
     Without one of them it can't finish a batch, fails in time, and is silent while it restarts.
     """
     names = [name for name, queue in evidence.plant.queues.items() if queue.kind == "pipeline"]
-    return {
-        "nodes": sorted({node for name in names for node in _list_related_subjects(evidence, name)["nodes"]})
-    }
+    return {"nodes": sorted({node for name in names for node in _list_related_subjects(evidence, name)["nodes"]})}
 
 
 def _compute_failed_seconds(evidence: Evidence) -> float:
@@ -217,9 +213,7 @@ def _needs_pipeline(evidence: Evidence) -> bool:
 
 def _find_throttled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name in evidence.throttled:
-        yield Reading(
-            {"queue": name}, 1.0, f"Queue {name}: admission is throttled; its producers have to wait."
-        )
+        yield Reading({"queue": name}, 1.0, f"Queue {name}: admission is throttled; its producers have to wait.")
 
 
 def _order_unreached(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -243,9 +237,7 @@ def _find_shedding(evidence: Evidence, window_seconds: float) -> Iterator[Readin
 def _observer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     age = evidence.silent_seconds
     yield Reading(
-        {},
-        age,
-        f"The plant was last observed {_format_seconds(age)} ago. All other figures are from that time.",
+        {}, age, f"The plant was last observed {_format_seconds(age)} ago. All other figures are from that time."
     )
 
 
@@ -344,13 +336,7 @@ CONDITIONS = (
         scale=None,
         waits=True,
     ),
-    Condition(
-        "pool_refuses",
-        "1 if a worker host's pool can't reach the requested size.",
-        "",
-        "host",
-        _pool_refuses,
-    ),
+    Condition("pool_refuses", "1 if a worker host's pool can't reach the requested size.", "", "host", _pool_refuses),
     Condition(
         "pipeline_down",
         "Time for which the pipeline has failed or not reported, if a queue needs it.",

@@ -1,10 +1,9 @@
 """Readings of parts that are starting.
 
-A part may lack something while it starts. This is no reason for an alert, so its subjects are unknown until
-it settles. This is true only for conditions that say so (`Condition.waits`), only for subjects that depend on
-such a part, and only for as long as that part is given (`workers.snapshot.parts`). Conditions whose records
-outlast a stop of the whole plant (when a loop last ticked, when the observer published) wait while the plant
-itself starts.
+A part may lack something while it starts. This is no reason for an alert, so its subjects are unknown until it settles.
+This is true only for conditions that say so (`Condition.waits`), only for subjects that depend on such a part, and only
+for as long as that part is given (`workers.snapshot.parts`). Conditions whose records outlast a stop of the whole plant
+(when a loop last ticked, when the observer published) wait while the plant itself starts.
 """
 
 from collections.abc import Iterator

@@ -65,9 +65,7 @@ class Starvation:
         last = max(self._crowded.values(), key=lambda party: party[1], default=("", 0.0))[0]
         if not (self._crowding or last):
             return None
-        return StarvedGroup(
-            self._crowding or last, {name: queue for name, (queue, _) in self._crowded.items()}
-        )
+        return StarvedGroup(self._crowding or last, {name: queue for name, (queue, _) in self._crowded.items()})
 
     def _average(self, snapshot: Snapshot, slots: float, monotonic_seconds: float) -> None:
         elapsed = 0.0 if self._seconds is None else monotonic_seconds - self._seconds

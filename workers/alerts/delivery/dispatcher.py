@@ -22,9 +22,7 @@ def skip_browser_message(message: Message, now_seconds: float) -> None:
 
 def refuse_schedule_message(message: Message, now_seconds: float) -> None:
     """Refuse a message to a schedule: the person on call receives it. Only a test gets here."""
-    raise Failed(
-        "A schedule receives no messages; test the receivers that the schedule names.", for_good=True
-    )
+    raise Failed("A schedule receives no messages; test the receivers that the schedule names.", for_good=True)
 
 
 CHANNELS: Mapping[str, Send] = {
@@ -37,13 +35,11 @@ CHANNELS: Mapping[str, Send] = {
 }
 
 
-def deliver(
-    clock: Callable[[], datetime], alive: Callable[[], bool], channels: Mapping[str, Send] = CHANNELS
-) -> int:
+def deliver(clock: Callable[[], datetime], alive: Callable[[], bool], channels: Mapping[str, Send] = CHANNELS) -> int:
     """Bundle what is owed and send what is due, until nothing is; return how many messages were delivered.
 
-    A message that becomes due meanwhile is sent at once: a receiver that hangs doesn't delay the others.
-    `alive` is called before each round: a process that lost the lease sends nothing more.
+    A message that becomes due meanwhile is sent at once: a receiver that hangs doesn't delay the others. `alive` is
+    called before each round: a process that lost the lease sends nothing more.
     """
     arrived = 0
     on_way: dict[Future[str | None], Message] = {}

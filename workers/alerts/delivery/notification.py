@@ -1,7 +1,7 @@
 """Who was notified of an alert and when, and why others were not, by receiver.
 
-`notification` is a pure function of what is known of the alert, its receivers, and their deliveries;
-`notification_of` reads that.
+`notification` is a pure function of what is known of the alert, its receivers, and their deliveries; `notification_of`
+reads that.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -97,16 +97,11 @@ def load_notification(alert: Alert) -> Notification:
     rows = alert.deliveries.select_related("receiver", "message").order_by("pk")
     channels = {receiver.name: receiver.channel for receiver in Receiver.objects.filter(enabled=True)}
     off = dict(Receiver.objects.filter(enabled=False).values_list("name", "channel"))
-    return build_notification(
-        _build_alert_facts(alert), channels, off, [_build_delivery_facts(row) for row in rows]
-    )
+    return build_notification(_build_alert_facts(alert), channels, off, [_build_delivery_facts(row) for row in rows])
 
 
 def build_notification(
-    alert: AlertFacts,
-    channels: Mapping[str, str],
-    switched_off: Mapping[str, str],
-    deliveries: Sequence[DeliveryFacts],
+    alert: AlertFacts, channels: Mapping[str, str], switched_off: Mapping[str, str], deliveries: Sequence[DeliveryFacts]
 ) -> Notification:
     """Return the notification.
 
@@ -119,9 +114,7 @@ def build_notification(
     notices = []
     for name in names:
         own = [
-            delivery
-            for delivery in deliveries
-            if delivery.receiver == name and delivery.kind == Delivery.Kind.FIRING
+            delivery for delivery in deliveries if delivery.receiver == name and delivery.kind == Delivery.Kind.FIRING
         ]
         end = _end(deliveries, name, alert.now)
         is_over_for_it = bool(end) and alert.resolved_at is None  # The alert came back since.
@@ -165,11 +158,7 @@ def _find_undelivered_notice(own: Sequence[DeliveryFacts], alert: AlertFacts) ->
 
 
 def _explain_missing_notification(
-    alert: AlertFacts,
-    name: str,
-    channels: Mapping[str, str],
-    switched_off: Mapping[str, str],
-    steps: Collection[int],
+    alert: AlertFacts, name: str, channels: Mapping[str, str], switched_off: Mapping[str, str], steps: Collection[int]
 ) -> NoticeWords:
     """Explain why there is no notification. `steps`: those for which somebody is owed something."""
     if name == alert.about_receiver:
@@ -193,11 +182,7 @@ def _explain_missing_notification(
     if alert.counted_from is None:
         return "not yet", "The delay starts when the alerter next evaluates the alert.", None
     due = alert.counted_from + timedelta(minutes=alert.steps[at]["after_minutes"])
-    return (
-        "not yet",
-        f"To be notified at {_clock(due, alert.now)} unless the alert is acknowledged.",
-        due,
-    )
+    return ("not yet", f"To be notified at {_clock(due, alert.now)} unless the alert is acknowledged.", due)
 
 
 def _end(deliveries: Sequence[DeliveryFacts], name: str, now: datetime) -> str:
@@ -220,9 +205,7 @@ def _iterate_reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[s
     if all(notice.state == "never" for notice in notices):
         for notice in notices:
             yield f"{notice.receiver}: {notice.words}"
-    elif alert.suppression is None and not any(
-        notice.state in ("failed", "on its way") for notice in notices
-    ):
+    elif alert.suppression is None and not any(notice.state in ("failed", "on its way") for notice in notices):
         waits = [notice for notice in notices if notice.state == "not yet"]
         first = min(waits, key=lambda notice: (notice.at is None, notice.at or alert.fired_at))
         yield f"{first.receiver}: {first.words}"

@@ -1,8 +1,8 @@
 """The outbox: what is owed to receivers, bundled into messages, and sent until it is delivered.
 
-A delivery is owed once for each (alert, receiver, kind, round, step): the database guarantees it. Deliveries
-of one group that wait together become one message. Its key and content are frozen before it is first sent, so
-a process that dies between sending and recording sends the same message again, and the receiver drops it.
+A delivery is owed once for each (alert, receiver, kind, round, step): the database guarantees it. Deliveries of one
+group that wait together become one message. Its key and content are frozen before it is first sent, so a process that
+dies between sending and recording sends the same message again, and the receiver drops it.
 """
 
 import logging
@@ -36,8 +36,8 @@ def owe(
 ) -> list[Delivery]:
     """Return the deliveries that a due step owes its receivers (not saved yet).
 
-    A receiver that is gone or disabled is skipped. An alert about failing messages to a receiver isn't sent
-    to that receiver, through a schedule either.
+    A receiver that is gone or disabled is skipped. An alert about failing messages to a receiver isn't sent to that
+    receiver, through a schedule either.
     """
     owed = []
     able = {name: each for name, each in receivers.items() if name != alert.labels.get("receiver")}
@@ -56,22 +56,18 @@ def owe(
 def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
     """Return the deliveries that alerts which ended owe (not saved yet).
 
-    A receiver that is or will be notified of an alert, and not of its end since, is owed its end, too. An
-    alert that came back and notified nobody has no end of its own.
+    A receiver that is or will be notified of an alert, and not of its end since, is owed its end, too. An alert that
+    came back and notified nobody has no end of its own.
     """
     known = {alert.pk: alert for alert in alerts}
     if not known:
         return []
     rows = Delivery.objects.filter(alert__in=known, receiver__tells_resolved=True, receiver__enabled=True)
-    began = _find_newest_deliveries(
-        rows.filter(kind=Delivery.Kind.FIRING).exclude(state=Delivery.State.DROPPED)
-    )
+    began = _find_newest_deliveries(rows.filter(kind=Delivery.Kind.FIRING).exclude(state=Delivery.State.DROPPED))
     # A waiting delivery may be dropped at this very instant, since its alert was open until now.
     ended = _find_newest_deliveries(rows.filter(kind=Delivery.Kind.RESOLVED, state=Delivery.State.BUNDLED))
     open_for = [pair for pair, at in began.items() if at > ended.get(pair, 0)]
-    return [
-        _queue_message(known[alert], receiver, Delivery.Kind.RESOLVED, 0, now) for alert, receiver in open_for
-    ]
+    return [_queue_message(known[alert], receiver, Delivery.Kind.RESOLVED, 0, now) for alert, receiver in open_for]
 
 
 def _find_newest_deliveries(deliveries: QuerySet[Delivery]) -> dict[tuple[int, int], int]:
@@ -127,13 +123,11 @@ def give_up_switched_off() -> None:
 def _take_back_ends(now: datetime) -> None:
     """Give up ends that wait for their next try while their alert fires again.
 
-    Bundles the rest of their messages anew. A message that is due may be in flight, and is left alone. One
-    failed try is not the receiver's fault; what has failed more often says why.
+    Bundles the rest of their messages anew. A message that is due may be in flight, and is left alone. One failed try
+    is not the receiver's fault; what has failed more often says why.
     """
     put_off = Message.objects.filter(state=Waiting, tries__gt=0, due_at__gt=now)
-    goes_on = put_off.filter(
-        deliveries__kind=Delivery.Kind.RESOLVED, deliveries__alert__resolved_at__isnull=True
-    )
+    goes_on = put_off.filter(deliveries__kind=Delivery.Kind.RESOLVED, deliveries__alert__resolved_at__isnull=True)
     untrue = list(goes_on.values_list("pk", flat=True).distinct())
     if not untrue:
         return
@@ -153,13 +147,9 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
         messages = messages[:MAX_DETAILED]  # It needs each of them; the others make the next message.
     heard = _load_beginning_states(messages) if kind == Delivery.Kind.RESOLVED else {}
     dropped = [
-        open_message
-        for open_message in messages
-        if _is_void(open_message, heard.get(open_message.alert_id, set()))
+        open_message for open_message in messages if _is_void(open_message, heard.get(open_message.alert_id, set()))
     ]
-    Delivery.objects.filter(pk__in=[dropped_alert.pk for dropped_alert in dropped]).update(
-        state=Delivery.State.DROPPED
-    )
+    Delivery.objects.filter(pk__in=[dropped_alert.pk for dropped_alert in dropped]).update(state=Delivery.State.DROPPED)
     # Nobody is notified of an end before its start: a message in flight is delivered first.
     waiting = {alert for alert, states in heard.items() if Waiting in states}
     void = {dropped_alert.pk for dropped_alert in dropped}
@@ -209,8 +199,8 @@ def _load_beginning_states(ends: Sequence[Delivery]) -> dict[int, set[str]]:
 def _is_void(delivery: Delivery, heard: set[str]) -> bool:
     """Return whether the end is void.
 
-    It is void if the alert ended before anybody was notified, if it fires again, or if the receiver was not
-    notified of its start.
+    It is void if the alert ended before anybody was notified, if it fires again, or if the receiver was not notified of
+    its start.
     """
     is_over = delivery.alert.resolved_at is not None
     if delivery.kind == Delivery.Kind.FIRING:
@@ -286,8 +276,8 @@ def test_message(receiver: Receiver, by: str, now: datetime) -> Message:
 def list_due_messages(now: datetime, busy: Collection[int] = ()) -> list[Message]:
     """Return what is to be sent now: the oldest message of each receiver, since it gets them in their order.
 
-    A receiver that is busy or disabled gets none. A message that is due later than any try may be delayed was
-    scheduled before the clock was set back.
+    A receiver that is busy or disabled gets none. A message that is due later than any try may be delayed was scheduled
+    before the clock was set back.
     """
     latest = now + timedelta(seconds=MAX_DELAYS * BACKOFF.cap_seconds)
     rows = Message.objects.filter(state=Waiting, receiver__enabled=True).exclude(receiver__in=busy)
@@ -318,9 +308,7 @@ def _brings_what_goes_on(message: Message) -> bool:
 
 def _note(alerts: Iterable[int], text: str, now: datetime) -> None:
     kind = AlertEvent.Kind.NOTIFIED
-    AlertEvent.objects.bulk_create(
-        AlertEvent(alert_id=alert, at=now, kind=kind, text=text) for alert in alerts
-    )
+    AlertEvent.objects.bulk_create(AlertEvent(alert_id=alert, at=now, kind=kind, text=text) for alert in alerts)
 
 
 def mark_failed(
@@ -328,9 +316,9 @@ def mark_failed(
 ) -> None:
     """Record that a message was not delivered.
 
-    It is tried again later. It is given up at once if a repetition can't help, else after MAX_TRIES, but not
-    while an alert in it is open: somebody still has to know. `reached`: marks of those that have it, if the
-    receiver is several; the rest is tried TRIES_OF_REST times.
+    It is tried again later. It is given up at once if a repetition can't help, else after MAX_TRIES, but not while an
+    alert in it is open: somebody still has to know. `reached`: marks of those that have it, if the receiver is several;
+    the rest is tried TRIES_OF_REST times.
     """
     tries, have = message.tries + 1, list(reached) or message.reached
     if have and tries >= TRIES_OF_REST:

@@ -1,7 +1,7 @@
 """Receivers as people define them, checked by channel.
 
-A receiver is never deleted while a rule names it, and never disabled while a schedule names it for when
-nobody is on call.
+A receiver is never deleted while a rule names it, and never disabled while a schedule names it for when nobody is on
+call.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,9 +51,7 @@ def define(
     unknown = f"is not a setting of {channel}; the settings are {{known}}."
     checks.refuse_unknown(settings, SETTINGS[channel], "", message=unknown)
     if channel == Receiver.Channel.ALERTMANAGER and not tells_resolved:
-        raise BadInput(
-            "tells_resolved", "must be on: otherwise, Alertmanager treats every alert as open for days."
-        )
+        raise BadInput("tells_resolved", "must be on: otherwise, Alertmanager treats every alert as open for days.")
     if gets_reports and channel not in READ_BY_PEOPLE:
         raise BadInput("gets_reports", f"is available for {', '.join(READ_BY_PEOPLE)}, not {channel}.")
     _check_schedules(name, channel, settings, enabled)
@@ -102,9 +100,7 @@ def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabl
     """
     named = [schedule for schedule in list_fallback_schedules(Receiver(name=name)) if schedule != name]
     used = list(Receiver.objects.filter(name__in=named, enabled=True).values_list("name", flat=True))
-    by = (
-        f"the receiver is the fallback of {', '.join(sorted(used)[:5])}. Choose another fallback there first."
-    )
+    by = f"the receiver is the fallback of {', '.join(sorted(used)[:5])}. Choose another fallback there first."
     if used and channel == Receiver.Channel.SCHEDULE:
         raise BadInput("channel", f"can't be {channel}: {by}")
     if used and not enabled:

@@ -1,13 +1,12 @@
 """Who is on call, by a calendar: an iCalendar text becomes shifts, and a shift names people.
 
-Pure. A shift is an event of the calendar. Recurring events are expanded by their rules, exceptions, and time
-zones; a canceled event is no shift. A shift names the people of its summary ("anna" or "anna, ben") and its
-attendees, by their e-mail addresses or else their names, except those who declined (`schedule_people`).
+Pure. A shift is an event of the calendar. Recurring events are expanded by their rules, exceptions, and time zones; a
+canceled event is no shift. A shift names the people of its summary ("anna" or "anna, ben") and its attendees, by their
+e-mail addresses or else their names, except those who declined (`schedule_people`).
 
-A time without a zone, and the midnight at which an all-day event starts and ends, are in the calendar's own
-zone (X-WR-TIMEZONE, by its IANA or its Windows name), or UTC if it has none. An unknown calendar zone matters
-only if there is such a time. So does an unknown zone of a time (TZID): read in another zone, it would call
-the wrong people.
+A time without a zone, and the midnight at which an all-day event starts and ends, are in the calendar's own zone
+(X-WR-TIMEZONE, by its IANA or its Windows name), or UTC if it has none. An unknown calendar zone matters only if there
+is such a time. So does an unknown zone of a time (TZID): read in another zone, it would call the wrong people.
 
 An event that can't be read is reported, and the others count (`schedule_events`).
 """
@@ -44,11 +43,7 @@ class Shift:
 
     def document(self) -> dict[str, Any]:
         """Return the shift as it is stored."""
-        return {
-            "since": self.since.isoformat(),
-            "until": self.until.isoformat(),
-            "people": list(self.people),
-        }
+        return {"since": self.since.isoformat(), "until": self.until.isoformat(), "people": list(self.people)}
 
 
 def shift_of(document: Mapping[str, Any]) -> Shift:
@@ -70,15 +65,11 @@ def read_calendar_shifts(text: bytes, now: datetime) -> list[Shift]:
     return read_rota(text, now).shifts
 
 
-def read_rota(
-    text: bytes,
-    now: datetime,
-    bounded: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Rota:
+def read_rota(text: bytes, now: datetime, bounded: Callable[[], AbstractContextManager[None]] = nullcontext) -> Rota:
     """Read a calendar.
 
-    Raises `BadInput` saying what the calendar must be, and if no event can be read. `bounded` is entered for
-    the events of each UID: if it raises `BrokenEvent`, only these events are skipped.
+    Raises `BadInput` saying what the calendar must be, and if no event can be read. `bounded` is entered for the events
+    of each UID: if it raises `BrokenEvent`, only these events are skipped.
     """
     # Imported here: it takes half a second, which only a process that reads a feed should pay.
     import icalendar
@@ -88,9 +79,7 @@ def read_rota(
         events = calendar.walk("VEVENT")
         zone = _own_zone(calendar)
     except Exception as error:  # any error of data from outside
-        raise BadInput(
-            "calendar", f"is not a valid iCalendar file: {format_one_line(str(error))[:120]}"
-        ) from None
+        raise BadInput("calendar", f"is not a valid iCalendar file: {format_one_line(str(error))[:120]}") from None
     if len(events) > MAX_EVENTS:
         raise BadInput("calendar", f"has more than {MAX_EVENTS} events.")
     broken: list[str] = []
@@ -115,9 +104,7 @@ def read_rota(
                 raise
             except Exception as error:
                 why = str(error) if isinstance(error, BrokenEvent) else f"can't be read: {error}"
-                broken.append(
-                    f"{schedule_events.format_event_title(event, number)} {format_one_line(why)[:200]}"
-                )
+                broken.append(f"{schedule_events.format_event_title(event, number)} {format_one_line(why)[:200]}")
             if len(read_shifts) > MAX_SHIFTS:
                 raise BadInput("calendar", f"has more than {MAX_SHIFTS:,} shifts within two weeks.")
     if broken and not read:
@@ -144,11 +131,7 @@ def _list_event_shifts(events: list[Any], calendar: Any, zone: tzinfo | str, now
     occurrences = recurring_ical_events.of(alone).between(now - BEHIND, now + AHEAD)
     if len(occurrences) > MAX_SHIFTS_OF_AN_EVENT:
         raise BrokenEvent(f"has more than {MAX_SHIFTS_OF_AN_EVENT} shifts within two weeks.")
-    return [
-        _shift(occurrence, zone)
-        for occurrence in occurrences
-        if not _is(occurrence.get("STATUS"), "CANCELLED")
-    ]
+    return [_shift(occurrence, zone) for occurrence in occurrences if not _is(occurrence.get("STATUS"), "CANCELLED")]
 
 
 def on_call(known: Iterable[Shift], now: datetime) -> list[str]:
@@ -182,8 +165,8 @@ def _own_zone(calendar: Any) -> tzinfo | str:
 def _mark_unknown_zones(components: Iterable[Any]) -> None:
     """Mark events whose zone is unknown.
 
-    A time in an unknown zone is read as one without a zone, and the events that a rule generates don't have
-    the zone any more, so the event itself is marked.
+    A time in an unknown zone is read as one without a zone, and the events that a rule generates don't have the zone
+    any more, so the event itself is marked.
     """
     for event in components:
         for time_of_event in filter(None, map(event.get, ("DTSTART", "DTEND"))):

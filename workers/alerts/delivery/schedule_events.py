@@ -1,7 +1,7 @@
 """Events of a calendar before they are expanded.
 
-The module finds the events that can be read and those that belong together. It gives their rules the one form
-that the expanding library reads correctly.
+The module finds the events that can be read and those that belong together. It gives their rules the one form that the
+expanding library reads correctly.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,7 @@ def check(event: Any) -> None:
     for name, why in event.errors:
         if name in _RELEVANT:
             value = event.get(name)
-            shown = (
-                format_one_line(value.to_ical().decode(errors="replace").replace("\\", ""))[:60]
-                if value
-                else ""
-            )
+            shown = format_one_line(value.to_ical().decode(errors="replace").replace("\\", ""))[:60] if value else ""
             raise BrokenEvent(f"has {name} {shown}, which can't be read: {format_one_line(str(why))[:100]}.")
         if name is None and _names_relevant(str(why)):
             raise BrokenEvent(f"has a line that can't be read: {format_one_line(str(why))[:120]}.")
@@ -100,8 +96,8 @@ def _make_comparable(at: date, other: date) -> datetime:
 def split_series(members: Sequence[tuple[int, Any]]) -> list[list[tuple[int, Any]]]:
     """Return each event with its exceptions, of events of the same UID.
 
-    The highest SEQUENCE replaces the others. Several events with the same UID and SEQUENCE are separate
-    events: merged calendars contain them.
+    The highest SEQUENCE replaces the others. Several events with the same UID and SEQUENCE are separate events: merged
+    calendars contain them.
     """
     exceptions = [member for member in members if "RECURRENCE-ID" in member[1]]
     events = [member for member in members if "RECURRENCE-ID" not in member[1]]
@@ -126,8 +122,7 @@ def normalize_events(events: Sequence[Any], zone: tzinfo | str, has_zone: bool) 
         copy.subcomponents = list(event.subcomponents)
         own = zone if isinstance(zone, tzinfo) else UTC
         rules = [
-            _set_inclusive_until(rule, event["DTSTART"].dt, own, has_zone)
-            for rule in list_recurrence_rules(event)
+            _set_inclusive_until(rule, event["DTSTART"].dt, own, has_zone) for rule in list_recurrence_rules(event)
         ]
         if rules:
             copy["RRULE"] = rules if len(rules) > 1 else rules[0]

@@ -1,8 +1,8 @@
 """Feeds of on-call schedules: each is read every five minutes, and the last result is stored.
 
-A receiver of channel `schedule` names the variable with the feed's address, and a receiver for times when
-nobody is on call or the feed can't be read: an alert never waits for a calendar. While a feed fails, the last
-result is valid for VALID_FOR; then that other receiver is notified, and the page says so.
+A receiver of channel `schedule` names the variable with the feed's address, and a receiver for times when nobody is on
+call or the feed can't be read: an alert never waits for a calendar. While a feed fails, the last result is valid for
+VALID_FOR; then that other receiver is notified, and the page says so.
 """
 
 import logging
@@ -29,13 +29,11 @@ VALID_FOR = timedelta(hours=24)
 MAX_BYTES = 2_000_000
 
 
-def resolve_recipients(
-    named: Receiver, receivers: Mapping[str, Receiver], now: datetime
-) -> Sequence[Receiver]:
+def resolve_recipients(named: Receiver, receivers: Mapping[str, Receiver], now: datetime) -> Sequence[Receiver]:
     """Return the receivers that a receiver resolves to now.
 
-    A schedule resolves to the receivers of the people on call, found by their names or e-mail addresses, or
-    else to the one for other times. Any other receiver resolves to itself. `receivers`: the enabled ones.
+    A schedule resolves to the receivers of the people on call, found by their names or e-mail addresses, or else to the
+    one for other times. Any other receiver resolves to itself. `receivers`: the enabled ones.
     """
     if named.channel != Receiver.Channel.SCHEDULE:
         return [named]
@@ -86,12 +84,7 @@ class FeedReader:
             try:
                 rota = self._read(self._fetch_calendar(receiver), now)
                 shifts = [shift.document() for shift in rota.shifts]
-                kept: dict[str, Any] = {
-                    "shifts": shifts,
-                    "broken": rota.broken,
-                    "read_at": now,
-                    "error": "",
-                }
+                kept: dict[str, Any] = {"shifts": shifts, "broken": rota.broken, "read_at": now, "error": ""}
                 read += 1
             except BadInput as error:
                 kept = {"error": f"{error.field} {error.message}"[:500]}

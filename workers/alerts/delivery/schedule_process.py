@@ -1,10 +1,10 @@
 """`python -m workers.alerts.delivery.schedule_process`: reads one calendar, and ends.
 
-A calendar comes from outside, and a few lines of it can take a year of arithmetic. A separate process with a
-bound on time and memory therefore reads it, never the one that notifies.
+A calendar comes from outside, and a few lines of it can take a year of arithmetic. A separate process with a bound on
+time and memory therefore reads it, never the one that notifies.
 
-Standard input: {"calendar", "now"}; standard output: {"shifts", "broken", "error"}. An event that takes too
-much time is reported, and the others count. If all of them together take too much, the calendar is refused.
+Standard input: {"calendar", "now"}; standard output: {"shifts", "broken", "error"}. An event that takes too much time
+is reported, and the others count. If all of them together take too much, the calendar is refused.
 """
 
 import signal
@@ -62,8 +62,7 @@ def _build_core_time_bounds() -> Callable[[], AbstractContextManager[None]]:
     def limit_core_time() -> Iterator[None]:
         if time.process_time() - begun > MAX_EVENTS_CORE_SECONDS:
             raise BadInput(
-                "calendar",
-                "takes too long to read: many of its rules rarely or never recur; add UNTIL to them.",
+                "calendar", "takes too long to read: many of its rules rarely or never recur; add UNTIL to them."
             )
         signal.setitimer(signal.ITIMER_PROF, MAX_EVENT_CORE_SECONDS)
         try:

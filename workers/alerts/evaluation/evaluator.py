@@ -1,8 +1,8 @@
 """One check of the plant: compares readings with rules, advances alerts, and finds due steps.
 
-All results are written in one transaction. The database contains all that is known between two checks. An
-evaluator that dies at any instant has written its check completely or not at all, and the next one continues
-from there. Of two at once, the lease's fencing number admits only the newer write.
+All results are written in one transaction. The database contains all that is known between two checks. An evaluator
+that dies at any instant has written its check completely or not at all, and the next one continues from there. Of two
+at once, the lease's fencing number admits only the newer write.
 """
 
 import hashlib
@@ -67,8 +67,8 @@ def iterate_subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[S
 def _make_reading_storable(reading: Reading) -> Reading:
     """Return the reading with text that the database accepts.
 
-    A reading quotes other plants and services. All alerts are written in one transaction: a refused one would
-    end the alerting of all.
+    A reading quotes other plants and services. All alerts are written in one transaction: a refused one would end the
+    alerting of all.
     """
     labels, touches = make_storable(reading.labels), make_storable(reading.touches)
     return replace(reading, labels=labels, sentence=make_storable(reading.sentence), touches=touches)
@@ -150,8 +150,8 @@ def _compute_signal(
 def _is_unseen(labels: Mapping[str, str], evidence: Evidence) -> bool:
     """Return whether the subject is not observed.
 
-    Either nothing is observed, or its plant is not observed yet: an observer that has just started knows no
-    part of a plant before it has reached it.
+    Either nothing is observed, or its plant is not observed yet: an observer that has just started knows no part of a
+    plant before it has reached it.
     """
     plant = evidence.plant.plants.get(labels.get("plant", ""))
     return evidence.snapshot is None or (plant is not None and plant.state == UNSEEN)
@@ -182,9 +182,7 @@ def _begin_new(this: AlertCheck, seen: Mapping[str, Subject]) -> None:
         signal = rules.build_thresholds(subject.rule).compute_signal(subject.reading.value)
         if key in known or signal != "on":
             continue
-        episode = automaton.advance(
-            None, signal, rules.build_terms(subject.rule), this.now, this.elapsed_seconds
-        )
+        episode = automaton.advance(None, signal, rules.build_terms(subject.rule), this.now, this.elapsed_seconds)
         assert episode is not None
         alert = Alert(rule=subject.rule, fingerprint=key, began_at=convert_to_datetime(episode.began_at))
         _show(alert, subject.rule, subject.reading)

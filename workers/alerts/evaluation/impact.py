@@ -174,9 +174,7 @@ GENERAL = {
     "producer_silent": "The producer has no events, or its events do not reach the plant.",
     "throttled": "HTTP producers have to wait. They keep their events, so no events are lost.",
     "sensor_silent": "Loops that need the sensor take no action and keep their last value.",
-    "consumer_lag": (
-        "The group processes events late. Events that the topic's retention deletes first are lost."
-    ),
+    "consumer_lag": ("The group processes events late. Events that the topic's retention deletes first are lost."),
     "plant_silent": "The plant's loops take no action. The plant itself may still be running.",
     "workers_missed": "Tasks of these workers may wait until the broker redelivers them.",
     "queue_unserved": "Tasks in the queue wait and do not start.",
@@ -200,26 +198,19 @@ FIRST_STEPS = {
     "pipeline_stalled": "The alert names the stall reason. A stuck part is restarted automatically.",
     "pipeline_lag": "Check whether batches take longer than their interval.",
     "order_unreached": (
-        "Find out whether another controller sets the tasks, or why the plant rejects changes. "
-        "Then resume the loops."
+        "Find out whether another controller sets the tasks, or why the plant rejects changes. Then resume the loops."
     ),
     "observer_silent": "Start the observer (manage.py observe). Check whether the control server responds.",
     "loops_stopped": "Check whether Celery beat and the control worker run and the database responds.",
-    "host_overloaded": (
-        "Find the process that uses the CPU (top), and stop or move it. Weir recovers automatically."
-    ),
+    "host_overloaded": ("Find the process that uses the CPU (top), and stop or move it. Weir recovers automatically."),
     "loop_saturated": "Check whether the limit is still right. An override raises it temporarily.",
     "loop_oscillation": "Put the loop on hold. Then reduce its gain, or increase its cool-down.",
     "loop_ineffective": "Find the real limit of the target: the node, the handler, or the worker slots.",
     "loop_harmful": "Put the loop on hold, and check its recent decisions.",
     "loop_stale": "Check whether the node and its agent report.",
     "delivery_failing": "Test the receiver, and read its last error.",
-    "budget_burn_fast": (
-        "Open the objective to see when it was missed, by which subjects, and during which alerts."
-    ),
-    "budget_burn_medium": (
-        "Open the objective to see when it was missed, by which subjects, and during which alerts."
-    ),
+    "budget_burn_fast": ("Open the objective to see when it was missed, by which subjects, and during which alerts."),
+    "budget_burn_medium": ("Open the objective to see when it was missed, by which subjects, and during which alerts."),
     "budget_burn_slow": "Open the objective, and find the errors that burn the budget every day.",
     "budget_spent": "Find the errors that used up the budget. Fix their cause, or lower the target.",
     "run_failed": "Read the run's error. Fix the cause, then resume the run.",

@@ -1,8 +1,8 @@
 """Preview of what a rule would have done over the last day.
 
-It uses the same conditions and the same state machine on stored data: the metrics, and the ledger. A day's
-metrics have two rows a minute (the minimum and the maximum), so a duration below a minute is judged on
-half-minutes. An alert that came back within 10 minutes counts once, as it does live.
+It uses the same conditions and the same state machine on stored data: the metrics, and the ledger. A day's metrics have
+two rows a minute (the minimum and the maximum), so a duration below a minute is judged on half-minutes. An alert that
+came back within 10 minutes counts once, as it does live.
 """
 
 from bisect import bisect_right
@@ -73,13 +73,7 @@ class Preview:
         if self.why:
             return self.why
         hours = self.stored_seconds / 3_600
-        span = (
-            "24 h"
-            if hours >= 23.5
-            else f"{hours:.1f} h"
-            if hours >= 1
-            else f"{self.stored_seconds / 60:.0f} min"
-        )
+        span = "24 h" if hours >= 23.5 else f"{hours:.1f} h" if hours >= 1 else f"{self.stored_seconds / 60:.0f} min"
         if not self.fired:
             return f"Would not have fired in the last {span}."
         return f"Would have fired {_format_occurrences(len(self.fired))} in the last {span}."
@@ -105,9 +99,7 @@ class NothingStored(Exception):  # noqa: N818
     """Nothing is stored to judge by; the message says why."""
 
 
-def _iterate_stored_evidence(
-    rule: AlertRule, control: redis.Redis, data: Path, now: datetime
-) -> Iterator[Evidence]:
+def _iterate_stored_evidence(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Iterator[Evidence]:
     """Yield the evidence of the last day, as far as it is stored."""
     watched = CONDITIONS[rule.condition]
     until = now.timestamp()
@@ -163,9 +155,7 @@ def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
         for key in seen.keys() | subjects.keys():
             subject = subjects.setdefault(key, _Subject(dict(key)))
             subject.step(seen.get(key, "off"), terms, evidence.now, elapsed)
-    fired = sorted(
-        (fired_at for row in subjects.values() for fired_at in row.fired), key=lambda each: each.at
-    )
+    fired = sorted((fired_at for row in subjects.values() for fired_at in row.fired), key=lambda each: each.at)
     return Preview(fired, stored, "" if stored else "No data is stored for the last 24 h.")
 
 
@@ -225,9 +215,7 @@ def _build_snapshot(topology: Topology, values: Mapping[str, float | None]) -> S
             for name, spec in topology.queues.items()
         },
         nodes={
-            name: NodeStatus(
-                memory_capacity_bytes=spec.capacity.memory_bytes, **places.get(("nodes", name), {})
-            )
+            name: NodeStatus(memory_capacity_bytes=spec.capacity.memory_bytes, **places.get(("nodes", name), {}))
             for name, spec in topology.nodes.items()
         },
         plants=_build_plants(places),
@@ -270,16 +258,11 @@ def _iterate_ledger_evidence(since: float, until: float, window_seconds: float) 
 
 
 def _record_checks(since: float, until: float) -> Iterator[Evidence]:
-    plans, runs = (
-        list_failed_plans(_convert_to_datetime(since)),
-        list_failed_runs(_convert_to_datetime(since)),
-    )
+    plans, runs = (list_failed_plans(_convert_to_datetime(since)), list_failed_runs(_convert_to_datetime(since)))
     now = since
     while now <= until:
         yield Evidence(
-            now=now,
-            plans=[plan for plan in plans if plan.at <= now],
-            runs=[run for run in runs if run.at <= now],
+            now=now, plans=[plan for plan in plans if plan.at <= now], runs=[run for run in runs if run.at <= now]
         )
         now += LEDGER_STEP_SECONDS
 

@@ -7,10 +7,10 @@
 | off | clear, or its subject is gone | is dropped | ends after `keep_seconds` |
 | unknown | not measured | waits | waits: the unknown ends nothing, and starts nothing |
 
-Time that was not watched counts towards no duration: after an unknown check, the clocks of `for` and `keep`
-continue from where they were. After a late check they have continued as after one on time: on a plant whose
-checks are all late, nothing would ever fire or end otherwise. A wall clock that is set back can't delay
-anything: a time in the future is now, and a timeout is at most its own length ahead.
+Time that was not watched counts towards no duration: after an unknown check, the clocks of `for` and `keep` continue
+from where they were. After a late check they have continued as after one on time: on a plant whose checks are all late,
+nothing would ever fire or end otherwise. A wall clock that is set back can't delay anything: a time in the future is
+now, and a timeout is at most its own length ahead.
 """
 
 from collections.abc import Sequence
@@ -96,9 +96,9 @@ def advance(
 def reopen(ended: Episode, now: float) -> Episode:
     """Reopen an episode that ended recently and fires again.
 
-    This is a new round of the same episode, with an end of its own. A person who had acknowledged it was
-    notified of its end, so it is no longer acknowledged. If it flaps, its steps count only after a calm time,
-    so that an alert that ends within it notifies nobody.
+    This is a new round of the same episode, with an end of its own. A person who had acknowledged it was notified of
+    its end, so it is no longer acknowledged. If it flaps, its steps count only after a calm time, so that an alert that
+    ends within it notifies nobody.
     """
     came_back = ended.came_back + 1
     calm_seconds = CALM_SECONDS if came_back >= FLAPS else 0.0
@@ -140,8 +140,8 @@ def find_due_steps(
     """Return which steps of the escalation are due now, and the episode with these done.
 
     `after_seconds`: the delay of each step, from the time the alert started to notify. While it is suppressed
-    (snoozed, silenced, explained by another) or acknowledged it notifies nobody; afterwards a new round
-    starts with the first step, unless nobody had been notified yet.
+    (snoozed, silenced, explained by another) or acknowledged it notifies nobody; afterwards a new round starts with the
+    first step, unless nobody had been notified yet.
     """
     if suppressed or episode.state != FIRING:
         return replace(episode, told_from=None), []

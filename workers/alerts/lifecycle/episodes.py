@@ -6,15 +6,7 @@ from typing import Any
 from workers.alerts.lifecycle.automaton import Episode
 from workers.alerts.lifecycle.models import Alert
 
-TIMES = (
-    "began_at",
-    "fired_at",
-    "cleared_since",
-    "resolved_at",
-    "acknowledged_until",
-    "snoozed_until",
-    "told_from",
-)
+TIMES = ("began_at", "fired_at", "cleared_since", "resolved_at", "acknowledged_until", "snoozed_until", "told_from")
 COUNTS = ("state", "came_back", "round", "next_step")
 
 

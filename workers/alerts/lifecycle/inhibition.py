@@ -1,11 +1,11 @@
 """Which alert explains which: an explained alert is listed below its cause and notifies nobody.
 
-A cause explains only alerts that are not more severe than itself, so that a warning never hides a critical
-alert. It does so until LINGER_SECONDS after its end: what it delayed has to catch up first. A budget that
-burnt burns on over longer windows, until the shorter window of their pair is past the outage (LINGER_OF).
+A cause explains only alerts that are not more severe than itself, so that a warning never hides a critical alert. It
+does so until LINGER_SECONDS after its end: what it delayed has to catch up first. A budget that burnt burns on over
+longer windows, until the shorter window of their pair is past the outage (LINGER_OF).
 
-What ties the two may end with the outage (a node that is back is emptied): from the cause's first clear check
-on, it goes on explaining what it has explained.
+What ties the two may end with the outage (a node that is back is emptied): from the cause's first clear check on, it
+goes on explaining what it has explained.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,9 +34,7 @@ OF_PARTS = OF_THE_PIPELINE | {
     "producer_silent",
 }
 
-OF_A_PLANT = frozenset(
-    {"workers_missed", "queue_unserved", "sensor_silent", "consumer_lag", "order_unreached"}
-)
+OF_A_PLANT = frozenset({"workers_missed", "queue_unserved", "sensor_silent", "consumer_lag", "order_unreached"})
 SPENT_SLOWLY = frozenset({"budget_burn_slow", "budget_spent"})
 OF_A_LABEL = ("plant", "objective")  # in the labels of both alerts
 
@@ -45,16 +43,10 @@ CROWD = "crowd"
 # queue crowds the pool, of the same attached plant or service level, by a cause that the alert itself names
 # (`touches`), by the queue's consumers, or in any case.
 EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
-    "host_overloaded": (
-        (QUEUES | OF_A_NODE | LOOPS | OF_PARTS, "any"),
-        (frozenset({"node_lost"}), "cause host"),
-    ),
+    "host_overloaded": ((QUEUES | OF_A_NODE | LOOPS | OF_PARTS, "any"), (frozenset({"node_lost"}), "cause host")),
     "observer_silent": ((QUEUES | OF_A_NODE | LOOPS, "any"),),
     "loops_stopped": ((LOOPS, "any"), (QUEUES | {"workers_missing"}, "jobs")),
-    "node_lost": (
-        (QUEUES | OF_A_NODE | LOOPS | OF_THE_PIPELINE, "node"),
-        (frozenset({"workers_saturated"}), "any"),
-    ),
+    "node_lost": ((QUEUES | OF_A_NODE | LOOPS | OF_THE_PIPELINE, "node"), (frozenset({"workers_saturated"}), "any")),
     "workers_missing": ((QUEUES | LOOPS, "jobs"), (frozenset({"workers_saturated"}), "any")),
     "pipeline_down": ((QUEUES | LOOPS, "pipeline"), (frozenset({"pipeline_stalled", "pipeline_lag"}), "any")),
     "pipeline_stalled": ((QUEUES | LOOPS, "pipeline"), (frozenset({"pipeline_lag"}), "any")),
@@ -64,10 +56,7 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "queue_unserved": ((LOOPS, "plant"),),
     "sensor_silent": ((LOOPS, "plant"),),
     "order_unreached": ((LOOPS | {"loop_held"}, "plant"),),
-    "queue_wait": (
-        (QUEUES | POWERLESS | {"workers_saturated"}, CROWD),
-        (POWERLESS | {"queue_latency"}, "queue"),
-    ),
+    "queue_wait": ((QUEUES | POWERLESS | {"workers_saturated"}, CROWD), (POWERLESS | {"queue_latency"}, "queue")),
     "queue_latency": ((QUEUES | {"workers_saturated"}, CROWD),),
     # The same burn of one budget: the shorter windows detect it first, and explain the longer ones.
     "budget_burn_fast": ((frozenset({"budget_burn_medium"}) | SPENT_SLOWLY, "objective"),),
@@ -144,9 +133,7 @@ def _explains(cause: Party, party: Party) -> bool:
 
 def _linger_seconds(cause: Party, party: Party) -> float:
     """Return for how long after its end the cause explains this one."""
-    return (
-        LINGER_OF.get(party.condition, LINGER_SECONDS) if cause.condition in LONG_CAUSES else LINGER_SECONDS
-    )
+    return LINGER_OF.get(party.condition, LINGER_SECONDS) if cause.condition in LONG_CAUSES else LINGER_SECONDS
 
 
 def _belong(how: str, cause: Party, party: Party) -> bool:
@@ -170,9 +157,7 @@ def _belong(how: str, cause: Party, party: Party) -> bool:
         return name is not None and party.labels.get(how) == name
     if how == "node":
         node = cause.labels.get("node")
-        return node is not None and (
-            party.labels.get("node") == node or node in party.touches.get("nodes", ())
-        )
+        return node is not None and (party.labels.get("node") == node or node in party.touches.get("nodes", ()))
     return party.touches.get("kind") == how
 
 

@@ -22,8 +22,8 @@ class Receiver(models.Model):
     """Who is notified, and how.
 
     `settings`: email {"addresses": […]}, webhook and alertmanager {"url", "secret_environment"}, apprise
-    {"secret_environment"}, schedule {"secret_environment", "otherwise"} (notifies the person on call by a
-    calendar), browser {}.
+    {"secret_environment"}, schedule {"secret_environment", "otherwise"} (notifies the person on call by a calendar),
+    browser {}.
     """
 
     class Channel(models.TextChoices):
@@ -107,9 +107,7 @@ class Silence(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(db_index=True)
     ended_at = models.DateTimeField(null=True, default=None)
-    ended_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    ended_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     # Whether it also covers alerts about Weir's own integrity: an administrator set it.
     covers_integrity = models.BooleanField(default=False, db_default=False)
 
@@ -120,8 +118,8 @@ class Silence(models.Model):
 class Alert(models.Model):
     """One episode of a rule at a subject, from the first sign to the end. While pending it is not shown.
 
-    `labels` say what it is about: {"rule", "severity", and by condition "queue", "node", "loop", …};
-    `touches` what it may be explained by: {"nodes": […]}.
+    `labels` say what it is about: {"rule", "severity", and by condition "queue", "node", "loop", …}; `touches` what it
+    may be explained by: {"nodes": […]}.
     """
 
     class State(models.TextChoices):
@@ -155,13 +153,9 @@ class Alert(models.Model):
     came_back = models.PositiveIntegerField(default=0)
     acknowledged_at = models.DateTimeField(null=True, default=None)
     acknowledged_until = models.DateTimeField(null=True, default=None)
-    acknowledged_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    acknowledged_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     snoozed_until = models.DateTimeField(null=True, default=None)
-    snoozed_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    snoozed_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     silence = models.ForeignKey(Silence, on_delete=models.SET_NULL, null=True, related_name="alerts")
     under = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="explained")
     # A person's pause or drain that explains it; "" if there is none.
@@ -180,9 +174,7 @@ class Alert(models.Model):
         indexes = [models.Index(fields=["state", "-fired_at"])]
         constraints = [
             models.UniqueConstraint(
-                fields=["fingerprint"],
-                condition=models.Q(resolved_at__isnull=True),
-                name="one_open_alert_of_a_subject",
+                fields=["fingerprint"], condition=models.Q(resolved_at__isnull=True), name="one_open_alert_of_a_subject"
             )
         ]
 
@@ -257,9 +249,7 @@ class Incident(models.Model):
     changes_at = models.DateTimeField(null=True, default=None)  # of the last search
     review = models.TextField(default="", blank=True)
     review_revision = models.PositiveIntegerField(default=0)
-    reviewed_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    reviewed_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     reviewed_at = models.DateTimeField(null=True, default=None)
 
     def __str__(self) -> str:
@@ -275,9 +265,7 @@ class FollowUp(models.Model):
     due_on = models.DateField(null=True, default=None)
     created_at = models.DateTimeField(default=timezone.now)
     done_at = models.DateTimeField(null=True, default=None)
-    done_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
-    )
+    done_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
 
     def __str__(self) -> str:
         return f"{self.text[:40]} ({'done' if self.done_at else 'open'})"
@@ -336,9 +324,7 @@ class Delivery(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(
-                fields=["alert", "receiver", "kind", "round", "step"], name="told_once_a_step"
-            )
+            models.UniqueConstraint(fields=["alert", "receiver", "kind", "round", "step"], name="told_once_a_step")
         ]
 
     def __str__(self) -> str:
@@ -348,8 +334,8 @@ class Delivery(models.Model):
 class AlertWatch(models.Model):
     """The alerter's own row.
 
-    It says when it last checked, the greatest fencing number that wrote, when it last processed what is to be
-    sent, and when the dead man's switch was last called, or why it was not ("": it was).
+    It says when it last checked, the greatest fencing number that wrote, when it last processed what is to be sent, and
+    when the dead man's switch was last called, or why it was not ("": it was).
     """
 
     fence = models.PositiveBigIntegerField(default=0)
@@ -365,8 +351,8 @@ class AlertWatch(models.Model):
 class ReportedAlert(models.Model):
     """An alert of another monitoring system, as its Alertmanager reported it.
 
-    It is additional evidence that notifies nobody. `source`: whose token delivered it. `ended_at`: None while
-    it is firing there.
+    It is additional evidence that notifies nobody. `source`: whose token delivered it. `ended_at`: None while it is
+    firing there.
     """
 
     source = models.CharField(max_length=80)
@@ -383,9 +369,7 @@ class ReportedAlert(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(
-                fields=["source", "fingerprint", "began_at"], name="weir_reported_alert_once"
-            )
+            models.UniqueConstraint(fields=["source", "fingerprint", "began_at"], name="weir_reported_alert_once")
         ]
 
     def __str__(self) -> str:

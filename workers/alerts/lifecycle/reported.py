@@ -1,8 +1,8 @@
 """Alerts that an Alertmanager reports from other monitoring (its webhook, version 4).
 
-They are stored as additional evidence. They notify nobody and steer nothing. The newest MAX_KEPT alerts are
-stored for KEPT_DAYS, each with a bounded text. An alert that Weir itself sent to the Alertmanager doesn't
-count as evidence when it comes back.
+They are stored as additional evidence. They notify nobody and steer nothing. The newest MAX_KEPT alerts are stored for
+KEPT_DAYS, each with a bounded text. An alert that Weir itself sent to the Alertmanager doesn't count as evidence when
+it comes back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,16 +45,13 @@ class StoredReport:
 def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredReport:
     """Store the alerts of a webhook request. The same request again changes nothing.
 
-    An alert that can't be read doesn't exclude the others. Raises `BadInput` naming the field if none can be
-    read.
+    An alert that can't be read doesn't exclude the others. Raises `BadInput` naming the field if none can be read.
     """
     version = checks.accept_choice((VERSION,), f"{VERSION!r}, the version of Alertmanager's webhook format")
     version.validate(document.get("version"), "version", end=".")
     alerts = document.get("alerts")
     if not isinstance(alerts, list) or len(alerts) > MAX_ALERTS:
-        raise BadInput(
-            "alerts", f"must be a list of at most {MAX_ALERTS} alerts; set max_alerts in the receiver."
-        )
+        raise BadInput("alerts", f"must be a list of at most {MAX_ALERTS} alerts; set max_alerts in the receiver.")
     rows, refused = _parse_alerts(alerts, source, now)
     kept = [row for row in rows if OWN not in row.labels]
     # Of two reports of one alert in a request, the later one counts: the database takes a row once.
@@ -69,9 +66,7 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
     return StoredReport(len(distinct), len(rows) - len(kept), tuple(refused))
 
 
-def list_concurrent_reports(
-    alert: Alert, since: datetime, until: datetime, now: datetime
-) -> list[ReportedAlert]:
+def list_concurrent_reports(alert: Alert, since: datetime, until: datetime, now: datetime) -> list[ReportedAlert]:
     """Return the reported alerts that were firing in this time.
 
     Alerts that share a label's value with ours come first, and then the oldest.
@@ -83,9 +78,7 @@ def list_concurrent_reports(
     return sorted(reports, key=lambda row: (not about & set(row.labels.values()), row.began_at))[:MAX_SHOWN]
 
 
-def _parse_alerts(
-    alerts: Sequence[Any], source: str, now: datetime
-) -> tuple[list[ReportedAlert], list[BadInput]]:
+def _parse_alerts(alerts: Sequence[Any], source: str, now: datetime) -> tuple[list[ReportedAlert], list[BadInput]]:
     """Return the readable alerts, and why the others can't be read. Raises the first reason if none can."""
     rows: list[ReportedAlert] = []
     refused: list[BadInput] = []
@@ -101,9 +94,7 @@ def _parse_alerts(
 
 def _read(alert: Any, where: str, source: str, now: datetime) -> ReportedAlert:
     if not isinstance(alert, Mapping):
-        raise BadInput(
-            where, "must be a JSON object with labels, annotations, startsAt, endsAt, and fingerprint."
-        )
+        raise BadInput(where, "must be a JSON object with labels, annotations, startsAt, endsAt, and fingerprint.")
     labels, notes = (_parse_texts(alert.get(name), f"{where}.{name}") for name in ("labels", "annotations"))
     fingerprint = alert.get("fingerprint")
     if not isinstance(fingerprint, str) or not 0 < len(fingerprint) <= MAX_FINGERPRINT:

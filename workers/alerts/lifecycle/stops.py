@@ -1,7 +1,7 @@
 """The pause or drain that explains an alert: what a person has stopped for a time is expected to be idle.
 
-It explains only its own effects: a node that is lost while a queue is paused still alerts, and so does a
-plant whose last worker host is drained.
+It explains only its own effects: a node that is lost while a queue is paused still alerts, and so does a plant whose
+last worker host is drained.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,7 @@ OF_INTAKE = frozenset({"producer_silent", "throttled", "rate_unexpected"})
 OF_HOSTS = frozenset({"workers_saturated", "pool_refuses"})
 OF_NODES = frozenset({"node_lost"})
 OF_LOOPS = frozenset(
-    {
-        "loop_stale",
-        "loop_held",
-        "loop_saturated",
-        "loop_ineffective",
-        "loop_harmful",
-        "loop_oscillation",
-        "loop_silent",
-    }
+    {"loop_stale", "loop_held", "loop_saturated", "loop_ineffective", "loop_harmful", "loop_oscillation", "loop_silent"}
 )
 
 

@@ -63,9 +63,7 @@ def _read(matcher: Any, where: str) -> dict[str, str]:
         raise BadInput(where, "must have label, is, and value.")
     label, operator, value = (matcher[key] for key in ("label", "is", "value"))
     checks.accept_choice(LABELS).validate(label, f"{where}.label", end=".")
-    checks.accept_choice(OPERATORS, f"one of {' '.join(OPERATORS)}").validate(
-        operator, f"{where}.is", end="."
-    )
+    checks.accept_choice(OPERATORS, f"one of {' '.join(OPERATORS)}").validate(operator, f"{where}.is", end=".")
     text = checks.accept_non_empty_text(MAX_VALUE).validate(value, f"{where}.value", end=".")
     return {"label": label, "is": operator, "value": text}
 

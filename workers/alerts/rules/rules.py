@@ -39,15 +39,7 @@ NUMBERS = (
     ),
 )  # fmt: skip
 TEXTS = ("title", "runbook", "severity")
-FIELDS = (
-    "condition",
-    "matchers",
-    "group_by",
-    "escalation",
-    "enabled",
-    *TEXTS,
-    *(number.name for number in NUMBERS),
-)
+FIELDS = ("condition", "matchers", "group_by", "escalation", "enabled", *TEXTS, *(number.name for number in NUMBERS))
 
 
 def build_terms(rule: AlertRule) -> Terms:
@@ -80,9 +72,7 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
     if existing_rule is not None and revision is not None and existing_rule.revision != revision:
         raise BadInput("revision", "is outdated: another user changed the rule. Reload the page.")
     rule = existing_rule or AlertRule(name=name)
-    for field, value in validate_fields(
-        fields, None if existing_rule is None else document(existing_rule)
-    ).items():
+    for field, value in validate_fields(fields, None if existing_rule is None else document(existing_rule)).items():
         setattr(rule, field, value)
     rule.revision = 1 if existing_rule is None else existing_rule.revision + 1
     rule.changed_at = now
@@ -169,9 +159,7 @@ def _flag(value: Any) -> bool:
 
 
 def _validate_labels(labels: Any) -> list[str]:
-    known = checks.list_of(
-        checks.accept_choice(matching.LABELS), f"a list of labels from {', '.join(matching.LABELS)}"
-    )
+    known = checks.list_of(checks.accept_choice(matching.LABELS), f"a list of labels from {', '.join(matching.LABELS)}")
     known.validate(labels, "group_by", end=".")
     return list(dict.fromkeys(labels))
 
@@ -200,7 +188,5 @@ def _validate_receivers(names: Any, where: str) -> list[str]:
     known = set(Receiver.objects.values_list("name", flat=True))
     given = checks.list_of(checks.accept_choice(known), "a list of names")
     if not names or not given.accepts(names):
-        raise BadInput(
-            where, f"must be one or more receivers ({', '.join(sorted(known)) or 'none exist yet'})."
-        )
+        raise BadInput(where, f"must be one or more receivers ({', '.join(sorted(known)) or 'none exist yet'}).")
     return list(dict.fromkeys(names))

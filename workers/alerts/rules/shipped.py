@@ -50,21 +50,15 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "pool-refuses": _build_rule(
         "pool_refuses", "The pool of {host} can't grow", 1, 1, for_seconds=15, severity="notice"
     ),
-    "pipeline-down": _build_rule(
-        "pipeline_down", "The pipeline is down", 15, 10, keep_seconds=10, severity="critical"
-    ),
+    "pipeline-down": _build_rule("pipeline_down", "The pipeline is down", 15, 10, keep_seconds=10, severity="critical"),
     "pipeline-stalled": _build_rule(
         "pipeline_stalled", "The pipeline is stalled", 1, 1, for_seconds=15, severity="critical"
     ),
     "pipeline-lag": _build_rule("pipeline_lag", "The pipeline lags behind", 60, 30, for_seconds=60),
-    "consumer-lag": _build_rule(
-        "consumer_lag", "Group {group} of {plant} falls behind", 60, 30, for_seconds=60
-    ),
+    "consumer-lag": _build_rule("consumer_lag", "Group {group} of {plant} falls behind", 60, 30, for_seconds=60),
     "plant-silent": _build_rule("plant_silent", "Plant {plant} is not observed", 60, 10),
     "workers-missed": _build_rule("workers_missed", "Workers of {plant} are not responding", 60, 10),
-    "queue-unserved": _build_rule(
-        "queue_unserved", "Queue {plant_queue} of {plant} has no consumers", 60, 10
-    ),
+    "queue-unserved": _build_rule("queue_unserved", "Queue {plant_queue} of {plant} has no consumers", 60, 10),
     "throttled": _build_rule("throttled", "Admission of {queue} is throttled", 1, 1),
     "shedding": _build_rule("shedding", "Events are shed", 0.01, 0.01, severity="critical"),
     "observer-silent": _build_rule(
@@ -74,13 +68,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
         "loops_stopped", "Control loops are not running", 20, 10, keep_seconds=10, severity="critical"
     ),
     "host-overloaded": _build_rule(
-        "host_overloaded",
-        "The host is overloaded",
-        50,
-        20,
-        for_seconds=15,
-        keep_seconds=60,
-        severity="critical",
+        "host_overloaded", "The host is overloaded", 50, 20, for_seconds=15, keep_seconds=60, severity="critical"
     ),
     "loop-silent": _build_rule("loop_silent", "{loop}: stopped", 6, 3, for_seconds=15),
     "loop-oscillates": _build_rule("loop_oscillation", "{loop}: oscillates", 20, 12),
@@ -89,26 +77,17 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "loop-ineffective": _build_rule(
         "loop_ineffective", "{loop}: actions have no effect", 10, 1, window_seconds=1800, for_seconds=120
     ),
-    "loop-harmful": _build_rule(
-        "loop_harmful", "{loop}: actions made the measurement worse", 1, 1, window_seconds=900
-    ),
+    "loop-harmful": _build_rule("loop_harmful", "{loop}: actions made the measurement worse", 1, 1, window_seconds=900),
     "loop-blind": _build_rule("loop_stale", "{loop}: no valid measurement", 30, 10),
     "loop-held": _build_rule("loop_held", "{loop}: in mode hold or manual", 60, 60, severity="notice"),
     "override-ending": _build_rule(
-        "override_ending",
-        "{what} expires soon",
-        120,
-        120,
-        keep_seconds=0,
-        severity="notice",
+        "override_ending", "{what} expires soon", 120, 120, keep_seconds=0, severity="notice"
     ),
     "order-unreached": _build_rule("order_unreached", "Tasks of {plant} differ from the request", 1, 1),
     "plan-failed": _build_rule("plan_failed", "Plan {plan} failed", 1, 1, window_seconds=3600),
     "task-failed": _build_rule("run_failed", "Task {task} failed", 1, 1, window_seconds=7200),
     "audit-altered": _build_rule("audit_altered", "The audit log was altered", 1, 0.5, severity="critical"),
-    "audit-unchecked": _build_rule(
-        "audit_unchecked", "The audit log is not checked", 180, 90, keep_seconds=5
-    ),
+    "audit-unchecked": _build_rule("audit_unchecked", "The audit log is not checked", 180, 90, keep_seconds=5),
     # Of a budget of 30 days: 2 % within an hour, 5 % within 6 h, 10 % within 3 days.
     "budget-burns-fast": _build_rule(
         "budget_burn_fast", "{objective}: error budget burns fast", 14.4, 14.4, severity="critical"

@@ -53,8 +53,8 @@ def preview_hidden_alerts(
 ) -> dict[str, Any]:
     """Preview what a silence would hide.
 
-    The preview has the open alerts that it matches now. It also has how many of last week's alerts it would
-    have matched, of how many.
+    The preview has the open alerts that it matches now. It also has how many of last week's alerts it would have
+    matched, of how many.
     """
     lately = Alert.objects.filter(fired_at__gte=now - LATELY)
     open_now = Alert.objects.filter(state__in=OPEN).order_by("-fired_at")
@@ -62,18 +62,14 @@ def preview_hidden_alerts(
         [alert for alert in alerts if is_matched(matchers, alert, covers_integrity=covers_integrity)]
         for alerts in (lately, open_now)
     )
-    return {
-        "open": open_matched[:MAX_SHOWN],
-        "lately": len(matched),
-        "of": lately.count(),
-    }
+    return {"open": open_matched[:MAX_SHOWN], "lately": len(matched), "of": lately.count()}
 
 
 def list_integrity_rules(matchers: Any) -> list[str]:
     """Return the rules of Weir's own integrity that these matchers ask for.
 
-    The result is empty if they ask for any other rule: an operator's silence of them would hide nothing.
-    Raises `BadInput`.
+    The result is empty if they ask for any other rule: an operator's silence of them would hide nothing. Raises
+    `BadInput`.
     """
     of_rule = [matcher for matcher in matching.read(matchers, least=1) if matcher["label"] == "rule"]
     known = dict(AlertRule.objects.values_list("name", "condition"))
@@ -89,12 +85,7 @@ def add(
     text = read_reason(reason)
     until = now + timedelta(minutes=_validate_minutes(minutes))
     return Silence.objects.create(
-        matchers=read,
-        reason=text,
-        owner=by,
-        created_at=now,
-        expires_at=until,
-        covers_integrity=covers_integrity,
+        matchers=read, reason=text, owner=by, created_at=now, expires_at=until, covers_integrity=covers_integrity
     )
 
 

@@ -57,9 +57,7 @@ def check_cost(scenario: Scenario, settings: Values, laws: int) -> None:
     if needed:
         name = _most_unusual(scenario, scenario.size.names, settings)
         raise BadInput(
-            name,
-            f"{settings[name]:,} makes the experiment too large. It needs about {needed}. "
-            f"{scenario.size.advice}",
+            name, f"{settings[name]:,} makes the experiment too large. It needs about {needed}. {scenario.size.advice}"
         )
 
 
@@ -118,9 +116,7 @@ def _run_in_process(request: dict[str, Any], lease: Any) -> dict[str, Any]:
         variables.PYTHONPATH: build_python_path(str(ROOT)),
         "OMP_NUM_THREADS": "1",
     }
-    process = subprocess.Popen(
-        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    )
+    process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         answer = _await_process(process, request, lease)
         if was_over_cpu(process.returncode):

@@ -1,7 +1,7 @@
 """Files that exist completely or not at all: written under a hidden name, published by one rename.
 
-Spark and Arrow skip names that start with a dot. The hidden name has the token of its writer (run, chunk,
-fencing number), so a paused and resumed process never writes into its successor's file.
+Spark and Arrow skip names that start with a dot. The hidden name has the token of its writer (run, chunk, fencing
+number), so a paused and resumed process never writes into its successor's file.
 """
 
 import os

@@ -1,7 +1,6 @@
 """Rows of handled events in the data folder, by event time.
 
-That is the default place of `workers.consumer.handlers.sql`. A custom database, named by a URL, is not
-managed here.
+That is the default place of `workers.consumer.handlers.sql`. A custom database, named by a URL, is not managed here.
 """
 
 import sqlite3
@@ -39,8 +38,8 @@ class RowSizes:
     def compute_cutoff_us(self, most_bytes: int, now: datetime) -> int:
         """Return the time before which rows must be deleted, the oldest hours first, so that the rest fits.
 
-        The result is LONG_AGO_US where everything fits. Rows of today, or of the newest day if that is older,
-        are never deleted.
+        The result is LONG_AGO_US where everything fits. Rows of today, or of the newest day if that is older, are never
+        deleted.
         """
         over = sum(self.hours.values()) + self.retained_bytes - most_bytes
         newest = min(convert_to_microseconds(now) // HOUR_US, max(self.hours, default=0))
@@ -74,13 +73,11 @@ def measure_rows(data: Path, sizes: RowSizes) -> Iterator[int]:
                 yield len(rows)
 
 
-def delete_rows(
-    data: Path, before_us: int, guarded: Callable[[], AbstractContextManager[None]]
-) -> Iterator[int]:
+def delete_rows(data: Path, before_us: int, guarded: Callable[[], AbstractContextManager[None]]) -> Iterator[int]:
     """Delete older events except those in a kept range; yield how many after each of many short transactions.
 
-    Each transaction is under the guard. The file's lock is acquired before, because waiting under the guard
-    would delay others.
+    Each transaction is under the guard. The file's lock is acquired before, because waiting under the guard would delay
+    others.
     """
     with closing(_open_database(data)) as database:
         for table in _list_tables(database):
@@ -118,18 +115,14 @@ def _read_next_rows(
 ) -> tuple[list[Row], Place | None]:
     """Return some thousands of rows after a position, and the last one's position (None: no more rows)."""
     rows = database.execute(
-        f"SELECT {columns} FROM {table} WHERE (queue, id) > (?, ?) ORDER BY queue, id LIMIT ?",
-        [*after, STEP_ROWS],
+        f"SELECT {columns} FROM {table} WHERE (queue, id) > (?, ?) ORDER BY queue, id LIMIT ?", [*after, STEP_ROWS]
     ).fetchall()
     return rows, rows[-1][:2] if len(rows) == STEP_ROWS else None
 
 
 def _list_kept_ranges() -> list[tuple[int, int, str]]:
     ranges = Keep.objects.values_list("since", "until", "queue")
-    return [
-        (convert_to_microseconds(since), convert_to_microseconds(until), queue)
-        for since, until, queue in ranges
-    ]
+    return [(convert_to_microseconds(since), convert_to_microseconds(until), queue) for since, until, queue in ranges]
 
 
 def _is_kept(row: Row, ranges: Sequence[tuple[int, int, str]]) -> bool:

@@ -1,8 +1,7 @@
 """Definition of a batch job: its parameters, its division into chunks, and the processing of a chunk.
 
-The amount of work may be known in advance (`pieces` returns all chunks) or not (`next_piece` returns the
-chunk after a given identifier, None when nothing is left): Houtman, 2.1, where instances increment a global
-identifier.
+The amount of work may be known in advance (`pieces` returns all chunks) or not (`next_piece` returns the chunk after a
+given identifier, None when nothing is left): Houtman, 2.1, where instances increment a global identifier.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -44,8 +43,8 @@ class ChunkSpec:
 class ChunkResult:
     """The result of a chunk.
 
-    It has the number of rows; written and unpublished files, final path → temporary path, both relative to
-    the data folder; and skipped input, [{"file", "why"}].
+    It has the number of rows; written and unpublished files, final path → temporary path, both relative to the data
+    folder; and skipped input, [{"file", "why"}].
     """
 
     rows: int
@@ -62,8 +61,8 @@ Opened = Callable[[JobContext], AbstractContextManager[Work]]
 class Job:
     """A declared job.
 
-    `opened` gives the function that processes one chunk, for all chunks of a worker (Spark is started once
-    for all of them).
+    `opened` gives the function that processes one chunk, for all chunks of a worker (Spark is started once for all of
+    them).
     """
 
     name: str

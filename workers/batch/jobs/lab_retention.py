@@ -54,7 +54,4 @@ def _delete_experiments(lease: Any) -> ChunkResult:
     return ChunkResult(deleted)
 
 
-WORK: Mapping[str, Callable[[Any], ChunkResult]] = {
-    EXTRACTS: _delete_extracts,
-    EXPERIMENTS: _delete_experiments,
-}
+WORK: Mapping[str, Callable[[Any], ChunkResult]] = {EXTRACTS: _delete_extracts, EXPERIMENTS: _delete_experiments}

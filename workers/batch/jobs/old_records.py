@@ -1,7 +1,7 @@
 """Retention of ended settings: overrides, silences, tunings, and versions of applications.
 
-Programs set them through the API, too, so their number is unlimited. Those that still have an effect stay,
-and so do the newest: the last tuning of a loop, and the versions for a rollback of an application.
+Programs set them through the API, too, so their number is unlimited. Those that still have an effect stay, and so do
+the newest: the last tuning of a loop, and the versions for a rollback of an application.
 """
 
 from collections.abc import Callable, Iterator
@@ -55,9 +55,7 @@ def exist(before: datetime) -> bool:
     return any(due(before).exists() for due in DUE)
 
 
-def delete_ended_settings(
-    before: datetime, guarded: Callable[[], AbstractContextManager[Any]]
-) -> Iterator[int]:
+def delete_ended_settings(before: datetime, guarded: Callable[[], AbstractContextManager[Any]]) -> Iterator[int]:
     """Delete settings that ended before this time, at most BATCH_ROWS at a time; yield how many."""
     for due in DUE:
         while True:

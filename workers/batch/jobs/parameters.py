@@ -13,9 +13,9 @@ from queues.errors import BadInput
 class JobParameter:
     """A parameter.
 
-    kind: integer, number, name, names (separated by commas), text, choice, day (2026-11-20), `moment` (ISO
-    8601; without a zone: UTC). Values are stored as JSON: a day and a moment as text. Without a default, a
-    parameter is required; a default of None makes it optional.
+    kind: integer, number, name, names (separated by commas), text, choice, day (2026-11-20), `moment` (ISO 8601;
+    without a zone: UTC). Values are stored as JSON: a day and a moment as text. Without a default, a parameter is
+    required; a default of None makes it optional.
     """
 
     name: str
@@ -40,9 +40,7 @@ class JobParameter:
         Text is accepted for a number, because commands and forms have only text.
         """
         return {
-            "integer": checks.from_text(
-                checks.accept_whole_number(self.least, self.most), checks.convert_to_integer
-            ),
+            "integer": checks.from_text(checks.accept_whole_number(self.least, self.most), checks.convert_to_integer),
             "number": checks.from_text(checks.accept_number(self.least, self.most), checks.convert_to_float),
             "name": _NAMED,
             "names": checks.Check("names separated by commas", _parse_names),

@@ -1,8 +1,8 @@
 """Retention: deletes data that is older than its number of days, and the oldest data above a size limit.
 
-For size, it deletes nothing of today or of the newest day. It never deletes data that an incident refers to
-(`Keep`: a time range and a reason, requested on the incident's page). Loops of deleted worker hosts are
-deleted with the last data about them. A chunk deletes one partition, day, range of ids, or kind of record.
+For size, it deletes nothing of today or of the newest day. It never deletes data that an incident refers to (`Keep`: a
+time range and a reason, requested on the incident's page). Loops of deleted worker hosts are deleted with the last data
+about them. A chunk deletes one partition, day, range of ids, or kind of record.
 """
 
 import sqlite3
@@ -41,9 +41,7 @@ LOCK_SECONDS = 20.0
 
 
 def build_days_parameter(name: str, default: int, what: str) -> JobParameter:
-    return JobParameter(
-        name, "integer", f"days to keep {what} (0: unlimited)", default, least=0, most=MAX_DAYS
-    )
+    return JobParameter(name, "integer", f"days to keep {what} (0: unlimited)", default, least=0, most=MAX_DAYS)
 
 
 def build_size_parameter(name: str, default: int, what: str, part: str = "day") -> JobParameter:
@@ -68,9 +66,7 @@ PARAMETERS = (
     build_days_parameter("ledger_days", 90, "ledger entries"),
     build_days_parameter("plan_days", 90, "ended plans"),
     build_days_parameter("run_days", 400, "ended runs of tasks and their comparisons"),
-    build_days_parameter(
-        "record_days", 400, "ended overrides, silences, and tunings, and inactive pipeline versions"
-    ),
+    build_days_parameter("record_days", 400, "ended overrides, silences, and tunings, and inactive pipeline versions"),
     build_days_parameter("extract_days", 90, "extracts and uploaded traces"),
     build_days_parameter("experiment_days", 400, "experiments of the lab with their series"),
     build_days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),
@@ -101,8 +97,8 @@ def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: 
 def iterate_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return the due data: archive partitions, days of metrics and snapshots, ranges of ledger ids.
 
-    Each is returned once. Data that is both old and above a size limit is deleted for its size, since a part
-    of it might be kept for its age.
+    Each is returned once. Data that is both old and above a size limit is deleted for its size, since a part of it
+    might be kept for its age.
     """
     pieces_by_id = {
         piece.identifier: piece
@@ -126,9 +122,7 @@ def _iterate_old_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec
     yield from _record_pieces(values["record_days"], where)
     yield from lab_retention.iterate_chunks(where, values["extract_days"], values["experiment_days"])
     if select_due_loops(compute_cutoff(RETIRED_LOOP_DAYS, where.now)).exists():
-        yield ChunkSpec(
-            "loops", {"kind": "loops", "before": compute_cutoff(RETIRED_LOOP_DAYS, where.now).isoformat()}
-        )
+        yield ChunkSpec("loops", {"kind": "loops", "before": compute_cutoff(RETIRED_LOOP_DAYS, where.now).isoformat()})
 
 
 def _iterate_excess_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
@@ -178,9 +172,7 @@ def find_newest_days(days: Iterable[str], now: datetime) -> set[str]:
     return {now.astimezone(UTC).date().isoformat(), max(days, default="")}
 
 
-def list_excess_items(
-    sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T], bool]
-) -> list[T]:
+def list_excess_items(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T], bool]) -> list[T]:
     """Return what to delete from a list, oldest first, so that the rest fits.
 
     Protected data counts towards the limit, so that more of the other data is deleted.
@@ -292,12 +284,9 @@ def _iterate_ledger_chunks(days: int, where: JobContext) -> Iterator[ChunkSpec]:
 def _iterate_ledger_ranges(last: int, before: datetime) -> Iterator[ChunkSpec]:
     """Return ranges of the entries up to this id that are older than the time.
 
-    They start at the first due entry: entries with a plan stay, and the first of them may be a year of ids
-    older.
+    They start at the first due entry: entries with a plan stay, and the first of them may be a year of ids older.
     """
-    first = (
-        select_due_entries(before).filter(pk__lte=last).order_by("pk").values_list("pk", flat=True).first()
-    )
+    first = select_due_entries(before).filter(pk__lte=last).order_by("pk").values_list("pk", flat=True).first()
     if first is None:
         return
     for begin in range(first, last + 1, LEDGER_RANGE_IDS):
@@ -370,8 +359,8 @@ def _delete_archive(lease: Any) -> ChunkResult:
 def _open_index(root: Path) -> Iterator[sqlite3.Connection | None]:
     """Open the archive's index with its write lock; None where there is none.
 
-    Workers hold that lock while they write a file. Waiting for it under the lease's guard would make all
-    loops wait where the database is SQLite.
+    Workers hold that lock while they write a file. Waiting for it under the lease's guard would make all loops wait
+    where the database is SQLite.
     """
     path = root / "index.sqlite3"
     if not path.exists():
@@ -385,8 +374,8 @@ def _open_index(root: Path) -> Iterator[sqlite3.Connection | None]:
 def _forget(index: sqlite3.Connection | None, root: Path, paths: list[Path]) -> None:
     """Remove files from the archive's index before they are deleted.
 
-    Otherwise the index would name a missing file, and a block that is delivered again would count as
-    archived. A crash in between leaves files that the next run deletes.
+    Otherwise the index would name a missing file, and a block that is delivered again would count as archived. A crash
+    in between leaves files that the next run deletes.
     """
     if index is not None:
         rows = [(str(path.relative_to(root)),) for path in paths]
@@ -448,9 +437,7 @@ def _delete_alerts(lease: Any) -> ChunkResult:
     deleted = 0
     while True:
         with lease.guard_transaction():
-            ids = list(
-                select_due_alerts(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS]
-            )
+            ids = list(select_due_alerts(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             Alert.objects.filter(pk__in=ids).delete()
             deleted += len(ids)
             if len(ids) < LEDGER_BATCH_ROWS:
@@ -468,9 +455,7 @@ def _delete_plans(lease: Any) -> ChunkResult:
     deleted = 0
     while True:
         with lease.guard_transaction():
-            ids = list(
-                select_due_plans(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS]
-            )
+            ids = list(select_due_plans(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             if not ids:
                 return ChunkResult(deleted)
             # This is first: without the rows the keys are unknown. A lease does not need a number of before.
@@ -516,9 +501,7 @@ def _delete_loops(lease: Any) -> ChunkResult:
     deleted = 0
     while True:
         with lease.guard_transaction():
-            ids = list(
-                select_due_loops(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS]
-            )
+            ids = list(select_due_loops(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             if not ids:
                 return ChunkResult(deleted)
             lease.surroundings.control.delete(*(keys.FENCE.build(f"loop:{number}") for number in ids))
@@ -534,9 +517,7 @@ def _delete_handled(lease: Any) -> ChunkResult:
     """
     before = lease.content["before"]
     old_us = (
-        handled_rows.convert_to_microseconds(datetime.fromisoformat(before))
-        if before
-        else handled_rows.LONG_AGO_US
+        handled_rows.convert_to_microseconds(datetime.fromisoformat(before)) if before else handled_rows.LONG_AGO_US
     )
     before_us = max(old_us, _compute_handled_cutoff_us(lease))
     if before_us <= handled_rows.LONG_AGO_US:
@@ -581,8 +562,7 @@ def select_due_alerts(before: datetime) -> QuerySet[Alert]:
 def select_due_loops(before: datetime) -> QuerySet[Loop]:
     """Return retired loops of worker hosts and attached pools that last ticked before that.
 
-    They have no other data: decisions, settings of a person, or tunings. Targets of other loops return by
-    their names.
+    They have no other data: decisions, settings of a person, or tunings. Targets of other loops return by their names.
     """
     retired = Loop.objects.filter(target__has_key="retired_at", ticked_at__lt=before)
     nothing = {"entries": None, "overrides": None, "tunings": None, "first_report": None}
@@ -593,9 +573,8 @@ def select_due_loops(before: datetime) -> QuerySet[Loop]:
 def select_due_plans(before: datetime) -> QuerySet[Plan]:
     """Return plans that had ended by then, except those that are kept or still needed.
 
-    Needed plans are those that another one undoes, the newest of each loop and kind
-    (`workers.placement.declined`), those from which a node may get its points back, and those that returned
-    them (`workers.placement.give_back`).
+    Needed plans are those that another one undoes, the newest of each loop and kind (`workers.placement.declined`),
+    those from which a node may get its points back, and those that returned them (`workers.placement.give_back`).
     """
     by_loops = Plan.objects.filter(owner=None).exclude(law="").values("law", "kind")
     newest = by_loops.annotate(newest=Max("pk")).values_list("newest", flat=True)
@@ -609,9 +588,7 @@ def select_due_plans(before: datetime) -> QuerySet[Plan]:
 
 def select_due_entries(before: datetime) -> QuerySet[LedgerEntry]:
     """Return older entries, except those in a kept range, with an open check, or with a plan."""
-    due = LedgerEntry.objects.filter(at__lt=before, plan__isnull=True).exclude(
-        verdict=LedgerEntry.Verdict.CHECKING
-    )
+    due = LedgerEntry.objects.filter(at__lt=before, plan__isnull=True).exclude(verdict=LedgerEntry.Verdict.CHECKING)
     for since, until in Keep.objects.values_list("since", "until"):
         due = due.exclude(at__range=(since, until))
     return due

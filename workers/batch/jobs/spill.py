@@ -1,7 +1,7 @@
 """`metric_spill`: metrics by the second, kept for two hours in a stream, as Parquet files.
 
-The amount is unknown in advance: a chunk takes up to an hour of rows that no file has, then the next one
-follows. A file is named by the ids of its first and last row, so the names alone say what was spilled.
+The amount is unknown in advance: a chunk takes up to an hour of rows that no file has, then the next one follows. A
+file is named by the ids of its first and last row, so the names alone say what was spilled.
 """
 
 from collections.abc import Iterator
@@ -55,14 +55,10 @@ def work(lease: Any) -> ChunkResult:
 
 def read_stream_rows(control: redis.Redis, first: str, last: str) -> pa.Table:
     """Return the stream's rows from id to id, both included."""
-    return pa.concat_tables(
-        [build_stream_table([]), *map(build_stream_table, _iterate_pages(control, first, last))]
-    )
+    return pa.concat_tables([build_stream_table([]), *map(build_stream_table, _iterate_pages(control, first, last))])
 
 
-def _iterate_pages(
-    control: redis.Redis, first: str, last: str, most_rows: int | None = None
-) -> Iterator[Entries]:
+def _iterate_pages(control: redis.Redis, first: str, last: str, most_rows: int | None = None) -> Iterator[Entries]:
     """Yield those rows, PAGE_ROWS at a time, and at most most_rows, where that is given."""
     left = most_rows
     while left is None or left > 0:

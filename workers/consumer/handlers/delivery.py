@@ -59,9 +59,7 @@ class Delivery:
 
     def extract_part(self, start: int, stop: int) -> "Delivery":
         """Return the rows start (included) to stop (excluded) of this delivery."""
-        return Delivery(
-            self.block_id, self.batch.slice(start, stop - start), self.first_row + start, whole=False
-        )
+        return Delivery(self.block_id, self.batch.slice(start, stop - start), self.first_row + start, whole=False)
 
     def collect_rows(self) -> Iterator[dict[str, Any]]:
         """Return the events as dictionaries: `time` an aware datetime, `attributes` the JSON text or None."""

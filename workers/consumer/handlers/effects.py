@@ -1,9 +1,9 @@
 """Exactly-once effects of events that may be delivered more than once.
 
-Delivery is at least once: a worker may die after its handler succeeded and before its acknowledgment, and a
-producer may resend a block whose outcome it never received. The effect occurs once because a handler
-recognizes what it has already done. Every event has an id (the producer's own, or `{block id}:{row}`), and a
-block that is sent twice keeps its ids.
+Delivery is at least once: a worker may die after its handler succeeded and before its acknowledgment, and a producer
+may resend a block whose outcome it never received. The effect occurs once because a handler recognizes what it has
+already done. Every event has an id (the producer's own, or `{block id}:{row}`), and a block that is sent twice keeps
+its ids.
 
 - `sql` recognizes the event: `INSERT … ON CONFLICT (queue, id) DO NOTHING`, a worker's blocks in one
   transaction: all of them or none. Rows that existed already are the duplicates. An event that a producer
@@ -18,8 +18,8 @@ block that is sent twice keeps its ids.
   and must tolerate that.
 - `emulate` and `noop` have no effect outside the worker.
 
-`effects` counts new effects, `duplicates` recognized repetitions. Published = effects + dead letters once the
-queue is empty, whatever died in between; `handled = effects + duplicates` may be larger.
+`effects` counts new effects, `duplicates` recognized repetitions. Published = effects + dead letters once the queue is
+empty, whatever died in between; `handled = effects + duplicates` may be larger.
 """
 
 from dataclasses import dataclass, field

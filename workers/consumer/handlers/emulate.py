@@ -1,8 +1,8 @@
 """A handler that takes as long as real work: service times drawn from a distribution, without effects.
 
-Options: `distribution` constant | exponential | lognormal, `seconds` the mean service time, `per` event |
-block, `cv` the coefficient of variation (standard deviation / mean; lognormal only), `seed`. The draw of a
-block depends only on the seed and its id, so a replay takes as long.
+Options: `distribution` constant | exponential | lognormal, `seconds` the mean service time, `per` event | block, `cv`
+the coefficient of variation (standard deviation / mean; lognormal only), `seed`. The draw of a block depends only on
+the seed and its id, so a replay takes as long.
 """
 
 import math
@@ -24,9 +24,7 @@ class Emulate:
     works_block_by_block = True
 
     def __init__(self, place: Place, options: Options, sleep: Callable[[float], None] = time.sleep) -> None:
-        self.distribution = options.get_choice(
-            "distribution", "constant", ("constant", "exponential", "lognormal")
-        )
+        self.distribution = options.get_choice("distribution", "constant", ("constant", "exponential", "lognormal"))
         self.mean_seconds = options.get_number("seconds", 0.0001, 0.0, 3600.0)
         self.per = options.get_choice("per", "event", ("event", "block"))
         self.cv = options.get_number("cv", 1.0, 0.0, 100.0)

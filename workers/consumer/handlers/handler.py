@@ -12,10 +12,10 @@ from workers.consumer.handlers.effects import Outcome
 class Handler(Protocol):
     """A handler of the events of one queue.
 
-    A worker calls `handle` with several blocks at once, and with parts of one block during the separation of
-    poison. It either returns an Outcome (blocks in `failures` are tried again, all others are acknowledged),
-    or raises: then nothing of the call counts as handled, and each block is tried alone. It may be called
-    with the same blocks again, and must then have no second effect (`workers.consumer.handlers.effects`).
+    A worker calls `handle` with several blocks at once, and with parts of one block during the separation of poison. It
+    either returns an Outcome (blocks in `failures` are tried again, all others are acknowledged), or raises: then
+    nothing of the call counts as handled, and each block is tried alone. It may be called with the same blocks again,
+    and must then have no second effect (`workers.consumer.handlers.effects`).
     """
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome: ...

@@ -24,9 +24,7 @@ class Options:
 
     def get_number(self, name: str, default: float, minimum: float, maximum: float) -> float:
         """Return a finite number in [minimum, maximum]."""
-        return float(
-            self._check_option(name, self._take(name, default), checks.accept_number(minimum, maximum))
-        )
+        return float(self._check_option(name, self._take(name, default), checks.accept_number(minimum, maximum)))
 
     def get_text(self, name: str, default: str | None = None) -> str:
         """Return a text that is not empty; it is required without a default."""
@@ -37,9 +35,7 @@ class Options:
 
     def get_choice(self, name: str, default: str, allowed: Collection[str]) -> str:
         """Return one of the allowed words."""
-        return str(
-            self._check_option(name, self.get_text(name, default), checks.accept_choice(sorted(allowed)))
-        )
+        return str(self._check_option(name, self.get_text(name, default), checks.accept_choice(sorted(allowed))))
 
     def get_texts(self, name: str) -> dict[str, str]:
         """Return an object of texts, empty by default."""

@@ -1,8 +1,8 @@
 """Failures of a handler's dependency: a database, a disk, a folder.
 
-No event is to blame, so none is separated. For PostgreSQL's errors, the class decides (the first two digits
-of SQLSTATE): connection, login, database, table, column, permission, a server that is read-only, full,
-locked, or shutting down. All other errors may be about the events.
+No event is to blame, so none is separated. For PostgreSQL's errors, the class decides (the first two digits of
+SQLSTATE): connection, login, database, table, column, permission, a server that is read-only, full, locked, or shutting
+down. All other errors may be about the events.
 """
 
 import sqlite3

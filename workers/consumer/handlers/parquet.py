@@ -1,8 +1,8 @@
 """A handler that archives events as Parquet: `archive/queue=…/day=…/{name}.parquet` in the data folder.
 
-A worker's blocks of one day share a file so that files stay few. A file name therefore cannot identify a
-block: after a crash it may be delivered again with other blocks. An index (`archive/index.sqlite3`, a row per
-block) maps each block, or part of one, to its file, and a crash can leave only states that the next worker
+A worker's blocks of one day share a file so that files stay few. A file name therefore cannot identify a block: after a
+crash it may be delivered again with other blocks. An index (`archive/index.sqlite3`, a row per block) maps each block,
+or part of one, to its file, and a crash can leave only states that the next worker
 completes:
 
 1. In one transaction, with the index's write lock: blocks that the index has are left out; the rest are
@@ -12,9 +12,9 @@ completes:
    hidden: the worker that gets the blocks again (they were never acknowledged) finds them in the index and
    only does the renaming.
 
-A block's events are therefore in exactly one visible file before it is acknowledged. The day is that of the
-block's newest event (UTC). `{name}` is derived from the keys of its blocks. Two blocks with the same event id
-are two rows: the archive is exact by block, and readers distinguish events by `id`.
+A block's events are therefore in exactly one visible file before it is acknowledged. The day is that of the block's
+newest event (UTC). `{name}` is derived from the keys of its blocks. Two blocks with the same event id are two rows: the
+archive is exact by block, and readers distinguish events by `id`.
 
 Options: `compression` zstd (default) | snappy | none. The archive folder must be on a file system with locks
 (SQLite's).
@@ -124,9 +124,7 @@ class Parquet:
         swept = 0
         for path in self.folder.glob("day=*/.*.parquet.tmp"):
             shown = path.with_name(path.name[1:].removesuffix(".tmp"))
-            named = index.execute(
-                "SELECT 1 FROM blocks WHERE file = ?", [self._get_relative_path(shown)]
-            ).fetchone()
+            named = index.execute("SELECT 1 FROM blocks WHERE file = ?", [self._get_relative_path(shown)]).fetchone()
             if not named and path.stat().st_mtime < now - LEFTOVER_AGE_SECONDS:
                 path.unlink(missing_ok=True)
                 swept += 1

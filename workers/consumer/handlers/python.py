@@ -1,9 +1,9 @@
 """A handler that passes events to a custom callable: `python:package.module.name`.
 
-Options: `takes` events (default: a list of dictionaries, each with its `id`) or block (one `Delivery` at a
-time: `.batch` is Arrow). An exception of the callable is a failure of its whole input. Its return value is
-ignored, unless it is an `Outcome`: where that has a failure, its whole input has failed. It may get an event
-again after a crash, under the same id.
+Options: `takes` events (default: a list of dictionaries, each with its `id`) or block (one `Delivery` at a time:
+`.batch` is Arrow). An exception of the callable is a failure of its whole input. Its return value is ignored, unless it
+is an `Outcome`: where that has a failure, its whole input has failed. It may get an event again after a crash, under
+the same id.
 """
 
 import importlib
@@ -23,9 +23,7 @@ def load_callable(path: str) -> Callable[[Any], Any]:
     """Return the callable at a dotted path. Raises BadInput("handler") naming the part that was not found."""
     module_name, _, name = path.rpartition(".")
     if not module_name:
-        raise BadInput(
-            "handler", f"python:{path} does not include a module; write python:package.module.name."
-        )
+        raise BadInput("handler", f"python:{path} does not include a module; write python:package.module.name.")
     try:
         attribute = getattr(importlib.import_module(module_name), name)
     except AttributeError:

@@ -1,10 +1,10 @@
 """A handler that stores every event as a row, once: SQLite by default, PostgreSQL by URL.
 
-Options: `url` (`sqlite:///path` or `postgresql://…`; default: `handled.sqlite3` in the data folder),
-`url_environment` (the name of a variable with the URL, for one with a password), `table` (default `handled`).
-Pages and the API accept only some forms of `url` (`workers.consumer.handlers.sql_address`). A missing table
-is created. A worker's blocks are inserted with one transaction, `INSERT … ON CONFLICT (queue, id) DO
-NOTHING`: the inserted rows are the effects, the others the duplicates.
+Options: `url` (`sqlite:///path` or `postgresql://…`; default: `handled.sqlite3` in the data folder), `url_environment`
+(the name of a variable with the URL, for one with a password), `table` (default `handled`). Pages and the API accept
+only some forms of `url` (`workers.consumer.handlers.sql_address`). A missing table is created. A worker's blocks are
+inserted with one transaction, `INSERT … ON CONFLICT (queue, id) DO NOTHING`: the inserted rows are the effects, the
+others the duplicates.
 """
 
 import json
@@ -48,8 +48,8 @@ class Store(Protocol):
 class SqliteStore:
     """A SQLite store with WAL and synchronous commits.
 
-    Data that is acknowledged afterwards must survive a power failure. `time` is µs since 1970 UTC. There is
-    one connection per worker process, which is never shared over a fork (it is opened at the first insert).
+    Data that is acknowledged afterwards must survive a power failure. `time` is µs since 1970 UTC. There is one
+    connection per worker process, which is never shared over a fork (it is opened at the first insert).
     """
 
     def __init__(self, path: Path, table: str) -> None:
@@ -58,9 +58,7 @@ class SqliteStore:
 
     def insert(self, queue: str, columns: list[list[Any]]) -> int:
         database = self._connection = self._connection or self._open()
-        insert = (
-            f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (queue, id) DO NOTHING"
-        )
+        insert = f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (queue, id) DO NOTHING"
         with database:
             # The write lock is taken at once: a transaction that starts with a read could find itself
             # outdated and fail.
@@ -144,8 +142,8 @@ class PostgresStore:
     def _close_when_busy(self) -> Iterator[None]:
         """Close the connection where the call leaves a statement running.
 
-        A call that a time limit ends leaves its statement running in an open transaction, and psycopg refuses
-        every other statement on that connection.
+        A call that a time limit ends leaves its statement running in an open transaction, and psycopg refuses every
+        other statement on that connection.
         """
         try:
             yield
@@ -184,9 +182,7 @@ def store_at(url: str, table: str, *, is_hosts_own: bool = False) -> Store:
     if scheme == "sqlite" and rest.startswith("/"):
         return SqliteStore(Path(rest[1:]), table)
     if scheme in ("postgresql", "postgres"):
-        return PostgresStore(
-            table, partial(sql_address.open_own if is_hosts_own else sql_address.connect, url)
-        )
+        return PostgresStore(table, partial(sql_address.open_own if is_hosts_own else sql_address.connect, url))
     message = "must be sqlite:///path or postgresql://…"
     if is_hosts_own:
         raise BadInput("handler_options.url_environment", f"names a variable that {message}.")
@@ -196,15 +192,11 @@ def store_at(url: str, table: str, *, is_hosts_own: bool = False) -> Store:
 class Sql:
     """The handler; see the module."""
 
-    def __init__(
-        self, place: Place, options: Options, environment: Mapping[str, str] = variables.PROCESS
-    ) -> None:
+    def __init__(self, place: Place, options: Options, environment: Mapping[str, str] = variables.PROCESS) -> None:
         self.queue = place.queue
         table = options.get_text("table", "handled")
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", table):
-            raise BadInput(
-                "handler_options.table", f"must be lowercase letters, digits, and _, not {table!r}."
-            )
+            raise BadInput("handler_options.table", f"must be lowercase letters, digits, and _, not {table!r}.")
         url = options.get_text("url", f"sqlite:///{place.data / 'handled.sqlite3'}")
         own = self._from_environment(options.get_text("url_environment", ""), environment)
         options.finish()
@@ -241,8 +233,6 @@ class Sql:
             egress.check_secret_name(name, "handler_options.url_environment")
         secret = variables.read_secret(name, environment)
         if name and not secret:
-            message = (
-                f"names {name}, which is not set in the worker's environment; set it or remove the option."
-            )
+            message = f"names {name}, which is not set in the worker's environment; set it or remove the option."
             raise BadInput("handler_options.url_environment", message)
         return secret

@@ -6,9 +6,9 @@
 | `postgresql://user@host:port/name` | no password, no parameters, one host, on PostgreSQL's port or another |
 | | that the policy of typed addresses (`workers.host.egress`) allows; no login of the host is sent |
 
-The host's own files and database may use more forms. The egress policy checks each of them, with every server
-that it names, at every connection; a socket of this machine counts as loopback. An address in an environment
-variable (`url_environment`) belongs to the host and is not checked.
+The host's own files and database may use more forms. The egress policy checks each of them, with every server that it
+names, at every connection; a socket of this machine counts as loopback. An address in an environment variable
+(`url_environment`) belongs to the host and is not checked.
 """
 
 import ipaddress
@@ -43,8 +43,7 @@ LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 # libpq options that add hosts which are not in the address.
 NAMES_HOSTS = frozenset({"service", "servicefile", "oauth_issuer"})
 HIDES_HOSTS = (
-    "may lead to any host; write the host in the address, or move the address to a variable that"
-    " url_environment names."
+    "may lead to any host; write the host in the address, or move the address to a variable that url_environment names."
 )
 UNREADABLE = (
     "PostgreSQL cannot parse the address; encode special characters of its password as in any URL:"
@@ -101,14 +100,12 @@ def open_own(url: str) -> psycopg.Connection:
     return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS)
 
 
-def connect(
-    url: str, addresses_of: Callable[..., list[str]] = egress.resolve_allowed_addresses
-) -> psycopg.Connection:
+def connect(url: str, addresses_of: Callable[..., list[str]] = egress.resolve_allowed_addresses) -> psycopg.Connection:
     """Connect to a URL of a queue's options, at addresses that the egress policy allows now.
 
-    The policy and the meaning of names may have changed since the URL was written. libpq receives only
-    addresses, so a name cannot lead elsewhere. A refused or unknown host does not prevent attempts with the
-    URL's other hosts. Raises AddressRefused and psycopg.Error.
+    The policy and the meaning of names may have changed since the URL was written. libpq receives only addresses, so a
+    name cannot lead elsewhere. A refused or unknown host does not prevent attempts with the URL's other hosts. Raises
+    AddressRefused and psycopg.Error.
     """
     parameters = _parse_parameters(url)
     if elsewhere := sorted(NAMES_HOSTS & parameters.keys()):
@@ -171,10 +168,7 @@ def _list_servers(parameters: Mapping[str, str]) -> list[tuple[str, str, int]]:
         raise psycopg.OperationalError(UNREADABLE)
     hosts, addresses = (values if len(values) == count else values * count for values in (hosts, addresses))
     try:
-        return [
-            (host, address, int(port or PORT))
-            for host, address, port in zip(hosts, addresses, ports, strict=True)
-        ]
+        return [(host, address, int(port or PORT)) for host, address, port in zip(hosts, addresses, ports, strict=True)]
     except ValueError:
         raise psycopg.OperationalError(UNREADABLE) from None
 

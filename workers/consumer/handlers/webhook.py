@@ -1,14 +1,13 @@
 """A handler that posts each block as JSON lines to a URL.
 
 Headers: `Content-Type: application/x-ndjson`, `Idempotency-Key` (the block id; see
-`workers.consumer.handlers.effects`), `X-Weir-Queue`, `X-Weir-Events`, and, when a secret is named,
-`X-Weir-Signature: sha256=` + hex HMAC-SHA-256 of the body under it.
+`workers.consumer.handlers.effects`), `X-Weir-Queue`, `X-Weir-Events`, and, when a secret is named, `X-Weir-Signature:
+sha256=` + hex HMAC-SHA-256 of the body under it.
 
-Options: `url` (required), `timeout_seconds`, `secret_environment` (the name of the environment variable with
-the secret: the secret itself is never stored), `headers`. 2xx is done; 409, or any 2xx with
-`Idempotency-Replayed: true`, was done before. 408, 425, 429, 5xx, an unreachable endpoint, and configuration
-errors (401, 403, 404, 405, 407, 410) are tried again; `Retry-After` in seconds is respected. Every other 4xx
-blames the events: poison.
+Options: `url` (required), `timeout_seconds`, `secret_environment` (the name of the environment variable with the
+secret: the secret itself is never stored), `headers`. 2xx is done; 409, or any 2xx with `Idempotency-Replayed: true`,
+was done before. 408, 425, 429, 5xx, an unreachable endpoint, and configuration errors (401, 403, 404, 405, 407, 410)
+are tried again; `Retry-After` in seconds is respected. Every other 4xx blames the events: poison.
 """
 
 import hashlib
@@ -95,10 +94,7 @@ class Webhook:
         self._secret = self._read_secret(options.get_text("secret_environment", ""), self.url, environment)
         options.finish()
         self._client = egress.create_client(
-            timeout_seconds,
-            headers=headers,
-            total_seconds=TOTAL_OF_TIMEOUT * timeout_seconds,
-            transport=transport,
+            timeout_seconds, headers=headers, total_seconds=TOTAL_OF_TIMEOUT * timeout_seconds, transport=transport
         )
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
@@ -119,9 +115,7 @@ class Webhook:
             ) as response:
                 said = egress.read(response, MAX_READ_BYTES).decode("utf-8", "replace")
         except httpx.TransportError as error:
-            return Failure(
-                place, f"{self._host} did not respond: {describe_connection_error(error)}", transient=True
-            )
+            return Failure(place, f"{self._host} did not respond: {describe_connection_error(error)}", transient=True)
         return self._judge(place, delivery.events, response, said)
 
     def _judge(self, place: int, events: int, response: httpx.Response, said: str) -> Outcome | Failure:
@@ -166,8 +160,6 @@ class Webhook:
             egress.check_secret_host(name, urlsplit(url).hostname, field, environment)
         secret = variables.read_secret(name, environment)
         if name and not secret:
-            message = (
-                f"names {name}, which is not set in the worker's environment; set it or remove the option."
-            )
+            message = f"names {name}, which is not set in the worker's environment; set it or remove the option."
             raise BadInput("handler_options.secret_environment", message)
         return secret.encode()

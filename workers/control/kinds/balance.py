@@ -33,9 +33,9 @@ def measure_target(
 ) -> Measurement:
     """Return the observation of the replicas that have a share.
 
-    It is {response_times_seconds, shares, events_per_second, utilisation}. It also has `incomparable` where a
-    replica reports nothing or the differences may be chance, and `starved` where a replica's small share is
-    the reason. The law decides by its parameters whether the load is high enough for a comparison.
+    It is {response_times_seconds, shares, events_per_second, utilisation}. It also has `incomparable` where a replica
+    reports nothing or the differences may be chance, and `starved` where a replica's small share is the reason. The law
+    decides by its parameters whether the load is high enough for a comparison.
     """
     rows = _list_replicas(target, snapshot)
     application_row = find_application(target, snapshot)
@@ -68,8 +68,8 @@ def _explain_incomparability(rows: Mapping[str, ReplicaStatus]) -> str | None:
 def _list_starved_replicas(rows: Mapping[str, ReplicaStatus], events_per_second: float | None) -> str | None:
     """Return why a replica is silent because of its small share, or None.
 
-    Where the share is too small for a piece of every dispatch, the replica receives a whole piece
-    occasionally and is silent for longer than the status window.
+    Where the share is too small for a piece of every dispatch, the replica receives a whole piece occasionally and is
+    silent for longer than the status window.
     """
     whole = sum(row.share for row in rows.values())
     for name, row in rows.items():
@@ -83,8 +83,7 @@ def _list_starved_replicas(rows: Mapping[str, ReplicaStatus], events_per_second:
 def _is_chance(rows: list[ReplicaStatus]) -> bool:
     """Return whether the slowest and the fastest replica differ by less than chance explains.
 
-    Chance is what equal replicas differ by, or the error of their means: one slow batch changes a mean and
-    its error.
+    Chance is what equal replicas differ by, or the error of their means: one slow batch changes a mean and its error.
     """
     ordered = sorted(rows, key=lambda row: row.response_seconds or 0.0)
     times = [row.response_seconds or 0.0 for row in ordered]
@@ -125,16 +124,13 @@ KIND = LoopKind(
         of_each="application",
         purpose=("Distributes events among the replicas so that their response times are equal."),
         formula=(
-            "LQR on y(k+1) = a·y(k) + b·u(k): share = -K·(difference, its integral), weighted "
-            "by q, integral, and r"
+            "LQR on y(k+1) = a·y(k) + b·u(k): share = -K·(difference, its integral), weighted by q, integral, and r"
         ),
         main=("resolution_seconds", "minimum_share", "q", "integral", "r"),
         topics=(("Model", ("a", "b", "interval_seconds")),),
         title="load balancing",
         is_news=False,
     ),
-    promise=PromisedResponse(
-        "Correction of a persistent response-time difference, as a share", predict_balance
-    ),
+    promise=PromisedResponse("Correction of a persistent response-time difference, as a share", predict_balance),
     scenario="balance",
 )

@@ -2,9 +2,9 @@
 
 The law also sizes each pool of an attached plant that reports its completions (a worker of a Celery app).
 
-These loops start in advise. An exploration removes workers before it adds any, at a time that no person
-chose, and each process uses memory of its host. People therefore enable the loops pool by pool, within a
-range that they know. Until then a loop measures at the current size.
+These loops start in advise. An exploration removes workers before it adds any, at a time that no person chose, and each
+process uses memory of its host. People therefore enable the loops pool by pool, within a range that they know. Until
+then a loop measures at the current size.
 """
 
 from collections.abc import Mapping
@@ -35,18 +35,16 @@ PATIENT_SHARE = 0.9
 Document = Mapping[str, Any]
 
 
-def measure_target(
-    target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Measurement:
+def measure_target(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Measurement:
     """Return {threads, interdeparture_seconds, seconds} of the pool since the last observation.
 
     Where known, it also has {`epoch`, `mean_threads`, `trouble`}.
 
-    The times are of events that completed while all processes were busy (`workers.pool.departures`);
-    `seconds` is how long they were. Samples are numbered, so that none is used twice; after a restart of the
-    pool (another pid of its host, another count) all are new. `epoch` is the newest exploration of the other
-    hosts of the role, which share nodes and services. `mean_threads` is the mean over all controlled hosts.
-    Pools of attached plants explore independently.
+    The times are of events that completed while all processes were busy (`workers.pool.departures`); `seconds` is how
+    long they were. Samples are numbered, so that none is used twice; after a restart of the pool (another pid of its
+    host, another count) all are new. `epoch` is the newest exploration of the other hosts of the role, which share
+    nodes and services. `mean_threads` is the mean over all controlled hosts. Pools of attached plants explore
+    independently.
     """
     if "plant" in target:
         return _observe_attached(target, snapshot, before, now_seconds)
@@ -67,9 +65,7 @@ def measure_target(
     return Measurement(observation, check_measurement(target, snapshot, row, now_seconds), kept)
 
 
-def _observe_attached(
-    target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Measurement:
+def _observe_attached(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Measurement:
     pool = attached_pools.find_pool(target, snapshot)
     done = pool.row.completions.get(target["operator"]) if pool else None
     life = {"since": done.since if done else None}
@@ -172,8 +168,8 @@ def check_measurement(
 def set_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Request the entry's number of processes from the host.
 
-    The request expires unless it is kept alive, so that a loop that dies during an exploration does not leave
-    the pool at a trial size. A value that is set at an attached plant stays.
+    The request expires unless it is kept alive, so that a loop that dies during an exploration does not leave the pool
+    at a trial size. A value that is set at an attached plant stays.
     """
     threads = int(entry.action["threads"])
     if "plant" in loop.target:
@@ -217,9 +213,7 @@ def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: Plan
     """Return the start of a loop at an attached plant, in the range that all its loops start with."""
     pool = attached_pools.find_visible_pool(plant, operator, present)
     usual_most = kind.pace.maximum if kind.pace else MAX_PROCESSES
-    values = _build_start_values(
-        pool.tasks if pool else 1, *attached_pools.compute_task_limits(pool, usual_most)
-    )
+    values = _build_start_values(pool.tasks if pool else 1, *attached_pools.compute_task_limits(pool, usual_most))
     patience = max(1, int(PATIENT_SHARE * kind.patience.fewer_seconds / INTERVAL_SECONDS))
     values["parameters"]["patience"] = patience
     return attached_pools.start_of(plant, operator, **values, interval_seconds=INTERVAL_SECONDS)

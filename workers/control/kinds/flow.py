@@ -10,12 +10,7 @@ from controllers.framework import guard
 from controllers.framework.sensed import Counters, Measurement, count_growth
 from controllers.simulation import recorded_queue
 from queues.events.block import BLOCK_EVENTS
-from workers.control.parts.applications import (
-    check_measurement,
-    find_application,
-    is_idle,
-    list_application_targets,
-)
+from workers.control.parts.applications import check_measurement, find_application, is_idle, list_application_targets
 from workers.control.parts.kind import MEBIBYTES, Display, Lanes, LoopKind, PromisedResponse, Targets
 from workers.control.parts.present import PlantInventory
 from workers.control.parts.rehearsal import Floats, Observed, TuningModel
@@ -51,9 +46,7 @@ def measure_target(
         "measured": (row.result_queue.free_bytes if row else None) or 0,
         "applied": _compute_admitted(before or {}, counters),
     }
-    return Measurement(
-        observation, check_measurement(target, snapshot, now_seconds), {**(before or {}), **counters}
-    )
+    return Measurement(observation, check_measurement(target, snapshot, now_seconds), {**(before or {}), **counters})
 
 
 def _read_status_time(snapshot: Snapshot) -> float | None:
@@ -65,8 +58,8 @@ def _read_status_time(snapshot: Snapshot) -> float | None:
 def _compute_admitted(before: Counters, now: Counters) -> float | None:
     """Return the admitted events per interval, from those since the last observation.
 
-    Ticks may be left out or come early, so the elapsed time is taken into account. None where the pipeline
-    has reported nothing new, or was silent for long.
+    Ticks may be left out or come early, so the elapsed time is taken into account. None where the pipeline has reported
+    nothing new, or was silent for long.
     """
     if "said_at" not in before or "said_at" not in now:
         return None
@@ -118,9 +111,7 @@ def load(observed: Sequence[Observed]) -> Floats:
     """Return the free bytes of the result queue and the admitted events, sample by sample."""
     known = [(at, each) for at, each in observed if each["applied"] is not None]
     return recorded_queue.resample_observations(
-        [at for at, _ in known],
-        [each["measured"] for _, each in known],
-        [each["applied"] for _, each in known],
+        [at for at, _ in known], [each["measured"] for _, each in known], [each["applied"] for _, each in known]
     )
 
 
@@ -152,12 +143,8 @@ KIND = LoopKind(
     display=Display(
         Lanes("Free space of the result queue, MiB", "Events admitted", "admitted", scale=MEBIBYTES),
         of_each="application",
-        purpose=(
-            "Limits admitted events so that half of the result queue stays free and it never overflows."
-        ),
-        formula=(
-            "admit(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2)), e = setpoint - measured"
-        ),
+        purpose=("Limits admitted events so that half of the result queue stays free and it never overflows."),
+        formula=("admit(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2)), e = setpoint - measured"),
         main=("setpoint", "kp", "ki", "kd", "minimum"),
         topics=(
             ("Shape and limit", ("form", "maximum", "deadband", "interval_seconds")),

@@ -5,13 +5,12 @@
              = in/s * FULL / utilisation        a pipeline queue; utilisation: the share of the operators'
                                                 time that all arrivals would take, shed or not
 
-Capacity is computed from arrivals: events that producers hold back take no processing time. A replica that
-falls behind shows in the backlog, because most of its time is Spark's own, whatever the load. While
-publishers over HTTP are throttled, the offered load is the arrivals divided by the share of time without
-throttling.
+Capacity is computed from arrivals: events that producers hold back take no processing time. A replica that falls behind
+shows in the backlog, because most of its time is Spark's own, whatever the load. While publishers over HTTP are
+throttled, the offered load is the arrivals divided by the share of time without throttling.
 
-The ladder advises until a person trusts it, because its upper levels cost delay and events. At an attached
-plant it only advises (`workers.control.parts.plant_ladder`).
+The ladder advises until a person trusts it, because its upper levels cost delay and events. At an attached plant it
+only advises (`workers.control.parts.plant_ladder`).
 """
 
 from collections.abc import Callable, Mapping
@@ -49,9 +48,7 @@ UNKNOWN = QueueStatus()
 Document = Mapping[str, Any]
 
 
-def measure_target(
-    target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Measurement:
+def measure_target(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Measurement:
     """Return the demand, arrivals, capacity, backlog, and saturation of one queue.
 
     The names are {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated}.
@@ -114,8 +111,8 @@ def _estimate_capacity(name: str, row: QueueStatus, came: float, snapshot: Snaps
 def _compute_late_seconds(row: QueueStatus) -> float:
     """Return how far behind the queue is.
 
-    This is at most the wait of the oldest event (rates are unreliable at a low output) and at most the time
-    to clear the backlog at the present rate (a single event may wait for its next attempt).
+    This is at most the wait of the oldest event (rates are unreliable at a low output) and at most the time to clear
+    the backlog at the present rate (a single event may wait for its next attempt).
     """
     known = [seconds for seconds in (row.wait_seconds, row.clearing_seconds) if seconds is not None]
     return min(known, default=0.0)
@@ -144,9 +141,7 @@ def _list_all_inputs(target: Document) -> bool:
     return True
 
 
-def _are_all_idle(
-    level: str, snapshot: Snapshot, helps: Callable[[Document], bool] = _list_all_inputs
-) -> bool:
+def _are_all_idle(level: str, snapshot: Snapshot, helps: Callable[[Document], bool] = _list_all_inputs) -> bool:
     """Return whether the loops of a level have nothing to do; only loops whose target helps count."""
     rows = snapshot.loops.values()
     return all(_is_idle(row, snapshot) for row in rows if _is_of(row, level) and helps(row.target))
@@ -182,24 +177,18 @@ def _explain_no_more_workers(name: str, row: QueueStatus, snapshot: Snapshot) ->
     return _are_all_idle("workers", snapshot, lambda target: target.get("queue") == name)
 
 
-def _check_measurement(
-    name: str, row: QueueStatus, snapshot: Snapshot, now_seconds: float
-) -> ObservationQuality:
+def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seconds: float) -> ObservationQuality:
     at_seconds = snapshot.at
     if at_seconds is None or name not in snapshot.queues:
         return ObservationQuality(None, f"queue {name} is not in the snapshot")
     age = abs(now_seconds - at_seconds)
     if row.in_per_second is None:
         return ObservationQuality(age, f"the arrivals of {name} are not measured yet")
-    if (
-        part := find_settling(snapshot.parts, [CONSUMERS[row.kind]] if row.kind in CONSUMERS else [])
-    ) is not None:
+    if (part := find_settling(snapshot.parts, [CONSUMERS[row.kind]] if row.kind in CONSUMERS else [])) is not None:
         # A backlog from before the start says nothing about the demand and is cleared.
         return ObservationQuality(age, idle=f"{part} has just started")
     silent = [
-        application
-        for application in list_reading_applications(name, snapshot)
-        if application.state != "running"
+        application for application in list_reading_applications(name, snapshot) if application.state != "running"
     ]
     if row.kind == "pipeline" and silent and silent[0].state == "stopped":
         return ObservationQuality(age, idle=f"a user has stopped an application that reads {name}")
@@ -226,8 +215,8 @@ def collect_readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | N
 def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Throttle producers for the entry's share of an interval, at the level that does so and above.
 
-    A level that is set manually throttles them all the time. The permissions of other levels are read from
-    the loop's last entry (`workers.steering.ladder_level`).
+    A level that is set manually throttles them all the time. The permissions of other levels are read from the loop's
+    last entry (`workers.steering.ladder_level`).
     """
     by_hand = 1.0 if entry.mode == Loop.Mode.MANUAL else 0.0
     _throttle(int(entry.action["rung"]), entry.action.get("closed_share", by_hand), loop, plant)
@@ -251,9 +240,7 @@ def list_targets(present: PlantInventory) -> Targets:
     topology = present.topology
     starts = {f"{LAW.name}/{queue}": LoopStart({"queue": queue}) for queue in topology.queues}
     elsewhere = plant_ladder.build_loop_starts(LAW.name, present)
-    return Targets(
-        {**starts, **elsewhere}, f"removed in revision {topology.revision}, or the plant no longer exists"
-    )
+    return Targets({**starts, **elsewhere}, f"removed in revision {topology.revision}, or the plant no longer exists")
 
 
 def _level_of(action: Document) -> float:

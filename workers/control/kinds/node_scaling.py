@@ -46,8 +46,7 @@ KIND = LoopKind(
         Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
         of_each="plant",
         purpose=(
-            "Uses as many nodes as the load requires, releases idle nodes, and restores the "
-            "points of lost nodes."
+            "Uses as many nodes as the load requires, releases idle nodes, and restores the points of lost nodes."
         ),
         formula=(
             "add a node while load > fill · busy of the nodes in use; release a node while the others "

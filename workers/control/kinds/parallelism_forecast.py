@@ -40,8 +40,7 @@ def measure_target(
 ) -> Measurement:
     """Return the events that one operator would miss in each forecast window with each number of tasks.
 
-    There is no decision on an unreliable forecast: its deviation may be at most `MAX_DEVIATION` of the
-    forecast.
+    There is no decision on an unreliable forecast: its deviation may be at most `MAX_DEVIATION` of the forecast.
     """
     nothing = {"missed": [[0.0]], "current": 1}
     topology, measured = build_topology_inputs(target, snapshot, now_seconds, LAW.name)
@@ -59,10 +58,7 @@ def measure_target(
 
 
 def _compute_missed(
-    target: Mapping[str, Any],
-    snapshot: Snapshot,
-    topology: MeasuredTopology,
-    operator: MeasuredOperator,
+    target: Mapping[str, Any], snapshot: Snapshot, topology: MeasuredTopology, operator: MeasuredOperator
 ) -> tuple[str, list[list[float]] | None]:
     """Return the missed events of each window by number of tasks, or why there is nothing to decide on."""
     rate = inputs.compute_rate_per_second(operator, topology.window_seconds)
@@ -75,10 +71,7 @@ def _compute_missed(
     mean, deviation = (np.asarray(window_rate) for window_rate in expected)
     if is_rejected(mean, deviation, MAX_DEVIATION):
         share = deviation.sum() / max(mean.sum(), 1e-9)
-        return (
-            f"the forecast is too uncertain: its standard deviation is {format_percent(share)} of its mean",
-            None,
-        )
+        return (f"the forecast is too uncertain: its standard deviation is {format_percent(share)} of its mean", None)
     counts = np.arange(1.0, CORES + 1)
     window = snapshot.forecasts[target["application"]].window_seconds
     return "", compute_missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()

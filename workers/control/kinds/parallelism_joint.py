@@ -1,7 +1,7 @@
 """The tasks of all operators together, ahead of the forecast arrivals.
 
-The loop controls local applications from the start: rescaling costs them nothing, since it happens between
-two batches. At attached plants it advises until a person trusts it.
+The loop controls local applications from the start: rescaling costs them nothing, since it happens between two batches.
+At attached plants it advises until a person trusts it.
 """
 
 from collections.abc import Mapping
@@ -57,9 +57,7 @@ def measure_target(
     if topology is None:
         return Measurement({"at_seconds": now_seconds, "source_per_second": 0.0, **NOTHING}, measured, {})
     source_per_second = inputs.compute_source_per_second(topology)
-    foreseen = (
-        forecast_arrivals(target, snapshot, source_per_second) if decides_ahead(target, snapshot) else None
-    )
+    foreseen = forecast_arrivals(target, snapshot, source_per_second) if decides_ahead(target, snapshot) else None
     means, deviations = foreseen or ((), ())
     observation = inputs.build_joint_observation(topology, means, deviations)
     return Measurement({**observation, "at_seconds": now_seconds}, measured, {})
@@ -114,9 +112,7 @@ KIND = LoopKind(
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
         of_each="application, registered plant",
-        purpose=(
-            "Chooses the task counts of all operators together, before events arrive, to keep the latency bound."
-        ),
+        purpose=("Chooses the task counts of all operators together, before events arrive, to keep the latency bound."),
         formula=(
             "minimize tasks + missed_cost · events missed, over the forecast's spread, such "
             "that the mean keeps target_utilisation and latency ≤ bound_seconds"

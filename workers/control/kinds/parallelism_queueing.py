@@ -1,7 +1,6 @@
 """The minimum number of tasks that keeps every path within its bound at the current arrivals.
 
-There is one loop for each running application and each registered plant. The loops advise until a person
-trusts them.
+There is one loop for each running application and each registered plant. The loops advise until a person trusts them.
 """
 
 from collections.abc import Mapping
@@ -44,10 +43,7 @@ def list_targets(present: PlantInventory) -> Targets:
     """Return the running applications (at most one task per core) and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(
-            {"application": name},
-            parameters={"maximum": CORES},
-            guard=CALM,
-            interval_seconds=INTERVAL_SECONDS,
+            {"application": name}, parameters={"maximum": CORES}, guard=CALM, interval_seconds=INTERVAL_SECONDS
         )
         for name in present.applications
     }
@@ -83,9 +79,7 @@ KIND = LoopKind(
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
         of_each="application, registered plant",
-        purpose=(
-            "Chooses the minimum task count of every operator that meets the latency bound at the current load."
-        ),
+        purpose=("Chooses the minimum task count of every operator that meets the latency bound at the current load."),
         formula="minimum p such that batching + Σ W(p) ≤ bound_seconds, W by Kingman's formula",
         main=("bound_seconds", "minimum", "maximum", "batching_share", "bottleneck_threshold"),
         topics=(("Estimate", ("use_correction", "only_changes")),),

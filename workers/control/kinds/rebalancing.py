@@ -46,9 +46,7 @@ KIND = LoopKind(
     display=Display(
         Lanes("Busiest node, % of capacity", "Points moved", "moved", scale=100.0),
         of_each="plant",
-        purpose=(
-            "Moves points between nodes until every node is below BUSY, or within a band of the mean load."
-        ),
+        purpose=("Moves points between nodes until every node is below BUSY, or within a band of the mean load."),
         formula=(
             "minimize Σ points moved such that load_n < busy · capacity_n for every node; in "
             "band: minimize Σ moves such that load_n ≤ band · mean"

@@ -1,9 +1,8 @@
 """Shedding of an application's events when no other remedy helps.
 
-The loop may act without approval, since it sheds only when the ladder of every queue that the application
-reads has reached its last level. The law receives seconds of work as shares of what an operator can spend on
-its patterns (`OperatorLoad.available`): a utilization of 1 is all of it, whatever other work the operator
-has.
+The loop may act without approval, since it sheds only when the ladder of every queue that the application reads has
+reached its last level. The law receives seconds of work as shares of what an operator can spend on its patterns
+(`OperatorLoad.available`): a utilization of 1 is all of it, whatever other work the operator has.
 """
 
 from collections.abc import Mapping
@@ -32,8 +31,8 @@ def measure_target(
 ) -> Measurement:
     """Return the law's observation of one application.
 
-    It is invalid while no pattern that may be shed has worked recently. There is nothing to decide while it
-    is unknown whether anything may be shed.
+    It is invalid while no pattern that may be shed has worked recently. There is nothing to decide while it is unknown
+    whether anything may be shed.
     """
     row = find_application(target, snapshot)
     quality = check_measurement(target, snapshot, now_seconds)
@@ -43,19 +42,13 @@ def measure_target(
     may_shed = ladder_level.may_shed(row.queues, snapshot)
     names = _list_measured_patterns(work, may_shed is True)
     if not names and quality.invalid is None:
-        quality = ObservationQuality(
-            quality.age_seconds, "no pattern has processed an event in the last 10 s"
-        )
+        quality = ObservationQuality(quality.age_seconds, "no pattern has processed an event in the last 10 s")
     if may_shed is None and quality.invalid is None:
         quality = ObservationQuality(quality.age_seconds, idle="the remedy ladder has no valid measurement")
     yields = {name: PatternYield(name, before) for name in row.patterns}
     for name, pattern_yield in yields.items():
-        pattern_yield.add(
-            row.patterns[name], now_seconds - (before or {}).get("at", now_seconds - MAX_SECONDS)
-        )
-    counters = {
-        key: value for pattern_yield in yields.values() for key, value in pattern_yield.get_counters().items()
-    }
+        pattern_yield.add(row.patterns[name], now_seconds - (before or {}).get("at", now_seconds - MAX_SECONDS))
+    counters = {key: value for pattern_yield in yields.values() for key, value in pattern_yield.get_counters().items()}
     observation = {
         "arrivals": {
             operator: {name: _round_significant(rate) for name, rate in types.items()}
@@ -77,8 +70,7 @@ def measure_target(
 def _list_measured_patterns(work: OperatorLoad, may_shed: bool) -> list[str]:
     """List the patterns for a new table: those that have worked recently.
 
-    Ending shedding requires no measurement: then, and when nothing arrives at all, the list has every
-    pattern.
+    Ending shedding requires no measurement: then, and when nothing arrives at all, the list has every pattern.
     """
     every = list(work.iterate_sheddable_patterns())
     measured = [name for name in every if work.has_worked(name)]
@@ -119,11 +111,7 @@ def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str,
     row = find_application(target, snapshot)
     if row is None:
         return None
-    return {
-        "latency_seconds": row.latency_p95_seconds,
-        "shed_share": row.shed_share,
-        "node_state": None,
-    }
+    return {"latency_seconds": row.latency_p95_seconds, "shed_share": row.shed_share, "node_state": None}
 
 
 def _round_significant(value: float) -> float:
@@ -133,8 +121,8 @@ def _round_significant(value: float) -> float:
 def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Replace the table in force with the entry's table; a share of 0 needs no row.
 
-    Events are shed by key where the law counts arrivals per match: the share of kept matches then equals the
-    share of kept events.
+    Events are shed by key where the law counts arrivals per match: the share of kept matches then equals the share of
+    kept events.
     """
     shares = {
         pattern: {name: share for name, share in types.items() if share > 0}
@@ -149,8 +137,8 @@ def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 def keep_table(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Extend the table in force while the loop measures.
 
-    The table of a loop that is on hold or has no valid observation expires, because it is unknown whether
-    shedding is still needed.
+    The table of a loop that is on hold or has no valid observation expires, because it is unknown whether shedding is
+    still needed.
     """
     if entry.mode == Loop.Mode.AUTO and entry.terms.get("work_shed"):
         plant.steer_pipeline(loop.target["application"], {"shed_until_seconds": _compute_end(entry, loop)})
@@ -196,10 +184,7 @@ KIND = LoopKind(
             "latency_bound_seconds by M/G/1"
         ),
         main=("latency_bound_seconds", "utilisation_budget", "perspective", "spare", "deviation_rates"),
-        topics=(
-            ("Table", ("deviation_processing", "service_cv2", "needs")),
-            ("Error budget", ("budget_seconds",)),
-        ),
+        topics=(("Table", ("deviation_processing", "service_cv2", "needs")), ("Error budget", ("budget_seconds",))),
         title="load shedding",
         measured="observation.latency_seconds",
         setpoints=("latency_bound_seconds", "utilisation_budget"),

@@ -1,7 +1,7 @@
 """The number of workers started at each container, so that its events are handled in time.
 
-The law also sets the number of workers in each pool of an attached plant
-(`controllers.worker_rate.permanent_pool`), where the loop advises until a person trusts it.
+The law also sets the number of workers in each pool of an attached plant (`controllers.worker_rate.permanent_pool`),
+where the loop advises until a person trusts it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,8 +38,8 @@ def measure_target(
 ) -> Measurement:
     """Return {queue_length, removed, started, waiting_to_run} of one container since the last observation.
 
-    Where known, it also has {running, oldest_seconds, node_state}, without which the law works, too. Missing
-    values (an OFFLINE node, a container not yet measured) are 0 and invalid: the guard holds.
+    Where known, it also has {running, oldest_seconds, node_state}, without which the law works, too. Missing values (an
+    OFFLINE node, a container not yet measured) are 0 and invalid: the guard holds.
     """
     if "plant" in target:
         return permanent_pools.observe_pool(LAW.name, target, snapshot, before, now_seconds)
@@ -55,9 +55,7 @@ def measure_target(
         **_list_optional_inputs(node_state=node.state if node else None),
     }
     known = {key: value for key, value in counters.items() if value is not None}
-    return Measurement(
-        observation, _check_measurement(target, snapshot, row, now_seconds), {**(before or {}), **known}
-    )
+    return Measurement(observation, _check_measurement(target, snapshot, row, now_seconds), {**(before or {}), **known})
 
 
 def _find_container(target: Mapping[str, Any], snapshot: Snapshot) -> ContainerStatus | None:
@@ -120,17 +118,15 @@ def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str,
 def start_workers(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Submit the entry's number of workers.
 
-    Their ids are derived from the entry, so that a repeated submission is recognized. A pool of an attached
-    plant is set to the entry's number of processes.
+    Their ids are derived from the entry, so that a repeated submission is recognized. A pool of an attached plant is
+    set to the entry's number of processes.
     """
     count = int(entry.action["start"])
     if "plant" in loop.target:
         attached_pools.set_pool(count, loop, plant)
         return
     ids = [f"e{entry.pk}-{number}" for number in range(count)]
-    plant.start_workers(
-        loop.target["queue"], loop.target["node"], count, ids, int(entry.terms.get("ahead", 0))
-    )
+    plant.start_workers(loop.target["queue"], loop.target["node"], count, ids, int(entry.terms.get("ahead", 0)))
 
 
 def keep_plant_of(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
@@ -144,8 +140,7 @@ def list_targets(present: PlantInventory) -> Targets:
     topology = present.topology
     starts = {
         f"{LAW.name}/{queue.name}/{node}": LoopStart(
-            {"queue": queue.name, "node": node},
-            follows={"events_per_worker": queue.events_per_worker},
+            {"queue": queue.name, "node": node}, follows={"events_per_worker": queue.events_per_worker}
         )
         for queue in topology.queues.values()
         if queue.kind == "jobs"
@@ -155,14 +150,10 @@ def list_targets(present: PlantInventory) -> Targets:
         name: attached_pools.start_of(
             plant,
             operator,
-            **permanent_pools.build_start_values(
-                kind.pace, attached_pools.find_visible_pool(plant, operator, present)
-            ),
+            **permanent_pools.build_start_values(kind.pace, attached_pools.find_visible_pool(plant, operator, present)),
             interval_seconds=permanent_pools.INTERVAL_SECONDS,
         )
-        for name, plant, operator, kind in attached_pools.iterate_adjustable_pools(
-            LAW.name, present, lambda kind: True
-        )
+        for name, plant, operator, kind in attached_pools.iterate_adjustable_pools(LAW.name, present, lambda kind: True)
     }
     gone = f"the container was removed in topology revision {topology.revision}, or {attached_pools.GONE}"
     return Targets({**starts, **elsewhere}, gone)
@@ -171,8 +162,8 @@ def list_targets(present: PlantInventory) -> Targets:
 def is_at_rest(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
     """Return whether there is nothing to decide.
 
-    For a container: nothing waits and no worker runs, on a healthy node. For a pool: nothing arrives or
-    waits, and it has its minimum size.
+    For a container: nothing waits and no worker runs, on a healthy node. For a pool: nothing arrives or waits, and it
+    has its minimum size.
     """
     if "plant" in target:
         return permanent_pools.is_at_rest(target, snapshot)
@@ -194,9 +185,7 @@ def load(observed: Sequence[Observed]) -> Floats:
     )
 
 
-def compute_run_hours(
-    target: Mapping[str, Any], snapshot: Snapshot, values: Mapping[str, Any]
-) -> float | None:
+def compute_run_hours(target: Mapping[str, Any], snapshot: Snapshot, values: Mapping[str, Any]) -> float | None:
     """Return the hours of a full worker's run at the current time per event.
 
     A worker that finds fewer events ends sooner. A pool of an attached plant has no price.
@@ -221,19 +210,14 @@ def _describe_action(action: Mapping[str, Any]) -> str:
 DISPLAY = Display(
     Lanes("Waiting, events", "Workers started", "started"),
     of_each="container of a jobs queue, pool of an attached plant",
-    purpose=(
-        "Starts short-lived workers for a container, so that its events are handled within the wait limit."
-    ),
+    purpose=("Starts short-lived workers for a container, so that its events are handled within the wait limit."),
     formula=(
         "start = ⌈(waiting + arriving) / events_per_worker⌉ full workers, earlier if an "
         "event would wait longer than max_wait_seconds"
     ),
     main=("method", "upper_limit", "max_wait_seconds", "events_per_worker", "maximum_waiting_to_run"),
     topics=(
-        (
-            "Forecast",
-            ("limit_wait_seconds", "fill_share", "lead_seconds", "trend_gain", "caution", "start_when"),
-        ),
+        ("Forecast", ("limit_wait_seconds", "fill_share", "lead_seconds", "trend_gain", "caution", "start_when")),
         (
             "Thesis method",
             (

@@ -1,14 +1,14 @@
 """Folding of ledger entries that did nothing.
 
-The last entry of a run stores all the others packed in it. An idle loop writes nearly the same entry
-thousands of times a day. A run consists of the consecutive entries that one loop wrote in one `SLOT` without
-an action, an error, or a delay, in one mode and under one limit, if any. When the mode or the limit changes,
-the first entry stays separate. Once a run is completely older than `AFTER`, it becomes one entry with
-`folded_ticks` others, the first of them at `folded_since`. Readers of the newest hours (alert windows, pages,
-a tick that reads the ledger) therefore find separate entries.
+The last entry of a run stores all the others packed in it. An idle loop writes nearly the same entry thousands of times
+a day. A run consists of the consecutive entries that one loop wrote in one `SLOT` without an action, an error, or a
+delay, in one mode and under one limit, if any. When the mode or the limit changes, the first entry stays separate. Once
+a run is completely older than `AFTER`, it becomes one entry with `folded_ticks` others, the first of them at
+`folded_since`. Readers of the newest hours (alert windows, pages, a tick that reads the ledger) therefore find separate
+entries.
 
-Nothing is lost: `ticks` and `entry` return each entry with its id, time, state, and observation, for display,
-counting, and replay. Consecutive entries differ little, so a packed entry takes a tenth of its former size.
+Nothing is lost: `ticks` and `entry` return each entry with its id, time, state, and observation, for display, counting,
+and replay. Consecutive entries differ little, so a packed entry takes a tenth of its former size.
 """
 
 import itertools
@@ -137,8 +137,7 @@ def _read(entries: QuerySet[LedgerEntry]) -> list[_Tick]:
 def _runs(several: Sequence[_Tick], before: tuple[str, str | None] | None) -> Iterator[list[int]]:
     """Yield the ids of adjacent ticks that did nothing, in one mode and under one limit.
 
-    The first tick after a change of mode or limit is left out. before: mode and limit of the tick before
-    these.
+    The first tick after a change of mode or limit is left out. before: mode and limit of the tick before these.
     """
     for (mode, limited_by, is_plain), those in itertools.groupby(several, lambda tick: tick[1:]):
         run = [tick.pk for tick in those]

@@ -1,13 +1,12 @@
 """The ledger: one entry per tick of a loop, whether it acted or not, and later the effect of its action.
 
-An entry is written as an intent **before** the plant is changed. A tick that dies in between leaves an *open*
-entry: an action that should have been applied and may or may not have been. The next tick finds it and
-applies it again under the same worker ids, which start at most once (`workers.plants.plant`), so an action is
-neither lost nor applied twice.
+An entry is written as an intent **before** the plant is changed. A tick that dies in between leaves an *open* entry: an
+action that should have been applied and may or may not have been. The next tick finds it and applies it again under the
+same worker ids, which start at most once (`workers.plants.plant`), so an action is neither lost nor applied twice.
 
-The data that a replay needs besides the law's own columns is stored with them: `parameters["guard"]`
-(settings) and, in manual, `parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the
-observation's `age_seconds`, `invalid`, and `idle`.
+The data that a replay needs besides the law's own columns is stored with them: `parameters["guard"]` (settings) and, in
+manual, `parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the observation's `age_seconds`, `invalid`,
+and `idle`.
 """
 
 import logging
@@ -41,9 +40,7 @@ MEASURED_KEYS = ("age_seconds", "unfit", "idle")
 # Properties of the tick rather than of the observation (`workers.control.parts.quality`).
 TICK_KEYS = ("late_seconds", "cause", "unit_cost")
 JUDGED_BY = ("at", "expected", "outcome", "verdict", "loop__law", "loop__target")
-_NOTE_VERDICT = (
-    f"UPDATE {LedgerEntry._meta.db_table} SET outcome = %s, verdict = %s WHERE id = %s AND verdict = %s"
-)
+_NOTE_VERDICT = f"UPDATE {LedgerEntry._meta.db_table} SET outcome = %s, verdict = %s WHERE id = %s AND verdict = %s"
 ABOUT_KEYS = (*MEASURED_KEYS, *TICK_KEYS)
 
 
@@ -150,10 +147,10 @@ def _find_last_decision(loop: Loop) -> QuerySet[LedgerEntry]:
 def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
     """Compare expected with actual effects of each entry whose settling time is over, and return those.
 
-    effective: at least half of the expected effect occurred. harmful: as much occurred in the other
-    direction, or the node has become TOOBUSY. Otherwise ineffective. An entry is also ineffective, with an
-    outcome that says why, when its target has vanished, its counters were reset, or it was not judged in time
-    (LATE_SECONDS). An entry that cannot be judged stops no other.
+    effective: at least half of the expected effect occurred. harmful: as much occurred in the other direction, or the
+    node has become TOOBUSY. Otherwise ineffective. An entry is also ineffective, with an outcome that says why, when
+    its target has vanished, its counters were reset, or it was not judged in time (LATE_SECONDS). An entry that cannot
+    be judged stops no other.
     """
     checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING)
     # Every tick runs this query; columns that a verdict does not need are wide.
@@ -173,8 +170,8 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
 def _note_verdicts(judged: Sequence[LedgerEntry]) -> None:
     """Store the verdicts; of two processes that judge at once, the first wins.
 
-    One short statement for each entry, sent together: Django's `bulk_update` builds a CASE for each row and
-    field, which took a third of a tick with many loops.
+    One short statement for each entry, sent together: Django's `bulk_update` builds a CASE for each row and field,
+    which took a third of a tick with many loops.
     """
     outcome = LedgerEntry._meta.get_field("outcome")
     rows = [
@@ -224,13 +221,9 @@ def export(entry: LedgerEntry) -> dict[str, Any]:
     observed = entry.observation or {}
     document = {
         "law": law.name,
-        "parameters": {
-            key: value for key, value in entry.parameters.items() if key not in ("guard", "manual")
-        },
+        "parameters": {key: value for key, value in entry.parameters.items() if key not in ("guard", "manual")},
         "state": state.get("law"),
-        "observation": {
-            key: value for key, value in observed.items() if key not in (*MEASURED_KEYS, *TICK_KEYS)
-        },
+        "observation": {key: value for key, value in observed.items() if key not in (*MEASURED_KEYS, *TICK_KEYS)},
         "guard": {
             "settings": entry.parameters.get("guard"),
             "state": state.get("guard"),

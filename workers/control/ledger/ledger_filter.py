@@ -23,8 +23,8 @@ class LedgerFilter:
     """Filter of ledger entries: each field narrows the selection, an empty field selects all.
 
     loop: id or name. law, queue, node: of the loop's target. acted: whether an action was decided.
-    limited_by: what limited it, or `any`. text: adjacent words of the reason or the error, the last one by
-    its prefix. since ≤ at < until.
+    limited_by: what limited it, or `any`. text: adjacent words of the reason or the error, the last one by its prefix.
+    since ≤ at < until.
     """
 
     loop: str = ""
@@ -52,9 +52,8 @@ class LedgerFilter:
     def choose(self, entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
         """Filter the entries for `workers.coordination.keyset`.
 
-        All filters but the text use one index (`ledger_filters`), which is read in order of ids. Columns that
-        have an index of their own are written so that the database does not choose it, since it would then
-        have to sort.
+        All filters but the text use one index (`ledger_filters`), which is read in order of ids. Columns that have an
+        index of their own are written so that the database does not choose it, since it would then have to sort.
         """
         loops = self._list_loop_ids()
         exact = {"verdict": self.verdict, "mode": self.mode, "limited_by": self._limit}
@@ -77,9 +76,7 @@ class LedgerFilter:
     def _limit(self) -> str:
         return "" if self.limited_by == ANY_LIMIT else self.limited_by
 
-    def _filter_by_words(
-        self, entries: QuerySet[LedgerEntry], loops: list[int] | None
-    ) -> QuerySet[LedgerEntry]:
+    def _filter_by_words(self, entries: QuerySet[LedgerEntry], loops: list[int] | None) -> QuerySet[LedgerEntry]:
         facets = {"verdict": self.verdict, "mode": self.mode, "limited_by": self._limit}
         facets |= {"acted": "" if self.acted is None else str(int(self.acted))}
         facets |= {"limited": "1" if self.limited_by == ANY_LIMIT else ""}
@@ -123,9 +120,7 @@ def _scan_by_id(entries: QuerySet[LedgerEntry], lookup: str, value: Any) -> Quer
     if name not in INDEXED:
         return entries.filter(**{lookup: value})
     plain = f"plain_{name}"
-    return entries.alias(**{plain: Coalesce(name, name)}).filter(
-        **{f"{plain}__{how}" if how else plain: value}
-    )
+    return entries.alias(**{plain: Coalesce(name, name)}).filter(**{f"{plain}__{how}" if how else plain: value})
 
 
 def _check_choice(field: str, value: str, known: Sequence[Any]) -> None:

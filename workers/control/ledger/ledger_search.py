@@ -1,10 +1,10 @@
 """Full-text search of the ledger: an index over the words of its entries, combined with the other filters.
 
-SQLite: an FTS5 table over the entries' words and low-cardinality columns, maintained by triggers. A filter
-with words is one query of it, so a common word combined with a rare verdict does not scan all entries.
-PostgreSQL: an index of the words alone, which the planner joins with the others. The last word of a query
-matches as a prefix. Case is ignored, and so are accents on SQLite. PostgreSQL treats a number, an address,
-and a path as one word each (3.3, 10.0.0.1, events/s) and matches them by prefix.
+SQLite: an FTS5 table over the entries' words and low-cardinality columns, maintained by triggers. A filter with words
+is one query of it, so a common word combined with a rare verdict does not scan all entries.
+PostgreSQL: an index of the words alone, which the planner joins with the others. The last word of a query matches as a
+prefix. Case is ignored, and so are accents on SQLite. PostgreSQL treats a number, an address, and a path as one word
+each (3.3, 10.0.0.1, events/s) and matches them by prefix.
 """
 
 import re
@@ -57,9 +57,7 @@ _MATCH = f"{_WORDS} @@ (to_tsquery('simple', %s) || {_PHRASE})"
 
 def build(vendor: str) -> tuple[str, ...]:
     """Return the statements that create the index. Raises KeyError for an unsupported database."""
-    return {"sqlite": _SQLITE, "postgresql": (f"CREATE INDEX {INDEX} ON {TABLE} USING gin ({_WORDS})",)}[
-        vendor
-    ]
+    return {"sqlite": _SQLITE, "postgresql": (f"CREATE INDEX {INDEX} ON {TABLE} USING gin ({_WORDS})",)}[vendor]
 
 
 def remove(vendor: str) -> tuple[str, ...]:
@@ -72,9 +70,9 @@ def find_by_words(
 ) -> QuerySet[Any]:
     """Filter entries whose reason or error has the words of `text` adjacent to each other.
 
-    The result is for `workers.coordination.keyset`. `facets` ({column: value}, several values separated by |)
-    are conditions that the entries meet anyway, just as their ids are between `first` and `last`: they let
-    the index skip entries. A text without any word finds nothing.
+    The result is for `workers.coordination.keyset`. `facets` ({column: value}, several values separated by |) are
+    conditions that the entries meet anyway, just as their ids are between `first` and `last`: they let the index skip
+    entries. A text without any word finds nothing.
     """
     words = WORD.findall(text)
     if not words:

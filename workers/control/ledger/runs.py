@@ -6,9 +6,8 @@ Most ticks do nothing, and some laws set their actuator at every tick. A line is
 - it was judged harmful;
 - its mode differs from the previous tick of the same loop, or it is limited and the previous one was not.
 
-All other ticks between two lines form one run with a count, a first time, and a last time. One index
-(`ledger_filters`) has all columns for this, and a page reads at most `MAX_READ` entries, so its cost does
-not grow with the plant.
+All other ticks between two lines form one run with a count, a first time, and a last time. One index (`ledger_filters`)
+has all columns for this, and a page reads at most `MAX_READ` entries, so its cost does not grow with the plant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,8 +47,8 @@ class Tick(NamedTuple):
 class TickRun:
     """Adjacent ticks that are not notable.
 
-    routine: ticks that set what their law sets at every tick; late: the number of late ticks, and
-    late_seconds the maximum delay.
+    routine: ticks that set what their law sets at every tick; late: the number of late ticks, and late_seconds the
+    maximum delay.
     """
 
     newest: int
@@ -150,9 +149,7 @@ def list_latest_lines(loop: Loop, lines: int) -> list[LedgerEntry | TickRun]:
 
 def list_news_lines(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
     """Return the newest actions until an instant, above them one run of the ticks since."""
-    newest = (
-        LedgerEntry.objects.filter(at__lte=until).order_by("-at").values_list("pk", flat=True).first() or 0
-    )
+    newest = LedgerEntry.objects.filter(at__lte=until).order_by("-at").values_list("pk", flat=True).first() or 0
     searched = LedgerEntry.objects.filter(pk__lte=newest, pk__gt=newest - MAX_SEARCHED).order_by("-pk")
     is_news = ~Q(loop__in=_load_loops().routine) | Q(verdict=LedgerEntry.Verdict.HARMFUL)
     acts = list(searched.filter(is_news, acted=True).values_list("pk", flat=True)[:lines])
@@ -166,9 +163,7 @@ def list_news_lines(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
     return load_entries([run, *acts])
 
 
-def compute_lateness(
-    interval_seconds: float, rest_seconds: float, at: datetime, before: datetime | None
-) -> float:
+def compute_lateness(interval_seconds: float, rest_seconds: float, at: datetime, before: datetime | None) -> float:
     """Return how many seconds late a tick came after the previous one; 0 if on time or unknown."""
     since = None if before is None else (at - before).total_seconds()
     return quality.compute_late_seconds(since, interval_seconds, rest_seconds)
@@ -183,9 +178,7 @@ def add_lateness(entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
 def compute_entry_lateness(entry: LedgerEntry) -> float:
     """Return `late_by` of an entry that was read with `add_lateness`; 0 for others."""
     loop, begin = entry.loop, entry.folded_since or entry.at
-    return compute_lateness(
-        loop.interval_seconds, get_rest_seconds(loop.law), begin, getattr(entry, "before_at", None)
-    )
+    return compute_lateness(loop.interval_seconds, get_rest_seconds(loop.law), begin, getattr(entry, "before_at", None))
 
 
 def _fold_lines(

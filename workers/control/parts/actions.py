@@ -33,9 +33,7 @@ def _compute_amount(value: Any) -> float:
 
 def were_set(action: Document) -> str:
     """Describe the action's values in the past tense: "set admit 412.3"."""
-    values = ", ".join(
-        f"{name.replace('_', ' ')} {_format_value(name, value)}" for name, value in action.items()
-    )
+    values = ", ".join(f"{name.replace('_', ' ')} {_format_value(name, value)}" for name, value in action.items())
     return f"set {values}"
 
 

@@ -23,9 +23,7 @@ def find_application(target: Mapping[str, Any], snapshot: Snapshot) -> Applicati
     return snapshot.pipeline.applications.get(target.get("application", ""))
 
 
-def check_measurement(
-    target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float
-) -> ObservationQuality:
+def check_measurement(target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float) -> ObservationQuality:
     """Return the age of the pipeline's status, and why it is invalid."""
     at_seconds, said = snapshot.at, snapshot.pipeline.age_seconds
     if at_seconds is None or said is None:

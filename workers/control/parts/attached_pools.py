@@ -2,10 +2,10 @@
 
 Their target is {"plant", "operator"}.
 
-A loop of a pool holds while the plant is not visible, while another controller sets its tasks, after an order
-that had no effect, and, where the loop is to act, while another loop acts on the same tasks: that of the
-whole plant, or the one whose law comes first by name. Two such loops are never both allowed to act
-(`workers.steering.ownership`); this check is for unrequested changes, such as a pool that reappears.
+A loop of a pool holds while the plant is not visible, while another controller sets its tasks, after an order that had
+no effect, and, where the loop is to act, while another loop acts on the same tasks: that of the whole plant, or the one
+whose law comes first by name. Two such loops are never both allowed to act (`workers.steering.ownership`); this check
+is for unrequested changes, such as a pool that reappears.
 """
 
 import hashlib
@@ -41,8 +41,7 @@ Target = Mapping[str, Any]
 class ObservedPool:
     """The operator of a target in a snapshot.
 
-    It has the operator's measures over `window_seconds`, the wait of its arrivals (None: unknown), and its
-    plant's row.
+    It has the operator's measures over `window_seconds`, the wait of its arrivals (None: unknown), and its plant's row.
     """
 
     operator: MeasuredOperator
@@ -113,12 +112,8 @@ def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds:
     if pool is None:
         return ObservationQuality(age, f"plant {name} has no operator {target.get('operator')}")
     if pool.operator.fixed is not None:
-        return ObservationQuality(
-            age, f"the tasks of {target['operator']} cannot be set: {pool.operator.fixed}"
-        )
-    return ObservationQuality(
-        age, explain_unreached(row), _describe_other_controller(law, target, snapshot, row)
-    )
+        return ObservationQuality(age, f"the tasks of {target['operator']} cannot be set: {pool.operator.fixed}")
+    return ObservationQuality(age, explain_unreached(row), _describe_other_controller(law, target, snapshot, row))
 
 
 def _describe_other_controller(law: str, target: Target, snapshot: Snapshot, row: PlantStatus) -> str | None:
@@ -148,8 +143,7 @@ def iterate_adjustable_pools(
 ) -> Iterator[tuple[str, str, str, AdapterKind]]:
     """Return (loop name, plant, operator, kind) of the adjustable pools of such plants.
 
-    There are up to MAX_POOLS per plant. For a plant that is not visible, the pools that had a loop are
-    returned.
+    There are up to MAX_POOLS per plant. For a plant that is not visible, the pools that had a loop are returned.
     """
     for plant, kind in present.plants.items():
         if of_kind(kind):
@@ -188,8 +182,8 @@ def start_of(plant: str, operator: str, **more: Any) -> LoopStart:
 def compute_task_limits(pool: ObservedPool | None, usual_most: int) -> tuple[int, int]:
     """Return the minimum and maximum tasks that a loop of the pool starts with.
 
-    They are within the plant's range. The minimum is at least one, and the maximum is the usual one or the
-    current number of tasks, if that is larger.
+    They are within the plant's range. The minimum is at least one, and the maximum is the usual one or the current
+    number of tasks, if that is larger.
     """
     if pool is None:
         return 1, usual_most

@@ -1,7 +1,7 @@
 """Declaration of a kind of loop: a law with all that connects it to the plant.
 
-Each module of `workers.control.kinds` declares one as `KIND`. The engine, the schedule, the snapshot, and the
-pages read their facts about a law from there.
+Each module of `workers.control.kinds` declares one as `KIND`. The engine, the schedule, the snapshot, and the pages
+read their facts about a law from there.
 """
 
 from collections.abc import Callable, Mapping
@@ -67,8 +67,8 @@ class Display:
     measured: where a ledger entry has the measured value, "observation.NAME" or "terms.NAME"; "": nowhere.
     setpoints: parameters; the first that exists is the setpoint.
     terms: the terms of a decision that a page shows each second.
-    lasting: for a law whose value stays in force, the name under which it is observed, said by each decision,
-    or else set; "" where no action means 0.
+    lasting: for a law whose value stays in force, the name under which it is observed, said by each decision, or else
+    set; "" where no action means 0.
     is_news: False where the actuator is set at each tick, so that setting it is not notable.
     amount: the size of an action as one number.
     past: an action in the past tense. brief: an action in a few words; "" shows its values instead.
@@ -76,8 +76,8 @@ class Display:
     about: what the law does, in a few words, in contrast to others that set the same.
     of_each: the things that have one loop each.
     purpose: the purpose of its loops, as a sentence. formula: what it computes, with the parameters' names.
-    main: the parameters that people change most, five at most. topics: the others, by titles; parameters in
-    no topic have a topic of their own.
+    main: the parameters that people change most, five at most. topics: the others, by titles; parameters in no topic
+    have a topic of their own.
     engaged: from a loop's row in the snapshot with a nonzero actuator, what it has in force, in words.
     """
 
@@ -120,8 +120,8 @@ class PromisedResponse:
 class LoopStart:
     """How the loop of one target starts, in addition to the defaults of its kind.
 
-    Later changes are made by people, except for the target and the parameters in `follows`, which follow the
-    plant and are kept as given here. interval_seconds: the time between its ticks, at least that of its kind.
+    Later changes are made by people, except for the target and the parameters in `follows`, which follow the plant and
+    are kept as given here. interval_seconds: the time between its ticks, at least that of its kind.
     """
 
     target: Document
@@ -149,16 +149,16 @@ class LoopKind:
     proposer: proposes a loop's advice to a person; None where advice is only recorded. Raises WeirError.
     of_mode: the part of a law's observation about the mode in force; a snapshot may be older than the mode.
     recall: for a loop that advises, the outcome of its proposals, as a part of its observation.
-    mode, parameters, guard: the initial values of its loops. followed: parameters that a `LoopStart` keeps
-    equal to a value of the plant, and that value; people cannot set them permanently.
+    mode, parameters, guard: the initial values of its loops. followed: parameters that a `LoopStart` keeps equal to a
+    value of the plant, and that value; people cannot set them permanently.
     promise: the response of parameters that are not in force yet; None where the law has no model.
     seeded: whether its loops exist as soon as there is a topology; others are created with their targets.
     scenario: the lab scenario in which the law is compared with its baselines; None where there is none.
     desired: from an entry's observation and action ({} for none), the desired values as numbers.
     rehearsal: how its loops are tuned on their record (`workers.control.tuning`); None: they are not.
     replay: how its baselines process the recorded load (`workers.control.costs`); None: they do not.
-    unit_hours: worker-hours of one unit of the actuator (per hour, where it stays); None while that is
-    unknown, or for an actuator without a price.
+    unit_hours: worker-hours of one unit of the actuator (per hour, where it stays); None while that is unknown, or for
+    an actuator without a price.
     at_rest: whether there is nothing to decide at a target; None: there may always be something.
     elsewhere: how its loops at attached plants are displayed; None: like all.
     """

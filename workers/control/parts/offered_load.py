@@ -1,8 +1,8 @@
 """Load offered to the pipeline's operators, and the share of their time that it takes, from one snapshot.
 
-An overloaded operator counts the events that it processes and not those meant for it (Röger, VIII). Processed
-events are therefore treated as a sample and scaled by what producers put into the application's queues plus
-the backlog, cleared within DRAIN_SECONDS. Rates are those of patterns before shedding.
+An overloaded operator counts the events that it processes and not those meant for it (Röger, VIII). Processed events
+are therefore treated as a sample and scaled by what producers put into the application's queues plus the backlog,
+cleared within DRAIN_SECONDS. Rates are those of patterns before shedding.
 """
 
 from collections.abc import Iterator
@@ -68,8 +68,7 @@ class OperatorLoad:
         row = self.row.patterns[pattern]
         types = {**row.types, **row.shed_per_second}
         return {
-            name: self.scale * (row.types.get(name, 0.0) + row.shed_per_second.get(name, 0.0))
-            for name in sorted(types)
+            name: self.scale * (row.types.get(name, 0.0) + row.shed_per_second.get(name, 0.0)) for name in sorted(types)
         }
 
     def compute_rates(self, operator: str) -> dict[str, float]:
@@ -84,9 +83,7 @@ class OperatorLoad:
         """Return operator → type → events/s, without types that patterns which may be shed emit."""
         inside = {pattern.emits for pattern in self.row.patterns.values() if pattern.sheddable}
         return {
-            operator: {
-                name: rate for name, rate in self.compute_rates(operator).items() if name not in inside
-            }
+            operator: {name: rate for name, rate in self.compute_rates(operator).items() if name not in inside}
             for operator in self.row.operators
         }
 
@@ -98,8 +95,8 @@ class OperatorLoad:
     def compute_availability(self, operator: str) -> float:
         """Return the share of an operator's time that is available to patterns that may be shed.
 
-        It excludes the operator's other work, patterns that must not be shed, and the operators that run
-        before and after it.
+        It excludes the operator's other work, patterns that must not be shed, and the operators that run before and
+        after it.
         """
         row = self.row.operators[operator]
         beside = (row.overhead_seconds or 0.0) * (row.in_per_second or 0.0) * self.scale

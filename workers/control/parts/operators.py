@@ -1,8 +1,8 @@
 """Observations and actions of the kinds that set tasks: the topology of an application or a registered plant.
 
-A plant whose tasks are set through the control API gives no valid measurement to the loops here: they hold,
-and name the controller. Only one loop acts on each target: the order of `OWNERS` decides, so that a law that
-a person sets to auto takes precedence, and the law that acts by default steps back until the other stops.
+A plant whose tasks are set through the control API gives no valid measurement to the loops here: they hold, and name
+the controller. Only one loop acts on each target: the order of `OWNERS` decides, so that a law that a person sets to
+auto takes precedence, and the law that acts by default steps back until the other stops.
 """
 
 import os
@@ -95,9 +95,7 @@ def build_topology_inputs(
     if topology is None or measured.invalid:
         return topology, measured
     there = PlantHolder(holder=topology.holder, until=topology.held_until)
-    if (
-        holder := describe_holder(target, snapshot, there) or _describe_prior_loop(law, target, snapshot)
-    ) is not None:
+    if (holder := describe_holder(target, snapshot, there) or _describe_prior_loop(law, target, snapshot)) is not None:
         return topology, ObservationQuality(measured.age_seconds, idle=holder)
     if (why := explain_unreached(snapshot.plants.get(target.get("plant", "")))) is not None:
         return topology, ObservationQuality(measured.age_seconds, why)
@@ -209,8 +207,8 @@ def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 def keep_plant(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Keep an attached plant's own controllers stopped while the loop controls its tasks.
 
-    If another controller has taken over, the next observation says so. A plant without controllers, or
-    without a valid measurement, is not called: it may be silent, and other loops wait.
+    If another controller has taken over, the next observation says so. A plant without controllers, or without a valid
+    measurement, is not called: it may be silent, and other loops wait.
     """
     if (entry.observation or {}).get("unfit"):
         return

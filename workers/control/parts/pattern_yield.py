@@ -1,10 +1,9 @@
 """Arrivals per match and time per event of a pattern, measured over time.
 
-The measures are running sums with a half-life, of arrivals and emitted events. While a pattern is shed, the
-sums continue with its control keys only: the events missing from other keys would make each match seem more
-expensive than it is. Control keys are few, so they change slowly what was learned from all keys. The same
-applies to time: a batch has a fixed cost, so a pattern that is nearly completely shed would seem too
-expensive to restore.
+The measures are running sums with a half-life, of arrivals and emitted events. While a pattern is shed, the sums
+continue with its control keys only: the events missing from other keys would make each match seem more expensive than
+it is. Control keys are few, so they change slowly what was learned from all keys. The same applies to time: a batch has
+a fixed cost, so a pattern that is nearly completely shed would seem too expensive to restore.
 """
 
 from collections.abc import Mapping
@@ -52,8 +51,8 @@ class PatternYield:
     def takes(self, rates: Mapping[str, float]) -> dict[str, float]:
         """Return type → events per match at these rates; nothing while none was seen.
 
-        One number is learned, matches per event of any type: all events of a time are kept or dropped alike,
-        since a type that has become more frequent is not surplus for its pattern.
+        One number is learned, matches per event of any type: all events of a time are kept or dropped alike, since a
+        type that has become more frequent is not surplus for its pattern.
         """
         events = sum(self._events.values())
         matches = sum(rates.values()) * (self._made + PRIOR_MATCHES) / events if events > 0 else 0.0

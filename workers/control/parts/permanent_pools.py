@@ -1,8 +1,8 @@
 """A pool of an attached plant as the worker rate law sees it: permanent workers.
 
-See `controllers.worker_rate.permanent_pool`. Arrivals are known as a rate there, and the backlog follows from
-its wait (Little's law); departures between two observations are not counted. The removed events are therefore
-the arrivals at that rate in an interval, less the growth of the queue.
+See `controllers.worker_rate.permanent_pool`. Arrivals are known as a rate there, and the backlog follows from its wait
+(Little's law); departures between two observations are not counted. The removed events are therefore the arrivals at
+that rate in an interval, less the growth of the queue.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,8 @@ def observe_pool(
 ) -> Measurement:
     """Return {queue_length, removed, running} of one pool.
 
-    Where known, it also has {service_seconds, oldest_seconds}. running: processes that exist or were ordered
-    and are still to start.
+    Where known, it also has {service_seconds, oldest_seconds}. running: processes that exist or were ordered and are
+    still to start.
     """
     pool = attached_pools.find_pool(target, snapshot)
     measured = attached_pools.check_measurement(law, target, snapshot, now_seconds)
@@ -80,9 +80,8 @@ def is_at_rest(target: Target, snapshot: Snapshot) -> bool:
 def build_start_values(pace: PlantPace | None, pool: attached_pools.ObservedPool | None) -> dict[str, Any]:
     """Return the parameters and guard that the loop of a pool starts with.
 
-    A worker counts as full when nearly empty, since the pool is permanent. Arrivals are expected to continue
-    at their rate: it is already an average over some time, a trend of it would overshoot, and no correction
-    is subtracted.
+    A worker counts as full when nearly empty, since the pool is permanent. Arrivals are expected to continue at their
+    rate: it is already an average over some time, a trend of it would overshoot, and no correction is subtracted.
     """
     bound = BOUND_SECONDS if pace is None else pace.bound_seconds
     least, most = attached_pools.compute_task_limits(pool, OTHERS_MAXIMUM if pace is None else pace.maximum)

@@ -5,9 +5,9 @@
     throttle    pausing a less important queue, where people can do that at the plant; requires at least two
                 queues
 
-Points, nodes, and events of attached plants cannot be moved, added, or dropped from here: the other levels
-are exhausted. A person chooses the less important queue, since Weir does not know it; the ladder applies
-nothing. When both levels are exhausted there is nothing to advise.
+Points, nodes, and events of attached plants cannot be moved, added, or dropped from here: the other levels are
+exhausted. A person chooses the less important queue, since Weir does not know it; the ladder applies nothing. When both
+levels are exhausted there is nothing to advise.
 """
 
 from collections.abc import Mapping
@@ -45,8 +45,7 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Mea
     came, passes = inputs.compute_source_per_second(topology), _compute_operator_capacity(topology)
     if not passes or not came:
         idle = ObservationQuality(
-            measured.age_seconds,
-            idle="no arrivals, or the capacity of the operators is not measured",
+            measured.age_seconds, idle="no arrivals, or the capacity of the operators is not measured"
         )
         return Measurement(dict(NOTHING), idle, {})
     short = [name for name, per_second in passes.items() if per_second < came] or list(passes)

@@ -1,8 +1,8 @@
 """Quality of a tick's observation, beyond what its sensor says.
 
-It includes whether a required part is still starting, how late the tick is, and the cause of an invalid
-measurement. A loop whose part is starting has nothing to decide; that is not a failure of the loop. The cause
-of an invalid measurement is one word, the same for all loops that it affects, so that alerts can be grouped
+It includes whether a required part is still starting, how late the tick is, and the cause of an invalid measurement. A
+loop whose part is starting has nothing to decide; that is not a failure of the loop. The cause of an invalid
+measurement is one word, the same for all loops that it affects, so that alerts can be grouped
 by it:
 
     host        the tick or the snapshot is late, or most nodes are: this host's processes lack CPU time
@@ -32,18 +32,14 @@ def list_needed_parts(target: Target, snapshot: Snapshot) -> Iterator[str]:
         yield parts.CONSUMERS["jobs"]
     if "queue" in target:
         queue = snapshot.queues.get(target["queue"])
-        yield from (
-            parts.CONSUMERS[kind] for kind in (queue.kind if queue else None,) if kind in parts.CONSUMERS
-        )
+        yield from (parts.CONSUMERS[kind] for kind in (queue.kind if queue else None,) if kind in parts.CONSUMERS)
     if "node" in target:
         yield parts.format_node_part(target["node"])
     if not {"application", "host", "queue", "plant"} & set(target):
         yield from (parts.format_node_part(name) for name in snapshot.nodes)
 
 
-def excuse_start(
-    measured: ObservationQuality, target: Target, snapshot: Snapshot, now: float
-) -> ObservationQuality:
+def excuse_start(measured: ObservationQuality, target: Target, snapshot: Snapshot, now: float) -> ObservationQuality:
     """Return the measurement, marked as idle where it is invalid because a part is still starting."""
     if measured.invalid is None and measured.age_seconds is not None:
         return measured
@@ -54,9 +50,7 @@ def excuse_start(
     return replace(measured, age_seconds=age, invalid=None, idle=f"{name} is starting")
 
 
-def compute_late_seconds(
-    since_last: float | None, interval_seconds: float, rest_seconds: float = 0.0
-) -> float:
+def compute_late_seconds(since_last: float | None, interval_seconds: float, rest_seconds: float = 0.0) -> float:
     """Return how much later than due a tick is; 0 for a usual delay and for the first tick.
 
     rest_seconds: how long the loop may have been at rest since its last known tick.
@@ -68,12 +62,7 @@ def compute_late_seconds(
 
 
 def cause(
-    measured: ObservationQuality,
-    stale_seconds: float,
-    late: float,
-    target: Target,
-    snapshot: Snapshot,
-    now: float,
+    measured: ObservationQuality, stale_seconds: float, late: float, target: Target, snapshot: Snapshot, now: float
 ) -> str | None:
     """Return the cause of an invalid measurement; None where it is valid, or the cause is unknown."""
     is_old = measured.age_seconds is None or measured.age_seconds > stale_seconds

@@ -29,8 +29,8 @@ class TuningModel:
     """A loop's recorded load, processed again by its law on a plant model that responds to the decisions.
 
     tuned: the parameters that are searched; requirements of people (limits, deadlines) are not among them.
-    load: from observations in order of time, the arrivals: a row for each second or each sample. Empty where
-    the observations have none.
+    load: from observations in order of time, the arrivals: a row for each second or each sample. Empty where the
+    observations have none.
     cost: from all parameters and some parts of the load, a number without a unit; less is better.
     """
 
@@ -43,9 +43,9 @@ class TuningModel:
 class LoadReplay:
     """A loop's recorded load processed by its baselines (`workers.control.costs`).
 
-    load: as in a `TuningModel`, a row for each second. worked: the result for the law (under its name) or a
-    baseline, with the seconds without decisions, if any. baselines: descriptions by name. reads: fields that an
-    observation must have; older versions recorded fewer.
+    load: as in a `TuningModel`, a row for each second. worked: the result for the law (under its name) or a baseline,
+    with the seconds without decisions, if any. baselines: descriptions by name. reads: fields that an observation must
+    have; older versions recorded fewer.
     """
 
     reads: frozenset[str]

@@ -1,7 +1,7 @@
 """The controls of a running application: key `weir:pipeline:controls:{app}` on the control server, JSON.
 
-The controls are frozen into every dispatch and into the offsets of both tiers, which are checkpointed. A
-batch that is replayed after a crash therefore uses the controls that it was planned with.
+The controls are frozen into every dispatch and into the offsets of both tiers, which are checkpointed. A batch that is
+replayed after a crash therefore uses the controls that it was planned with.
 """
 
 import json
@@ -38,8 +38,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
     def get_reserved_bytes(self, now_seconds: float) -> float:
         """Return the bytes of the result queue to keep free now.
 
-        The value is capped at a share of the result queue, in case the queue was made smaller than the loop
-        knows.
+        The value is capped at a share of the result queue, in case the queue was made smaller than the loop knows.
         """
         most = MAX_RESERVED * self.result_bytes
         return min(self.reserve_bytes, most) if self._is_admission_active(now_seconds) else 0.0
@@ -128,9 +127,7 @@ _CHECKS: dict[str, checks.Check] = {
     "hold_seconds": _SECONDS,
     "criteria": checks.accept_mapping(_CRITERION),
     "held_criteria": checks.accept_mapping(
-        checks.record(
-            value=_CRITERION, until_seconds=_UNTIL, owner=checks.accept_text(), reason=checks.accept_text()
-        )
+        checks.record(value=_CRITERION, until_seconds=_UNTIL, owner=checks.accept_text(), reason=checks.accept_text())
     ),
     "shed": checks.accept_mapping(checks.accept_mapping(_SHARE)),
     "shed_until_seconds": _UNTIL,

@@ -20,17 +20,16 @@ YAML; see `applications/`.
 | sink | queue that complex events are published to, except those that an operator reads |
 | sinks | list of {queue, types}: destinations of further types |
 
-A rule has a name and one of
-`discard` or `keep`: a condition (`rule_language` lists the SQL that rules may use);
+A rule has a name and one of `discard` or `keep`: a condition (`rule_language` lists the SQL that rules may use);
 `project`: {compute: {column: expression}, drop: [column]};
 `enrich`: {table: name of a CSV file in the same folder, using: column of the event, by: column of the table
 (`subnet`: by address), columns: [columns to add]}; the table is read again when it changes;
 `sample`: the share of events to keep (selected by event id, so a replay keeps the same events);
 `cleanse`: {column: expression of its clean value}; an event is dropped if one of the values is null.
 
-A pattern has name, pattern (`SEQ(A; B+; C)`, `AND(A, B)`, `OR(A, B)`, in the syntax of `match`), define
-{symbol: condition} (an undefined symbol is an event type), key (column), within_seconds, contiguity
-(relaxed), consume (once), quiet_seconds (0), emits (type of the complex event; the name), severity (warning).
+A pattern has name, pattern (`SEQ(A; B+; C)`, `AND(A, B)`, `OR(A, B)`, in the syntax of `match`), define {symbol:
+condition} (an undefined symbol is an event type), key (column), within_seconds, contiguity (relaxed), consume (once),
+quiet_seconds (0), emits (type of the complex event; the name), severity (warning).
 """
 
 import re
@@ -102,8 +101,7 @@ KEYS = (
 class Application:
     """A declared application, read and validated, except for its SQL.
 
-    Spark checks the SQL (`rules.check_rules`). sinks: type of complex event → the queues that it is published
-    to.
+    Spark checks the SQL (`rules.check_rules`). sinks: type of complex event → the queues that it is published to.
     """
 
     name: str
@@ -226,17 +224,13 @@ def _list_monitored(
                 f"{where}.criterion", f"{item['criterion']!r} is not in criteria; add an initial value there"
             )
         if item["column"] not in numbers:
-            raise BadInput(
-                f"{where}.column", f"must be one of {', '.join(sorted(numbers))}, not {item['column']!r}"
-            )
+            raise BadInput(f"{where}.column", f"must be one of {', '.join(sorted(numbers))}, not {item['column']!r}")
         quantile = checks.accept_number(0, 1).validate(item["quantile"], f"{where}.quantile")
         window_seconds = fields.validate_seconds(item.get("window_seconds", 300.0), f"{where}.window_seconds")
         if window_seconds < 1:
             raise BadInput(f"{where}.window_seconds", "must be at least 1")
         kind = None if item.get("type") is None else fields.validate_text(item["type"], f"{where}.type")
-        monitored.append(
-            MonitoredQuantile(item["criterion"], item["column"], float(quantile), window_seconds, kind)
-        )
+        monitored.append(MonitoredQuantile(item["criterion"], item["column"], float(quantile), window_seconds, kind))
     fields.check_distinct_names([criterion.criterion for criterion in monitored], "monitor")
     return tuple(monitored)
 
@@ -285,9 +279,7 @@ def _build_graph(document: Mapping[str, Any]) -> Graph:
     if not operators:
         raise BadInput("patterns", "must be a list of at least one pattern, here or in operators")
     fields.check_distinct_names([operator.name for operator in operators], "operators")
-    fields.check_distinct_names(
-        [pattern.name for operator in operators for pattern in operator.patterns], "patterns"
-    )
+    fields.check_distinct_names([pattern.name for operator in operators for pattern in operator.patterns], "patterns")
     return Graph(tuple(operators))
 
 
@@ -295,9 +287,7 @@ def _check_patterns(document: Mapping[str, Any]) -> None:
     """Check the number of patterns before any is parsed."""
     operators = fields.validate_items(document.get("operators", []), "operators", 0, MAX_OPERATORS)
     lists = [operator.get("patterns") for operator in operators if isinstance(operator, Mapping)]
-    count = sum(
-        len(sublist) for sublist in (*lists, document.get("patterns", [])) if isinstance(sublist, list)
-    )
+    count = sum(len(sublist) for sublist in (*lists, document.get("patterns", [])) if isinstance(sublist, list))
     if count > MAX_PATTERNS:
         raise Forbidden("patterns", f"must have at most {MAX_PATTERNS} patterns, not {count}")
 
@@ -313,8 +303,7 @@ def _parse_operator(document: Any, where: str, key: Any) -> Operator:
     for place, pattern in enumerate(patterns):
         if pattern.key != own_key:
             raise BadInput(
-                f"{where}.patterns[{place}].key",
-                f"must be the operator's key, {own_key}, not {pattern.key}",
+                f"{where}.patterns[{place}].key", f"must be the operator's key, {own_key}, not {pattern.key}"
             )
     return Operator(name, own_key, patterns)
 
@@ -340,9 +329,7 @@ def _parse_sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -
             fields.validate_text(event_type, f"{where}.types")
             if event_type not in emitted:
                 known = ", ".join(sorted(emitted))
-                raise BadInput(
-                    f"{where}.types", f"no pattern emits {event_type!r}; the emitted types are {known}"
-                )
+                raise BadInput(f"{where}.types", f"no pattern emits {event_type!r}; the emitted types are {known}")
             sinks.setdefault(event_type, []).append(queue)
     return {event_type: tuple(dict.fromkeys(each)) for event_type, each in sinks.items()}
 
@@ -351,8 +338,7 @@ def _parse_sink(value: Any, where: str, queues: list[str]) -> str:
     sink = fields.validate_name(value, where, checks.QUEUE_NAME)
     if sink in queues:
         raise BadInput(
-            where,
-            f"{sink} is an input of this application, so complex events would loop; choose another queue",
+            where, f"{sink} is an input of this application, so complex events would loop; choose another queue"
         )
     return sink
 
@@ -375,9 +361,7 @@ def _parse_pattern(document: Any, where: str, key: Any) -> Pattern:
     expression = parse_expression(document["pattern"], f"{where}.pattern")
     if expression.at_first or expression.at_last:
         raise BadInput(f"{where}.pattern", "must not use ^ or $: a stream has no first or last event")
-    define = fields.validate_pairs(
-        document.get("define", {}), f"{where}.define", "symbol: condition", MAX_SYMBOLS
-    )
+    define = fields.validate_pairs(document.get("define", {}), f"{where}.define", "symbol: condition", MAX_SYMBOLS)
     severity = document.get("severity", "warning")
     if severity not in SEVERITIES:
         raise BadInput(f"{where}.severity", f"must be one of {', '.join(SEVERITIES)}, not {severity!r}")
@@ -387,14 +371,10 @@ def _parse_pattern(document: Any, where: str, key: Any) -> Pattern:
         defines=parse_definitions(expression, define, f"{where}.define"),
         key=fields.validate_text(document.get("key", key), f"{where}.key"),
         within_us=fields.convert_to_microseconds(document["within_seconds"], f"{where}.within_seconds"),
-        suppression_us=fields.convert_to_microseconds(
-            document.get("quiet_seconds", 0), f"{where}.quiet_seconds"
-        ),
+        suppression_us=fields.convert_to_microseconds(document.get("quiet_seconds", 0), f"{where}.quiet_seconds"),
         emits=fields.validate_text(document.get("emits", name), f"{where}.emits"),
         severity=severity,
-        contiguity=validate_choice(
-            document.get("contiguity", "relaxed"), CONTIGUITIES, f"{where}.contiguity"
-        ),
+        contiguity=validate_choice(document.get("contiguity", "relaxed"), CONTIGUITIES, f"{where}.contiguity"),
         consume=validate_choice(document.get("consume", "once"), CONSUMPTIONS, f"{where}.consume"),
     )
     check_states(pattern, f"{where}.pattern")

@@ -6,8 +6,8 @@
 | `weir:pipeline:at-work` | hash | application → {"version", "text", "refused"}: the process writes it |
 | `weir:pipeline:shipped` | hash | application → its text in the process's own file |
 
-A stored declaration takes precedence over one of the same name in the file. `refused` says why a requested
-version was rejected; the previous version keeps running in the meantime.
+A stored declaration takes precedence over one of the same name in the file. `refused` says why a requested version was
+rejected; the previous version keeps running in the meantime.
 """
 
 import json
@@ -45,9 +45,7 @@ class Declarations:
         declarations = {} if self._file is None else {self._file.name: self._file}
         for name, text in cast(Fields, self._control.hgetall(keys.PIPELINE_WANTED)).items():
             document = json.loads(text)
-            declarations[name.decode()] = DeclarationText(
-                name.decode(), document["version"], document["text"]
-            )
+            declarations[name.decode()] = DeclarationText(name.decode(), document["version"], document["text"])
         return declarations
 
     def want(self, declared: DeclarationText) -> None:

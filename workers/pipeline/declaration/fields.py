@@ -45,9 +45,7 @@ def validate_text(value: Any, where: str, most: int = MAX_CHARACTERS) -> str:
 
 def validate_name(value: Any, where: str, form: re.Pattern[str]) -> str:
     return str(
-        checks.accept_matching_text(form, "a name (a letter, then letters, digits, -, or _)").validate(
-            value, where
-        )
+        checks.accept_matching_text(form, "a name (a letter, then letters, digits, -, or _)").validate(value, where)
     )
 
 

@@ -9,8 +9,8 @@ SLOTS = 12  # slots of a window: it slides by a twelfth
 class MonitoredQuantile:
     """A monitored quantile.
 
-    criterion: the name that rules refer to. column: the column of which the quantile is computed, for events
-    of `type` (None: for all events).
+    criterion: the name that rules refer to. column: the column of which the quantile is computed, for events of `type`
+    (None: for all events).
     """
 
     criterion: str

@@ -20,11 +20,7 @@ def steer(control: redis.Redis, application: str, changes: Mapping[str, Any]) ->
 
 
 def steer_named(
-    control: redis.Redis,
-    application: str,
-    name: str,
-    values: Mapping[str, Any],
-    declared: Mapping[str, Any],
+    control: redis.Redis, application: str, name: str, values: Mapping[str, Any], declared: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Change values of a control that maps names to values (tasks, criteria); None removes a value.
 

@@ -1,9 +1,8 @@
 """Anti-stall admission: dispatches although the limits allow nothing, so that event time advances.
 
-Results leave the result queue once event time has passed them, and event time advances with what is
-dispatched. If many events have nearly the same time, or a container has held event time back, everything that
-the limits allow may wait for events that they don't allow. Without this admission, nothing would ever move
-again.
+Results leave the result queue once event time has passed them, and event time advances with what is dispatched. If many
+events have nearly the same time, or a container has held event time back, everything that the limits allow may wait for
+events that they don't allow. Without this admission, nothing would ever move again.
 """
 
 from queues.events.block import BLOCK_EVENTS

@@ -1,8 +1,8 @@
 """The assignments of replicas: ranges of containers, cut by the replicas' shares. Pure arithmetic.
 
-A dispatch cuts what it admits into one contiguous piece for each replica, in proportion to its share. Blocks
-stay whole, and a small dispatch goes to one replica only; the difference is carried over to the next
-dispatch, so that the shares are right on average for any sizes.
+A dispatch cuts what it admits into one contiguous piece for each replica, in proportion to its share. Blocks stay
+whole, and a small dispatch goes to one replica only; the difference is carried over to the next dispatch, so that the
+shares are right on average for any sizes.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,8 @@ class AssignedRange(NamedTuple):
 class Assignment:
     """The piece of one dispatch that one replica processes.
 
-    watermark_us: the settled event time while this piece is not processed, which is the watermark of the
-    previous dispatch. at_seconds: when it was dispatched (seconds since 1970).
+    watermark_us: the settled event time while this piece is not processed, which is the watermark of the previous
+    dispatch. at_seconds: when it was dispatched (seconds since 1970).
     """
 
     tick: int
@@ -76,9 +76,7 @@ def divide(
     waiting = [part for name, entries in sorted(admitted.items()) for part in _chain(start, name, entries)]
     left = sum(part.events for part in waiting)
     whole = sum(shares.values())
-    targets = {
-        name: share / whole * left + start.owed.get(name, 0.0) for name, share in shares.items() if share > 0
-    }
+    targets = {name: share / whole * left + start.owed.get(name, 0.0) for name, share in shares.items() if share > 0}
     given: dict[str, Assignment] = {}
     place = 0
     order = sorted(targets, key=lambda name: (-targets[name], name))

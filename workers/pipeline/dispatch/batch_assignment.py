@@ -1,7 +1,7 @@
 """The ranges of containers that each task of a replica's batch processes.
 
-The assignment travels with the Spark job as a local property. The plan that the job executes is the same for
-every batch (`rule_plan`); only the assignment is new.
+The assignment travels with the Spark job as a local property. The plan that the job executes is the same for every
+batch (`rule_plan`); only the assignment is new.
 """
 
 import json
@@ -21,8 +21,8 @@ _PROPERTY = "weir.batch_assignment"
 class BatchAssignment:
     """The assignment of a batch to its tasks.
 
-    tick: of the batch. attempt: the attempt at it, as the result queue counts. tasks: the ranges of each
-    task. ahead_us: how far ahead of the clock an event may be. cut: whether results are cut by key groups.
+    tick: of the batch. attempt: the attempt at it, as the result queue counts. tasks: the ranges of each task.
+    ahead_us: how far ahead of the clock an event may be. cut: whether results are cut by key groups.
     shedder: what is dropped. criteria: name → value.
     """
 
@@ -63,8 +63,8 @@ class BatchAssignment:
 def on_tasks(nodes: Nodes, ranges: Iterable[tuple[Range, int]], most: int) -> tuple[tuple[Range, ...], ...]:
     """Distribute ranges, with their event counts, over as many tasks as they are worth, at most `most`.
 
-    The largest range comes first, and each goes to the task with the fewest events so far. A range of more
-    than half of a task's events is cut.
+    The largest range comes first, and each goes to the task with the fewest events so far. A range of more than half of
+    a task's events is cut.
     """
     ranges = list(ranges)
     total = sum(events for _, events in ranges)

@@ -1,8 +1,8 @@
 """The cursor: how far the queues were dispatched, and how far event time has advanced. Pure arithmetic.
 
-The watermark promises that no event at or before it is still to be dispatched, except late ones. It is the
-progress of the slowest container minus the allowed lateness. A container that was dispatched completely holds
-nothing back, and the watermark never goes back.
+The watermark promises that no event at or before it is still to be dispatched, except late ones. It is the progress of
+the slowest container minus the allowed lateness. A container that was dispatched completely holds nothing back, and the
+watermark never goes back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,9 +31,9 @@ class Scan:
 class Cursor:
     """The position up to which the queues were dispatched.
 
-    tick: number of the dispatch. ids: container → last entry dispatched. newest_us: container → newest event
-    time dispatched, at most the time of the clock; furthest_us: of all containers, including times ahead of
-    the clock. owed: replica → events still owed to it by its share. skipped: nodes that did not answer.
+    tick: number of the dispatch. ids: container → last entry dispatched. newest_us: container → newest event time
+    dispatched, at most the time of the clock; furthest_us: of all containers, including times ahead of the clock. owed:
+    replica → events still owed to it by its share. skipped: nodes that did not answer.
     """
 
     tick: int = 0
@@ -96,8 +96,8 @@ def check_version(document: Any, what: str) -> None:
 def admit(scans: Mapping[str, Scan], limit_events: int, turn: int = 0) -> dict[str, tuple[Entry, ...]]:
     """Select the entries to dispatch: one from each container in turn until the limit is reached.
 
-    The last entry may exceed the limit, since blocks stay whole. turn: counts the calls. Each call starts
-    with another container, so that a limit of a few blocks starves none of them.
+    The last entry may exceed the limit, since blocks stay whole. turn: counts the calls. Each call starts with another
+    container, so that a limit of a few blocks starves none of them.
     """
     taken = dict.fromkeys(scans, 0)
     total = 0
@@ -126,9 +126,8 @@ def advance(
 ) -> Cursor:
     """Return the cursor after the admitted entries, or `start` itself if there are none.
 
-    skipped: nodes that did not answer. holding: containers that did not answer and may still contain earlier
-    events. An event time in the future counts as now, so that one wrong clock can't make all other events
-    late.
+    skipped: nodes that did not answer. holding: containers that did not answer and may still contain earlier events. An
+    event time in the future counts as now, so that one wrong clock can't make all other events late.
     """
     if not admitted:
         return start
@@ -153,8 +152,8 @@ def advance(
 def close(start: Cursor, controls: Controls, now_us: int) -> Cursor:
     """Advance the watermark to the newest event after a silence, so that no event waits for order forever.
 
-    An event time ahead of the clock counts once the clock has reached it. The waiting events are processed
-    with the current controls: an expired shedding table drops none of them.
+    An event time ahead of the clock counts once the clock has reached it. The waiting events are processed with the
+    current controls: an expired shedding table drops none of them.
     """
     latest_us = start.latest_us
     if latest_us is not None and latest_us < start.furthest_us <= now_us:

@@ -1,9 +1,9 @@
 """The dispatcher: what is new in the containers, how much of it is admitted, and which replica processes it.
 
-It runs in the driver, a few times per second. Events that are not admitted wait in their container; none is
-dropped. A queue whose consumption is paused is not dispatched, and event time waits for it, so that none of
-its events is late afterwards. The admission limits are the room in the result queue, the flow loop's
-`admit_events_per_second` and `reserve_bytes`, and `admit_events_per_batch`.
+It runs in the driver, a few times per second. Events that are not admitted wait in their container; none is dropped. A
+queue whose consumption is paused is not dispatched, and event time waits for it, so that none of its events is late
+afterwards. The admission limits are the room in the result queue, the flow loop's `admit_events_per_second` and
+`reserve_bytes`, and `admit_events_per_batch`.
 """
 
 import logging
@@ -96,8 +96,8 @@ class Dispatcher:
     def step(self, full: bool = False) -> int:
         """Make one dispatch if there is something new, and return the number of events.
 
-        `stall_reason` then says why nothing would be dispatched, and `skipped` names the nodes that do not
-        answer. full: there is no room for the complex events already found, so nothing is dispatched. Raises
+        `stall_reason` then says why nothing would be dispatched, and `skipped` names the nodes that do not answer.
+        full: there is no room for the complex events already found, so nothing is dispatched. Raises
         `DispatcherOvertaken` and `RedisError`.
         """
         if full:
@@ -164,9 +164,7 @@ class Dispatcher:
                 return 0
         else:
             self._idle_since = self._dispatched_at = now
-        assignments, owed = divide(
-            start, end, admitted, controls.compute_shares(self._replicas), self._clock()
-        )
+        assignments, owed = divide(start, end, admitted, controls.compute_shares(self._replicas), self._clock())
         end = replace(end, owed=owed)
         self._unheard = end
         self._dispatches.commit(start, end, assignments)
@@ -204,10 +202,7 @@ class Dispatcher:
         ahead = BATCHES_AHEAD * controls.admit_events_per_batch
         limits: list[tuple[float, str]] = [
             (float(controls.admit_events_per_batch), "admit_events_per_batch is 0"),
-            (
-                free_events,
-                f"the result queue has no room: {used} used, {flying:,} events in flight",
-            ),
+            (free_events, f"the result queue has no room: {used} used, {flying:,} events in flight"),
             (float(ahead - flying), f"{flying:,} dispatched events have no result yet"),
         ]
         reserve = controls.get_reserved_bytes(self._clock())
@@ -239,8 +234,7 @@ class Dispatcher:
     def _scan(self, topology: Topology, limit: int) -> tuple[dict[str, Scan], set[str]]:
         """Return the new entries of each container.
 
-        Every node is queried, including those without points: they may contain events from before the points
-        moved.
+        Every node is queried, including those without points: they may contain events from before the points moved.
         """
         scans: dict[str, Scan] = {}
         down: set[str] = set()
@@ -272,9 +266,7 @@ class Dispatcher:
         self.cursor = replace(self.cursor, ids={**self.cursor.ids, container: BEGINNING})
         self._trimmed.pop(container, None)
 
-    def _list_holding_containers(
-        self, topology: Topology, down: set[str], controls: Controls, now: float
-    ) -> set[str]:
+    def _list_holding_containers(self, topology: Topology, down: set[str], controls: Controls, now: float) -> set[str]:
         """Return the containers that event time waits for.
 
         It waits for containers on nodes that are down, for a limited time, and for those of paused queues.
@@ -289,9 +281,7 @@ class Dispatcher:
             for node in topology.queues[queue].points
         }
         return {
-            container
-            for container in known
-            if container in containers or container.partition("/")[0] in self._paused
+            container for container in known if container in containers or container.partition("/")[0] in self._paused
         }
 
     def _trim(self, topology: Topology) -> None:
@@ -301,12 +291,8 @@ class Dispatcher:
         for name in {*self._replicas, *self._given, *published}:
             done = published.get(name, 0)
             self._dispatches.forget(name, done)
-            for part in (
-                part for dispatch in self._dispatches.list_after(name, done) for part in dispatch.parts
-            ):
-                through[part.container] = _choose_earlier_id(
-                    through.get(part.container, part.after), part.after
-                )
+            for part in (part for dispatch in self._dispatches.list_after(name, done) for part in dispatch.parts):
+                through[part.container] = _choose_earlier_id(through.get(part.container, part.after), part.after)
         away: set[str] = set()
         for container, entry_id in through.items():
             queue, node = container.split("/")

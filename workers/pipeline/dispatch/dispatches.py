@@ -1,7 +1,7 @@
 """The dispatches of one application on the control server: the cursor, and each replica's assignments.
 
-One script moves the cursor and stores the assignments, and only if no other process did so in the meantime.
-An event is therefore in exactly one assignment, whichever process crashes in between.
+One script moves the cursor and stores the assignments, and only if no other process did so in the meantime. An event is
+therefore in exactly one assignment, whichever process crashes in between.
 
 | key | type | holds |
 |---|---|---|

@@ -1,13 +1,13 @@
 """How much may be admitted now so that a part of the result queue stays free: the fast half of flow control.
 
-The flow loop decides every other second from measurements of the previous second. A batch, a burst, or a
-process that uses the processors comes and goes in less time. The loop therefore gives its setpoint to the
-dispatcher, which admits, some times per second, no more than
+The flow loop decides every other second from measurements of the previous second. A batch, a burst, or a process that
+uses the processors comes and goes in less time. The loop therefore gives its setpoint to the dispatcher, which admits,
+some times per second, no more than
 
     (capacity - used - in flight · b  -  reserve  +  mean in flight · b) / b    events, b bytes an event
 
-Events in flight will be in the queue soon and are counted at once. Their mean is added because the free space
-would otherwise settle above the reserve by just that amount.
+Events in flight will be in the queue soon and are counted at once. Their mean is added because the free space would
+otherwise settle above the reserve by just that amount.
 """
 
 import math

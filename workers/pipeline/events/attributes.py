@@ -1,7 +1,7 @@
 """Declared attributes as columns, parsed from the events' JSON before the rules are applied.
 
-Events repeat their attributes, so each distinct text of a batch is parsed once. A value that can't be read as
-declared is a fault of that event, described in words; the event goes to the dead letters with it.
+Events repeat their attributes, so each distinct text of a batch is parsed once. A value that can't be read as declared
+is a fault of that event, described in words; the event goes to the dead letters with it.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ _NOUNS = {"integer": "64-bit whole number", "text": "string"}
 class Attribute:
     """A declared attribute.
 
-    kind: text, number (a double), integer (of 64 bits, exact) or boolean. required: an event without it is
-    faulty; otherwise the value is null.
+    kind: text, number (a double), integer (of 64 bits, exact) or boolean. required: an event without it is faulty;
+    otherwise the value is null.
     """
 
     name: str

@@ -107,8 +107,8 @@ class StoredBlock(NamedTuple):
 def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Faults) -> Iterator[StoredBlock]:
     """Yield the blocks of a dispatched range.
 
-    The blocks were assigned to this batch, so it waits for a node that has become unreachable in the
-    meantime. `faults` keeps unreadable blocks, and the batch continues.
+    The blocks were assigned to this batch, so it waits for a node that has become unreachable in the meantime. `faults`
+    keeps unreadable blocks, and the batch continues.
     """
     deadline = time.monotonic() + patience_seconds
     after = part.after
@@ -171,9 +171,7 @@ def _keep(blocks: list[StoredBlock], found: pa.Array, faults: Faults) -> None:
         own = found.slice(start, block_.batch.num_rows)
         start += block_.batch.num_rows
         if own.null_count < len(own):
-            faults.add(
-                (block_.part.queue, block_.part.node, block_.entry_id, block_.block_id), block_.batch, own
-            )
+            faults.add((block_.part.queue, block_.part.node, block_.entry_id, block_.block_id), block_.batch, own)
 
 
 def _build_origin_column(name: str, blocks: list[StoredBlock]) -> pa.Array:

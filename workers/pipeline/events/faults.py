@@ -1,9 +1,9 @@
 """Events that can't be processed (invalid attributes, a time far in the future).
 
-They go to the dead letters of their container, with the cause, once. A task stores them on the control
-server, bound to its attempt at the batch: another attempt, with a later clock or another declaration, may
-find other faults. They are due when the result of the batch is published, and are delivered until their node
-has them. Delivering them again has no effect, since a segment accepts the dead letters of an entry once.
+They go to the dead letters of their container, with the cause, once. A task stores them on the control server, bound to
+its attempt at the batch: another attempt, with a later clock or another declaration, may find other faults. They are
+due when the result of the batch is published, and are delivered until their node has them. Delivering them again has no
+effect, since a segment accepts the dead letters of an entry once.
 
 | key | type | holds |
 |---|---|---|
@@ -73,9 +73,7 @@ class FaultStore:
             if published.get(replica, 0) < int(tick):
                 continue
             topology = topology or self._known.read(self._control.get(keys.TOPOLOGY))
-            faults_by_entry = _group_by_entry(
-                cast(Fields, self._control.hgetall(self._build_key(replica, tick)))
-            )
+            faults_by_entry = _group_by_entry(cast(Fields, self._control.hgetall(self._build_key(replica, tick))))
             for entry, letters in faults_by_entry.items():
                 delivered += self._store_letters(nodes, topology, batch, entry, letters, away)
         return delivered

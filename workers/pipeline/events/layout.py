@@ -35,9 +35,7 @@ class Layout:
     @property
     def schema(self) -> pa.Schema:
         own = [pa.field(name, _KINDS[name]) for name in self.columns]
-        return pa.schema(
-            [*own, *(pa.field(attribute.name, TYPES[attribute.kind]) for attribute in self.attributes)]
-        )
+        return pa.schema([*own, *(pa.field(attribute.name, TYPES[attribute.kind]) for attribute in self.attributes)])
 
     @property
     def sql(self) -> str:
@@ -50,9 +48,7 @@ class Layout:
     def add_criteria(self, rows: pa.RecordBatch, criteria: Mapping[str, float]) -> pa.RecordBatch:
         """Return the rows under `schema` with the columns of the criteria."""
         for name in self.criteria:
-            rows = rows.append_column(
-                get_criterion_column(name), pa.repeat(float(criteria[name]), rows.num_rows)
-            )
+            rows = rows.append_column(get_criterion_column(name), pa.repeat(float(criteria[name]), rows.num_rows))
         return rows
 
 

@@ -1,7 +1,7 @@
 """The processing of one inter-event micro-batch, called by Spark (foreachBatch).
 
-Each level is one Spark job, in which each operator has as many tasks as its parallelism says. Then the
-complex events are published.
+Each level is one Spark job, in which each operator has as many tasks as its parallelism says. Then the complex events
+are published.
 """
 
 import logging
@@ -71,9 +71,7 @@ class InterEventWork(BatchWork):
         self._outbox.try_publish()
         seconds = time.monotonic() - started
         at = time.monotonic()
-        self._status.record_inter_event_batch(
-            InterEventBatch(at, batch, combined, counts, tuple(worked), seconds)
-        )
+        self._status.record_inter_event_batch(InterEventBatch(at, batch, combined, counts, tuple(worked), seconds))
 
     def _warn_of_forgotten(self, counts: Mapping[str, OperatorCount]) -> None:
         """Log each pattern that dropped open matches, once every WARN_SECONDS."""

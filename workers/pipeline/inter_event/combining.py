@@ -1,9 +1,9 @@
 """The combiner: merges the replicas' results in event-time order. Pure arithmetic.
 
-Event time is settled up to the *barrier*: the minimum, over replicas, of the watermark before the first
-dispatch whose result is not in the queue yet. A batch reads every result in the queue and passes on the rows
-that the watermark has passed. A result with later rows is *held*: it stays in the queue and is read again. A
-slow replica is therefore visible by name, as the one that the barrier waits for.
+Event time is settled up to the *barrier*: the minimum, over replicas, of the watermark before the first dispatch whose
+result is not in the queue yet. A batch reads every result in the queue and passes on the rows that the watermark has
+passed. A result with later rows is *held*: it stays in the queue and is read again. A slow replica is therefore visible
+by name, as the one that the barrier waits for.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,9 +42,9 @@ class Barrier:
 def build_barrier(watermark_us: int | None, outstanding: Mapping[str, OutstandingDispatch]) -> Barrier:
     """Return the barrier.
 
-    watermark_us: the watermark of the newest dispatch, which applies if nothing is outstanding. It was read
-    before the replicas were queried one after the other. A dispatch made in the meantime to a replica that
-    was already queried is not among the outstanding ones, and lies after it.
+    watermark_us: the watermark of the newest dispatch, which applies if nothing is outstanding. It was read before the
+    replicas were queried one after the other. A dispatch made in the meantime to a replica that was already queried is
+    not among the outstanding ones, and lies after it.
     """
     if not outstanding:
         return Barrier(watermark_us)
@@ -127,9 +127,9 @@ def combine_arrived_results(
 ) -> CombinedOffset:
     """Return the next batch after `start`, or `start` itself if there is nothing to do.
 
-    arrived: the results after `start.taken`, read after the barrier. At most about `most_rows`, and
-    MAX_SHARE of the result queue, are taken (but at least one result). Results that are not taken hold the
-    watermark back like an unprocessed dispatch.
+    arrived: the results after `start.taken`, read after the barrier. At most about `most_rows`, and MAX_SHARE of the
+    result queue, are taken (but at least one result). Results that are not taken hold the watermark back like an
+    unprocessed dispatch.
     """
     fresh, left = _take_arrived(list(arrived), most_rows, MAX_SHARE * controls.result_bytes)
     watermarks = [settled.watermark_us, *(result.watermark_us for result in left)]
@@ -149,9 +149,7 @@ def combine_arrived_results(
     )
 
 
-def _take_arrived(
-    arrived: list[Result], most_rows: int, most_bytes: float
-) -> tuple[list[Result], list[Result]]:
+def _take_arrived(arrived: list[Result], most_rows: int, most_bytes: float) -> tuple[list[Result], list[Result]]:
     rows = size_bytes = 0
     for place, result in enumerate(arrived):
         rows += sum(blob.rows for blob in result.blobs)

@@ -32,12 +32,9 @@ class InterEventBatch:
     def count_inputs(self, operator: Operator, graph: Graph) -> int:
         """Return the rows that arrived at the operator with this batch.
 
-        These are the rows of its route that are read for the first time, and those that earlier operators
-        have emitted.
+        These are the rows of its route that are read for the first time, and those that earlier operators have emitted.
         """
-        fresh = sum(
-            blob.rows for result in self.combined.fresh for blob in result.blobs if blob.route == operator.key
-        )
+        fresh = sum(blob.rows for result in self.combined.fresh for blob in result.blobs if blob.route == operator.key)
         emitted = (
             self.operators[edge.source].patterns[pattern.name].matches
             for edge in graph.edges

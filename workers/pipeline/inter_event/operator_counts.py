@@ -12,9 +12,9 @@ class PatternCount:
 
     types: event type → events that the pattern received. seconds: time of matching, including its state.
     suppressed: matches that were not emitted. partnerless: received events that could add to no match
-    (`matching.partners`). forgotten_bytes: bytes of open matches that were dropped for lack of room. shed:
-    event type → events that were shed. control_types: received events of control keys; control_events,
-    control_matches (without suppressed ones): the same by group (`shedder`), empty while nothing is shed.
+    (`matching.partners`). forgotten_bytes: bytes of open matches that were dropped for lack of room. shed: event type →
+    events that were shed. control_types: received events of control keys; control_events, control_matches (without
+    suppressed ones): the same by group (`shedder`), empty while nothing is shed.
     """
 
     types: dict[str, int] = field(default_factory=dict)
@@ -43,8 +43,8 @@ class PatternCount:
 class OperatorCount:
     """What a task, or a batch, did for an operator.
 
-    events: due rows. late: rows that arrived too late. task: the number of the task, from 1. early_us: all
-    but 5 % of its due rows are later.
+    events: due rows. late: rows that arrived too late. task: the number of the task, from 1. early_us: all but 5 % of
+    its due rows are later.
     """
 
     operator: str

@@ -1,9 +1,9 @@
 """The memory of an operator for some key groups: one value per group, in which each pattern has its part.
 
-Open matches wait for the whole window of a pattern, so a producer with many or long keys determines how much
-is stored. The control server stores it, and refuses all writes of the plant when it is full. All operators of
-an application therefore share MAX_STATE_BYTES: a group that takes more than its share drops the open matches
-of its largest pattern first.
+Open matches wait for the whole window of a pattern, so a producer with many or long keys determines how much is stored.
+The control server stores it, and refuses all writes of the plant when it is full. All operators of an application
+therefore share MAX_STATE_BYTES: a group that takes more than its share drops the open matches of its largest pattern
+first.
 """
 
 import struct
@@ -63,10 +63,7 @@ class OperatorMemory:
         """Return the value of every place, and when it is due."""
         groups = {place: int(place.rpartition("/")[2]) for place in places}
         return {
-            place: (
-                _pack_parts(self._drop_excess_parts(self._kept.get(group, {}))),
-                self._timers_us.get(group),
-            )
+            place: (_pack_parts(self._drop_excess_parts(self._kept.get(group, {}))), self._timers_us.get(group))
             for place, group in groups.items()
         }
 

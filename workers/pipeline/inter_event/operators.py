@@ -1,9 +1,9 @@
 """What one task does for an inter-event batch.
 
-It processes some key groups of an operator, from the due rows to the matches, which are written together with
-the new state. An event that was stored twice (a block sent again after an unknown outcome) counts once: both
-copies have the same time, so they are due in the same batch, which keeps one of equal (time, id). A copy that
-arrives after the watermark has passed it is late.
+It processes some key groups of an operator, from the due rows to the matches, which are written together with the new
+state. An event that was stored twice (a block sent again after an unknown outcome) counts once: both copies have the
+same time, so they are due in the same batch, which keeps one of equal (time, id). A copy that arrives after the
+watermark has passed it is late.
 """
 
 import time
@@ -90,11 +90,7 @@ class Work:
     def _timers_due(self, store: StateStore, unit: Unit) -> list[int]:
         if self.combined.watermark_us is None:
             return []
-        return [
-            g
-            for g in store.list_due_groups(self.combined.watermark_us).get(unit.operator, ())
-            if g in unit.groups
-        ]
+        return [g for g in store.list_due_groups(self.combined.watermark_us).get(unit.operator, ()) if g in unit.groups]
 
     def _should_count_late(self, operator: Operator) -> bool:
         """Return whether this operator reports the late rows.
@@ -202,11 +198,7 @@ class Work:
         return matches
 
     def _matches(
-        self,
-        matcher: Matcher,
-        due: pa.RecordBatch | None,
-        decisions: ShedDecisions | None,
-        count: PatternCount,
+        self, matcher: Matcher, due: pa.RecordBatch | None, decisions: ShedDecisions | None, count: PatternCount
     ) -> Matches:
         """Return the matches in the order of completion, including those that event time completes."""
         parts = []
@@ -249,9 +241,7 @@ def convert_to_route_rows(emitted: pa.RecordBatch, operator: Operator) -> pa.Rec
     keys = kept.column(operator.key)
     arrays = [kept.column("time").cast(pa.int64()), *(kept.column(name) for name in names), keys]
     groups, first = pa.array(compute_key_groups(keys), pa.int32()), pa.repeat(True, kept.num_rows)
-    return pa.RecordBatch.from_arrays(
-        [*arrays, groups, first], names=["time", *names, "match_key", "group", "first"]
-    )
+    return pa.RecordBatch.from_arrays([*arrays, groups, first], names=["time", *names, "match_key", "group", "first"])
 
 
 def order_rows(rows: pa.Table) -> pa.Table:
@@ -303,16 +293,12 @@ def _newest_late(late: pa.Table) -> pa.RecordBatch | None:
 
 
 def _apply_shedding(
-    pattern: Pattern,
-    due: pa.RecordBatch,
-    masks: np.ndarray | None,
-    decisions: ShedDecisions,
-    count: PatternCount,
+    pattern: Pattern, due: pa.RecordBatch, masks: np.ndarray | None, decisions: ShedDecisions, count: PatternCount
 ) -> np.ndarray | None:
     """Return the masks without the events that the pattern sheds, and count the shed and the control events.
 
-    masks: None if the pattern needs every event, whatever symbols it satisfies. The events of control keys
-    are counted in that case too.
+    masks: None if the pattern needs every event, whatever symbols it satisfies. The events of control keys are counted
+    in that case too.
     """
     named = list_named_types(pattern)
     if masks is None:
@@ -325,11 +311,7 @@ def _apply_shedding(
 
 
 def _count_control_events(
-    due: pa.RecordBatch,
-    control: np.ndarray,
-    named: Collection[str],
-    decisions: ShedDecisions,
-    count: PatternCount,
+    due: pa.RecordBatch, control: np.ndarray, named: Collection[str], decisions: ShedDecisions, count: PatternCount
 ) -> None:
     add_types(count.control_types, limit_types(count_by_type(due, control), named))
     count.control_events = add_counts(count.control_events, _group_rows(decisions.groups[control]))

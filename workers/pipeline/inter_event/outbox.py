@@ -29,8 +29,8 @@ log = logging.getLogger("weir.pipeline")
 class Outbox:
     """Complex events waiting to be published.
 
-    An event leaves the outbox after its publishing was acknowledged. After a crash in between, it is
-    published again with the same id. If only the control server was unavailable in between, it is not.
+    An event leaves the outbox after its publishing was acknowledged. After a crash in between, it is published again
+    with the same id. If only the control server was unavailable in between, it is not.
     """
 
     def __init__(self, store: StateStore, client: Client) -> None:
@@ -60,9 +60,7 @@ class Outbox:
         refused: dict[str, WeirError] = {}
         while waiting := self._store.list_output_names(refused):
             for start in range(0, len(waiting), MAX_AT_ONCE):
-                some = [
-                    name for name in waiting[start : start + MAX_AT_ONCE] if queue_of(name) not in refused
-                ]
+                some = [name for name in waiting[start : start + MAX_AT_ONCE] if queue_of(name) not in refused]
                 total += self._publish_some(self._store.load_outputs(some), refused)
         for refusal in refused.values():
             raise refusal

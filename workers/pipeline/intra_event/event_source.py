@@ -40,8 +40,7 @@ class EventSource(DataSource):
     """The data source of a replica's events.
 
     Options: control (URL of the control server), application, replica, layout (`layout_option`), monitored
-    (`encode_monitored`), patience (seconds for which a read waits for a node to come back), tasks (number of
-    readers).
+    (`encode_monitored`), patience (seconds for which a read waits for a node to come back), tasks (number of readers).
     """
 
     @classmethod

@@ -1,10 +1,9 @@
 """The monitor: sliding quantiles of arriving values, fed back to the rules as criteria.
 
-This needs no restart (Xu et al., exceptional response times). A monitored value is sketched where it is read,
-before any rule, since a criterion fed by its own filter would run away. A sketch (KLL, rank error 1.3 % at
-most, in 99 of 100 cases) takes some kilobytes for any number of events; those of the window's slots are
-merged. The criterion follows its quantile from MIN_EVENTS on. A batch that is processed again is sketched
-again: a quantile need not be exact.
+This needs no restart (Xu et al., exceptional response times). A monitored value is sketched where it is read, before
+any rule, since a criterion fed by its own filter would run away. A sketch (KLL, rank error 1.3 % at most, in 99 of 100
+cases) takes some kilobytes for any number of events; those of the window's slots are merged. The criterion follows its
+quantile from MIN_EVENTS on. A batch that is processed again is sketched again: a quantile need not be exact.
 
 | key | type | holds |
 |---|---|---|
@@ -75,8 +74,7 @@ class MonitorStore:
     def merge(self, monitored: tuple[MonitoredQuantile, ...], now_seconds: float) -> dict[str, Any]:
         """Return the sketch of each criterion's window.
 
-        Slots that have left the windows are removed, and so are those written by a clock that has been set
-        back since.
+        Slots that have left the windows are removed, and so are those written by a clock that has been set back since.
         """
         windows = {monitored_criterion.criterion: monitored_criterion for monitored_criterion in monitored}
         sketches: dict[str, Any] = {}
@@ -87,9 +85,7 @@ class MonitorStore:
             if each is None or abs(each.compute_slot(now_seconds) - int(slot)) >= SLOTS:
                 gone.append(name)
                 continue
-            sketches.setdefault(criterion, kll_doubles_sketch(ACCURACY)).merge(
-                kll_doubles_sketch.deserialize(data)
-            )
+            sketches.setdefault(criterion, kll_doubles_sketch(ACCURACY)).merge(kll_doubles_sketch.deserialize(data))
         if gone:
             self._control.hdel(self._key, *gone)
         return sketches

@@ -1,7 +1,6 @@
 """The processing of one micro-batch of a replica, called by Spark (foreachBatch).
 
-One Spark job applies the rules, and its tasks write their rows into the result queue. Then the rows are
-published.
+One Spark job applies the rules, and its tasks write their rows into the result queue. Then the rows are published.
 """
 
 import time
@@ -86,11 +85,7 @@ class ReplicaWork(BatchWork):
     def _load_assignments(self, tick: int) -> list[Assignment]:
         """Return the batch's assignments that are not published."""
         published = self._results.measure_room().published.get(self._replica, 0)
-        return [
-            dispatch
-            for dispatch in self._dispatches.list_after(self._replica, published)
-            if dispatch.tick <= tick
-        ]
+        return [dispatch for dispatch in self._dispatches.list_after(self._replica, published) if dispatch.tick <= tick]
 
     def _build_assignment(self, tick: int, attempt: str, given: list[Assignment]) -> BatchAssignment:
         """Distribute the batch's ranges over as many tasks as it is worth, at most `parallelism`."""

@@ -26,8 +26,7 @@ SLICE_GROUPS = 8  # key groups of one blob, if a batch is large enough to be cut
 WHOLE = -1
 CUT_ROWS = 20_000
 WRITTEN = (
-    "name string, route string, slice int, first_us long, last_us long, rows long, size long, "
-    "kept long, shed string"
+    "name string, route string, slice int, first_us long, last_us long, rows long, size long, kept long, shed string"
 )
 
 
@@ -35,8 +34,8 @@ WRITTEN = (
 class ResultWriter:
     """Writes results; it travels to the tasks.
 
-    cut: whether blobs are cut by key groups. shedder: what is dropped; an event that all patterns of a route
-    shed is not sent on that route.
+    cut: whether blobs are cut by key groups. shedder: what is dropped; an event that all patterns of a route shed is
+    not sent on that route.
     """
 
     control_url: str
@@ -70,13 +69,10 @@ class ResultWriter:
     def select_wanted(self, batch: pa.RecordBatch, shed: ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield each route and the rows that a pattern of the route may use.
 
-        `first` marks a row in its first route. shed: receives the counts of the events that no pattern of a
-        route gets.
+        `first` marks a row in its first route. shed: receives the counts of the events that no pattern of a route gets.
         """
         batch = drop_non_finite(batch)
-        batch = batch.set_column(
-            batch.schema.get_field_index("time"), "time", batch.column("time").cast(pa.int64())
-        )
+        batch = batch.set_column(batch.schema.get_field_index("time"), "time", batch.column("time").cast(pa.int64()))
         taken = np.zeros(batch.num_rows, bool)
         for key in self.graph.routes:
             held = self._decide_held(self.graph.list_route_patterns(key), key, batch, shed)
@@ -92,9 +88,7 @@ class ResultWriter:
         valid = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
         present: np.ndarray = valid.to_numpy(zero_copy_only=False)
         decisions = (
-            ShedDecisions(
-                self.shedder, batch, batch.column(key).cast(pa.string()), compute_periods(self.graph)
-            )
+            ShedDecisions(self.shedder, batch, batch.column(key).cast(pa.string()), compute_periods(self.graph))
             if self.shedder.sheds
             else None
         )
@@ -115,9 +109,7 @@ class ResultWriter:
         usable: np.ndarray = held & present
         return usable
 
-    def build_blobs(
-        self, parts: dict[str, list[pa.RecordBatch]], task: int
-    ) -> tuple[list[Blob], dict[str, bytes]]:
+    def build_blobs(self, parts: dict[str, list[pa.RecordBatch]], task: int) -> tuple[list[Blob], dict[str, bytes]]:
         """Return the report of each blob, and the blobs, for rows by route.
 
         task: makes names unique in the batch.
@@ -129,9 +121,7 @@ class ResultWriter:
                 name = f"{task}:{route}:{slice_}"
                 data[name] = encode(rows)
                 times = pc.min_max(rows.column("time")).as_py()
-                blobs.append(
-                    Blob(name, route, slice_, times["min"], times["max"], rows.num_rows, len(data[name]))
-                )
+                blobs.append(Blob(name, route, slice_, times["min"], times["max"], rows.num_rows, len(data[name])))
         return blobs, data
 
     def _iterate_slices(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -1,7 +1,7 @@
 """The rules of a replica as planned by Spark.
 
-The plan is analyzed, optimized, and compiled once, and executed for every batch with its own assignment. A
-new plan costs as much as some hundred thousand events.
+The plan is analyzed, optimized, and compiled once, and executed for every batch with its own assignment. A new plan
+costs as much as some hundred thousand events.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,12 +24,7 @@ class RulePlans:
     """One plan for each number of tasks and state of the reference tables."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        control_url: str,
-        application: Application,
-        replica: str,
-        patience_seconds: float,
+        self, spark: SparkSession, control_url: str, application: Application, replica: str, patience_seconds: float
     ) -> None:
         self._spark, self._control_url = spark, control_url
         self._application, self._replica = application, replica

@@ -1,8 +1,8 @@
 """A chain of clamps, x → min(max(x, low), high), applied one after the other, as array operations.
 
-The composition of two clamps is a clamp: (l1, h1) followed by (l2, h2) is (clamp2(l1), clamp2(h1)). The chain
-is therefore cut into about √n runs of √n. All runs are composed in parallel, one step at a time; only the
-runs themselves are applied one by one.
+The composition of two clamps is a clamp: (l1, h1) followed by (l2, h2) is (clamp2(l1), clamp2(h1)). The chain is
+therefore cut into about √n runs of √n. All runs are composed in parallel, one step at a time; only the runs themselves
+are applied one by one.
 """
 
 import math

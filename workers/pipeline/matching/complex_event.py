@@ -18,8 +18,8 @@ _ESCAPED = r'["\\\x00-\x1f]'  # characters that JSON text must escape
 def build_complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBatch:
     """Return each match that is not suppressed as an event.
 
-    It has the time and value of the last event of the match. Its source is the key, its key is the pattern,
-    and its attributes contain the contributing events. ids: prefix of the event ids.
+    It has the time and value of the last event of the match. Its source is the key, its key is the pattern, and its
+    attributes contain the contributing events. ids: prefix of the event ids.
     """
     events, ends = _select_unsuppressed(matches)
     events = drop_non_finite(events)
@@ -62,8 +62,7 @@ def _select_unsuppressed(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
 def _encode_attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> pa.Array:
     """Return the attributes of complex events as JSON.
 
-    They are {"pattern", "severity", "first_time" (s), "events": [{"time_us", "id", "type", "value",
-    "source"}]}.
+    They are {"pattern", "severity", "first_time" (s), "events": [{"time_us", "id", "type", "value", "source"}]}.
     """
     times = events.column("time")
     parts = pc.binary_join_element_wise(

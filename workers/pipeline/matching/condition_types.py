@@ -28,8 +28,8 @@ _OF_SQL: Mapping[str, pa.DataType] = {
 def check_conditions(patterns: Iterable[Pattern], kinds: Mapping[str, str]) -> None:
     """Raise `BadInput` that names the pattern and its condition if a condition doesn't fit the columns.
 
-    kinds: column → its SQL type. If a pattern reads a column of another type than these, it is only checked
-    on its first events.
+    kinds: column → its SQL type. If a pattern reads a column of another type than these, it is only checked on its
+    first events.
     """
     known = {name: _OF_SQL[kind] for name, kind in kinds.items() if kind in _OF_SQL}
     none = pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in known.values()], list(known))

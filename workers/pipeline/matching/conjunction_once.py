@@ -1,10 +1,10 @@
 """AND of single events, relaxed, policy once.
 
-A match has the oldest unexpired events of each needed symbol, as many as are needed (CONTRACT, `match`). An
-event that satisfies several symbols takes the place that leaves the others free. Places are filled by
-augmenting paths, the oldest events first. The places of a symbol are interchangeable, and so are the events
-of a mask, so a path is no longer than the number of symbols. The sets of events that find places are a
-transversal matroid, so the first complete set found is that of the oldest events.
+A match has the oldest unexpired events of each needed symbol, as many as are needed (CONTRACT, `match`). An event that
+satisfies several symbols takes the place that leaves the others free. Places are filled by augmenting paths, the oldest
+events first. The places of a symbol are interchangeable, and so are the events of a mask, so a path is no longer than
+the number of symbols. The sets of events that find places are a transversal matroid, so the first complete set found is
+that of the oldest events.
 """
 
 import heapq
@@ -62,8 +62,7 @@ class ConjunctionOnceMatcher(RetainedRows):
 class UnusedEvents:
     """The events of one key that no match has used yet (row and time), by the mask of their symbols.
 
-    Events of one mask are interchangeable, so the oldest of them is used first. places: the bits to be
-    filled.
+    Events of one mask are interchangeable, so the oldest of them is used first. places: the bits to be filled.
     """
 
     def __init__(self, places: tuple[int, ...], within_us: int) -> None:
@@ -138,9 +137,7 @@ class UnusedEvents:
         return False
 
     @staticmethod
-    def _move_over(
-        bit: int, mask: int, moved: dict[int, tuple[int, int]], holders: dict[int, Counter[int]]
-    ) -> None:
+    def _move_over(bit: int, mask: int, moved: dict[int, tuple[int, int]], holders: dict[int, Counter[int]]) -> None:
         while bit in moved:
             before, other = moved[bit]
             holders[bit][other] += 1

@@ -45,8 +45,8 @@ WITHIN = checks.Check("a number of seconds, 0 or more", checks.accept_number(0, 
 def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return {"matches": [[id, …], …]}, in the order of completion. Raises `BadInput` that names the field.
 
-    Events are sorted by time; events with equal times stay in the given order. The defaults are `contiguity`
-    relaxed, `consume` once, and no key and no window.
+    Events are sorted by time; events with equal times stay in the given order. The defaults are `contiguity` relaxed,
+    `consume` once, and no key and no window.
     """
     checks.refuse_unknown(document, KEYS, "", message="is unknown; known names: {known}")
     within = document.get("within_seconds")
@@ -98,15 +98,12 @@ def _parse_events(events: Any) -> list[dict[str, Any]]:
         where = f"events[{place}]"
         if not isinstance(event, dict):
             raise BadInput(
-                where,
-                f"must be an object with `id`, `time`, and `type`, not {checks.shorten_for_message(event)}",
+                where, f"must be an object with `id`, `time`, and `type`, not {checks.shorten_for_message(event)}"
             )
         _check_event(event, where)
         first = seen.setdefault(event["id"], place)
         if first != place:
-            raise BadInput(
-                f"{where}.id", f"{event['id']!r} is also the ID of events[{first}]; IDs must be unique"
-            )
+            raise BadInput(f"{where}.id", f"{event['id']!r} is also the ID of events[{first}]; IDs must be unique")
     return sorted(events, key=lambda event: event["time"])
 
 
@@ -131,8 +128,8 @@ def _build_rows(pattern: Pattern, events: list[dict[str, Any]], times: list[int]
 def _convert_to_ticks(times: Sequence[int | float], within_seconds: int | float) -> tuple[list[int], int]:
     """Return the times since the first of them, and the window, as whole numbers of a unit.
 
-    The unit, 10⁻ⁿ s, represents them as written. If 64 bits can't hold them in such a unit, it is the finest
-    unit that fits.
+    The unit, 10⁻ⁿ s, represents them as written. If 64 bits can't hold them in such a unit, it is the finest unit that
+    fits.
     """
     with localcontext(EXACT):
         written = [Decimal(repr(seconds)) for seconds in times]
@@ -160,9 +157,7 @@ def _build_previous_values(
     """Return what the predicates read of the previous event."""
     if not pattern.reads_previous:
         return {}
-    places = compute_previous_places(
-        KeyedRows.build(rows.column("match_key"), rows.column("time").to_numpy())
-    )
+    places = compute_previous_places(KeyedRows.build(rows.column("match_key"), rows.column("time").to_numpy()))
     taken = pa.array(places, mask=places < 0)
     names = frozenset[str]().union(*(define.previous for define in pattern.defines.values()))
     return {format_previous_name(name): attributes[name].take(taken) for name in sorted(names)}
@@ -174,8 +169,7 @@ def _format_key(key: str | None, event: dict[str, Any]) -> str:
     value = event.get(key)
     if value is None or isinstance(value, (list, dict)):
         raise BadInput(
-            "key",
-            f"event {event['id']!r} must have a number, string, or Boolean as its key {key!r}, not {value!r}",
+            "key", f"event {event['id']!r} must have a number, string, or Boolean as its key {key!r}, not {value!r}"
         )
     # 5 and 5.0 are one key; two whole numbers that are equal as doubles are two keys.
     whole = isinstance(value, float) and math.isfinite(value) and value.is_integer()
@@ -195,8 +189,7 @@ def _build_column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Ar
     for id_, value in given:
         if _find_data_type(value) != kind or kind is None:
             raise BadInput(
-                "events",
-                f"{name} of event {id_!r} is {value!r}; {symbol} reads either numbers or strings, not both",
+                "events", f"{name} of event {id_!r} is {value!r}; {symbol} reads either numbers or strings, not both"
             )
     return exact_numbers.build_column(values) if kind == NUMBER else pa.array(values, kind)
 

@@ -2,9 +2,9 @@
 
 Pure: no Spark, no Redis, no clock.
 
-Plain sequences are found over whole batches at a time (`sequence_once`, `sequence_rows`), anything else event
-by event (`conjunction_once`, `interpreted`). All are exact, however the events are cut into batches. State
-belongs to key groups, with one value for each, so that groups can be processed anywhere.
+Plain sequences are found over whole batches at a time (`sequence_once`, `sequence_rows`), anything else event by event
+(`conjunction_once`, `interpreted`). All are exact, however the events are cut into batches. State belongs to key
+groups, with one value for each, so that groups can be processed anywhere.
 """
 
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ class RawMatcher(Protocol):
     """Searches for a pattern.
 
     `masks`: the bits of the symbols that each row satisfies. begins: those that may start a match. open_rows:
-    number of events it retains; None if it searches event by event. has_open: per key (text, distinct)
-    whether something of it is open.
+    number of events it retains; None if it searches event by event. has_open: per key (text, distinct) whether
+    something of it is open.
     """
 
     @property
@@ -71,8 +71,7 @@ def create_raw_matcher(pattern: Pattern) -> RawMatcher:
 class Matcher:
     """The open state of one pattern, for all keys that it receives.
 
-    `partnerless` counts the received events that were not searched, since they could add to no match
-    (`partners`).
+    `partnerless` counts the received events that were not searched, since they could add to no match (`partners`).
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -120,17 +119,14 @@ class Matcher:
     def take(self, rows: pa.RecordBatch, masks: np.ndarray | None = None) -> Matches:
         """Process rows in event-time order, also relative to earlier calls.
 
-        The rows have the columns of KEYED, and the key is never null. masks: int64, the bits of the symbols
-        that each row satisfies (`masks_of`). None: they are computed here, as they must be if a predicate
-        reads the previous event. Only rows of mask 0 may have been left out, and not even those if the
-        pattern `needs_every_event`.
+        The rows have the columns of KEYED, and the key is never null. masks: int64, the bits of the symbols that each
+        row satisfies (`masks_of`). None: they are computed here, as they must be if a predicate reads the previous
+        event. Only rows of mask 0 may have been left out, and not even those if the pattern `needs_every_event`.
         """
         if masks is None:
             before = self._previous.build_columns(rows) if self._previous else {}
             masks = compute_masks(self.pattern, rows, before)
-        return self._suppression.mark_suppressed(
-            self._raw_matcher.take(rows, self._select_with_partners(rows, masks))
-        )
+        return self._suppression.mark_suppressed(self._raw_matcher.take(rows, self._select_with_partners(rows, masks)))
 
     def _select_with_partners(self, rows: pa.RecordBatch, masks: np.ndarray) -> np.ndarray:
         """Return the masks without the events that could add to no match."""
@@ -160,15 +156,12 @@ class Matcher:
 
 
 def compute_masks(
-    pattern: Pattern,
-    rows: pa.RecordBatch,
-    before: Mapping[str, pa.Array] | None = None,
-    in_seconds: bool = False,
+    pattern: Pattern, rows: pa.RecordBatch, before: Mapping[str, pa.Array] | None = None, in_seconds: bool = False
 ) -> np.ndarray:
     """Return int64 per row: bit i is set if the row satisfies symbol i.
 
-    before: columns of the previous events (`PreviousEvents`). A predicate sees `time` in seconds; in_seconds says
-    that the column already is. Raises `BadInput` if the type of a column does not fit.
+    before: columns of the previous events (`PreviousEvents`). A predicate sees `time` in seconds; in_seconds says that
+    the column already is. Raises `BadInput` if the type of a column does not fit.
     """
     columns = {name: rows.column(name) for name in pattern.columns if name in rows.schema.names}
     columns.update(before or {})
@@ -181,14 +174,11 @@ def compute_masks(
     return total
 
 
-def _find_satisfied(
-    pattern: Pattern, symbol: str, columns: Mapping[str, pa.Array], rows: int
-) -> pa.BooleanArray:
+def _find_satisfied(pattern: Pattern, symbol: str, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
     predicate = pattern.defines[symbol]
     try:
         return predicate.mask(columns, rows)
     except pa.ArrowException as error:
         raise BadInput(
-            f"define.{symbol}",
-            f"{predicate.text!r} is not valid for the events: {' '.join(str(error).split())}",
+            f"define.{symbol}", f"{predicate.text!r} is not valid for the events: {' '.join(str(error).split())}"
         ) from None

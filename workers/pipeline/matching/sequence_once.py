@@ -1,22 +1,21 @@
 """SEQ(A; B; C), relaxed, policy once, over whole batches at a time.
 
-An event that is for a given step goes to the oldest automaton that waits for this step. Between two steps
-there is therefore a first-in, first-out queue, whose members leave unserved when their window is over.
-Automata enter each queue in the order of their first events, so the expired ones are always at its head. With
-the automata numbered in the order in which they enter, `low` the first unexpired one, and `entered` the
-number of those that have entered when event j arrives, the next automaton to be served p obeys
+An event that is for a given step goes to the oldest automaton that waits for this step. Between two steps there is
+therefore a first-in, first-out queue, whose members leave unserved when their window is over. Automata enter each queue
+in the order of their first events, so the expired ones are always at its head. With the automata numbered in the order
+in which they enter, `low` the first unexpired one, and `entered` the number of those that have entered when event j
+arrives, the next automaton to be served p obeys
 
     p(j) = min(max(p(j-1), low(j)) + 1, entered(j))
 
 and event j is taken if max(p(j-1), low(j)) < entered(j). In q(j) = p(j) - j this is a chain of clamps, and a
 composition of clamps is a clamp (`clamps`).
 
-An event that a NOT forbids ends all automata that wait in a queue: `low` is then at least the number of those
-that had entered before it.
+An event that a NOT forbids ends all automata that wait in a queue: `low` is then at least the number of those that had
+entered before it.
 
-An event that may be for several steps (SEQ(A; B; A), overlapping predicates) goes to the most advanced
-automaton that can take it. For the keys with such an event the steps are decided event by event; everything
-else is the same.
+An event that may be for several steps (SEQ(A; B; A), overlapping predicates) goes to the most advanced automaton that
+can take it. For the keys with such an event the steps are decided event by event; everything else is the same.
 """
 
 from collections import deque
@@ -46,8 +45,8 @@ _RETAINED = KEYED.append(pa.field("step", pa.int8())).append(pa.field("first", p
 class _Automata:
     """Automata that have taken equally many steps, in that order.
 
-    rows: per step taken, the row of its event in each automaton. first: times of their first events. entered:
-    rows of their last events.
+    rows: per step taken, the row of its event in each automaton. first: times of their first events. entered: rows of
+    their last events.
     """
 
     rows: tuple[np.ndarray, ...]
@@ -64,8 +63,8 @@ class _Automata:
 class SequenceOnceMatcher:
     """Matcher for sequences.
 
-    It keeps the events of the open automata, each with its step and the first time of its automaton. With the
-    steps known, processing them again gives the same automata: those served came before those not served.
+    It keeps the events of the open automata, each with its step and the first time of its automaton. With the steps
+    known, processing them again gives the same automata: those served came before those not served.
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -123,9 +122,7 @@ class SequenceOnceMatcher:
             rows = zip(*(column.tolist() for column in columns), strict=True)
             step[span] = [queues.decide(*row) for row in rows]
 
-    def _serve(
-        self, keyed: KeyedRows, step: np.ndarray, masks: np.ndarray
-    ) -> tuple[_Automata, list[_Automata]]:
+    def _serve(self, keyed: KeyedRows, step: np.ndarray, masks: np.ndarray) -> tuple[_Automata, list[_Automata]]:
         """Return the completed automata, and the open ones by the number of steps they have taken."""
         opened = np.flatnonzero(step == 0)
         machines = _Automata((opened,), keyed.time[opened])
@@ -154,17 +151,13 @@ class SequenceOnceMatcher:
         for values in (steps, firsts):
             kept_values = np.concatenate(values)[sorted_] if values else np.zeros(0, np.int64)
             name = _RETAINED.names[kept.num_columns]
-            kept = kept.append_column(
-                _RETAINED.field(name), pa.array(kept_values, _RETAINED.field(name).type)
-            )
+            kept = kept.append_column(_RETAINED.field(name), pa.array(kept_values, _RETAINED.field(name).type))
         self.kept = kept
 
     def advance(self, now_us: int) -> Matches:
         """Discard what no event from `now_us` on can complete."""
         if self.kept.num_rows:
-            self.kept = self.kept.filter(
-                pc.greater_equal(self.kept.column("first"), now_us - self._within_us)
-            )
+            self.kept = self.kept.filter(pc.greater_equal(self.kept.column("first"), now_us - self._within_us))
         return build_empty()
 
     def finish(self) -> Matches:
@@ -247,9 +240,7 @@ def _are_left(keyed: KeyedRows, machines: _Automata, served: np.ndarray, forbidd
     waits = np.ones(len(machines.first), bool)
     waits[served] = False
     if len(forbidden):
-        following = np.append(forbidden, len(keyed.time))[
-            np.searchsorted(forbidden, machines.entered, "right")
-        ]
+        following = np.append(forbidden, len(keyed.time))[np.searchsorted(forbidden, machines.entered, "right")]
         waits &= following >= keyed.ends[machines.entered]
     return waits
 

@@ -1,8 +1,7 @@
 """SEQ(A; B; C), policy skip-past-last, over whole batches at a time.
 
-For every event that can start a match, the rest of the match follows from where the next event of each step
-is (relaxed) or from the events directly after it (strict). One walk from end to end selects the matches that
-count.
+For every event that can start a match, the rest of the match follows from where the next event of each step is
+(relaxed) or from the events directly after it (strict). One walk from end to end selects the matches that count.
 """
 
 import numpy as np
@@ -17,8 +16,8 @@ from workers.pipeline.patterns.pattern import Pattern
 class SequenceRows(RetainedRows):
     """Matcher for rows.
 
-    It keeps, per key, the events from the first one that may still start a match. A later start ends no
-    sooner, so while the first one lacks an event, the others do too: time alone completes nothing.
+    It keeps, per key, the events from the first one that may still start a match. A later start ends no sooner, so
+    while the first one lacks an event, the others do too: time alone completes nothing.
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -51,12 +50,9 @@ class SequenceRows(RetainedRows):
     def _find_matches(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
         """Return the rows of each start's match, int64[starts, steps].
 
-        The last step is the number of rows if events are still missing. A start without a possible match is
-        left out.
+        The last step is the number of rows if events are still missing. A start without a possible match is left out.
         """
-        rows = (
-            self._find_next_hits(keyed, masks) if self._relaxed else self._find_consecutive_hits(keyed, masks)
-        )
+        rows = self._find_next_hits(keyed, masks) if self._relaxed else self._find_consecutive_hits(keyed, masks)
         starts, last = rows[:, 0], rows[:, -1]
         missing = last == len(masks)
         end_us = keyed.time[np.where(missing, keyed.ends[starts] - 1, last)]
@@ -92,9 +88,7 @@ class SequenceRows(RetainedRows):
             rows.append(np.where(inside, behind, count)[fits])
         return np.stack(rows, axis=1)
 
-    def _keep_from(
-        self, events: pa.RecordBatch, keyed: KeyedRows, masks: np.ndarray, pending: np.ndarray
-    ) -> None:
+    def _keep_from(self, events: pa.RecordBatch, keyed: KeyedRows, masks: np.ndarray, pending: np.ndarray) -> None:
         edges = np.zeros(len(masks) + 1, np.int64)
         np.add.at(edges, pending, 1)
         np.add.at(edges, keyed.ends[pending], -1)
@@ -117,8 +111,8 @@ def _find_next_rows(masks: np.ndarray, bits: int) -> np.ndarray:
 def _walk(keyed: KeyedRows, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return which of the matches count, and the starts that wait for more events.
 
-    The next match that counts has the first start after the end of the previous one. A waiting start keeps
-    all that follows in its key waiting.
+    The next match that counts has the first start after the end of the previous one. A waiting start keeps all that
+    follows in its key waiting.
     """
     count = len(keyed.time)
     starts, last = found[:, 0], found[:, -1]

@@ -9,8 +9,8 @@ from workers.pipeline.matching.retained.matches import Matches
 class Suppression:
     """The keys within their suppression interval: per key its group and when it last emitted (µs).
 
-    within_us: the window of the pattern. A match that is found only when its window is over was completed at
-    most that long before, and still has to be suppressed.
+    within_us: the window of the pattern. A match that is found only when its window is over was completed at most that
+    long before, and still has to be suppressed.
     """
 
     def __init__(self, suppression_us: int, within_us: int) -> None:
@@ -21,9 +21,7 @@ class Suppression:
         """Mark the matches that fall into a suppression interval."""
         if not self._suppression_us or not len(matches):
             return matches
-        rows = zip(
-            matches.keys.to_pylist(), matches.groups.tolist(), matches.completed_us.tolist(), strict=True
-        )
+        rows = zip(matches.keys.to_pylist(), matches.groups.tolist(), matches.completed_us.tolist(), strict=True)
         suppressed = [not self._emits(key, group, at_us) for key, group, at_us in rows]
         return Matches(matches.events, matches.ends, np.array(suppressed, bool))
 

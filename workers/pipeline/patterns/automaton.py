@@ -1,7 +1,7 @@
 """The possible continuations of a pattern: its expression taken apart event by event.
 
-A state is the expression of what is still to come (Brzozowski's derivative, with Antimirov's choices in order
-of preference). States are made on first use and kept, since a pattern has few of them.
+A state is the expression of what is still to come (Brzozowski's derivative, with Antimirov's choices in order of
+preference). States are made on first use and kept, since a pattern has few of them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -75,9 +75,7 @@ def _iterate_options(item: Item, held: frozenset[str] | None = None) -> Iterator
             yield from _expand_sequence(items, held)
         case Choice(items):
             for number, part in enumerate(items, 1):
-                yield from (
-                    Option(what, (number, *choices)) for what, choices in _iterate_options(part, held)
-                )
+                yield from (Option(what, (number, *choices)) for what, choices in _iterate_options(part, held))
         case Conjunction(items):
             yield from _expand_conjunction(items, held)
         case Repeat():
@@ -113,8 +111,8 @@ def _expand_sequence(items: tuple[Item, ...], held: frozenset[str] | None) -> It
 def _append_rest(own: list[Option], rest: tuple[Item, ...], following: list[Option]) -> Iterator[Option]:
     """Return what an item's own options become before the rest.
 
-    What follows the item follows each of its endings in the same way. Only an ending differs: after an item
-    that ends late, because of a NOT at its end, the whole ends late too.
+    What follows the item follows each of its endings in the same way. Only an ending differs: after an item that ends
+    late, because of a NOT at its end, the whole ends late too.
     """
     ended: set[Ending] = set()
     for what, choices in own:
@@ -136,9 +134,8 @@ def _continue_after(ending: Ending, following: Iterable[Option]) -> Iterator[Opt
 def _expand_conjunction(items: tuple[Item, ...], held: frozenset[str] | None) -> Iterator[Option]:
     """Expand a conjunction: the parts in their order, each with the options that it prefers to its own end.
 
-    Then comes the end, if all parts may end, and then what each part would take after it might have ended,
-    since another part may keep the whole from ending. An event taken by one part passes the others, whose
-    NOTs may forbid it.
+    Then comes the end, if all parts may end, and then what each part would take after it might have ended, since
+    another part may keep the whole from ending. An event taken by one part passes the others, whose NOTs may forbid it.
     """
     endings: dict[int, Ending] = {}
     behind: list[Option] = []
@@ -153,9 +150,7 @@ def _expand_conjunction(items: tuple[Item, ...], held: frozenset[str] | None) ->
             others = _expand_all((*passed[:place], what.rest, *passed[place + 1 :]))
             if others is None:
                 continue
-            move = Option(
-                Transition(what.symbol, what.hidden, build_conjunction(others)), (place + 1, *choices)
-            )
+            move = Option(Transition(what.symbol, what.hidden, build_conjunction(others)), (place + 1, *choices))
             if place in endings:
                 behind.append(move)
             else:
@@ -338,8 +333,8 @@ class Take(NamedTuple):
 class State:
     """A state of an automaton.
 
-    takes: the preferred first, up to where the pattern may end. ends: it may end now. ends_late: it may end
-    when the window is over.
+    takes: the preferred first, up to where the pattern may end. ends: it may end now. ends_late: it may end when the
+    window is over.
     """
 
     takes: tuple[Take, ...]
@@ -404,9 +399,7 @@ class Automaton:
         branches = self._taking.get((number, mask))
         if branches is None:
             if self._forbids_within_any_order:
-                branches = tuple(
-                    self._takes(list_options(self._items[number], self._list_satisfied(mask)), mask)
-                )
+                branches = tuple(self._takes(list_options(self._items[number], self._list_satisfied(mask)), mask))
             else:
                 branches = tuple(take for take in self.get_state(number).takes if take.bit & mask)
             self._taking[number, mask] = branches

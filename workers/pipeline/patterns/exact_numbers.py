@@ -1,14 +1,14 @@
 """Numbers as written: whole numbers are exact at any size, all others are doubles.
 
-Arrow compares a whole number with a double only up to 53 bits, and its addition wraps around at 64. Rows with
-whole numbers are therefore computed one by one:
+Arrow compares a whole number with a double only up to 53 bits, and its addition wraps around at 64. Rows with whole
+numbers are therefore computed one by one:
 
     whole with whole     compared, added, subtracted and multiplied exactly
     whole with double    compared exactly; the result of a calculation is a double
     divided              a double; by 0 infinite, and 0 by 0 unknown
 
-Unknown is None, and so is any result calculated from it or compared with it. A constant that is not a number
-(0 / 0, 1 / 0 - 1 / 0) is unknown for all rows.
+Unknown is None, and so is any result calculated from it or compared with it. A constant that is not a number (0 / 0, 1
+/ 0 - 1 / 0) is unknown for all rows.
 """
 
 import ast
@@ -100,9 +100,7 @@ def compare(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.Boolea
         return UNKNOWN
     if is_number(left) and is_number(right):
         return bool(holds(left, right))
-    return pa.array(
-        [None if None in pair else holds(*pair) for pair in _iterate_pairs(left, right)], pa.bool_()
-    )
+    return pa.array([None if None in pair else holds(*pair) for pair in _iterate_pairs(left, right)], pa.bool_())
 
 
 def calculate(op: ast.operator, left: Any, right: Any) -> CalculationResult | int | float:
@@ -127,9 +125,7 @@ def _drop_undefined(number: int | float) -> Number:
 def negate(value: Any) -> CalculationResult | int | float:
     """Return the value with the opposite sign."""
     number: int | float | CalculationResult = (
-        -value
-        if is_number(value)
-        else CalculationResult(None if row is None else -row for row in _list_numbers(value))
+        -value if is_number(value) else CalculationResult(None if row is None else -row for row in _list_numbers(value))
     )
     return number
 

@@ -1,8 +1,8 @@
 """The operator graph: operators have patterns, patterns emit types, and edges connect emitters with readers.
 
-A complex event goes to every pattern that names its type, in any operator; one that no pattern reads goes to
-a sink. The graph has no cycles, so a batch processes it level by level with the same watermark: an operator
-of a level then has everything that the earlier levels produce for this batch.
+A complex event goes to every pattern that names its type, in any operator; one that no pattern reads goes to a sink.
+The graph has no cycles, so a batch processes it level by level with the same watermark: an operator of a level then has
+everything that the earlier levels produce for this batch.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,16 +14,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from controllers.patterns.expression import (
-    Choice,
-    Conjunction,
-    Expression,
-    HiddenItem,
-    Item,
-    Repeat,
-    Sequence,
-    Symbol,
-)
+from controllers.patterns.expression import Choice, Conjunction, Expression, HiddenItem, Item, Repeat, Sequence, Symbol
 from queues.errors import BadInput
 from workers.pipeline.patterns.pattern import Pattern
 

@@ -46,11 +46,10 @@ class Step(NamedTuple):
 class Pattern:
     """An expression per key within a window.
 
-    defines: the predicate of each symbol. key: the column that relates events by equal values (None: all
-    events are related). within_us: maximum time from the first to the last event, both inclusive.
-    suppression_us: after a match of a key, further matches of that key within this time are counted but not
-    emitted (0: every match is emitted). emits: the type of the complex event. contiguity, consume: as
-    CONTRACT says of `match`.
+    defines: the predicate of each symbol. key: the column that relates events by equal values (None: all events are
+    related). within_us: maximum time from the first to the last event, both inclusive.
+    suppression_us: after a match of a key, further matches of that key within this time are counted but not emitted (0:
+    every match is emitted). emits: the type of the complex event. contiguity, consume: as CONTRACT says of `match`.
     """
 
     name: str
@@ -162,8 +161,7 @@ def parse_expression(text: object, field: str) -> Expression:
     first = list_options(expression.root)[0].what
     if isinstance(first, Ending):
         raise BadInput(
-            field,
-            "can never match: its reluctant quantifier matches zero events; remove the ? of the quantifier",
+            field, "can never match: its reluctant quantifier matches zero events; remove the ? of the quantifier"
         )
     if not any(iterate_symbols(expression.root)):
         raise BadInput(field, "can never match: {- -} excludes all its events")

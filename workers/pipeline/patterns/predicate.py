@@ -1,10 +1,10 @@
 """The condition of a symbol of a pattern: a small, safe expression over the columns of an event.
 
-`value > 80 and key == "total"` — comparisons (`==  !=  <  <=  >  >=  in  not in`, also `=` and `<>`), `and`,
-`or`, `not`, arithmetic (`+ - * /`), numbers, strings, `true` and `false`. `"text" in column` searches for a
-part of a text. `prev(column)` is the column of the previous event of the same key. As in SQL, neither a
-comparison with an unknown (null, prev() at the first event, 0 / 0) nor its `not` is true. A predicate is
-evaluated over a whole Arrow batch at once. Whole numbers are exact (`exact_numbers`).
+`value > 80 and key == "total"` — comparisons (`==  !=  <  <=  >  >=  in  not in`, also `=` and `<>`), `and`, `or`,
+`not`, arithmetic (`+ - * /`), numbers, strings, `true` and `false`. `"text" in column` searches for a part of a text.
+`prev(column)` is the column of the previous event of the same key. As in SQL, neither a comparison with an unknown
+(null, prev() at the first event, 0 / 0) nor its `not` is true. A predicate is evaluated over a whole Arrow batch at
+once. Whole numbers are exact (`exact_numbers`).
 """
 
 import ast
@@ -101,8 +101,7 @@ class Predicate:
     def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
         """Return True where the expression is true; null counts as false.
 
-        Raises `pyarrow.ArrowException` if the type of a column does not fit, such as a text compared with a
-        number.
+        Raises `pyarrow.ArrowException` if the type of a column does not fit, such as a text compared with a number.
         """
         return pc.fill_null(self.compute_truth(columns, rows), False)
 
@@ -264,9 +263,7 @@ def _check(node: ast.expr, field: str, columns: set[str], previous: set[str]) ->
 
 def _parse_previous_column(node: ast.Call, field: str) -> str:
     match node:
-        case ast.Call(func=ast.Name(id="prev"), args=[ast.Name(id=column)], keywords=[]) if (
-            column not in _WORDS
-        ):
+        case ast.Call(func=ast.Name(id="prev"), args=[ast.Name(id=column)], keywords=[]) if column not in _WORDS:
             return column
     raise BadInput(field, f"{_format_node(node)!r} is unknown; use prev(column), such as prev(value)")
 

@@ -1,12 +1,12 @@
 """Reference tables that events are enriched from.
 
-They are CSV files with a header, small enough to be sent to every task. A table by subnet is stored by prefix
-length. An address is searched among the networks of each length by its first bits, and the longest matching
-prefix wins. The number of searches is thus the number of lengths, not of subnets. A table whose file changes
-is read again; if it is then invalid, the old one stays in use.
+They are CSV files with a header, small enough to be sent to every task. A table by subnet is stored by prefix length.
+An address is searched among the networks of each length by its first bits, and the longest matching prefix wins. The
+number of searches is thus the number of lengths, not of subnets. A table whose file changes is read again; if it is
+then invalid, the old one stays in use.
 
-A declaration names a table, but its author may not read arbitrary files. A name is therefore a plain name of
-a regular file in the reference folder, and no error message says what a file contains or where it is.
+A declaration names a table, but its author may not read arbitrary files. A name is therefore a plain name of a regular
+file in the reference folder, and no error message says what a file contains or where it is.
 """
 
 import csv
@@ -37,8 +37,8 @@ _READ_ONLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class Reference:
     """The content of a table.
 
-    columns: names of the values of a row. equal: key → row. networks: prefix length → first bits of an
-    address, as a number → row.
+    columns: names of the values of a row. equal: key → row. networks: prefix length → first bits of an address, as a
+    number → row.
     """
 
     columns: tuple[str, ...]
@@ -50,8 +50,8 @@ class Reference:
 class ReferenceTable:
     """A table on disk.
 
-    `current` is its last valid content; `last_error` says why it is not newer. seen: the state of the file
-    when it was last checked.
+    `current` is its last valid content; `last_error` says why it is not newer. seen: the state of the file when it was
+    last checked.
     """
 
     path: Path
@@ -112,9 +112,7 @@ def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) ->
     for line, row in _read_rows(path, (by, *columns), field):
         key = row[by]
         if not key or key in keyed:
-            raise BadInput(
-                field, f"{path.name} line {line}: {by} {'repeats an earlier value' if key else 'is empty'}"
-            )
+            raise BadInput(field, f"{path.name} line {line}: {by} {'repeats an earlier value' if key else 'is empty'}")
         keyed[key] = tuple(row[name] for name in columns)
     if by != "subnet":
         return Reference(columns, keyed)
@@ -170,10 +168,7 @@ def _read_rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[in
                 raise BadInput(field, f"{path.name} has no column {name!r}{hint}")
         for row in reader:
             if None in row or None in row.values():
-                raise BadInput(
-                    field,
-                    f"{path.name} line {reader.line_num} must have as many columns as the first line",
-                )
+                raise BadInput(field, f"{path.name} line {reader.line_num} must have as many columns as the first line")
             if len(rows) == MAX_ROWS:
                 raise BadInput(field, f"{path.name} has more than {MAX_ROWS} rows")
             rows.append((reader.line_num, row))
@@ -187,8 +182,7 @@ def _parse_network(text: str, path: Path, field: str) -> ipaddress.IPv4Network:
         return ipaddress.IPv4Network(text)
     except ValueError:
         raise BadInput(
-            field,
-            f"{path.name} has an invalid subnet, or one with host bits set; write a subnet as 92.126.10.0/24",
+            field, f"{path.name} has an invalid subnet, or one with host bits set; write a subnet as 92.126.10.0/24"
         ) from None
 
 

@@ -45,8 +45,7 @@ def check_expressions(rules: Collection[Rule], columns: Collection[str], criteri
         where = f"rules[{place}]"
         if isinstance(rule, Enrich) and rule.using not in costs:
             raise BadInput(
-                f"{where}.enrich.using",
-                f"{rule.using!r} is not a column; the columns are {_join_names(costs)}",
+                f"{where}.enrich.using", f"{rule.using!r} is not a column; the columns are {_join_names(costs)}"
             )
         made: dict[str, Cost] = {}
         for field, text, column in iterate_expressions(rule):
@@ -61,9 +60,7 @@ def check_expressions(rules: Collection[Rule], columns: Collection[str], criteri
             costs.pop(column, None)
 
 
-def _check_expression(
-    text: str, where: str, name: str, costs: dict[str, Cost], criteria: Collection[str]
-) -> Cost:
+def _check_expression(text: str, where: str, name: str, costs: dict[str, Cost], criteria: Collection[str]) -> Cost:
     try:
         expression = parse_expression(text, where)
         for column in sorted(expression.columns - set(costs)):
@@ -88,16 +85,12 @@ def list_named_columns(rules: Collection[Rule]) -> frozenset[str]:
     """Return every column that the rules name."""
     named = {rule.using for rule in rules if isinstance(rule, Enrich)}
     named |= {column for rule in rules if isinstance(rule, Cleanse) for column in rule.columns}
-    return frozenset(
-        named.union(*(written_column.columns for written_column in _list_written_columns(rules)))
-    )
+    return frozenset(named.union(*(written_column.columns for written_column in _list_written_columns(rules))))
 
 
 def list_named_criteria(rules: Collection[Rule]) -> tuple[str, ...]:
     """Return the criteria that the rules name."""
-    return tuple(
-        sorted(set().union(*(written_column.criteria for written_column in _list_written_columns(rules))))
-    )
+    return tuple(sorted(set().union(*(written_column.criteria for written_column in _list_written_columns(rules)))))
 
 
 def _list_written_columns(rules: Collection[Rule]) -> list[WrittenRule]:

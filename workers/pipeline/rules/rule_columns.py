@@ -1,7 +1,7 @@
 """Spark's columns of a rule's expression, made node by node from the tree that `rule_language` has checked.
 
-Functions are looked up by the names of a fixed list; texts, numbers, and criteria become literals and
-columns. No text of a declaration is parsed here.
+Functions are looked up by the names of a fixed list; texts, numbers, and criteria become literals and columns. No text
+of a declaration is parsed here.
 """
 
 from collections.abc import Callable
@@ -131,9 +131,7 @@ def _convert_case(node: exp.Case) -> Column:
     result: Any = sql
     for branch in node.args["ifs"]:
         condition = _convert_node(branch.this)
-        result = result.when(
-            condition if subject is None else subject == condition, _convert_node(branch.args["true"])
-        )
+        result = result.when(condition if subject is None else subject == condition, _convert_node(branch.args["true"]))
     default = node.args.get("default")
     whole: Column = result if default is None else result.otherwise(_convert_node(default))
     return whole
@@ -158,13 +156,13 @@ def _match_subnet(address: Column, subnet: str) -> Column:
 def convert_address_to_number(address: Column) -> Column:
     """Return an IPv4 address (text) as a number; outside 0 … 2³² - 1, or null, if it is not an address.
 
-    The address is referenced once, since Spark expands a column wherever it is referenced. The leading 1
-    distinguishes four parts from three or five.
+    The address is referenced once, since Spark expands a column wherever it is referenced. The leading 1 distinguishes
+    four parts from three or five.
     """
     parts = sql.transform(sql.split(address, DOT), lambda part: part.cast(types.LongType()))
-    return sql.aggregate(
-        parts, cast_to_long(1), lambda number, part: number * cast_to_long(256) + part
-    ) - cast_to_long(256**4)
+    return sql.aggregate(parts, cast_to_long(1), lambda number, part: number * cast_to_long(256) + part) - cast_to_long(
+        256**4
+    )
 
 
 def cast_to_long(value: int) -> Column:

@@ -1,7 +1,7 @@
 """The functions that rules may use, and the arguments that they take.
 
-All of them work on one row, take time bounded by the length of their input, and are deterministic. None reads
-a file, a clock, or a class, makes rows, or runs a regular expression of the author's.
+All of them work on one row, take time bounded by the length of their input, and are deterministic. None reads a file, a
+clock, or a class, makes rows, or runs a regular expression of the author's.
 """
 
 import re
@@ -21,8 +21,8 @@ _UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 class Function:
     """A function.
 
-    least, most: number of arguments (most None: unlimited). literal: checks the literal argument at a place
-    and returns what it takes, as a sentence. joins: whether it concatenates its arguments.
+    least, most: number of arguments (most None: unlimited). literal: checks the literal argument at a place and returns
+    what it takes, as a sentence. joins: whether it concatenates its arguments.
     """
 
     least: int
@@ -67,9 +67,7 @@ def _check_delimiter(place: int, node: exp.Expression, _: Sequence[exp.Expressio
         return None
     if place == 1 and text and len(text) <= 20 and _DELIMITER.match(text):
         return None
-    return (
-        r"a literal delimiter such as ',' or '\\.' (\\ escapes regular-expression characters), then a number"
-    )
+    return r"a literal delimiter such as ',' or '\\.' (\\ escapes regular-expression characters), then a number"
 
 
 def _pad(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
@@ -107,9 +105,7 @@ _ONE = (
     "minute second unix_seconds unix_millis unix_micros timestamp_seconds timestamp_millis timestamp_micros "
     "to_date"
 )
-_TWO = (
-    "pow power mod pmod nanvl nullif ifnull nvl startswith endswith contains instr left right datediff atan2"
-)
+_TWO = "pow power mod pmod nanvl nullif ifnull nvl startswith endswith contains instr left right datediff atan2"
 
 FUNCTIONS: dict[str, Function] = {
     **{name: Function(1, 1) for name in _ONE.split()},

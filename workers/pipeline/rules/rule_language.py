@@ -1,7 +1,7 @@
 r"""The language of rules: a subset of Spark SQL's expressions.
 
-They are parsed here, and `rule_columns` builds them into Spark's columns. No text of a declaration is ever
-given to Spark to parse.
+They are parsed here, and `rule_columns` builds them into Spark's columns. No text of a declaration is ever given to
+Spark to parse.
 
 | part | takes |
 |---|---|
@@ -12,9 +12,9 @@ given to Spark to parse.
 | arithmetic | `+ - * / % DIV`, and `\|\|` for texts |
 | others | AND, OR, NOT, CASE, CAST(… AS type), `…::type`, a text that was split `[n]`, FUNCTIONS, in_subnet |
 
-A text is checked before it is parsed: at most MAX_CHARACTERS, MAX_TOKENS and MAX_DEPTH, so that parsing
-takes time proportional to its length. sqlglot parses it; every node must be in the list below. An expression
-that two grammars could read in two ways (`a = b = c`) needs parentheses.
+A text is checked before it is parsed: at most MAX_CHARACTERS, MAX_TOKENS and MAX_DEPTH, so that parsing takes time
+proportional to its length. sqlglot parses it; every node must be in the list below. An expression that two grammars
+could read in two ways (`a = b = c`) needs parentheses.
 """
 
 import re
@@ -176,16 +176,13 @@ class WrittenRule:
 def parse_expression(text: str, field: str) -> WrittenRule:
     """Parse an expression of the language.
 
-    Raises `BadInput` that names `field`, and `Forbidden` if the expression is not in the language or too
-    large.
+    Raises `BadInput` that names `field`, and `Forbidden` if the expression is not in the language or too large.
     """
     tokens = _tokenize_text(text, field)
     try:
         parsed = _Parser(dialect=_DIALECT, error_level=ErrorLevel.RAISE).parse(tokens, text)
     except SqlglotError as error:
-        raise _choose_error_class(tokens)(
-            field, f"can't be read{_place(error)}; allowed: {ALLOWED}"
-        ) from None
+        raise _choose_error_class(tokens)(field, f"can't be read{_place(error)}; allowed: {ALLOWED}") from None
     except RecursionError:
         raise Forbidden(field, f"is nested deeper than {MAX_DEPTH}") from None
     if len(parsed) != 1 or parsed[0] is None:
@@ -206,8 +203,8 @@ def _place(error: SqlglotError) -> str:
 def _tokenize_text(text: str, field: str) -> list[Token]:
     """Return the tokens of a text, checked before it is parsed.
 
-    Words that are not in the language become plain names, so that no statement, clause, or special function
-    is ever recognized.
+    Words that are not in the language become plain names, so that no statement, clause, or special function is ever
+    recognized.
     """
     if len(text) > MAX_CHARACTERS:
         raise Forbidden(field, f"must have at most {MAX_CHARACTERS} characters, not {len(text)}")
@@ -243,9 +240,7 @@ def _check_token(tokens: list[Token], place: int, text: str, field: str) -> Toke
         _check_string(text[token.start : token.end + 1], before, field)
         return token
     if token.token_type == TokenType.NUMBER and not _is_number(token.text):
-        raise Forbidden(
-            field, "must use 64-bit numbers, or numbers of at most 30 digits with a decimal point"
-        )
+        raise Forbidden(field, "must use 64-bit numbers, or numbers of at most 30 digits with a decimal point")
     if token.token_type in _MARKS or token.text.upper() in _WORDS:
         return token
     if not _WORD.match(token.text) or token.token_type == TokenType.IDENTIFIER:
@@ -278,9 +273,7 @@ def _check_tree(tree: exp.Expression, field: str) -> WrittenRule:
     while waiting:
         node = waiting.pop()
         if type(node) not in _NODES:
-            raise Forbidden(
-                field, f"has {_check_call(node)}, which is not allowed in a rule; allowed: {ALLOWED}"
-            )
+            raise Forbidden(field, f"has {_check_call(node)}, which is not allowed in a rule; allowed: {ALLOWED}")
         _check_node(node, field)
         if isinstance(node, exp.Column):
             columns.add(node.name)
@@ -341,9 +334,7 @@ _USUAL = frozenset({"this", "expression"})
 def _check_node(node: exp.Expression, field: str) -> None:
     used = {name for name, value in node.args.items() if value not in (None, False, [])}
     if more := used - _ARGUMENTS.get(type(node), _USUAL):
-        raise Forbidden(
-            field, f"has {sorted(more)[0]!r} in {type(node).__name__}, which is not allowed in a rule"
-        )
+        raise Forbidden(field, f"has {sorted(more)[0]!r} in {type(node).__name__}, which is not allowed in a rule")
     _check_operators(node, field)
     match node:
         case exp.Anonymous():
@@ -370,9 +361,7 @@ def _check_operators(node: exp.Expression, field: str) -> None:
     if isinstance(node, (*PREDICATES, *ARITHMETIC, exp.DPipe, exp.Neg)) and any(
         isinstance(inner_node, _LOOSE) for inner_node in inner
     ):
-        raise BadInput(
-            field, "has a condition as part of a comparison: put it in parentheses, such as (a = b)"
-        )
+        raise BadInput(field, "has a condition as part of a comparison: put it in parentheses, such as (a = b)")
     if isinstance(node, ARITHMETIC) and any(isinstance(inner_node, exp.DPipe) for inner_node in inner):
         raise BadInput(field, "has || beside arithmetic: put one of them in parentheses")
     if isinstance(node, exp.DPipe) and any(isinstance(inner_node, ARITHMETIC) for inner_node in inner):
@@ -401,9 +390,7 @@ def _check_function(node: exp.Anonymous, field: str) -> None:
 def _check_subnet(node: exp.Anonymous, field: str) -> None:
     given = node.expressions
     if len(given) != 2 or not isinstance(given[0], exp.Column) or get_literal_text(given[1]) is None:
-        raise BadInput(
-            field, "in_subnet needs a column and a subnet, such as in_subnet(address, '92.126.10.0/24')"
-        )
+        raise BadInput(field, "in_subnet needs a column and a subnet, such as in_subnet(address, '92.126.10.0/24')")
     parse_subnet(given[1].this, field)
 
 
@@ -426,9 +413,7 @@ def _check_like(node: exp.Expression, field: str) -> None:
         raise Forbidden(field, "LIKE needs a literal without \\, such as 'web-%'")
     inside = text.removeprefix("%").removesuffix("%") if text.count("%") == 2 else text
     if text.count("%") > 2 or (text.count("%") == 2 and "%" in inside):
-        raise Forbidden(
-            field, "LIKE must have one % anywhere, or % at both ends: 'a%', '%a', 'a%b', or '%a%'"
-        )
+        raise Forbidden(field, "LIKE must have one % anywhere, or % at both ends: 'a%', '%a', 'a%b', or '%a%'")
 
 
 def _check_place(node: exp.Bracket, field: str) -> None:
@@ -480,9 +465,7 @@ def compute_cost(expression: WrittenRule, columns: Mapping[str, Cost], field: st
     """
     cost = _compute_node_cost(expression.tree, columns)
     if cost.parts > MAX_WRITTEN:
-        raise Forbidden(
-            field, f"has {cost.parts} parts after expanding its columns; the maximum is {MAX_WRITTEN}"
-        )
+        raise Forbidden(field, f"has {cost.parts} parts after expanding its columns; the maximum is {MAX_WRITTEN}")
     if cost.joined > MAX_JOINED:
         raise Forbidden(field, f"joins the strings of {cost.joined} columns; the maximum is {MAX_JOINED}")
     return cost
@@ -497,9 +480,7 @@ def _compute_node_cost(node: exp.Expression, columns: Mapping[str, Cost]) -> Cos
     inner = [_compute_node_cost(operand, columns) for operand in list_operands(node)]
     parts = 1 + sum(inner_node.parts for inner_node in inner)
     if isinstance(node, exp.DPipe) or (
-        isinstance(node, exp.Anonymous)
-        and node.this.lower() in FUNCTIONS
-        and FUNCTIONS[node.this.lower()].joins
+        isinstance(node, exp.Anonymous) and node.this.lower() in FUNCTIONS and FUNCTIONS[node.this.lower()].joins
     ):
         return Cost(parts, max(1, sum(inner_node.joined for inner_node in inner)))
     return Cost(parts, max((inner_node.joined for inner_node in inner), default=0))

@@ -26,8 +26,8 @@ _PARTS = [f"_part{place}" for place in range(4)]
 class RuleOutput:
     """Events after the rules.
 
-    counted: the rules after which events are counted: each one that removes some, except the last (its events
-    are counted where they arrive).
+    counted: the rules after which events are counted: each one that removes some, except the last (its events are
+    counted where they arrive).
     """
 
     events: DataFrame
@@ -79,8 +79,8 @@ def build_rule_counts(
 def apply_rule(events: DataFrame, rule: Rule, criteria: Collection[str]) -> DataFrame:
     """Apply one rule.
 
-    Raises Spark's `AnalysisException` if types do not fit, and `BadInput` if an expression is not in the
-    language or names an undeclared criterion.
+    Raises Spark's `AnalysisException` if types do not fit, and `BadInput` if an expression is not in the language or
+    names an undeclared criterion.
     """
     match rule:
         case Filter():
@@ -182,8 +182,7 @@ def _build_table(events: DataFrame, rows: list[tuple[Any, ...]], columns: tuple[
     values = [value for row in rows for value in row]
     # No name or value of a declaration or a table is part of this text.
     table = events.sparkSession.sql(
-        f"SELECT * FROM VALUES {', '.join([places] * len(rows))} AS reference({', '.join(names)})",
-        args=values,
+        f"SELECT * FROM VALUES {', '.join([places] * len(rows))} AS reference({', '.join(names)})", args=values
     )
     return table.select(*[sql.col(name).alias(own) for name, own in zip(names, columns, strict=True)])
 
@@ -205,29 +204,25 @@ def check_rules(
 ) -> dict[str, str]:
     """Let Spark analyze every rule (nothing is read), and return the SQL type of each resulting column.
 
-    Raises `BadInput` that names the rule, or the column that a pattern needs and that is missing or has
-    another type than events have.
+    Raises `BadInput` that names the rule, or the column that a pattern needs and that is missing or has another type
+    than events have.
     """
     for place, rule in enumerate(rules):
         where = f"rules[{place}]"
         if isinstance(rule, Enrich) and rule.using not in events.columns:
             raise BadInput(
-                f"{where}.enrich.using",
-                f"{rule.using!r} is not a column; the columns are {_join_column_names(events)}",
+                f"{where}.enrich.using", f"{rule.using!r} is not a column; the columns are {_join_column_names(events)}"
             )
         try:
             events = apply_rule(events, rule, criteria)
         except BadInput as error:
             raise type(error)(where, f"({rule.name}) {error.message}") from None
         except AnalysisException as error:
-            raise BadInput(
-                where, f"({rule.name}) is not valid for the events: {_first_line(error)}"
-            ) from None
+            raise BadInput(where, f"({rule.name}) is not valid for the events: {_first_line(error)}") from None
     for name in sorted({*_NEEDED, *needed}):
         if name not in events.columns:
             raise BadInput(
-                "patterns",
-                f"need column {name!r}; after the rules, the columns are {_join_column_names(events)}",
+                "patterns", f"need column {name!r}; after the rules, the columns are {_join_column_names(events)}"
             )
     kinds = dict(events.dtypes)
     for name, wanted in _KINDS.items():

@@ -2,10 +2,10 @@
 
 A rule evaluates one event at a time (Xu et al., section 2).
 
-Kinds: *discard* and *keep* (a condition), *project* (compute columns, drop columns), *enrich* (a broadcast
-join with a reference table). Expressions are in the language of `rule_language`, over the columns of
-`workers.pipeline.events.containers`, declared attributes, and columns that earlier rules have added. `:name`
-is the value of a criterion. `in_subnet(address, '92.126.10.0/24')` may be used in them.
+Kinds: *discard* and *keep* (a condition), *project* (compute columns, drop columns), *enrich* (a broadcast join with a
+reference table). Expressions are in the language of `rule_language`, over the columns of
+`workers.pipeline.events.containers`, declared attributes, and columns that earlier rules have added. `:name` is the
+value of a criterion. `in_subnet(address, '92.126.10.0/24')` may be used in them.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,10 @@
 """The pipeline process: `python -m workers.pipeline.runtime.application [--application FILE] [--reset]`.
 
-`queues.environment` describes the environment variables that it reads: REDIS_URL, WEIR_DATA (the checkpoint
-is in its folder `pipeline`), SPARK_MASTER, WEIR_PIPELINE_…, and OTEL_…. The process keeps only these and
-those that `workers.host.environment` names: no key of the console, and no password of the database.
+`queues.environment` describes the environment variables that it reads: REDIS_URL, WEIR_DATA (the checkpoint is in its
+folder `pipeline`), SPARK_MASTER, WEIR_PIPELINE_…, and OTEL_…. The process keeps only these and those that
+`workers.host.environment` names: no key of the console, and no password of the database.
 
-On SIGTERM nothing more is admitted, the running batch ends, and the process exits with 0. It exits with 2 on
-bad input.
+On SIGTERM nothing more is admitted, the running batch ends, and the process exits with 0. It exits with 2 on bad input.
 """
 
 import argparse
@@ -90,9 +89,7 @@ class PipelineProcess:
         self._log = RecentLog(control)
         logging.getLogger().addHandler(self._log)
         self._hosted: dict[str, HostedApplication] = {}
-        self._refused: dict[
-            str, tuple[DeclarationText, int]
-        ] = {}  # with the restarts that were ordered by then
+        self._refused: dict[str, tuple[DeclarationText, int]] = {}  # with the restarts that were ordered by then
         self._ordered: dict[str, PipelineOrder] = {}
 
     def stop(self, *_: object) -> None:

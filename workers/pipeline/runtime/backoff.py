@@ -1,9 +1,9 @@
 """When a failed application is tried again, and after how many tries its process is replaced.
 
-Each pause is twice the previous one, at most `MAX_SECONDS`. An application that fails repeatedly in one
-Spark session may fail because of it: a query that could not be stopped keeps its name, and a stopped context
-accepts no more work. After `SESSION_TRIES` the process therefore ends, and its supervisor starts another. A
-failure for lack of disk space or of the control server is not such a try: the process waits for these.
+Each pause is twice the previous one, at most `MAX_SECONDS`. An application that fails repeatedly in one Spark session
+may fail because of it: a query that could not be stopped keeps its name, and a stopped context accepts no more work.
+After `SESSION_TRIES` the process therefore ends, and its supervisor starts another. A failure for lack of disk space or
+of the control server is not such a try: the process waits for these.
 """
 
 import time

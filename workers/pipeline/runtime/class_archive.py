@@ -1,9 +1,9 @@
 """Spark's classes as Java has them when they are loaded, in a file of 160 MB.
 
-A start that finds the file neither unpacks nor verifies ten thousand classes, which is half of the processor
-time that its Java takes to start. `python -m workers.pipeline.runtime.class_archive` makes the file beside
-the installed packages, once for a version of Spark and a Java; `./run` does so when its plant has run for ten
-minutes. Without the file, or with that of another Java, a start takes longer.
+A start that finds the file neither unpacks nor verifies ten thousand classes, which is half of the processor time that
+its Java takes to start. `python -m workers.pipeline.runtime.class_archive` makes the file beside the installed
+packages, once for a version of Spark and a Java; `./run` does so when its plant has run for ten minutes. Without the
+file, or with that of another Java, a start takes longer.
 """
 
 import os

@@ -3,9 +3,9 @@
     python -m workers.pipeline.runtime.cluster master --host 0.0.0.0 --port 7077
     python -m workers.pipeline.runtime.cluster worker spark://spark-master:7077 --cores 2
 
-This process becomes Spark's own (exec), so signals and exit codes are Spark's. Further arguments are those of
-Spark's Master and Worker. Master, workers, and drivers authenticate one another by WEIR_SPARK_SECRET (32 or
-more characters, the same for all).
+This process becomes Spark's own (exec), so signals and exit codes are Spark's. Further arguments are those of Spark's
+Master and Worker. Master, workers, and drivers authenticate one another by WEIR_SPARK_SECRET (32 or more characters,
+the same for all).
 """
 
 import os
@@ -33,10 +33,7 @@ BOUNDED = {
     "spark.executor.logs.rolling.maxSize": str(5 * 2**20),
     "spark.executor.logs.rolling.maxRetainedFiles": "3",
 }
-CLASSES = {
-    "master": "org.apache.spark.deploy.master.Master",
-    "worker": "org.apache.spark.deploy.worker.Worker",
-}
+CLASSES = {"master": "org.apache.spark.deploy.master.Master", "worker": "org.apache.spark.deploy.worker.Worker"}
 
 
 def build_command(arguments: Sequence[str]) -> list[str]:

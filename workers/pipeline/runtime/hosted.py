@@ -23,12 +23,7 @@ from workers.pipeline.declaration.orders import NO_ORDER
 from workers.pipeline.matching.condition_types import check_conditions
 from workers.pipeline.rules.rule_sql import check_rules, create_empty_events
 from workers.pipeline.runtime.backoff import RestartBackoff
-from workers.pipeline.runtime.restart import (
-    explain_missing,
-    lock_checkpoint,
-    open_checkpoint,
-    reset_checkpoint,
-)
+from workers.pipeline.runtime.restart import explain_missing, lock_checkpoint, open_checkpoint, reset_checkpoint
 from workers.pipeline.runtime.running import Running
 from workers.pipeline.status.published import Statuses
 from workers.pipeline.tiers.batch_work import describe_error
@@ -110,9 +105,7 @@ class HostedApplication:
         """Check a declaration. Raises `BadInput`, also if Spark rejects a rule."""
         application = parse_application_text(declared.text, self._place.tables, declared.name)
         if application.name != declared.name:
-            raise BadInput(
-                "name", f"must be {declared.name}, the name of the application, not {application.name}"
-            )
+            raise BadInput("name", f"must be {declared.name}, the name of the application, not {application.name}")
         for other in (hosted for hosted in self._others.values() if hosted is not self):
             check_readers(application, other.declared.name, other.queues)
         events = create_empty_events(self._place.spark, application.layout)
@@ -161,9 +154,7 @@ class HostedApplication:
         elif order.restart != before.restart or self._stands:
             log.info("%s was started by %s: %s", self.declared.name, order.by, order.reason)
             if self._running is None and self._backoff.tries:
-                raise SessionExpired(
-                    f"{self.declared.name} is started in a new process, as {order.by} requested"
-                )
+                raise SessionExpired(f"{self.declared.name} is started in a new process, as {order.by} requested")
             self.end()
             self._backoff.forget()
             self._status.enter_state("starting")
@@ -209,8 +200,8 @@ class HostedApplication:
     def _is_waiting(self) -> bool:
         """Return whether something that a start needs is missing.
 
-        A start that fails for lack of it says nothing about this process, and the pause after it would be
-        longer than the wait.
+        A start that fails for lack of it says nothing about this process, and the pause after it would be longer than
+        the wait.
         """
         lacked, self._lacked = self._lacked, explain_missing(self._folder, self._place.control)
         if not self._lacked:
@@ -225,9 +216,7 @@ class HostedApplication:
         why = describe_error(error)
         log.error("%s failed and is restarted: %s", self.declared.name, error)
         self._lacked = explain_missing(self._folder, self._place.control)
-        pause_seconds = (
-            self._backoff.compute_wait_seconds() if self._lacked else self._backoff.record_failure()
-        )
+        pause_seconds = self._backoff.compute_wait_seconds() if self._lacked else self._backoff.record_failure()
         gives_up = self._backoff.gives_up
         self._status.enter_state("failed", why, NEW_PROCESS_SECONDS if gives_up else pause_seconds)
         self.end()

@@ -1,7 +1,7 @@
 """The checkpoint that a start continues from, and whether it belongs to the state on the control server.
 
-Both have the same run number. One without the other can't be continued: batches would be counted from another
-start, and events would be matched twice or never.
+Both have the same run number. One without the other can't be continued: batches would be counted from another start,
+and events would be matched twice or never.
 """
 
 import fcntl
@@ -34,9 +34,7 @@ class CheckpointInUse(WeirError):  # noqa: N818
 def check(checkpoint: Checkpoint) -> None:
     """Read the checkpoint of a start. Raises `BadInput` if it is broken or of another program version."""
     if (checkpoint.folder / "spark" / "offsets").exists():
-        raise BadInput(
-            "checkpoint", f"{checkpoint.folder} was written by an older version of Weir. {NEW_START}"
-        )
+        raise BadInput("checkpoint", f"{checkpoint.folder} was written by an older version of Weir. {NEW_START}")
     for query in sorted(path.name for path in (checkpoint.folder / "spark").glob("*")):
         _check_query(checkpoint.find_sibling(query))
 
@@ -76,8 +74,7 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
         control.set(key, here)
     elif known is None:
         raise BadInput(
-            "checkpoint",
-            f"{folder} belongs to run {here}, but the control server has no state of it. {NEW_START}",
+            "checkpoint", f"{folder} belongs to run {here}, but the control server has no state of it. {NEW_START}"
         )
     elif here != known.decode():
         raise BadInput(
@@ -102,8 +99,7 @@ def _has_no_progress(folder: Path, control: redis.Redis, application: str) -> bo
 def reset_checkpoint(folder: Path, control: redis.Redis, application: str) -> None:
     """Remove the folder, the run, and what is between the tiers; the next `open_checkpoint` starts a new run.
 
-    The run goes first: after a reset that crashes in the middle, a start does not continue, but requires
-    another reset.
+    The run goes first: after a reset that crashes in the middle, a start does not continue, but requires another reset.
     """
     control.delete(keys.PIPELINE_RUN.build(application))
     Dispatches(control, application).clear()
@@ -125,9 +121,7 @@ def lock_checkpoint(folder: Path) -> IO[str]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise CheckpointInUse(
-            f"{folder} is in use by another pipeline process; stop that process first."
-        ) from None
+        raise CheckpointInUse(f"{folder} is in use by another pipeline process; stop that process first.") from None
     return file
 
 

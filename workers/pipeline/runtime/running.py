@@ -59,9 +59,9 @@ class Running:
     ) -> None:
         """Start it.
 
-        tiers: which of the two tiers it runs; they meet in the result queue, and may run in separate
-        processes. one_at_a_time: whether a query waits for the sources of the previous one. Spark gives the
-        Python worker behind a source 10 seconds to start; on a loaded host, several at once all exceed that.
+        tiers: which of the two tiers it runs; they meet in the result queue, and may run in separate processes.
+        one_at_a_time: whether a query waits for the sources of the previous one. Spark gives the Python worker behind a
+        source 10 seconds to start; on a loaded host, several at once all exceed that.
         """
         self._spark, self._application, self._checkpoint = spark, application, checkpoint
         self._control_url, self._status = control_url, status
@@ -106,16 +106,9 @@ class Running:
 
     def _start_replicas(self) -> None:
         for replica in self._replicas:
-            plans = RulePlans(
-                self._spark, self._control_url, self._application, replica, self._patience_seconds
-            )
+            plans = RulePlans(self._spark, self._control_url, self._application, replica, self._patience_seconds)
             work = ReplicaWork(
-                plans,
-                self._application,
-                replica,
-                self._checkpoint.find_sibling(replica),
-                self._control,
-                self._status,
+                plans, self._application, replica, self._checkpoint.find_sibling(replica), self._control, self._status
             )
             self._query(AssignmentSource.name(), replica, work)
 
@@ -151,9 +144,7 @@ class Running:
             try:
                 events = self._dispatcher.step(self.outbox.is_full)
                 dispatcher = self._dispatcher
-                self._status.record_dispatch(
-                    dispatcher.cursor, events, dispatcher.stall_reason, dispatcher.skipped
-                )
+                self._status.record_dispatch(dispatcher.cursor, events, dispatcher.stall_reason, dispatcher.skipped)
             except (redis.ConnectionError, redis.TimeoutError) as error:
                 log.warning("no events are dispatched: %s", error)
                 self._ending.wait(1.0)
@@ -214,6 +205,4 @@ def _end_query(query: StreamingQuery, deadline: float) -> None:
             pause.wait(0.05)
         query.stop()
     except (PySparkException, Py4JError) as error:
-        log.warning(
-            "a query was stopped in the middle of a batch, which is repeated: %s", describe_error(error)
-        )
+        log.warning("a query was stopped in the middle of a batch, which is repeated: %s", describe_error(error))

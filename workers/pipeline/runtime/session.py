@@ -53,9 +53,7 @@ CLOSED = {
     "spark.sql.variable.substitute": "false",
 }
 _REFLECTION = ("reflect", "java_method", "try_reflect")
-_CHECKPOINT_FILES = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
+_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def start_session(
@@ -63,8 +61,8 @@ def start_session(
 ) -> SparkSession:
     """Start a session with the pipeline's sources registered.
 
-    `folder` is for Spark's scratch files. `java`: further options of its Java, in place of those that load
-    Spark's classes from the archive.
+    `folder` is for Spark's scratch files. `java`: further options of its Java, in place of those that load Spark's
+    classes from the archive.
     """
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs every connection
     variables.PROCESS.update(build_spark_environment(folder / "java"))

@@ -1,9 +1,8 @@
 """The two streaming sources: the assignments of a replica, and the results of all replicas.
 
-Spark plans a batch (`latestOffset`), writes its offset into the checkpoint, and then processes it. Whatever
-happens later, the same batch is processed again with the same assignments or results, controls, and
-watermark. If there is nothing to plan, the answer waits, so that a batch starts as soon as there is something
-to do.
+Spark plans a batch (`latestOffset`), writes its offset into the checkpoint, and then processes it. Whatever happens
+later, the same batch is processed again with the same assignments or results, controls, and watermark. If there is
+nothing to plan, the answer waits, so that a batch starts as soon as there is something to do.
 """
 
 import json
@@ -67,8 +66,8 @@ class _Planner(DataSourceStreamReader):
 class AssignmentSource(DataSource):
     """The data source of a replica's assignments.
 
-    Options: control (URL of the control server), application, replica; wait_seconds (default 0): how long the
-    answer waits for something to plan.
+    Options: control (URL of the control server), application, replica; wait_seconds (default 0): how long the answer
+    waits for something to plan.
     """
 
     @classmethod
@@ -180,7 +179,5 @@ class ResultReader(_Planner):
         settled = build_barrier(cursor.watermark_us, outstanding)
         controls = cursor.controls.freeze(time.time())  # some may have expired since the dispatch
         results_after = results.read_after(before.taken)
-        end = combine_arrived_results(
-            before, results_after, settled, controls, controls.combine_events_per_batch
-        )
+        end = combine_arrived_results(before, results_after, settled, controls, controls.combine_events_per_batch)
         return end, results_after[-1].entry_id if results_after else before.taken

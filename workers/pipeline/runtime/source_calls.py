@@ -1,8 +1,8 @@
 """Streaming sources answer Spark in the process that has the session.
 
-By default Spark starts a process for each of them, which takes 65 MB and a second or more to import PySpark,
-and does little but wait. What Spark starts (`worker_start`) hands its call over here, by a socket in a folder
-of this user alone, and ends. A thread answers each source until Spark closes the connection.
+By default Spark starts a process for each of them, which takes 65 MB and a second or more to import PySpark, and does
+little but wait. What Spark starts (`worker_start`) hands its call over here, by a socket in a folder of this user
+alone, and ends. A thread answers each source until Spark closes the connection.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Ends the pipeline's process when it hangs, so that its supervisor restarts it.
 
-A worker, a query, or a Java process that hangs never fails, and can't be asked to stop either: Spark would
-wait for it. A new process continues from the checkpoint within seconds, exactly.
+A worker, a query, or a Java process that hangs never fails, and can't be asked to stop either: Spark would wait for it.
+A new process continues from the checkpoint within seconds, exactly.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The process that Spark's Python workers are forked from: `spark.python.daemon.module`.
 
-It has imported what their tasks need: importing it takes a worker a second, as long as half a million events.
-Spark starts one such process for each kind of worker; workers that only read sources need nothing.
+It has imported what their tasks need: importing it takes a worker a second, as long as half a million events. Spark
+starts one such process for each kind of worker; workers that only read sources need nothing.
 """
 
 import gc

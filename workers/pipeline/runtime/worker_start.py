@@ -1,11 +1,10 @@
 """Startup of the Python workers of a local Spark.
 
-Its PYSPARK_PYTHON calls `main` with `-m MODULE ARGUMENTS`, and with `-c CODE` to query Python's version.
-Spark waits 10 seconds for the worker behind a streaming source to call back, and the worker calls once it has
-imported PySpark: on a loaded host too late, at every try. Here the call goes to the process that has the
-session (`source_calls`). If no process takes it, this one calls first and imports then. Workers for planning
-are only needed when queries start, so their daemon ends when it has had no worker for a while; Spark starts
-it again.
+Its PYSPARK_PYTHON calls `main` with `-m MODULE ARGUMENTS`, and with `-c CODE` to query Python's version. Spark waits 10
+seconds for the worker behind a streaming source to call back, and the worker calls once it has imported PySpark: on a
+loaded host too late, at every try. Here the call goes to the process that has the session (`source_calls`). If no
+process takes it, this one calls first and imports then. Workers for planning are only needed when queries start, so
+their daemon ends when it has had no worker for a while; Spark starts it again.
 """
 
 import json
@@ -97,10 +96,7 @@ def open_calls_address(folder: Path) -> Iterator[str]:
 def hand_over(folder: Path) -> bool:
     """Return whether the process that has the session calls Spark back in place of this one."""
     asked = json.dumps(dict(zip(("port", "secret"), _call(), strict=True)))
-    with (
-        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
-        open_calls_address(folder) as address,
-    ):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, open_calls_address(folder) as address:
         connection.settimeout(TAKEN_SECONDS)
         try:
             connection.connect(address)

@@ -2,10 +2,10 @@
 
     recall = (n_o / E_o) / (n_s / E_s)
 
-n: matches, E: events of use that were offered, s: of the control keys, o: of all others. The interval treats
-matches as Poisson: given n_s + n_o, n_o is binomial (Clopper and Pearson's exact interval). Keys differ, so
-matches come in clumps. The clumping is measured in the groups in which the control keys are counted (random
-groups; the variance of n_g - n_s E_g / E_s over the Poisson variance), and the counts are reduced by it.
+n: matches, E: events of use that were offered, s: of the control keys, o: of all others. The interval treats matches as
+Poisson: given n_s + n_o, n_o is binomial (Clopper and Pearson's exact interval). Keys differ, so matches come in
+clumps. The clumping is measured in the groups in which the control keys are counted (random groups; the variance of n_g
+- n_s E_g / E_s over the Poisson variance), and the counts are reduced by it.
 """
 
 from collections.abc import Sequence

@@ -1,17 +1,16 @@
 """The events that a pattern sheds while its operator receives more than it can process.
 
-The table gives, per pattern and type, the share that is dropped. The shed decision of an event follows from
-its id alone (`rank_texts`), so it is the same in every replay. An event that one pattern drops is dropped by
-every pattern that drops at least as much, so that events that no pattern needs are not sent.
+The table gives, per pattern and type, the share that is dropped. The shed decision of an event follows from its id
+alone (`rank_texts`), so it is the same in every replay. An event that one pattern drops is dropped by every pattern
+that drops at least as much, so that events that no pattern needs are not sent.
 
-Dropped *by event*, a pattern keeps the product of the kept shares of its matches: next to nothing if each key
-has few events. *By key*, the events of a key share their shed decision, and a pattern whose types have the
-same share keeps that share of its matches. The selected keys change every ROTATION_WINDOWS windows of the
-pattern, or of the longest later pattern that continues with its keys (`traced_keys`), so that no key is left
-out for good.
+Dropped *by event*, a pattern keeps the product of the kept shares of its matches: next to nothing if each key has few
+events. *By key*, the events of a key share their shed decision, and a pattern whose types have the same share keeps
+that share of its matches. The selected keys change every ROTATION_WINDOWS windows of the pattern, or of the longest
+later pattern that continues with its keys (`traced_keys`), so that no key is left out for good.
 
-A small share of the keys are *control keys*: all their events go to all patterns, which shows what the other
-keys lose (`recall`).
+A small share of the keys are *control keys*: all their events go to all patterns, which shows what the other keys lose
+(`recall`).
 """
 
 from collections.abc import Mapping
@@ -108,8 +107,8 @@ class ShedDecisions(KeyRanks):
     def select_dropped(self, pattern: Pattern, masks: np.ndarray) -> np.ndarray:
         """Return whether the pattern sheds each row (bool per row). masks: see `masks_of`.
 
-        Only events that add to a match are ever dropped. If a NOT waits for an event, or every event counts,
-        dropping one would create false matches.
+        Only events that add to a match are ever dropped. If a NOT waits for an event, or every event counts, dropping
+        one would create false matches.
         """
         shares = self._shedder.shares.get(pattern.name, {})
         if not is_sheddable(pattern) or not any(share > 0 for share in shares.values()):
@@ -126,9 +125,7 @@ class ShedDecisions(KeyRanks):
 
     def _compute_key_ranks(self, pattern: Pattern, concerned: np.ndarray) -> np.ndarray:
         """Return, per row, the rank of its key in the period of its time."""
-        period = self._periods.get(pattern.name) or DecisionPeriod(
-            ROTATION_WINDOWS * max(1, pattern.within_us)
-        )
+        period = self._periods.get(pattern.name) or DecisionPeriod(ROTATION_WINDOWS * max(1, pattern.within_us))
         # A rule may leave a row without its time: no pattern gets such a row, but it comes here first.
         numbers = self._rows.column("time").fill_null(0).to_numpy() // period.lasts_us
         ranks = np.ones(self._rows.num_rows)

@@ -1,19 +1,18 @@
 """Control keys of the last operator, traced back to the events that its matches are made of.
 
-A complex event's source is the key it was found by. If an operator groups complex events by `source`, its
-keys are therefore those of the previous operator, whatever column that one reads them from. A key is a
-control key by its text: all events of a control key's match have that key, and none of them was shed. The
-number of matches that the other keys would have follows from the events at the start of the chain, which are
-counted before any is shed (the last operator receives only what is left):
+A complex event's source is the key it was found by. If an operator groups complex events by `source`, its keys are
+therefore those of the previous operator, whatever column that one reads them from. A key is a control key by its text:
+all events of a control key's match have that key, and none of them was shed. The number of matches that the other keys
+would have follows from the events at the start of the chain, which are counted before any is shed (the last operator
+receives only what is left):
 
     recall of whole matches = (n_o / E_o) / (n_s / E_s)     n: matches at the end, E: events at the beginning
 
-By key, a key keeps its shed decision for as long as the longest window along its chain requires (`periods`).
-A match of the last operator is therefore found as a whole or not at all, and not lost because the decision on
-a part changed.
+By key, a key keeps its shed decision for as long as the longest window along its chain requires (`periods`). A match of
+the last operator is therefore found as a whole or not at all, and not lost because the decision on a part changed.
 
-By any other column (the pattern's name, the type), complex events of all keys are grouped. No sample of keys
-has whole matches then, and nothing is estimated.
+By any other column (the pattern's name, the type), complex events of all keys are grouped. No sample of keys has whole
+matches then, and nothing is estimated.
 """
 
 from collections.abc import Mapping
@@ -46,8 +45,8 @@ def find_chain_starts(graph: Graph) -> Mapping[str, frozenset[str]]:
 def compute_periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
     """Return, per pattern, how long a key of it keeps its shed decision.
 
-    That is ROTATION_WINDOWS of the longest window: its own, or one of those that continue with what it emits
-    by the same keys.
+    That is ROTATION_WINDOWS of the longest window: its own, or one of those that continue with what it emits by the
+    same keys.
     """
     emitters, longest_us = (
         _list_emitters(graph),
@@ -59,9 +58,7 @@ def compute_periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
             for pattern in operator.patterns:
                 own_us = longest_us[pattern.name]
                 periods_by_pattern[pattern.name] = DecisionPeriod(ROTATION_WINDOWS * own_us, number)
-                for name in (
-                    emitter for kind in _read(pattern, operator) for emitter in emitters.get(kind, ())
-                ):
+                for name in (emitter for kind in _read(pattern, operator) for emitter in emitters.get(kind, ())):
                     if operator.key == BY_KEY_BEFORE:
                         longest_us[name] = max(longest_us[name], own_us)
     return periods_by_pattern

@@ -1,7 +1,7 @@
 """Whether a running application makes progress, and if not, what it waits for. Pure.
 
-A process that exists and sends heartbeats proves nothing: with a frozen worker, a query that waits forever,
-or a limit of 0, events wait while everything seems to run. What counts is therefore what was finished last.
+A process that exists and sends heartbeats proves nothing: with a frozen worker, a query that waits forever, or a limit
+of 0, events wait while everything seems to run. What counts is therefore what was finished last.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ SLOW_BATCHES = 3.0  # a batch may take this many times as long as the previous o
 class ChainStep:
     """One worker of the chain with something to do.
 
-    seconds: for how long it has finished nothing. batch_seconds: how long its last batch took (None: it has
-    finished none since the start).
+    seconds: for how long it has finished nothing. batch_seconds: how long its last batch took (None: it has finished
+    none since the start).
     """
 
     name: str
@@ -36,11 +36,7 @@ class ChainStep:
         """Return for how long a restart has been worthwhile."""
         if not self.is_stalled:
             return 0.0
-        return (
-            self.seconds
-            if self.batch_seconds is not None
-            else max(0.0, self.seconds - FIRST_BATCH_GRACE_SECONDS)
-        )
+        return self.seconds if self.batch_seconds is not None else max(0.0, self.seconds - FIRST_BATCH_GRACE_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -48,8 +44,8 @@ class ProgressInputs:
     """The inputs of a judgment at one instant.
 
     steps: the workers with something to do. silent_seconds: since the dispatcher checked last.
-    undispatched_seconds: for how long events have waited while none was dispatched. stall_reason: why the
-    dispatcher dispatches nothing, as far as it knows.
+    undispatched_seconds: for how long events have waited while none was dispatched. stall_reason: why the dispatcher
+    dispatches nothing, as far as it knows.
     """
 
     steps: tuple[ChainStep, ...] = ()

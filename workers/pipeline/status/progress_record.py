@@ -31,9 +31,7 @@ class ProgressRecord:
         self._replicas: dict[str, Finished] = {}
         self._combiner: Finished | None = None
 
-    def record_dispatch(
-        self, now: float, events: int, stall_reason: str | None, skipped: tuple[str, ...]
-    ) -> None:
+    def record_dispatch(self, now: float, events: int, stall_reason: str | None, skipped: tuple[str, ...]) -> None:
         """Record that the dispatcher has dispatched this number of events.
 
         stall_reason, skipped: see `Dispatcher`.
@@ -60,13 +58,10 @@ class ProgressRecord:
         """Record that it is not running: nothing is judged."""
         self._inputs = ProgressInputs()
 
-    def judge(
-        self, now: float, oldest_at: Mapping[str, float], waiting: int | None
-    ) -> tuple[str, str | None]:
+    def judge(self, now: float, oldest_at: Mapping[str, float], waiting: int | None) -> tuple[str, str | None]:
         """Return the state (starting, running or stalled), and why nothing moves.
 
-        oldest_at: replica → when it got the oldest piece that has no result yet. waiting: events in the
-        containers.
+        oldest_at: replica → when it got the oldest piece that has no result yet. waiting: events in the containers.
         """
         if not waiting:
             self._idle_at = now
@@ -82,8 +77,7 @@ class ProgressRecord:
 
     def _compute_steps(self, now: float, oldest_at: Mapping[str, float]) -> list[ChainStep]:
         steps = [
-            self._step(f"replica {name}", now, at, self._replicas.get(name))
-            for name, at in sorted(oldest_at.items())
+            self._step(f"replica {name}", now, at, self._replicas.get(name)) for name, at in sorted(oldest_at.items())
         ]
         if self._unmatched:
             steps.append(self._step("the combiner", now, self._unmatched[0], self._combiner))

@@ -1,8 +1,7 @@
 """The status of the pipeline process: key `weir:pipeline` on the control server, JSON.
 
-It is written after each inter-event batch and every second. The top level has the figures of all applications
-together, and `applications` has each one's own document (`status`). A process that starts reads cumulative
-counts there.
+It is written after each inter-event batch and every second. The top level has the figures of all applications together,
+and `applications` has each one's own document (`status`). A process that starts reads cumulative counts there.
 """
 
 import threading
@@ -128,16 +127,13 @@ class Statuses:
         free = [application.result_queue.free_bytes for application in applications.values()]
         known = [room for room in free if room is not None]
         patterns = {
-            name: pattern
-            for application in applications.values()
-            for name, pattern in application.patterns.items()
+            name: pattern for application in applications.values() for name, pattern in application.patterns.items()
         }
         return PipelineReport(
             state=min(states, key=WORST_FIRST.index),
             error=next((error for error in errors if error), None),
             hindrance=next(
-                (application.hindrance for application in applications.values() if application.hindrance),
-                None,
+                (application.hindrance for application in applications.values() if application.hindrance), None
             ),
             at=self._clock(),
             ahead_seconds=round(self._ahead_seconds(), 3),
@@ -148,9 +144,7 @@ class Statuses:
             result_free_bytes=sum(known) if known else None,
             patterns={name: _build_counts(pattern) for name, pattern in patterns.items()},
             rules=[rule for application in applications.values() for rule in application.rules],
-            skipped_nodes=sorted(
-                {node for application in applications.values() for node in application.skipped_nodes}
-            ),
+            skipped_nodes=sorted({node for application in applications.values() for node in application.skipped_nodes}),
             applications=applications,
             carried=carried,
         )
@@ -173,12 +167,8 @@ def _end_of(left: PipelineReport, now: float) -> str | None:
     return f"its process exited unexpectedly, {max(0.0, now - left.at):,.0f} s before this start"
 
 
-def _list_known(
-    join: Callable[[list[Any]], Any], applications: dict[str, ApplicationStatus], name: str
-) -> Any:
-    values = [
-        value for application in applications.values() if (value := getattr(application, name)) is not None
-    ]
+def _list_known(join: Callable[[list[Any]], Any], applications: dict[str, ApplicationStatus], name: str) -> Any:
+    values = [value for application in applications.values() if (value := getattr(application, name)) is not None]
     return join(values) if values else None
 
 

@@ -34,8 +34,8 @@ class ShedRecord:
     def __init__(self, before: ShedCounts, beginnings: Mapping[str, frozenset[str]]) -> None:
         """Start from the counts of an earlier process.
 
-        before: these counts. beginnings: pattern → the patterns at the start of its chain, of whose events
-        its matches are made in the end (`traced_keys`).
+        before: these counts. beginnings: pattern → the patterns at the start of its chain, of whose events its matches
+        are made in the end (`traced_keys`).
         """
         self._beginnings = beginnings
         self.totals: ShedCounts = {name: dict(types) for name, types in before.items()}

@@ -1,25 +1,23 @@
 """The status of an application; `published` writes it. Unknown is null.
 
-Rates are over the last WINDOW_SECONDS: `in_per_second` processed by the replicas, `kept_per_second` after the
-rules, `alerts_per_second` complex events; per rule `in` and `out` per second. Per pattern, `matches` and
-`quiet` are cumulative across restarts; `seconds` is the matcher's time for one event. Per replica and
-operator, `utilisation` is the share of the window in which it (or each of its tasks) worked; `work` has the
-measurements of each task (`task_measures`), `parallelism` the number of tasks under sufficient load, and
-`tasks` how many worked last. `offered_per_second` and `shed_per_second` count what patterns could use, once
-for each of them; `shed_share` is their ratio. Per pattern, `partnerless_per_second` counts events that were
-not searched (`matching.partners`). Per operator, `overhead_seconds` is its time for one event besides that of
-its patterns. For the application, `batch_overhead_seconds` is the time of a batch besides its operators,
-`batch_overhead_cv2` how much that varies (variance over mean²), and `latency_p95_seconds` the time from an
-event's own time to the end of the batch that has processed it.
+Rates are over the last WINDOW_SECONDS: `in_per_second` processed by the replicas, `kept_per_second` after the rules,
+`alerts_per_second` complex events; per rule `in` and `out` per second. Per pattern, `matches` and `quiet` are
+cumulative across restarts; `seconds` is the matcher's time for one event. Per replica and operator, `utilisation` is
+the share of the window in which it (or each of its tasks) worked; `work` has the measurements of each task
+(`task_measures`), `parallelism` the number of tasks under sufficient load, and `tasks` how many worked last.
+`offered_per_second` and `shed_per_second` count what patterns could use, once for each of them; `shed_share` is their
+ratio. Per pattern, `partnerless_per_second` counts events that were not searched (`matching.partners`). Per operator,
+`overhead_seconds` is its time for one event besides that of its patterns. For the application, `batch_overhead_seconds`
+is the time of a batch besides its operators, `batch_overhead_cv2` how much that varies (variance over mean²), and
+`latency_p95_seconds` the time from an event's own time to the end of the batch that has processed it.
 
-A replica's `response_seconds` is the mean of the window. It is null without a batch in the window, and during
-the process's first batch, which waits for Spark to warm up and delays those after it.
-`response_error_seconds` is the standard error of that mean.
+A replica's `response_seconds` is the mean of the window. It is null without a batch in the window, and during the
+process's first batch, which waits for Spark to warm up and delays those after it. `response_error_seconds` is the
+standard error of that mean.
 
-`state` is starting (until something is processed after a start), running, stalled (events wait and nothing
-moves: `stall_reason` says why), stopping, stopped (by a person) or failed; `error` is what ended the previous
-run, until something is processed again. `restarts` says how often it was restarted, since when it fails, and
-when the next try is.
+`state` is starting (until something is processed after a start), running, stalled (events wait and nothing moves:
+`stall_reason` says why), stopping, stopped (by a person) or failed; `error` is what ended the previous run, until
+something is processed again. `restarts` says how often it was restarted, since when it fails, and when the next try is.
 """
 
 import threading
@@ -112,8 +110,8 @@ class StatusBoard:
     def enter_state(self, state: str, error: str | None = None, pause_seconds: float | None = None) -> None:
         """Set the state to starting, running, stopping, stopped or failed, and write it at once.
 
-        Running keeps the previous error until something is processed. pause_seconds: time until a failed
-        application is tried again automatically.
+        Running keeps the previous error until something is processed. pause_seconds: time until a failed application is
+        tried again automatically.
         """
         with self._lock:
             if state == "running":
@@ -152,9 +150,7 @@ class StatusBoard:
         """
         return self._progress.stuck_seconds
 
-    def record_dispatch(
-        self, cursor: Cursor, events: int, stall_reason: str | None, skipped: tuple[str, ...]
-    ) -> None:
+    def record_dispatch(self, cursor: Cursor, events: int, stall_reason: str | None, skipped: tuple[str, ...]) -> None:
         """Record that the dispatcher has checked. stall_reason, skipped: see `Dispatcher`."""
         with self._lock:
             self._cursor = cursor
@@ -253,17 +249,13 @@ class StatusBoard:
         }
         return {name: pieces[0].at_seconds for name, pieces in oldest.items() if pieces}
 
-    def _judge_state(
-        self, now: float, given: dict[str, float], waiting: int | None
-    ) -> tuple[str, str | None]:
+    def _judge_state(self, now: float, given: dict[str, float], waiting: int | None) -> tuple[str, str | None]:
         """Return the current state, and why nothing moves."""
         if self._state != "running":
             self._progress.reset_state()
             return self._state, None
         behind = self._clock() - now
-        return self._progress.judge(
-            now, {name: at_seconds - behind for name, at_seconds in given.items()}, waiting
-        )
+        return self._progress.judge(now, {name: at_seconds - behind for name, at_seconds in given.items()}, waiting)
 
     @property
     def _graph(self) -> Graph:
@@ -299,9 +291,7 @@ class StatusBoard:
         return {
             "in_per_second": self._compute_rate((batch.events for batch in recent), now),
             "kept_per_second": self._compute_rate((batch.retained for batch in recent), now),
-            "alerts_per_second": self._compute_rate(
-                (batch.alerts for batch in self._list_recent_batches(now)), now
-            ),
+            "alerts_per_second": self._compute_rate((batch.alerts for batch in self._list_recent_batches(now)), now),
             "rules": [
                 RuleStatus(
                     name=rule.name,
@@ -327,9 +317,7 @@ class StatusBoard:
         return max(0.0, min(between, default=0.0))
 
     def _describe_shedding(self, now: float) -> dict[str, Any]:
-        shed = sum(
-            sum(self._shed.get_recent_counts(pattern.name).values()) for pattern in self._graph.patterns
-        )
+        shed = sum(sum(self._shed.get_recent_counts(pattern.name).values()) for pattern in self._graph.patterns)
         given = sum(
             sum(count.types.values())
             for batch in self._list_recent_batches(now)
@@ -347,10 +335,7 @@ class StatusBoard:
         return None if watermark_us is None else round(self._clock() - watermark_us / 1_000_000, 3)
 
     def _build_replica_status(self, name: str, now: float, shares: Mapping[str, float]) -> ReplicaStatus:
-        recent, newest = (
-            self._list_recent_replica_batches(name, now),
-            next(reversed(self._replicas[name]), None),
-        )
+        recent, newest = (self._list_recent_replica_batches(name, now), next(reversed(self._replicas[name]), None))
         samples = [
             WorkSample(elapsed, batch.events, batch.events, batch.retained, batch.seconds)
             for batch, elapsed in _add_spacing(self._replicas[name], now)
@@ -409,9 +394,7 @@ class StatusBoard:
                 inputs = count.events * shared
                 sample = WorkSample(elapsed, inputs, count.events, count.matches, count.seconds)
                 samples.setdefault(count.task, []).append(sample)
-        return [compute_measures(samples[task], self._compute_window(now)) for task in sorted(samples)][
-            :parallelism
-        ]
+        return [compute_measures(samples[task], self._compute_window(now)) for task in sorted(samples)][:parallelism]
 
     def _build_pattern_statuses(self, now: float) -> dict[str, PatternStatus]:
         recent = self._list_recent_batches(now)
@@ -434,10 +417,7 @@ class StatusBoard:
         for count in counts:
             given.add(count)
         named = list_named_types(pattern)
-        types, lately = (
-            limit_types(given.types, named),
-            limit_types(self._shed.get_recent_counts(name), named),
-        )
+        types, lately = (limit_types(given.types, named), limit_types(self._shed.get_recent_counts(name), named))
         events, shed = sum(types.values()), sum(lately.values())
         return PatternStatus(
             operator=operator,
@@ -464,9 +444,7 @@ class StatusBoard:
     def _describe_control_keys(self, count: PatternCount, now: float) -> ControlKeys:
         """Return the events of the control keys, and their matches; empty while nothing is shed."""
         matches = self._compute_rate(count.control_matches, now)
-        return ControlKeys(
-            types=self._list_types(limit_types(count.control_types), now), out_per_second=matches
-        )
+        return ControlKeys(types=self._list_types(limit_types(count.control_types), now), out_per_second=matches)
 
 
 def _compute_mean(values: list[float]) -> float | None:

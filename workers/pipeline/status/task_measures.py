@@ -1,12 +1,11 @@
 """The measurements of one task of an operator over a window (Stutz, 4.2). Unknown is null.
 
-A task processes batches, so one measured value belongs to a batch: for its n events, t seconds of work, d
-seconds since the previous batch, and i arriving events
+A task processes batches, so one measured value belongs to a batch: for its n events, t seconds of work, d seconds since
+the previous batch, and i arriving events
 
     latency t (an event leaves with its batch), service t / n, interval between arrivals d / i
 
-and variances are those of the sample of such values. Counts are over the window, their variances between
-batches.
+and variances are those of the sample of such values. Counts are over the window, their variances between batches.
 """
 
 from collections.abc import Sequence
@@ -20,8 +19,8 @@ DIGITS = 6  # significant digits: a variance of microseconds is small, but not z
 class WorkSample:
     """One batch of a task.
 
-    elapsed_seconds: since the previous batch. inputs: events that arrived at the task (its part of the
-    operator's, in proportion to what it executed). executions: events that it processed.
+    elapsed_seconds: since the previous batch. inputs: events that arrived at the task (its part of the operator's, in
+    proportion to what it executed). executions: events that it processed.
     """
 
     elapsed_seconds: float
@@ -58,10 +57,7 @@ def compute_measures(samples: Sequence[WorkSample], window_seconds: float) -> di
         "outputs": sum(sample.outputs for sample in samples),
         "outputs_variance": _compute_variance([sample.outputs for sample in samples]),
     }
-    return {
-        name: None if value is None else float(f"{value:.{DIGITS}g}")
-        for name, value in measures_of_task.items()
-    }
+    return {name: None if value is None else float(f"{value:.{DIGITS}g}") for name, value in measures_of_task.items()}
 
 
 def _compute_variance(values: Sequence[float]) -> float | None:

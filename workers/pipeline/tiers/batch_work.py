@@ -21,8 +21,8 @@ class BatchFailed(WeirError):  # noqa: N818
 class BatchWork(ABC):
     """Callable as Spark requires: `(events, batch)`. `failure` keeps the original error.
 
-    Spark itself gets one sentence only: when it is being stopped, it searches an error's text with a regular
-    expression that overflows the thread's stack on the long text of a Java error.
+    Spark itself gets one sentence only: when it is being stopped, it searches an error's text with a regular expression
+    that overflows the thread's stack on the long text of a Java error.
     """
 
     failure: Exception | None = None

@@ -15,8 +15,8 @@ NEW_START = "Start once with --reset to start over at the oldest events still wa
 class Checkpoint:
     """The checkpoint of a query.
 
-    folder: where Spark stores offsets and commits. run: 8 hex digits, new after every reset. query: the query
-    (a replica, or COMBINER).
+    folder: where Spark stores offsets and commits. run: 8 hex digits, new after every reset. query: the query (a
+    replica, or COMBINER).
     """
 
     folder: Path

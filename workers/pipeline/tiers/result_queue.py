@@ -1,10 +1,10 @@
 """The bounded queue between the two tiers, on the control server: the events that passed the replicas' rules.
 
-A replica's batch writes its rows as Arrow blobs and then publishes them, all at once and once only: a batch
-that is repeated after it was published changes nothing. An attempt that was thought dead, and continues after
-another has started, is rejected, so that their different cuts never mix. A blob stays until the watermark has
-passed its last row, so the queue is also the combiner's reorder buffer. The dispatcher bounds its bytes, so
-that no batch ever waits in the middle and nothing is dropped.
+A replica's batch writes its rows as Arrow blobs and then publishes them, all at once and once only: a batch that is
+repeated after it was published changes nothing. An attempt that was thought dead, and continues after another has
+started, is rejected, so that their different cuts never mix. A blob stays until the watermark has passed its last row,
+so the queue is also the combiner's reorder buffer. The dispatcher bounds its bytes, so that no batch ever waits in the
+middle and nothing is dropped.
 
 | key | type | holds |
 |---|---|---|
@@ -53,8 +53,8 @@ class Blob(NamedTuple):
 class Result:
     """The result of one batch of a replica.
 
-    tick: of its last dispatch. watermark_us: the settled event time before its first dispatch. entry_id: set
-    when it is published.
+    tick: of its last dispatch. watermark_us: the settled event time before its first dispatch. entry_id: set when it is
+    published.
     """
 
     replica: str
@@ -92,8 +92,8 @@ class Room:
     """The occupancy of the queue.
 
     used_bytes: in the queue. in_flight_events: dispatched, not yet in the queue. published: replica → tick.
-    bytes_per_event: average over all results so far (a discarded event counts with 0 bytes). released_bytes:
-    bytes that have left it so far.
+    bytes_per_event: average over all results so far (a discarded event counts with 0 bytes). released_bytes: bytes that
+    have left it so far.
     """
 
     used_bytes: int
@@ -142,14 +142,7 @@ class ResultQueue:
         events: processed by the batch, before its rules. Raises `AttemptOvertaken`.
         """
         document = json.dumps(result.to_document())
-        written: list[EncodableT] = [
-            result.replica,
-            result.tick,
-            attempt,
-            events,
-            result.size_bytes,
-            document,
-        ]
+        written: list[EncodableT] = [result.replica, result.tick, attempt, events, result.size_bytes, document]
         answer = int(self._publish(keys=[self._room, self._results], args=written))
         if answer < 0:
             raise _build_overtaken_error(result.replica, result.tick)

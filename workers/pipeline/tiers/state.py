@@ -1,9 +1,9 @@
 r"""The memory of operators between batches: one value per operator and key group, on the control server.
 
-A place (`operator/group`) is stored with the number of the batch that wrote it, in one script with the
-matches of that batch and with all other places of the task. A task is therefore either written or not: one
-that is written is not repeated, and one that is not starts from the state of the previous batch. A writer of
-an older batch (a process that was thought dead) is rejected.
+A place (`operator/group`) is stored with the number of the batch that wrote it, in one script with the matches of that
+batch and with all other places of the task. A task is therefore either written or not: one that is written is not
+repeated, and one that is not starts from the state of the previous batch. A writer of an older batch (a process that
+was thought dead) is rejected.
 
 | key | type | holds |
 |---|---|---|
@@ -151,8 +151,7 @@ class StateStore:
     def list_output_names(self, refused: Collection[str] = ()) -> list[str]:
         """Return the names of unpublished complex events, those of the oldest batches first.
 
-        In a pipeline that reads them, later ones would make them late. refused: queues whose events are left
-        out.
+        In a pipeline that reads them, later ones would make them late. refused: queues whose events are left out.
         """
         names = [name.decode() for name in cast(list[bytes], self._control.hkeys(self._outbox))]
         return sorted((name for name in names if queue_of(name) not in refused), key=_parse_age_key)

@@ -70,9 +70,7 @@ def build_address(
     _check_secret_host(row, kind, environment)
     secret = variables.read_secret(row.secret_environment, environment)
     if row.secret_environment and not secret:
-        raise BadInput(
-            "secret_environment", f"names {row.secret_environment}, which is not set in Weir's environment"
-        )
+        raise BadInput("secret_environment", f"names {row.secret_environment}, which is not set in Weir's environment")
     return PlantAddress(
         name=row.name,
         url=row.url,
@@ -96,8 +94,7 @@ def check(row: RegisteredPlant) -> None:
     """Raise `BadInput` if the registration is invalid."""
     if not checks.PLANT_NAME.match(row.name):
         raise BadInput(
-            "name",
-            "must start with a lowercase letter and have at most 40 lowercase letters, digits, and hyphens.",
+            "name", "must start with a lowercase letter and have at most 40 lowercase letters, digits, and hyphens."
         )
     if row.name == LOCAL:
         raise BadInput("name", f"{LOCAL} is Weir's own plant; choose another name.")
@@ -120,15 +117,9 @@ def check_url(url: str, kind: AdapterKind | None = None) -> None:
         if url:
             raise BadInput("url", f"must be empty: {kind.title} has no address.")
         return
-    checked = (
-        egress.check_url(url)
-        if kind is None
-        else egress.check_url(url, schemes=kind.schemes, ports=kind.ports)
-    )
+    checked = egress.check_url(url) if kind is None else egress.check_url(url, schemes=kind.schemes, ports=kind.ports)
     if checked.query:
-        raise BadInput(
-            "url", "must not contain a password or a query; name the variable with the token instead."
-        )
+        raise BadInput("url", "must not contain a password or a query; name the variable with the token instead.")
 
 
 def _check_secret_host(
@@ -156,9 +147,7 @@ def list_adapters() -> list[RegisteredPlant]:
 
 def list_steerable_adapters() -> list[RegisteredPlant]:
     """Return the registered plants of which something can be set."""
-    return [
-        row for row in list_adapters() if row.kind in list_kinds() and _steers(list_kinds()[row.kind], row)
-    ]
+    return [row for row in list_adapters() if row.kind in list_kinds() and _steers(list_kinds()[row.kind], row)]
 
 
 def _steers(kind: AdapterKind, row: RegisteredPlant) -> bool:
@@ -175,11 +164,11 @@ def get_convergence_timeout(kind: str) -> ConvergenceTimeout:
 def open_plant(name: str, local: ElasticPlant, by: str, by_loop: bool = False) -> Iterator[ElasticPlant]:
     """Yield the plant, to set its tasks: `local`, or a registered plant, whose client is closed afterwards.
 
-    Everything that is set on a registered plant is recorded as ordered `by` that person or loop, and every
-    call has a deadline (`bounded`). Raise `UnknownPlant` if no plant has this name.
+    Everything that is set on a registered plant is recorded as ordered `by` that person or loop, and every call has a
+    deadline (`bounded`). Raise `UnknownPlant` if no plant has this name.
 
-    Removing a plant releases it after its registration is deleted. A caller that still uses the plant at that
-    moment notices it afterwards and releases the plant in turn.
+    Removing a plant releases it after its registration is deleted. A caller that still uses the plant at that moment
+    notices it afterwards and releases the plant in turn.
     """
     if name == LOCAL:
         yield local
@@ -210,8 +199,7 @@ def has_own_controllers(name: str) -> bool:
 def let_go(row: RegisteredPlant) -> str:
     """Release the plant's own controllers: Weir no longer controls anything there, as reached by `row`.
 
-    Return "" once they are released, or if none are held. Otherwise return why the result is unknown and what
-    to do.
+    Return "" once they are released, or if none are held. Otherwise return why the result is unknown and what to do.
     """
     kind = list_kinds().get(row.kind)
     if kind is None or not kind.let_go_by_hand or not _steers(kind, row):
@@ -227,7 +215,5 @@ def let_go(row: RegisteredPlant) -> str:
 @contextmanager
 def open_bounded(row: RegisteredPlant) -> Iterator[BoundedPlant]:
     """Yield a registered plant on which every call has a deadline; its client is closed afterwards."""
-    with closing(
-        BoundedPlant(row.name, call_within(order_seconds(), row.name, create_adapter, row))
-    ) as plant:
+    with closing(BoundedPlant(row.name, call_within(order_seconds(), row.name, create_adapter, row))) as plant:
         yield plant

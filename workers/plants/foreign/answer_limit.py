@@ -1,7 +1,7 @@
 """Limits of one answer of somebody else's server: a maximum size, and a maximum time after its first byte.
 
-Drivers hold an answer in memory until it is complete. They accept any size and any duration, as long as data
-arrives: their timeouts apply to single reads.
+Drivers hold an answer in memory until it is complete. They accept any size and any duration, as long as data arrives:
+their timeouts apply to single reads.
 """
 
 import time
@@ -35,8 +35,8 @@ def compute_stale_seconds() -> float:
 class AnswerLimit:
     """The limit of one answer after another.
 
-    `count` raises OSError rather than TimeoutError: a driver may take a TimeoutError to mean that no data has
-    arrived yet, keep what it has, and continue.
+    `count` raises OSError rather than TimeoutError: a driver may take a TimeoutError to mean that no data has arrived
+    yet, keep what it has, and continue.
     """
 
     def __init__(self, most_bytes: int, seconds: float) -> None:

@@ -1,8 +1,8 @@
 """A plant on which every call has a deadline: a caller never waits longer, whatever the plant answers.
 
-The protocol of an adapter has timeouts of its own, but most of them apply to a single read. A server that
-sends a byte now and then never exceeds them. So each call runs in a thread, which is abandoned when it is
-late. The call may still take effect. It then counts as an order with an unknown result.
+The protocol of an adapter has timeouts of its own, but most of them apply to a single read. A server that sends a byte
+now and then never exceeds them. So each call runs in a thread, which is abandoned when it is late. The call may still
+take effect. It then counts as an order with an unknown result.
 """
 
 import threading
@@ -97,7 +97,5 @@ def call_within(seconds: float, plant: str, call: Callable[..., Any], *arguments
     if errors:
         raise errors[0]
     if not answers:
-        raise PlantTimeout(
-            f"{plant} did not complete the request within {seconds:g} s; it may still take effect."
-        )
+        raise PlantTimeout(f"{plant} did not complete the request within {seconds:g} s; it may still take effect.")
     return answers[0]

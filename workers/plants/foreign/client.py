@@ -1,7 +1,7 @@
 """The client of an attached plant: HTTP that answers in time, completely, and as JSON, or says why not.
 
-Redirects are not followed: a token goes only to its intended server. An answer that trickles in, or is too
-large, counts as no answer.
+Redirects are not followed: a token goes only to its intended server. An answer that trickles in, or is too large,
+counts as no answer.
 """
 
 import time
@@ -73,13 +73,9 @@ class PlantClient:
             ) as response:
                 answer = self._read(response, deadline)
         except httpx.TimeoutException as error:
-            raise PlantUnavailable(
-                f"{self.name} did not respond within {self._timeout_seconds:g} s."
-            ) from error
+            raise PlantUnavailable(f"{self.name} did not respond within {self._timeout_seconds:g} s.") from error
         except httpx.TransportError as error:
-            raise PlantUnavailable(
-                f"{self.name} can't be reached ({describe_connection_error(error)})."
-            ) from error
+            raise PlantUnavailable(f"{self.name} can't be reached ({describe_connection_error(error)}).") from error
         except (httpx.DecodingError, httpx.InvalidURL) as error:
             raise InvalidPlantResponse(
                 f"{self.name} returned a response that can't be decompressed ({error})."
@@ -94,18 +90,14 @@ class PlantClient:
         packed = response.headers.get("Content-Encoding", "identity")
         if packed.lower() != "identity":
             # Weir does not request compression, and a few compressed bytes may become gigabytes.
-            raise InvalidPlantResponse(
-                f"{self.name} returned a response that can't be decompressed ({packed[:20]})."
-            )
+            raise InvalidPlantResponse(f"{self.name} returned a response that can't be decompressed ({packed[:20]}).")
         body = bytearray()
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > MAX_BYTES:
                 raise InvalidPlantResponse(f"{self.name} returned more than {MAX_BYTES} bytes.")
             if self._monotonic() > deadline:
-                raise PlantUnavailable(
-                    f"{self.name} did not complete its response within {self._timeout_seconds:g} s."
-                )
+                raise PlantUnavailable(f"{self.name} did not complete its response within {self._timeout_seconds:g} s.")
         return bytes(body)
 
     def _document(self, body: bytes, status: int) -> Any:
@@ -114,9 +106,7 @@ class PlantClient:
         try:
             return parse_json(body)
         except (orjson.JSONDecodeError, RecursionError) as error:
-            raise InvalidPlantResponse(
-                f"{self.name} returned {status} with invalid or incomplete JSON."
-            ) from error
+            raise InvalidPlantResponse(f"{self.name} returned {status} with invalid or incomplete JSON.") from error
 
 
 def _authorization(token: str, user: str) -> str:
@@ -127,9 +117,7 @@ def _authorization(token: str, user: str) -> str:
 
 def find_first_error(document: Any) -> tuple[str, str]:
     """Return field and message of `{"errors": {"field": ["message"]}}`; Flink sends a list of messages."""
-    errors: Mapping[str, Any] | list[Any] | None = (
-        document.get("errors") if isinstance(document, dict) else None
-    )
+    errors: Mapping[str, Any] | list[Any] | None = document.get("errors") if isinstance(document, dict) else None
     items_ = errors.items() if isinstance(errors, dict) else [("", errors)]
     for field, messages in items_:
         if isinstance(messages, list) and messages:

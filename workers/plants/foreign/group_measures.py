@@ -1,22 +1,21 @@
 """Measures of operators that read a log, from the lag of their consumer group at another plant.
 
-The option `lag` of a registration assigns groups: `worker=events/billing` (the operator, the plant, the
-group). For an operator of n tasks whose group gets λ events per second and reads μ from p partitions:
+The option `lag` of a registration assigns groups: `worker=events/billing` (the operator, the plant, the group). For an
+operator of n tasks whose group gets λ events per second and reads μ from p partitions:
 
     inputs of a task = λ · window / n,  executions = μ · window / n
     latency of the links to it = lag in seconds; if only its minimum is known, lag in events / λ
     service time = min(n, p) / μ while events wait; else its last value
     maximum of tasks = p: a partition has one reader, and more would be idle
 
-The operator's own measures (of a Celery worker, a declared operator) are then of other work than the log's,
-and don't count. While its group is not observed, its measures are unknown. The first source before it emits
-λ, unless it reports more itself.
+The operator's own measures (of a Celery worker, a declared operator) are then of other work than the log's, and don't
+count. While its group is not observed, its measures are unknown. The first source before it emits λ, unless it reports
+more itself.
 
-A group that keeps up doesn't show how much it could process: the service time is unknown until the group is
-behind for the first time, and laws hold until then. It is behind if events have waited for BEHIND_SECONDS in
-a partition in which an offset was just committed. Between two commits (5 s by default) the lag of any group
-grows. If that counted as being behind, the arrivals would be taken for the maximum throughput of its tasks,
-whatever their number.
+A group that keeps up doesn't show how much it could process: the service time is unknown until the group is behind for
+the first time, and laws hold until then. It is behind if events have waited for BEHIND_SECONDS in a partition in which
+an offset was just committed. Between two commits (5 s by default) the lag of any group grows. If that counted as being
+behind, the arrivals would be taken for the maximum throughput of its tasks, whatever their number.
 """
 
 import math
@@ -104,15 +103,10 @@ class GroupMeasures:
         )
         operators = {**topology.operators, operator: with_measures}
         wait = _wait_seconds(group)
-        links = [
-            replace(link, latency_seconds=wait) if link.target == operator else link
-            for link in topology.links
-        ]
+        links = [replace(link, latency_seconds=wait) if link.target == operator else link for link in topology.links]
         return replace(topology, operators=operators, links=tuple(links))
 
-    def _smooth_service_time(
-        self, name: str, operator: MeasuredOperator, group: ConsumerGroup
-    ) -> float | None:
+    def _smooth_service_time(self, name: str, operator: MeasuredOperator, group: ConsumerGroup) -> float | None:
         """Return the service time of one event in one task."""
         before = self._service_seconds.get((name, operator.name))
         is_behind = self._is_behind((name, operator.name), group)
@@ -139,9 +133,7 @@ def _is_more(committed: int | None, before: int | None) -> bool:
 def _drop_measures(topology: MeasuredTopology, operator: str) -> MeasuredTopology:
     """Drop the measures of an operator whose group is not observed: its own measures would look complete."""
     unmeasured = replace(topology.operators[operator], tasks=())
-    links = [
-        replace(link, latency_seconds=None) if link.target == operator else link for link in topology.links
-    ]
+    links = [replace(link, latency_seconds=None) if link.target == operator else link for link in topology.links]
     return replace(topology, operators={**topology.operators, operator: unmeasured}, links=tuple(links))
 
 

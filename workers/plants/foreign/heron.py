@@ -3,16 +3,14 @@
 **Not run against a live cluster.** It is tested only against the replies that Heron's documentation
 describes.
 
-The tracker gives plans and the per-minute metrics of every instance (Stutz, 6.2): `__execute-count`,
-`__emit-count`, `__ack-count`, `__fail-count` are counted per stream, `__execute-latency` and
-`__complete-latency` are nanoseconds. Values that Heron doesn't measure are approximated as there: the input
-of a bolt is what the components before it emit to its streams, its service time is its execute latency, and
-variances are those of the minutes. An instance that was just started reports only some minutes, which
-represent all of them.
+The tracker gives plans and the per-minute metrics of every instance (Stutz, 6.2): `__execute-count`, `__emit-count`,
+`__ack-count`, `__fail-count` are counted per stream, `__execute-latency` and `__complete-latency` are nanoseconds.
+Values that Heron doesn't measure are approximated as there: the input of a bolt is what the components before it emit
+to its streams, its service time is its execute latency, and variances are those of the minutes. An instance that was
+just started reports only some minutes, which represent all of them.
 
-`heron update CLUSTER/ROLE/ENVIRON TOPOLOGY --component-parallelism=NAME:TASKS …` sets tasks; Heron restarts
-what it must. The program is `heron` on the PATH, or the value of WEIR_HERON: never a value from the console's
-database.
+`heron update CLUSTER/ROLE/ENVIRON TOPOLOGY --component-parallelism=NAME:TASKS …` sets tasks; Heron restarts what it
+must. The program is `heron` on the PATH, or the value of WEIR_HERON: never a value from the console's database.
 """
 
 import math
@@ -82,8 +80,7 @@ class HeronPlant(Adapter):
             for component in components
         }
         operators = {
-            component.name: _build_operator(component, timelines[component.name], emitted)
-            for component in components
+            component.name: _build_operator(component, timelines[component.name], emitted) for component in components
         }
         links = tuple(
             Link(before, component.name)
@@ -105,17 +102,11 @@ class HeronPlant(Adapter):
         try:
             done = self._run(["update", place, self._topology, *counts])
         except FileNotFoundError as error:
-            raise InvalidPlantResponse(
-                f"{self._client.name}: the program heron was not found ({error})."
-            ) from error
+            raise InvalidPlantResponse(f"{self._client.name}: the program heron was not found ({error}).") from error
         except OSError as error:
-            raise InvalidPlantResponse(
-                f"{self._client.name}: heron can't be started ({error.strerror})."
-            ) from error
+            raise InvalidPlantResponse(f"{self._client.name}: heron can't be started ({error.strerror}).") from error
         except subprocess.TimeoutExpired as error:
-            raise PlantUnavailable(
-                f"{self._client.name}: heron update took more than {UPDATE_SECONDS:g} s."
-            ) from error
+            raise PlantUnavailable(f"{self._client.name}: heron update took more than {UPDATE_SECONDS:g} s.") from error
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
             raise InvalidPlantResponse(f"{self._client.name}: heron update failed: {said[-1][:MAX_MESSAGE]}")
@@ -151,18 +142,14 @@ class HeronPlant(Adapter):
             return {
                 metric: {
                     instance: {
-                        minute: value
-                        for minute, text in minutes.items()
-                        if (value := _parse_metric(text)) is not None
+                        minute: value for minute, text in minutes.items() if (value := _parse_metric(text)) is not None
                     }
                     for instance, minutes in instances.items()
                 }
                 for metric, instances in result["timeline"].items()
             }
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InvalidPlantResponse(
-                f"{self._client.name} returned invalid Heron metrics ({error!r})."
-            ) from error
+            raise InvalidPlantResponse(f"{self._client.name} returned invalid Heron metrics ({error!r}).") from error
 
 
 def update(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
@@ -186,18 +173,14 @@ def check_options(options: Mapping[str, str]) -> None:
             raise BadInput(name, "is missing; Heron needs it to identify the topology.")
     for name, value in options.items():
         if not all(part.isalnum() for part in value.replace("-", "_").split("_") if part) or value[:1] == "-":
-            raise BadInput(
-                name, f"must have only letters, digits, hyphens, and underscores, not {value[:40]!r}."
-            )
+            raise BadInput(name, f"must have only letters, digits, hyphens, and underscores, not {value[:40]!r}.")
 
 
 def iterate_components(logical: Mapping[str, Any], physical: Mapping[str, Any]) -> Iterator[Component]:
     """Read the components from the tracker's two plans. Raise `KeyError` or `TypeError` if invalid."""
     for kind in ("spouts", "bolts"):
         for name, row in logical[kind].items():
-            inputs = tuple(
-                (stream["component_name"], stream["stream_name"]) for stream in row.get("inputs", ())
-            )
+            inputs = tuple((stream["component_name"], stream["stream_name"]) for stream in row.get("inputs", ()))
             outputs = tuple(stream["stream_name"] for stream in row.get("outputs", ()))
             yield Component(name, outputs, inputs, tuple(physical[kind][name]))
 
@@ -222,13 +205,9 @@ def _parse_metric(text: Any) -> float | None:
     return value if math.isfinite(value) and value >= 0 else None
 
 
-def _build_operator(
-    component: Component, timeline: Timeline, emitted: Mapping[str, float | None]
-) -> MeasuredOperator:
+def _build_operator(component: Component, timeline: Timeline, emitted: Mapping[str, float | None]) -> MeasuredOperator:
     count = len(component.instances)
-    tasks = tuple(
-        _compute_task_measures(component, instance, timeline, emitted) for instance in component.instances
-    )
+    tasks = tuple(_compute_task_measures(component, instance, timeline, emitted) for instance in component.instances)
     if component.is_spout:
         failed = _sum_metric(timeline, "__fail-count", component)
         acked = _sum_metric(timeline, "__ack-count", component)
@@ -258,9 +237,7 @@ def _compute_task_measures(
         "latency_variance": _compute_variance(latencies),
         "service_seconds": latency,
         "service_variance": _compute_variance(latencies),
-        "utilisation": None
-        if latency is None or worked is None
-        else min(1.0, latency * worked / WINDOW_SECONDS),
+        "utilisation": None if latency is None or worked is None else min(1.0, latency * worked / WINDOW_SECONDS),
         "inputs": inputs,
         "arrival_interval_seconds": WINDOW_SECONDS / inputs if inputs else None,
         "executions": worked,
@@ -279,9 +256,7 @@ def _compute_input_share(component: Component, emitted: Mapping[str, float | Non
 
 def _sum_metric(timeline: Timeline, metric: str, component: Component) -> float | None:
     """Return the sums over all instances, streams, and minutes; None while an instance reports nothing."""
-    counts = [
-        _scale_to_window(_sum_by_minute(timeline, metric, instance)) for instance in component.instances
-    ]
+    counts = [_scale_to_window(_sum_by_minute(timeline, metric, instance)) for instance in component.instances]
     known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None
 

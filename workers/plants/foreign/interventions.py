@@ -1,12 +1,10 @@
 """Interventions of people at attached plants, besides setting tasks: a paused queue, a limited rate.
 
-An intervention is in force until its expiry, or until somebody undoes it. Everything is then as it was
-before.
+An intervention is in force until its expiry, or until somebody undoes it. Everything is then as it was before.
 
-The former value is recorded on the control server before anything is done, so that it can be undone whatever
-process dies in between. Starting the same intervention again changes its expiry and its value, but not the
-former value. If the plant does not carry out an undo, the record stays, with the reason, and the undo is
-tried again.
+The former value is recorded on the control server before anything is done, so that it can be undone whatever process
+dies in between. Starting the same intervention again changes its expiry and its value, but not the former value. If the
+plant does not carry out an undo, the record stays, with the reason, and the undo is tried again.
 """
 
 import logging
@@ -36,8 +34,8 @@ AGAIN = f"Weir retries it every {TRY_SECONDS} s for {GIVE_UP_SECONDS / 60:.0f} m
 class Intervention(StoredDocument, frozen=True, kw_only=True):
     """An intervention.
 
-    kind: name of its `InterventionKind`. before: the former value, as its adapter wrote it. until: seconds
-    since 1970. error: why the last undo failed, at `tried_at`; it has failed since `failed_since`.
+    kind: name of its `InterventionKind`. before: the former value, as its adapter wrote it. until: seconds since 1970.
+    error: why the last undo failed, at `tried_at`; it has failed since `failed_since`.
     """
 
     kind: str
@@ -73,9 +71,7 @@ def end(control: redis.Redis, plant: str, kind: str, subject: str, now_seconds: 
 
     Raise `BadInput` if it is not in force.
     """
-    stored = cast(
-        bytes | None, control.hget(keys.PLANT_INTERVENTIONS.build(plant), _format_field(kind, subject))
-    )
+    stored = cast(bytes | None, control.hget(keys.PLANT_INTERVENTIONS.build(plant), _format_field(kind, subject)))
     if stored is None:
         raise BadInput("subject", f"has no active {kind[:40].replace('_', ' ')}.")
     noted = decode_document(Intervention, stored, "intervention")
@@ -108,8 +104,7 @@ def prepare_intervention(
     earlier = noted.get(_format_field(kind.name, subject))
     if kind.lasting and earlier is None and len(noted) >= MAX_IN_FORCE:
         raise BadInput(
-            "subject",
-            f"exceeds the maximum of {MAX_IN_FORCE} active interventions; undo an intervention first.",
+            "subject", f"exceeds the maximum of {MAX_IN_FORCE} active interventions; undo an intervention first."
         )
     before = plant.read_before(kind.name, subject, value, earlier.before if earlier else "")
     return Intervention(kind=kind.name, subject=subject, value=value, before=before, by=by, until=until)
@@ -129,23 +124,17 @@ def begin(
     earlier = cast(bytes | None, control.hget(key, intervention.field))
     control.hset(key, intervention.field, encode_document(intervention))
     try:
-        _do(
-            plant,
-            intervention,
-            "The intervention may have taken effect in part; it stays active until you undo it.",
-        )
+        _do(plant, intervention, "The intervention may have taken effect in part; it stays active until you undo it.")
     except BadInput:  # refused: nothing was done
         replace(control, name, intervention, earlier or b"")
         raise
 
 
-def undo(
-    control: redis.Redis, name: str, plant: BoundedPlant, intervention: Intervention, now_seconds: float
-) -> None:
+def undo(control: redis.Redis, name: str, plant: BoundedPlant, intervention: Intervention, now_seconds: float) -> None:
     """Undo an intervention.
 
-    Raise what the plant raises: the rest then stays in force, and `undo_due` tries it again. An intervention
-    that somebody starts again meanwhile stays in force.
+    Raise what the plant raises: the rest then stays in force, and `undo_due` tries it again. An intervention that
+    somebody starts again meanwhile stays in force.
     """
     try:
         plant.undo(intervention.kind, intervention.subject, intervention.before)
@@ -165,11 +154,11 @@ def undo_due(
 ) -> list[Intervention]:
     """Undo the due interventions of registered plants, and return those that were undone.
 
-    If a plant does not answer, the undo is tried again for GIVE_UP_SECONDS; after that the plant, or the part
-    of it, is considered gone. A restarted part has the setup of its owner.
+    If a plant does not answer, the undo is tried again for GIVE_UP_SECONDS; after that the plant, or the part of it, is
+    considered gone. A restarted part has the setup of its owner.
 
-    After its first failure a plant is skipped, and the next run starts with what was not tried: an undo that
-    fails delays no other.
+    After its first failure a plant is skipped, and the next run starts with what was not tried: an undo that fails
+    delays no other.
     """
     undone: list[Intervention] = []
     for row in rows:
@@ -192,16 +181,11 @@ def undo_due(
 def _do(plant: BoundedPlant, intervention: Intervention, unknown: str) -> None:
     try:
         plant.intervene(intervention.kind, intervention.subject, intervention.value)
-    except (
-        PlantUnavailable,
-        InvalidPlantResponse,
-    ) as error:  # one of its workers may refuse what another has done
+    except (PlantUnavailable, InvalidPlantResponse) as error:  # one of its workers may refuse what another has done
         raise type(error)(f"{str(error).rstrip('.')}. {unknown}") from error
 
 
-def _note_failure(
-    control: redis.Redis, plant: str, noted: Intervention, error: WeirError, now_seconds: float
-) -> None:
+def _note_failure(control: redis.Redis, plant: str, noted: Intervention, error: WeirError, now_seconds: float) -> None:
     left = error.left if isinstance(error, PartialUndo) else noted.before
     since = now_seconds if noted.failed_since is None else noted.failed_since
     said = str(error)[:MAX_ERROR]
@@ -213,10 +197,7 @@ def _give_up(control: redis.Redis, plant: str, now_seconds: float) -> None:
     for intervention in list_active(control, plant):
         if intervention.tried_at is not None and intervention.given_up_at <= now_seconds:
             logger.error(
-                "%s at %s was never undone: %s",
-                intervention.field,
-                plant,
-                intervention.error or "no response",
+                "%s at %s was never undone: %s", intervention.field, plant, intervention.error or "no response"
             )
             replace(control, plant, intervention, b"")
 

@@ -36,8 +36,8 @@ MAX_POOLS = 20  # first pools of a plant, by name, that have a concurrency loop
 class PlantOption:
     """An option of a kind besides its address.
 
-    help: a description, shown after its name. choices: the allowed values; any text if empty. default: the
-    meaning of an empty value. examples: name → a text to start from.
+    help: a description, shown after its name. choices: the allowed values; any text if empty. default: the meaning of
+    an empty value. examples: name → a text to start from.
     """
 
     help: str
@@ -61,8 +61,8 @@ class PlantOption:
 class PlantAddress:
     """How a plant is reached, checked: the input for making an adapter.
 
-    secret: the value of the environment variable `secret_name`, "" for none. transport: one other than that
-    of the egress policy, for tests.
+    secret: the value of the environment variable `secret_name`, "" for none. transport: one other than that of the
+    egress policy, for tests.
     """
 
     name: str
@@ -91,8 +91,8 @@ class PlantAddress:
 class InterventionKind:
     """What a person may do at a plant besides setting tasks.
 
-    title: its name in words. subject: its object; value: a further value ("": none). lasting: it is in force
-    until it is undone; else it is done once.
+    title: its name in words. subject: its object; value: a further value ("": none). lasting: it is in force until it
+    is undone; else it is done once.
     """
 
     name: str
@@ -127,10 +127,9 @@ def build_unusable_section(faults: Sequence[str]) -> Sequence[PlantSection]:
 class Adapter(ElasticPlant):
     """An elastic plant whose client has to be closed.
 
-    The defaults are those of a plant without own controllers and without further sections. observe_seconds:
-    interval between two observations; None: the usual one. anew_seconds: after this time without an answer
-    the adapter is made again, because it keeps the addresses that names had at first; None: it resolves a
-    name for each request.
+    The defaults are those of a plant without own controllers and without further sections. observe_seconds: interval
+    between two observations; None: the usual one. anew_seconds: after this time without an answer the adapter is made
+    again, because it keeps the addresses that names had at first; None: it resolves a name for each request.
     """
 
     observe_seconds: float | None = None
@@ -174,9 +173,8 @@ class Adapter(ElasticPlant):
     def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """Return the current value that an intervention (of `AdapterKind.interventions`) changes, for `undo`.
 
-        earlier: the value returned when the same intervention was started before, if it is still in force;
-        that value stays the one to restore. Raise `BadInput`, naming `subject` or `value`, and what
-        `topology` raises.
+        earlier: the value returned when the same intervention was started before, if it is still in force; that value
+        stays the one to restore. Raise `BadInput`, naming `subject` or `value`, and what `topology` raises.
         """
         raise BadInput("kind", "is not available: this plant has no interventions.")
 
@@ -190,8 +188,7 @@ class Adapter(ElasticPlant):
     def get_start_times(self) -> Mapping[str, float]:
         """Return operator → its latest possible start (seconds since 1970), as of the last `topology`.
 
-        Only plants that report it return it. A restarted operator is another one: earlier orders don't apply
-        to it.
+        Only plants that report it return it. A restarted operator is another one: earlier orders don't apply to it.
         """
         return {}
 
@@ -229,9 +226,9 @@ class Adapter(ElasticPlant):
 class PlantPace:
     """Initial settings of parallelism loops at plants of a kind.
 
-    bound_seconds: latency of a path; maximum: tasks of an operator; missed_cost: cost of late results, times
-    their work; pause_seconds, change_seconds: how long a change stops the plant, and its further cost
-    (task-seconds of all); tick_seconds: interval between decisions.
+    bound_seconds: latency of a path; maximum: tasks of an operator; missed_cost: cost of late results, times their
+    work; pause_seconds, change_seconds: how long a change stops the plant, and its further cost (task-seconds of all);
+    tick_seconds: interval between decisions.
     """
 
     bound_seconds: float
@@ -246,24 +243,24 @@ class PlantPace:
 class AdapterKind:
     """A kind of adapter.
 
-    name: its name in a registration. title: its name on pages. schemes: schemes of its addresses, each with
-    its usual port, which is allowed even if the egress policy refuses that port to others; empty: it takes no
-    address. ports: further ports. secret: what the named variable contains. file: the option that the text of
-    a file is for, in `weir attach FILE`. steers: whether anything can be set (parallelism loops are created);
-    steers_at: the same for one registration. example: of an address. patience: by when an order is to take
-    effect there, or come closer (`workers.plants.reached`).
+    name: its name in a registration. title: its name on pages. schemes: schemes of its addresses, each with its usual
+    port, which is allowed even if the egress policy refuses that port to others; empty: it takes no address. ports:
+    further ports. secret: what the named variable contains. file: the option that the text of a file is for, in `weir
+    attach FILE`. steers: whether anything can be set (parallelism loops are created);
+    steers_at: the same for one registration. example: of an address. patience: by when an order is to take effect
+    there, or come closer (`workers.plants.reached`).
 
-    make: makes an adapter; no request is sent yet. inspect: returns what exists, in words, and what could be
-    controlled (None: from its topology). check: checks the options of a registration together. Both raise
-    `BadInput`, naming the field.
+    make: makes an adapter; no request is sent yet. inspect: returns what exists, in words, and what could be controlled
+    (None: from its topology). check: checks the options of a registration together. Both raise `BadInput`, naming the
+    field.
 
-    let_go_by_hand: how to release controllers that are held there if Weir can't reach the plant, as a
-    sentence; "": none are held.
+    let_go_by_hand: how to release controllers that are held there if Weir can't reach the plant, as a sentence; "":
+    none are held.
 
     pace: how such plants can be controlled; None: like any plant, whose rescales are slow and stop it.
-    interventions: what people may do there besides. ends_idle: if fewer tasks are ordered, only idle ones
-    end, so a person's order is repeated (`repeated_orders`). completes: whether it reports each completion,
-    so that each of its pools has a concurrency loop.
+    interventions: what people may do there besides. ends_idle: if fewer tasks are ordered, only idle ones end, so a
+    person's order is repeated (`repeated_orders`). completes: whether it reports each completion, so that each of its
+    pools has a concurrency loop.
     """
 
     name: str

@@ -1,8 +1,7 @@
 """A Prometheus server as a plant that is only observed.
 
-Its jobs are operators, their targets that are up tasks. Both are numbers that it counts itself. Its list of
-all targets, which may have megabytes, is requested only
-to show those that are down.
+Its jobs are operators, their targets that are up tasks. Both are numbers that it counts itself. Its list of all
+targets, which may have megabytes, is requested only to show those that are down.
 
 What it measures becomes a sensor in a declared plant (`declared`), which also declares the calls.
 """
@@ -81,11 +80,7 @@ class PrometheusPlant(Adapter):
         targets = self.prometheus.list_targets()
         down = [target for target in targets if target.get("health") != "up"]
         rows: list[list[str | float | None]] = [
-            [
-                _get_job(target),
-                _mask_addresses(target.get("scrapeUrl")),
-                _mask_addresses(target.get("lastError")),
-            ]
+            [_get_job(target), _mask_addresses(target.get("scrapeUrl")), _mask_addresses(target.get("lastError"))]
             for target in down[:MAX_DOWN]
         ]
         return PlantSection(
@@ -112,11 +107,7 @@ def _get_job(target: Mapping[str, Any]) -> str:
 
 def _jobs(plant: PrometheusPlant, topology: MeasuredTopology) -> str:
     count = len(topology.operators)
-    return (
-        f"the first {count} of {count + len(plant.left_out)} jobs"
-        if plant.left_out
-        else format_count(count, "job")
-    )
+    return f"the first {count} of {count + len(plant.left_out)} jobs" if plant.left_out else format_count(count, "job")
 
 
 def inspect(address: PlantAddress) -> FoundPlant:

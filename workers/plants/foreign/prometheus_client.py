@@ -77,8 +77,7 @@ class PrometheusClient:
             if data["resultType"] != "vector":
                 raise InvalidPlantResponse(f"{self._client.name}: {query[:80]} is not a vector.")
             return {
-                str(sample["metric"].get(label, "")): _parse_number(sample["value"][1])
-                for sample in data["result"]
+                str(sample["metric"].get(label, "")): _parse_number(sample["value"][1]) for sample in data["result"]
             }
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise self._build_error(error) from error
@@ -128,9 +127,7 @@ class PrometheusClient:
         raise PlantUnavailable(message) if status == UNAVAILABLE else InvalidPlantResponse(message)
 
     def _build_error(self, error: Exception) -> InvalidPlantResponse:
-        return InvalidPlantResponse(
-            f"{self._client.name} returned a response that is not from Prometheus ({error!r})."
-        )
+        return InvalidPlantResponse(f"{self._client.name} returned a response that is not from Prometheus ({error!r}).")
 
 
 def _parse_number(text: Any) -> float | None:

@@ -7,8 +7,8 @@ Celery sends arguments as Python would print them. That text is shown, shortened
     a password in an address     hidden
     a long token                 hidden: at least MAX_PLAIN characters without a break, including digits
 
-Positional arguments have no names for this rule: if tasks take secrets that way, attach the app with
-arguments "hidden" (only their length is shown then).
+Positional arguments have no names for this rule: if tasks take secrets that way, attach the app with arguments "hidden"
+(only their length is shown then).
 """
 
 import re

@@ -92,9 +92,7 @@ def open_client(name: str, address: str) -> redis.Redis:
     `name` appears in error messages; the address, which has a password, does not.
     """
     if not address.startswith(SCHEMES):
-        raise InvalidPlantResponse(
-            f"{name} does not contain an address that starts with redis:// or rediss://."
-        )
+        raise InvalidPlantResponse(f"{name} does not contain an address that starts with redis:// or rediss://.")
     try:
         parse: Any = parse_url  # redis-py has no type hints here
         options: dict[str, Any] = dict(parse(address))

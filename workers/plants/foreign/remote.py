@@ -1,8 +1,8 @@
 """Another Weir's plant, through the control API that it serves (`console.api.routes.plant_control`).
 
-A topology is one answer, so that it is of one instant. An answer that is late, incomplete, or not as the API
-specifies is no topology: the loop holds, and reports the reason. A setting without an answer may have
-happened; it is sent again, which changes nothing.
+A topology is one answer, so that it is of one instant. An answer that is late, incomplete, or not as the API specifies
+is no topology: the loop holds, and reports the reason. A setting without an answer may have happened; it is sent again,
+which changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,9 +35,7 @@ class RemotePlant(Adapter):
         try:
             return MeasuredTopology.from_document(document)
         except BadInput as error:
-            raise InvalidPlantResponse(
-                f"{self._client.name} returned an invalid response ({error})."
-            ) from error
+            raise InvalidPlantResponse(f"{self._client.name} returned an invalid response ({error}).") from error
 
     def list_sections(self) -> Sequence[PlantSection]:
         """Return measures that were left out of the last topology, if there are any."""

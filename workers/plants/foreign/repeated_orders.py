@@ -1,8 +1,8 @@
 """Repeats people's orders for fewer tasks at plants where only idle tasks end (`AdapterKind.ends_idle`).
 
-A busy pool follows such an order only in part, or not yet. A loop orders again at its next tick; while a
-person controls the plant it does not. So the order is repeated here, as long as the snapshot shows it as
-pending and the plant as that person's: it takes effect as tasks end. A later order, by anyone, replaces it.
+A busy pool follows such an order only in part, or not yet. A loop orders again at its next tick; while a person
+controls the plant it does not. So the order is repeated here, as long as the snapshot shows it as pending and the plant
+as that person's: it takes effect as tasks end. A later order, by anyone, replaces it.
 """
 
 import logging

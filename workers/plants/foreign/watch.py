@@ -1,11 +1,10 @@
 """Observes the registered plants, each in a thread of its own, so that a slow plant delays no other.
 
-The results are in the snapshot under `plants`, so that loops decide on the same instant that pages show. An
-adapter's report is converted to a part of the snapshot here, once per observation. It must be valid: text
-that is not Unicode, a number beyond all bounds, or more than MAX_BYTES from one plant would break the
-snapshot of all. A plant that has not answered for `stale_seconds` is stale: its last topology is shown as
-such, and nothing is decided on it. A plant that is observed less often than every OBSERVE_SECONDS gets that
-much more time.
+The results are in the snapshot under `plants`, so that loops decide on the same instant that pages show. An adapter's
+report is converted to a part of the snapshot here, once per observation. It must be valid: text that is not Unicode, a
+number beyond all bounds, or more than MAX_BYTES from one plant would break the snapshot of all. A plant that has not
+answered for `stale_seconds` is stale: its last topology is shown as such, and nothing is decided on it. A plant that is
+observed less often than every OBSERVE_SECONDS gets that much more time.
 """
 
 import logging
@@ -148,14 +147,11 @@ class PlantObserver:
                 raise BadInput("operators", "contain a NUL character in a name")
         except (UnicodeEncodeError, BadDocument, BadInput) as error:
             said = str(error)[:MAX_ERROR]
-            raise InvalidPlantResponse(
-                f"{self.row.name} returned data that can't be stored ({said})."
-            ) from error
+            raise InvalidPlantResponse(f"{self.row.name} returned data that can't be stored ({said}).") from error
         if len(text) > MAX_BYTES:
             size, most = f"{len(text) / 2**20:.0f} MiB", f"{MAX_BYTES >> 20} MiB"
             raise InvalidPlantResponse(
-                f"{self.row.name} returned {size}, more than the limit of {most}; register a"
-                " smaller part of the plant."
+                f"{self.row.name} returned {size}, more than the limit of {most}; register a smaller part of the plant."
             )
         return _add_figures(status, topology)
 
@@ -209,9 +205,7 @@ class PlantWatch:
             self._follow(self._plants())
         watched = {name: lookout for name, (lookout, *_) in sorted(self._running.items())}
         statuses = {name: lookout.build_status() for name, lookout in watched.items()}
-        measured = self._measures.join_groups(
-            statuses, {name: each.row.options for name, each in watched.items()}
-        )
+        measured = self._measures.join_groups(statuses, {name: each.row.options for name, each in watched.items()})
         return statuses | {
             name: _add_figures(replace_fields(statuses[name], topology=topology.to_document()), topology)
             for name, topology in measured.items()
@@ -241,9 +235,7 @@ class PlantWatch:
 
     def _start(self, row: RegisteredPlant) -> None:
         lookout, ended = PlantObserver(row, self._make, self._monotonic), threading.Event()
-        thread = threading.Thread(
-            target=self._watch, args=(lookout, ended), name=f"plant {row.name}", daemon=True
-        )
+        thread = threading.Thread(target=self._watch, args=(lookout, ended), name=f"plant {row.name}", daemon=True)
         self._running[row.name] = lookout, ended, thread
         thread.start()
 
@@ -271,9 +263,7 @@ def _close(adapter: Adapter | None) -> None:
 
 def _add_figures(status: PlantStatus, topology: MeasuredTopology) -> PlantStatus:
     """Add the tasks that can be set, the output of sources, and the latency of the slowest path."""
-    given = [
-        operator.measure("outputs") for operator in topology.operators.values() if operator.kind == "source"
-    ]
+    given = [operator.measure("outputs") for operator in topology.operators.values() if operator.kind == "source"]
     known = [given_operator for given_operator in given if given_operator is not None]
     latencies = [topology.compute_path_latency_seconds(path) for path in topology.paths.values()]
     return replace_fields(

@@ -30,9 +30,7 @@ WORDS: Mapping[Severity, str] = {
 def _is_better(sign: str, severity: Severity) -> bool:
     """Return whether a sign looks better than the severity."""
     least = SIGNS[severity]
-    return (
-        severity in ("warning", "critical") and least is not None and STATES.index(sign) < STATES.index(least)
-    )
+    return severity in ("warning", "critical") and least is not None and STATES.index(sign) < STATES.index(least)
 
 
 @dataclass(frozen=True, slots=True)

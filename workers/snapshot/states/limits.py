@@ -1,7 +1,7 @@
 """Limits of values: the thresholds of the alert rules, which are the only ones.
 
-A person who changes a rule also changes the state, and a new rule adds a level. Where every rule of a
-condition is disabled, there are no notifications; the state still follows the condition's default rules.
+A person who changes a rule also changes the state, and a new rule adds a level. Where every rule of a condition is
+disabled, there are no notifications; the state still follows the condition's default rules.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -55,9 +55,7 @@ class Limits:
             if matching_limit.is_beyond(value, matching_limit.rule in before)
         ]
 
-    def find_highest_severity(
-        self, condition: str, labels: Mapping[str, str], otherwise: Severity
-    ) -> Severity:
+    def find_highest_severity(self, condition: str, labels: Mapping[str, str], otherwise: Severity) -> Severity:
         """Return the highest severity of a condition's rules for a subject.
 
         otherwise: the result where no rule is about it.
@@ -92,14 +90,7 @@ def _load_shipped() -> Limits:
     limits_by_condition: dict[str, list[RuleLimit]] = {}
     for name, rule in FIRST_RULES.items():
         condition, severity = rule["condition"], rule.get("severity", "warning")
-        limit = _limit(
-            name,
-            condition,
-            rule["threshold"],
-            rule["clear_threshold"],
-            severity,
-            rule.get("matchers", ()),
-        )
+        limit = _limit(name, condition, rule["threshold"], rule["clear_threshold"], severity, rule.get("matchers", ()))
         limits_by_condition.setdefault(condition, []).append(limit)
     return Limits(limits_by_condition)
 

@@ -8,12 +8,7 @@ from workers.documents.loops import LoopStatus
 from workers.documents.states import SubjectState
 from workers.snapshot.states.judgement import Fault, WatchedSnapshot
 
-WORDS: Mapping[str, str] = {
-    "hold": "On hold",
-    "manual": "Manual",
-    "advise": "Advise only",
-    "auto": "Automatic",
-}
+WORDS: Mapping[str, str] = {"hold": "On hold", "manual": "Manual", "advise": "Advise only", "auto": "Automatic"}
 
 
 def build_loop_state(watched: WatchedSnapshot, name: str, loop: LoopStatus) -> SubjectState:

@@ -1,32 +1,21 @@
 """The state of a node: what its agent reports, and whether the agent is heard.
 
-The thresholds of BUSY and TOOBUSY are the node's own, since its laws act on them (`queues.nodes.node_state`);
-an alert on the same load may have others. The alert rules on a node's load define the severity of "too busy".
+The thresholds of BUSY and TOOBUSY are the node's own, since its laws act on them (`queues.nodes.node_state`); an alert
+on the same load may have others. The alert rules on a node's load define the severity of "too busy".
 """
 
 from collections.abc import Iterator, Mapping
 
 from controllers.framework.reason import format_count
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, OVERLOADED, TOOBUSY
-from workers.alerts.evaluation.impact import (
-    FIRST_STEPS,
-    describe_first_step,
-    join_names,
-    list_receiving_nodes,
-)
+from workers.alerts.evaluation.impact import FIRST_STEPS, describe_first_step, join_names, list_receiving_nodes
 from workers.documents.nodes import NodeStatus
 from workers.documents.states import SEVERITIES, SubjectState
 from workers.snapshot.states.clock import clock_fault
 from workers.snapshot.states.judgement import Fault, WatchedSnapshot
 from workers.steering.stopped import is_emptied
 
-WORDS: Mapping[str, str] = {
-    IDLE: "Idle",
-    NORMAL: "Normal",
-    BUSY: "Busy",
-    TOOBUSY: "Too busy",
-    OFFLINE: "Offline",
-}
+WORDS: Mapping[str, str] = {IDLE: "Idle", NORMAL: "Normal", BUSY: "Busy", TOOBUSY: "Too busy", OFFLINE: "Offline"}
 
 
 def build_node_state(watched: WatchedSnapshot, name: str, node: NodeStatus) -> SubjectState:

@@ -1,7 +1,7 @@
 """The states of the pipeline's process and of its applications.
 
-A problem is reported once: by the application, where one fails or stalls while the process reports; by the
-process, where it is silent or failed, and then all its applications show old figures.
+A problem is reported once: by the application, where one fails or stalls while the process reports; by the process,
+where it is silent or failed, and then all its applications show old figures.
 """
 
 from collections.abc import Iterator, Mapping
@@ -116,27 +116,18 @@ def _build_application_state(watched: WatchedSnapshot, name: str, row: Applicati
         state = watched.get_state("application", name, [fault], sign=down_sign, word=down_word, stale=True)
         return replace_fields(state, within=f"pipeline/{SUBJECT}")
     sign, word = SIGNS.get(row.state, (None, row.state.capitalize()))
-    faults = [
-        *_iterate_state_faults(row.state, name, row.error, row.hindrance),
-        *_find_unpublished(watched, name, row),
-    ]
+    faults = [*_iterate_state_faults(row.state, name, row.error, row.hindrance), *_find_unpublished(watched, name, row)]
     return watched.get_state("application", name, faults, sign=sign, word=word, stale=row.state in OUTDATED)
 
 
-def _iterate_state_faults(
-    state: str | None, name: str, error: str | None, stall: str | None
-) -> Iterator[Fault]:
+def _iterate_state_faults(state: str | None, name: str, error: str | None, stall: str | None) -> Iterator[Fault]:
     if state == FAILED:
         yield Fault("critical", f"{name} failed: {_format_reason(error)}.", FIRST_STEPS["pipeline_down"])
     elif state == STALLED:
-        yield Fault(
-            "critical", f"{name} is stalled: {_format_reason(stall)}.", FIRST_STEPS["pipeline_stalled"]
-        )
+        yield Fault("critical", f"{name} is stalled: {_format_reason(stall)}.", FIRST_STEPS["pipeline_stalled"])
     elif state == STARTING:
         again = f" again after a failure: {_format_reason(error)}" if error else ""
-        yield Fault(
-            "warning" if error else "notice", f"{name} is starting{again}; events wait in its queues."
-        )
+        yield Fault("warning" if error else "notice", f"{name} is starting{again}; events wait in its queues.")
     elif state == STOPPING:
         yield Fault("notice", f"{name} is stopping; events wait in its queues.")
 
@@ -147,9 +138,7 @@ def _find_unpublished(watched: WatchedSnapshot, name: str, row: ApplicationStatu
         pause = find_pause(queue, INTAKE, watched.snapshot)
         why = "its intake is paused" if pause else "it accepts no events"
         more = f"; {name} stops reading until the queue accepts events" if row.outbox_full else ""
-        wait = (
-            f"{format_count(events, 'complex event')} of {name} are waiting for queue {queue}: {why}{more}."
-        )
+        wait = f"{format_count(events, 'complex event')} of {name} are waiting for queue {queue}: {why}{more}."
         worst: Severity = "critical" if row.outbox_full else "warning"
         yield Fault("notice" if pause else worst, wait, "" if pause else FIRST_STEPS["queue_wait"])
 

@@ -20,9 +20,7 @@ def queue_state(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> Subj
 
 def _iterate_faults(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> Iterator[Fault]:
     dead = queue.dead_letters
-    behind = watched.find_faults(
-        "queue", name, "queue_wait", queue.wait_seconds, _find_delay(watched, name, queue)
-    )
+    behind = watched.find_faults("queue", name, "queue_wait", queue.wait_seconds, _find_delay(watched, name, queue))
     late = [*behind, *_iterate_latency_faults(watched, name, queue)]
     pause = find_pause(name, CONSUMPTION, watched.snapshot)
     if pause is None:
@@ -30,17 +28,13 @@ def _iterate_faults(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> 
     elif late:
         # A person has paused it: that it stands still is no fault and needs no remedy.
         rules = tuple(rule for fault in late for rule in fault.rules)
-        yield Fault(
-            "notice", f"{pause_in_words(name, pause)} {capitalize(_measure_wait(queue))}.", rules=rules
-        )
+        yield Fault("notice", f"{pause_in_words(name, pause)} {capitalize(_measure_wait(queue))}.", rules=rules)
     held = f"Queue {name} has {format_count(dead or 0, 'dead letter')}."
     yield from watched.find_faults("queue", name, "dead_letters", dead, held)
     if queue.trouble:
         yield Fault("warning", f"Queue {name}: a worker ended early ({queue.trouble.rstrip('.')}).")
     if not behind and _is_filling(queue):
-        yield Fault(
-            "notice", f"Queue {name} is filling: {format_count(queue.waiting_events or 0, 'event')} waiting."
-        )
+        yield Fault("notice", f"Queue {name} is filling: {format_count(queue.waiting_events or 0, 'event')} waiting.")
 
 
 def _find_delay(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> str:

@@ -8,11 +8,7 @@ from django.http import Http404
 from console.api.answer.schema import convert
 from console.api.schemas.alerts.alerts import AlertHappening, AlertRow
 from console.api.schemas.alerts.reported import ReportedRow
-from workers.alerts.lifecycle.models import (
-    Alert,
-    AlertEvent,
-    ReportedAlert,
-)
+from workers.alerts.lifecycle.models import Alert, AlertEvent, ReportedAlert
 from workers.alerts.lifecycle.open_alerts import document
 
 

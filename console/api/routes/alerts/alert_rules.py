@@ -14,9 +14,7 @@ from console.api.request.bodies import RequestBody
 from console.api.schemas.alerts.alert_rules import PredictedAlert, RuleDetail, RuleList, RulePreview, RuleRow
 from console.connections.control_server import control
 from workers.alerts.evaluation import preview
-from workers.alerts.lifecycle.models import (
-    AlertRule,
-)
+from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.rules import rules
 
 router = Router(tags=["alerts"])
@@ -57,17 +55,11 @@ def change_rule(request: HttpRequest, name: str, body: RuleFields) -> RuleRow:
     return _build_rule_row(made)
 
 
-@router.post(
-    "/alert-rules/{name}/preview",
-    response=RulePreview,
-    summary="Preview an alert rule without changing it",
-)
+@router.post("/alert-rules/{name}/preview", response=RulePreview, summary="Preview an alert rule without changing it")
 def preview_rule(request: HttpRequest, name: str, body: RuleFields) -> RulePreview:
     actor_for(request, "plant.view")
     known = AlertRule.objects.filter(name=name).first()
-    fields = rules.validate_fields(
-        body.fields, {key: getattr(known, key) for key in rules.FIELDS} if known else None
-    )
+    fields = rules.validate_fields(body.fields, {key: getattr(known, key) for key in rules.FIELDS} if known else None)
     return _preview(AlertRule(name=name, **fields))
 
 
@@ -81,8 +73,4 @@ def _preview(rule: AlertRule) -> RulePreview:
         {"labels": dict(fired_alert.labels), "at": fired_alert.at, "until": fired_alert.until}
         for fired_alert in previewed.fired
     ]
-    return {
-        "sentence": previewed.format_sentence(),
-        "stored_seconds": previewed.stored_seconds,
-        "fired": fired,
-    }
+    return {"sentence": previewed.format_sentence(), "stored_seconds": previewed.stored_seconds, "fired": fired}

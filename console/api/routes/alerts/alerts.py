@@ -34,9 +34,7 @@ from workers.alerts import history
 from workers.alerts.delivery.notification import load_notification
 from workers.alerts.incidents import REACH, compute_onset
 from workers.alerts.lifecycle import on_call, reported
-from workers.alerts.lifecycle.models import (
-    Alert,
-)
+from workers.alerts.lifecycle.models import Alert
 from workers.alerts.lifecycle.open_alerts import OPEN
 
 router = Router(tags=["alerts"])
@@ -66,9 +64,7 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> A
     return {"alerts": [build_alert_document(alert) for alert in chosen.order_by("-fired_at", "-pk")[:rows]]}
 
 
-@router.get(
-    "/alerts/{alert_id}", response=AlertDetail, summary="Get an alert, its history, and the actions tried"
-)
+@router.get("/alerts/{alert_id}", response=AlertDetail, summary="Get an alert, its history, and the actions tried")
 def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
     actor_for(request, "plant.view")
     alert = find_alert(alert_id)
@@ -89,9 +85,7 @@ def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
         "events": [build_event_document(event) for event in events],
         "reported": [
             build_report(concurrent_report)
-            for concurrent_report in reported.list_concurrent_reports(
-                alert, *history.span(alert), timezone.now()
-            )
+            for concurrent_report in reported.list_concurrent_reports(alert, *history.span(alert), timezone.now())
         ],
     }
 
@@ -120,16 +114,12 @@ def get_incident_changes(request: HttpRequest, alert_id: Id) -> IncidentChanges:
         "alert": alert.pk,
         "onset": compute_onset(alert),
         "reach_seconds": REACH.total_seconds(),
-        "changes": [
-            _change(change_row) for change_row in build_change_rows(kept[: changes.MAX_STORED], actor)
-        ],
+        "changes": [_change(change_row) for change_row in build_change_rows(kept[: changes.MAX_STORED], actor)],
     }
 
 
 @router.post(
-    "/alerts/{alert_id}/acknowledge",
-    response=AlertRow,
-    summary=("Acknowledge an alert until its rule's timeout"),
+    "/alerts/{alert_id}/acknowledge", response=AlertRow, summary=("Acknowledge an alert until its rule's timeout")
 )
 def acknowledge_alert(request: HttpRequest, alert_id: Id, body: Note) -> AlertRow:
     actor = actor_for(request, "alert.acknowledge")

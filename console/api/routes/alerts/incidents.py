@@ -13,9 +13,7 @@ from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import RequestBody
 from console.api.request.rows import check_rows
-from console.api.routes.alerts.alert_documents import (
-    find_alert,
-)
+from console.api.routes.alerts.alert_documents import find_alert
 from console.api.schemas.alerts.incidents import (
     FollowUpList,
     FollowUpRow,
@@ -27,10 +25,7 @@ from console.incidents.incident_timeline import list_timeline_events
 from console.incidents.review_draft import review_of
 from console.input.row_id import Id
 from workers.alerts import incidents
-from workers.alerts.lifecycle.models import (
-    Alert,
-    FollowUp,
-)
+from workers.alerts.lifecycle.models import Alert, FollowUp
 
 router = Router(tags=["alerts"])
 
@@ -64,9 +59,7 @@ class EditedReview(RequestBody):
 
 
 @router.get(
-    "/alerts/{alert_id}/incident",
-    response=IncidentDetail,
-    summary=("Get an incident's timeline, roles, and times"),
+    "/alerts/{alert_id}/incident", response=IncidentDetail, summary=("Get an incident's timeline, roles, and times")
 )
 def get_incident(request: HttpRequest, alert_id: Id) -> IncidentDetail:
     actor_for(request, "plant.view")
@@ -81,19 +74,15 @@ def get_incident(request: HttpRequest, alert_id: Id) -> IncidentDetail:
 def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) -> IncidentDetail:
     """Change an incident; omitted fields keep their values.
 
-    A severity of "" is that of the rule, a role of "" is unassigned. retained: whether retention keeps the
-    data of its time.
+    A severity of "" is that of the rule, a role of "" is unassigned. retained: whether retention keeps the data of its
+    time.
     """
     actor = actor_for(request, "incident.change")
     acting.change(actor, alert_id, now=timezone.now(), **body.dict())
     return _build_incident_detail(find_alert(alert_id))
 
 
-@router.post(
-    "/alerts/{alert_id}/follow-ups",
-    response={201: FollowUpRow},
-    summary="Add a follow-up to an incident",
-)
+@router.post("/alerts/{alert_id}/follow-ups", response={201: FollowUpRow}, summary="Add a follow-up to an incident")
 def add_follow_up(request: HttpRequest, alert_id: Id, body: NewFollowUp) -> Status[FollowUpRow]:
     actor = actor_for(request, "incident.change")
     made = acting.add_follow_up(actor, alert_id, now=timezone.now(), **body.dict())
@@ -101,9 +90,7 @@ def add_follow_up(request: HttpRequest, alert_id: Id, body: NewFollowUp) -> Stat
 
 
 @router.post(
-    "/alerts/{alert_id}/follow-ups/{follow_up_id}",
-    response=FollowUpRow,
-    summary="Complete or reopen a follow-up",
+    "/alerts/{alert_id}/follow-ups/{follow_up_id}", response=FollowUpRow, summary="Complete or reopen a follow-up"
 )
 def set_follow_up(request: HttpRequest, alert_id: Id, follow_up_id: Id, body: FollowUpState) -> FollowUpRow:
     actor = actor_for(request, "incident.change")

@@ -11,17 +11,10 @@ from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Reason, RequestBody
-from console.api.routes.alerts.alert_documents import (
-    convert_to_timestamp,
-)
+from console.api.routes.alerts.alert_documents import convert_to_timestamp
 from console.api.schemas.alerts.receivers import MessageRow, ReceiverDeletion, ReceiverList, ReceiverRow
 from console.input.shown_digest import digest_of
-from workers.alerts.lifecycle.models import (
-    AlertWatch,
-    Message,
-    OnCallFeed,
-    Receiver,
-)
+from workers.alerts.lifecycle.models import AlertWatch, Message, OnCallFeed, Receiver
 
 router = Router(tags=["alerts"])
 
@@ -30,9 +23,9 @@ class NewReceiver(RequestBody):
     """A receiver.
 
     settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, apprise
-    {"secret_environment", "answers_environment"}, schedule {"secret_environment", "otherwise"}, browser {}.
-    Omitted fields and null keep their values; a new receiver is notified of resolved alerts, gets no reports,
-    and is enabled. digest: of the receiver as it was read; if it has changed since, the request is rejected.
+    {"secret_environment", "answers_environment"}, schedule {"secret_environment", "otherwise"}, browser {}. Omitted
+    fields and null keep their values; a new receiver is notified of resolved alerts, gets no reports, and is enabled.
+    digest: of the receiver as it was read; if it has changed since, the request is rejected.
     """
 
     channel: str
@@ -64,9 +57,7 @@ def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> Recei
     return _build_receiver_row(actor, alerts.define_receiver(actor, name, **body.dict()))
 
 
-@router.post(
-    "/receivers/{name}/delete", response=ReceiverDeletion, summary="Delete a receiver that no rule uses"
-)
+@router.post("/receivers/{name}/delete", response=ReceiverDeletion, summary="Delete a receiver that no rule uses")
 def delete_receiver(request: HttpRequest, name: str, body: Reason) -> ReceiverDeletion:
     actor = actor_for(request, "receiver.change")
     alerts.delete_receiver(actor, _get_receiver_or_404(name), reason=body.reason)
@@ -80,10 +71,7 @@ def test_receiver(request: HttpRequest, name: str) -> MessageRow:
 
 
 def _build_receiver_row(actor: Actor, receiver: Receiver) -> ReceiverRow:
-    row = {
-        **alerts.describe_receiver_for(actor, receiver),
-        "digest": digest_of(alerts.describe_receiver(receiver)),
-    }
+    row = {**alerts.describe_receiver_for(actor, receiver), "digest": digest_of(alerts.describe_receiver(receiver))}
     if receiver.channel == Receiver.Channel.SCHEDULE:
         feed = OnCallFeed.objects.filter(receiver=receiver).first()
         row["broken_events"] = feed.broken if feed else []

@@ -11,9 +11,7 @@ from console.api.request.bodies import RequestBody
 from console.api.routes.alerts.alert_documents import build_alert_document
 from console.api.schemas.alerts.silences import SilenceEnd, SilenceList, SilencePreview, SilenceRow
 from console.input.row_id import Id
-from workers.alerts.lifecycle.models import (
-    Silence,
-)
+from workers.alerts.lifecycle.models import Silence
 from workers.alerts.rules import matching, silences
 from workers.alerts.rules.silences import list_active_silences
 
@@ -37,8 +35,7 @@ def list_silences(request: HttpRequest) -> SilenceList:
     actor_for(request, "plant.view")
     return {
         "silences": [
-            _silence(active_silence)
-            for active_silence in list_active_silences(timezone.now()).select_related("owner")
+            _silence(active_silence) for active_silence in list_active_silences(timezone.now()).select_related("owner")
         ]
     }
 
@@ -50,17 +47,11 @@ def add_silence(request: HttpRequest, body: NewSilence) -> Status[SilenceRow]:
     return Status(201, _silence(made))
 
 
-@router.post(
-    "/silences/preview",
-    response=SilencePreview,
-    summary=("Preview a silence without creating it"),
-)
+@router.post("/silences/preview", response=SilencePreview, summary=("Preview a silence without creating it"))
 def preview_silence(request: HttpRequest, body: Matchers) -> SilencePreview:
     actor = actor_for(request, "plant.view")
     preview = silences.preview_hidden_alerts(
-        matching.read(body.matchers, least=1),
-        timezone.now(),
-        covers_integrity=alerts.may_silence_integrity(actor),
+        matching.read(body.matchers, least=1), timezone.now(), covers_integrity=alerts.may_silence_integrity(actor)
     )
     return {
         "open": [build_alert_document(alert) for alert in preview["open"]],

@@ -58,17 +58,13 @@ def add_proposal(request: HttpRequest, body: NewProposal) -> Status[ProposalRow]
     return Status(201, _document(made))
 
 
-@router.post(
-    "/proposals/{proposal_id}/approve", response=ProposalRow, summary="Approve a proposal and carry it out"
-)
+@router.post("/proposals/{proposal_id}/approve", response=ProposalRow, summary="Approve a proposal and carry it out")
 def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> ProposalRow:
     """Approve a proposal with the rights of the approver: for logged-in users, never for a token."""
     actor, proposal = actor_for(request, "proposal.decide"), _find_proposal(proposal_id)
     snapshot, now = load_latest_snapshot(), timezone.now()
     return _document(
-        assistant_proposals.approve(
-            actor, proposal, body.hash, reason=body.reason, snapshot=snapshot, now=now
-        )
+        assistant_proposals.approve(actor, proposal, body.hash, reason=body.reason, snapshot=snapshot, now=now)
     )
 
 

@@ -10,12 +10,7 @@ from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Reason, RequestBody
-from console.api.schemas.alerts.objectives import (
-    ObjectiveDetail,
-    ObjectiveList,
-    ObjectiveRemoval,
-    ObjectiveRow,
-)
+from console.api.schemas.alerts.objectives import ObjectiveDetail, ObjectiveList, ObjectiveRemoval, ObjectiveRow
 from console.connections.control_server import load_live_snapshot
 from queues.stored_document import convert_to_plain
 from workers.objectives import definitions
@@ -38,9 +33,7 @@ class ObjectiveFields(RequestBody):
 @router.get("/objectives", response=ObjectiveList, summary="List objectives with their remaining budgets")
 def list_objectives(request: HttpRequest) -> ObjectiveList:
     actor_for(request, "plant.view")
-    return {
-        "objectives": [_build_objective_row(objective) for objective in Objective.objects.order_by("name")]
-    }
+    return {"objectives": [_build_objective_row(objective) for objective in Objective.objects.order_by("name")]}
 
 
 @router.get("/objectives/{name}", response=ObjectiveDetail, summary="Get an objective and its budget use")
@@ -76,9 +69,7 @@ def change_objective(request: HttpRequest, name: str, body: ObjectiveFields) -> 
     return _build_objective_row(made)
 
 
-@router.post(
-    "/objectives/{name}/remove", response=ObjectiveRemoval, summary="Remove an objective and its counts"
-)
+@router.post("/objectives/{name}/remove", response=ObjectiveRemoval, summary="Remove an objective and its counts")
 def remove_objective(request: HttpRequest, name: str, body: Reason) -> ObjectiveRemoval:
     actor = actor_for(request, "objective.change")
     objectives.remove(actor, _find_objective(name), reason=body.reason)

@@ -20,7 +20,6 @@ def search_everything(request: HttpRequest, text: str = "") -> PaletteList:
         raise BadInput("text", f"must have at most {palette.MAX_TEXT} characters, not {len(text)}.")
     results = palette.search(actor, load_latest_snapshot(), text)
     rows: list[PaletteRow] = [
-        {"kind": entry.kind, "label": entry.label, "url": entry.url, "about": entry.about}
-        for entry in results.entries
+        {"kind": entry.kind, "label": entry.label, "url": entry.url, "about": entry.about} for entry in results.entries
     ]
     return {"results": rows, "total": results.total}

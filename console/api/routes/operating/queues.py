@@ -98,11 +98,7 @@ def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Status[Que
     return Status(201, _load_definition(queue))
 
 
-@router.get(
-    "/queues/{queue}/definition",
-    response=QueueDefinition,
-    summary=("Get the editable definition of a queue"),
-)
+@router.get("/queues/{queue}/definition", response=QueueDefinition, summary=("Get the editable definition of a queue"))
 def get_queue_definition(request: HttpRequest, queue: str) -> QueueDefinition:
     actor_for(request, "queue.define")
     return _load_definition(queue)

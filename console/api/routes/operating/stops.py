@@ -67,15 +67,11 @@ def drain_host(request: HttpRequest, host: str, body: ExpiryRequest) -> Status[O
     Return an override, which can be ended early or extended.
     """
     actor, now = actor_for(request, "host.drain"), timezone.now()
-    made = stops.drain_host(
-        actor, host, reason=body.reason, now=now, expiry=body.build_expiry(), control=control()
-    )
+    made = stops.drain_host(actor, host, reason=body.reason, now=now, expiry=body.build_expiry(), control=control())
     return Status(201, build_override(made))
 
 
-@router.post(
-    "/workers/{host}/return", response=OverrideEnd, summary=("Return a drained worker host to service")
-)
+@router.post("/workers/{host}/return", response=OverrideEnd, summary=("Return a drained worker host to service"))
 def return_host(request: HttpRequest, host: str) -> OverrideEnd:
     return _end_stop(request, Scope(host=host), DRAINING)
 

@@ -52,9 +52,7 @@ def list_tunings(request: HttpRequest) -> TuningList:
 def approve_tuning(request: HttpRequest, tuning_id: Id, body: TuningApproval) -> OverrideList:
     """Override its loop with its values. Rejected for another hash, and if the loop has changed."""
     actor, tuning = actor_for(request, "override.set"), _find_tuning(tuning_id)
-    made = tunings.approve(
-        actor, tuning, body.hash, reason=body.reason, now=timezone.now(), expiry=body.build_expiry()
-    )
+    made = tunings.approve(actor, tuning, body.hash, reason=body.reason, now=timezone.now(), expiry=body.build_expiry())
     return {"overrides": [build_override(override) for override in made]}
 
 

@@ -31,8 +31,7 @@ class OpenAlert(ApiAnswer):
         Annotated[str, Field(description="Description of the pause or drain that explains the alert.")]
     ]
     quiet: Annotated[
-        Annotated[str, build_enum_field(("explained", "paused", "silenced", "acknowledged", "snoozed"))]
-        | None,
+        Annotated[str, build_enum_field(("explained", "paused", "silenced", "acknowledged", "snoozed"))] | None,
         Field(description="Why notifications are suppressed; null: not suppressed."),
     ]
     quiet_until: Instant | None
@@ -51,9 +50,7 @@ class AlertRow(OpenAlert):
     worst_sentence: Annotated[str, Field(description="The summary at the worst value.")]
     worst_impact: Annotated[str, Field(description="The impact at the worst value.")]
     threshold: float
-    came_back: Annotated[
-        int, Field(description="Number of times the alert fired again soon after it was resolved.")
-    ]
+    came_back: Annotated[int, Field(description="Number of times the alert fired again soon after it was resolved.")]
     resolved_at: Instant | None
 
 
@@ -74,12 +71,9 @@ class LoopAttempts(ApiAnswer):
     """Actions of control loops on the alert's subject."""
 
     entries: Annotated[
-        list[int],
-        Field(description="Ledger entries of the latest actions; actions since the onset come first."),
+        list[int], Field(description="Ledger entries of the latest actions; actions since the onset come first.")
     ]
-    advice: Annotated[
-        list[int], Field(description="Ledger entries of actions proposed in mode advise or hold.")
-    ]
+    advice: Annotated[list[int], Field(description="Ledger entries of actions proposed in mode advise or hold.")]
     plans: list[int]
     actions: Annotated[int, Field(description="Number of actions since the onset.")]
     effective: Annotated[int, Field(description="Number of effective actions.")]
@@ -100,9 +94,7 @@ class NotificationDetail(ApiAnswer):
     """The notifications of an alert, and why there are none."""
 
     nobody: bool
-    reasons: Annotated[
-        list[str], Field(description=("Why no receiver was notified; empty: a receiver was notified."))
-    ]
+    reasons: Annotated[list[str], Field(description=("Why no receiver was notified; empty: a receiver was notified."))]
     receivers: list[NoticeRow]
 
 

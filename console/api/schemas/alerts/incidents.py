@@ -19,19 +19,15 @@ class ChangeRow(ApiAnswer):
     ref: Annotated[
         str, Field(description="The record, such as override:12, or records (overrides:12,13); empty: none.")
     ]
-    parts: Annotated[
-        list[str], Field(description="Affected subjects, such as queue/alert; empty: the whole plant.")
-    ]
+    parts: Annotated[list[str], Field(description="Affected subjects, such as queue/alert; empty: the whole plant.")]
     times: Annotated[
         float,
         Field(
-            description="Size of a rate change, relative to the smallest change that is reported; "
-            "1 for other changes."
+            description="Size of a rate change, relative to the smallest change that is reported; 1 for other changes."
         ),
     ]
     over_at: Annotated[
-        datetime | None,
-        Field(description="When the change ends or ended; null: in force, or without an end."),
+        datetime | None, Field(description="When the change ends or ended; null: in force, or without an end.")
     ]
 
 
@@ -47,14 +43,11 @@ class IncidentChangeRow(ApiAnswer):
     words: str
     by: str
     ref: Annotated[str, Field(description="The record, such as override:12; empty: none.")]
-    steps: Annotated[
-        int | None, Field(description="Number of steps upstream of the alert's subject; null: unknown.")
-    ]
+    steps: Annotated[int | None, Field(description="Number of steps upstream of the alert's subject; null: unknown.")]
     delay_seconds: Annotated[Seconds, Field(description="Time from the change to the onset, s.")]
     weight: Annotated[float, Field(description="Ranking score; a higher score is more likely.")]
     before: Annotated[
-        int,
-        Field(description="Number of earlier incidents of this condition that a similar change preceded."),
+        int, Field(description="Number of earlier incidents of this condition that a similar change preceded.")
     ]
     incidents: Annotated[int, Field(description="Number of earlier incidents considered.")]
     url: Annotated[str, Field(description="URL of the details.")]
@@ -100,9 +93,7 @@ class IncidentDetail(ApiAnswer):
     """An incident, in addition to its alert."""
 
     alert: int
-    severity: Annotated[
-        Severity, Field(description="The severity that a user set, or else the severity of the rule.")
-    ]
+    severity: Annotated[Severity, Field(description="The severity that a user set, or else the severity of the rule.")]
     roles: Annotated[dict[str, str], Field(description="Role → username.")]
     mitigated_at: datetime | None
     retained_since: Annotated[
@@ -110,9 +101,7 @@ class IncidentDetail(ApiAnswer):
     ]
     retained_until: datetime | None
     detect_seconds: Annotated[Seconds | None, Field(description="Time from the onset to the alert, s.")]
-    acknowledge_seconds: Annotated[
-        Seconds | None, Field(description=("Time from the alert to its acknowledgment, s."))
-    ]
+    acknowledge_seconds: Annotated[Seconds | None, Field(description=("Time from the alert to its acknowledgment, s."))]
     mitigate_seconds: Seconds | None
     resolve_seconds: Seconds | None
     timeline: Annotated[list[IncidentEventRow], Field(description="Oldest first.")]

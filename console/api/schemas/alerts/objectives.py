@@ -21,10 +21,7 @@ class RunningMinute(ApiAnswer):
     total: float
     carried: NotRequired[
         Annotated[
-            float,
-            Field(
-                description="Bad seconds or events that are not yet counted; the next seconds include them."
-            ),
+            float, Field(description="Bad seconds or events that are not yet counted; the next seconds include them.")
         ]
     ]
 
@@ -39,18 +36,13 @@ class ObjectiveStatus(ApiAnswer):
     unit: Annotated[str, build_enum_field(("s", "events"))]
     pays_for: PaysFor
     bad: float
-    total: Annotated[
-        float, Field(description="Seconds or events counted in the window, without unknown parts.")
-    ]
-    left: Annotated[
-        float, Field(description="Remaining error budget; below 0: overspent. Loops use this value.")
-    ]
+    total: Annotated[float, Field(description="Seconds or events counted in the window, without unknown parts.")]
+    left: Annotated[float, Field(description="Remaining error budget; below 0: overspent. Loops use this value.")]
     left_share: Annotated[
         float | None, Field(description=("Remaining share of the budget; null: nothing was counted."))
     ]
     window_budget: Annotated[
-        float | None,
-        Field(description="Error budget of the whole window, extrapolated from the counted part."),
+        float | None, Field(description="Error budget of the whole window, extrapolated from the counted part.")
     ]
     bad_per_second: float | None
     per_second: float | None

@@ -30,32 +30,19 @@ class ReceiverRow(ApiAnswer):
     url: NotRequired[
         Annotated[
             str,
-            Field(
-                description=(
-                    "Address of a webhook or Alertmanager; only the host for callers who can't change it."
-                )
-            ),
+            Field(description=("Address of a webhook or Alertmanager; only the host for callers who can't change it.")),
         ]
     ]
     secret_environment: NotRequired[
-        Annotated[
-            str,
-            Field(description="Environment variable with the secret, the token, or the Apprise address."),
-        ]
+        Annotated[str, Field(description="Environment variable with the secret, the token, or the Apprise address.")]
     ]
     answers_environment: NotRequired[
-        Annotated[
-            str, Field(description="Environment variable with the secret that authenticates chat replies.")
-        ]
+        Annotated[str, Field(description="Environment variable with the secret that authenticates chat replies.")]
     ]
     otherwise: NotRequired[
-        Annotated[
-            str, Field(description="Receiver to notify while nobody is on call; on-call calendars only.")
-        ]
+        Annotated[str, Field(description="Receiver to notify while nobody is on call; on-call calendars only.")]
     ]
-    broken_events: NotRequired[
-        Annotated[list[str], Field(description="Calendar events that are skipped, and why.")]
-    ]
+    broken_events: NotRequired[Annotated[list[str], Field(description="Calendar events that are skipped, and why.")]]
     tells_resolved: bool
     gets_reports: Annotated[bool, Field(description="Whether the receiver gets the weekly report.")]
     enabled: bool
@@ -86,9 +73,7 @@ class DeadMansSwitchStatus(ApiAnswer):
     """The last call of the dead man's switch address."""
 
     called_at: Annotated[datetime | None, Field(description="null: no address is set, or no call succeeded.")]
-    error: Annotated[
-        str, Field(description="Why the last call failed; empty: it succeeded, or no address is set.")
-    ]
+    error: Annotated[str, Field(description="Why the last call failed; empty: it succeeded, or no address is set.")]
 
 
 class ReceiverList(ApiAnswer):

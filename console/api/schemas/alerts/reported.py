@@ -40,8 +40,5 @@ class ReportReceipt(ApiAnswer):
     stored: int
     own: Annotated[int, Field(description="Number of Weir's own alerts that were reported back.")]
     refused: NotRequired[
-        Annotated[
-            list[RefusedAlert],
-            Field(description="Unreadable alerts, if any; the others are stored."),
-        ]
+        Annotated[list[RefusedAlert], Field(description="Unreadable alerts, if any; the others are stored.")]
     ]

@@ -8,9 +8,7 @@ from typing_extensions import TypedDict
 from console.api.answer.schema import ApiAnswer, Instant, build_enum_field
 from console.api.schemas.alerts.alerts import AlertRow
 
-_Comparing = TypedDict(
-    "_Comparing", {"is": Annotated[str, build_enum_field(("=", "!=", "~"))]}
-)  # a Python keyword
+_Comparing = TypedDict("_Comparing", {"is": Annotated[str, build_enum_field(("=", "!=", "~"))]})  # a Python keyword
 
 
 class LabelMatcher(_Comparing):
@@ -22,9 +20,7 @@ class LabelMatcher(_Comparing):
 
 class SilenceRow(ApiAnswer):
     id: int
-    matchers: Annotated[
-        list[LabelMatcher], Field(description="An alert is silenced if it matches all matchers.")
-    ]
+    matchers: Annotated[list[LabelMatcher], Field(description="An alert is silenced if it matches all matchers.")]
     reason: str
     owner: str
     expires_at: Instant

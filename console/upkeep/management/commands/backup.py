@@ -31,9 +31,7 @@ class Command(JsonCommand):
     help = "Back up the plant: database, queues with their events, pipeline, archive, audit log."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "FILE", type=Path, help="target file; it contains secrets, and only you can read it"
-        )
+        parser.add_argument("FILE", type=Path, help="target file; it contains secrets, and only you can read it")
         parser.add_argument("--by", default="admin", help="user who sets the pauses (default admin)")
         parser.add_argument(
             "--longest",
@@ -57,9 +55,7 @@ class Command(JsonCommand):
             raise
         except (WeirError, redis.RedisError, DatabaseError, InterfaceError, OSError) as error:
             raise CommandError(f"No backup was made. {error}") from None
-        audit_log.record(
-            Actor(name=by.username, role=None), "backup.made", "plant", after={"bytes": made["bytes"]}
-        )
+        audit_log.record(Actor(name=by.username, role=None), "backup.made", "plant", after={"bytes": made["bytes"]})
         return {"file": str(path), "bytes": made["bytes"], "made_at": made["made_at"], "nodes": made["nodes"]}
 
 

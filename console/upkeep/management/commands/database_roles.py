@@ -1,14 +1,14 @@
 """`manage.py database_roles NAME`: grant a PostgreSQL role what the console or its workers need.
 
-The owner of the tables migrates. All other processes use roles that own nothing: they read and write rows,
-but they can't change the schema, drop a trigger, or alter the audit.
+The owner of the tables migrates. All other processes use roles that own nothing: they read and write rows, but they
+can't change the schema, drop a trigger, or alter the audit.
 
 - The console's role reads and writes all rows; of the audit it adds rows only.
 - A role for workers (`--workers`) writes the plant and its history, but no account, token or audit entry.
   It can't read sessions, second factors, failed logins, and answers that are kept for repeated forms.
 
-Run the command after each `migrate`, with DATABASE_URL naming the owner. You can run it again. It creates a
-role that doesn't exist. The variable that --password-environment names holds the password.
+Run the command after each `migrate`, with DATABASE_URL naming the owner. You can run it again. It creates a role that
+doesn't exist. The variable that --password-environment names holds the password.
 """
 
 import re
@@ -37,10 +37,7 @@ class Command(OneLineCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("role", help="role name; created if it does not exist")
         parser.add_argument(
-            "--password-environment",
-            default="",
-            metavar="NAME",
-            help="environment variable with the password",
+            "--password-environment", default="", metavar="NAME", help="environment variable with the password"
         )
         parser.add_argument(
             "--workers",
@@ -51,9 +48,7 @@ class Command(OneLineCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            statements = self._build_statements(
-                options["role"], options["password_environment"], options["workers"]
-            )
+            statements = self._build_statements(options["role"], options["password_environment"], options["workers"])
         except BadInput as error:
             self.stderr.write(str(error))
             raise SystemExit(2) from None
@@ -73,9 +68,7 @@ class Command(OneLineCommand):
         if connection.vendor != "postgresql":
             raise BadInput(variables.DATABASE_URL.name, "is not a PostgreSQL address; SQLite has no roles.")
         if not NAME.match(role):
-            raise BadInput(
-                "role", "must be 1 to 63 lowercase letters, digits, or _, and not start with a digit."
-            )
+            raise BadInput("role", "must be 1 to 63 lowercase letters, digits, or _, and not start with a digit.")
         with connection.cursor() as cursor:
             cursor.execute("SELECT current_user, current_database()")
             owner, database = cursor.fetchone()
@@ -86,10 +79,7 @@ class Command(OneLineCommand):
             if known:
                 _check_no_other_rights(cursor, role)
         granted = _build_worker_grants() if for_workers else _build_application_grants()
-        return [
-            *_create_role(role, known, variable),
-            *_composed(role, database, [*_build_revocations(), *granted]),
-        ]
+        return [*_create_role(role, known, variable), *_composed(role, database, [*_build_revocations(), *granted])]
 
 
 def _check_no_other_rights(cursor: Any, role: str) -> None:
@@ -101,9 +91,7 @@ def _check_no_other_rights(cursor: Any, role: str) -> None:
     )
     if granted := [name for (name,) in cursor.fetchall()]:
         first = f"REVOKE {granted[0]} FROM {role}"
-        raise BadInput(
-            "role", f"{role} is a member of {', '.join(granted)} and has its rights; run {first} first."
-        )
+        raise BadInput("role", f"{role} is a member of {', '.join(granted)} and has its rights; run {first} first.")
     cursor.execute(
         "SELECT relname FROM pg_class WHERE relowner = %(role)s::regrole AND relname = ANY(%(tables)s)"
         " UNION SELECT proname FROM pg_proc WHERE proowner = %(role)s::regrole"

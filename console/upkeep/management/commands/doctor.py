@@ -21,10 +21,7 @@ class Command(OneLineCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--bundle",
-            type=Path,
-            metavar="FILE",
-            help=("write a support bundle (ZIP) without secrets and events"),
+            "--bundle", type=Path, metavar="FILE", help=("write a support bundle (ZIP) without secrets and events")
         )
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 

@@ -23,18 +23,12 @@ class Command(JsonCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--seeds", default="1", help="whole numbers, separated by commas; a new plant for each"
-        )
+        parser.add_argument("--seeds", default="1", help="whole numbers, separated by commas; a new plant for each")
         parser.add_argument(
             "--faults", type=parse_option_whole_number, default=12, help="number of faults for each seed"
         )
-        parser.add_argument(
-            "--only", default="", help="only these kinds, separated by commas: 'kill n1,disk full'"
-        )
-        parser.add_argument(
-            "--rate", type=parse_option_whole_number, default=10_000, help="events per second"
-        )
+        parser.add_argument("--only", default="", help="only these kinds, separated by commas: 'kill n1,disk full'")
+        parser.add_argument("--rate", type=parse_option_whole_number, default=10_000, help="events per second")
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -42,9 +36,7 @@ class Command(JsonCommand):
         faults = checks.accept_whole_number(1, MAX_FAULTS).validate(options["faults"], "--faults")
         rate = checks.accept_whole_number(10, MAX_RATE).validate(options["rate"], "--rate")
         if importlib.util.find_spec("bench") is None:
-            raise BadInput(
-                "faults", "needs a checkout of Weir: the fault injection is not installed with it."
-            )
+            raise BadInput("faults", "needs a checkout of Weir: the fault injection is not installed with it.")
         only = [name.strip() for name in options["only"].split(",") if name.strip()]
         document: dict[str, Any] = importlib.import_module(SUITE).run(seeds, faults, rate, only)
         return document

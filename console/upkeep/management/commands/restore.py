@@ -24,16 +24,7 @@ from queues.private_files import write_private
 from workers.coordination.connections import create_connection
 
 # Errors of missing or damaged data; a member that does not exist raises a ValueError or a LookupError.
-FAULTS = (
-    redis.RedisError,
-    DatabaseError,
-    InterfaceError,
-    OSError,
-    ValidationError,
-    WeirError,
-    ValueError,
-    LookupError,
-)
+FAULTS = (redis.RedisError, DatabaseError, InterfaceError, OSError, ValidationError, WeirError, ValueError, LookupError)
 
 
 class Command(JsonCommand):

@@ -23,9 +23,7 @@ class Command(OneLineCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--as", dest="user", help="user to act as (default: the first administrator)")
         parser.add_argument(
-            "--url",
-            default=variables.URL.get_text(),
-            help=("address of another console, with the token in WEIR_TOKEN"),
+            "--url", default=variables.URL.get_text(), help=("address of another console, with the token in WEIR_TOKEN")
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

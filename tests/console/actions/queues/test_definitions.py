@@ -39,14 +39,7 @@ def shown(browser, name="alert") -> dict[str, str]:
 
 
 def test_a_queue_is_made_with_equal_points_and_is_there_for_producers(administrator, control):
-    given = {
-        "name": "mail",
-        "kind": "jobs",
-        "handler": "noop",
-        "handler_options": "{}",
-        "tries": "3",
-        **REASON,
-    }
+    given = {"name": "mail", "kind": "jobs", "handler": "noop", "handler_options": "{}", "tries": "3", **REASON}
     answer = fetch(administrator, "/queues/create", given)
     assert answer.status_code == 200, answer.content
     queue = projected(control).queue("mail")

@@ -22,9 +22,7 @@ def plant(control, settings):
     seed(control, {"WEIR_NODES": "n1=redis://127.0.0.1:1/0 n2=redis://127.0.0.1:1/1"})
     hosts = {HOST: "jobs", "control@here": "control"}
     for name, role in hosts.items():
-        control.hset(
-            keys.HOSTS, name, orjson.dumps({"role": role, "slots": 2, "busy": 0, "pid": 1, "at": 0.0})
-        )
+        control.hset(keys.HOSTS, name, orjson.dumps({"role": role, "slots": 2, "busy": 0, "pid": 1, "at": 0.0}))
 
 
 def fetch(browser, address: str, posted: dict[str, Any]):
@@ -64,9 +62,7 @@ def test_the_api_pauses_extends_and_resumes(plant, browsers, secrets, control):
     number = made.json()["id"]
     before = control.pttl(keys.PAUSE.build("alert", "intake"))
     longer = ask(browsers["anonymous"], f"overrides/{number}/extend", {"minutes": 30}, secret)
-    assert (
-        longer.status_code == 200 and control.pttl(keys.PAUSE.build("alert", "intake")) > before + 1_000_000
-    )
+    assert longer.status_code == 200 and control.pttl(keys.PAUSE.build("alert", "intake")) > before + 1_000_000
     ended = ask(browsers["anonymous"], "queues/alert/resume", {"part": "intake"}, secret)
     assert ended.status_code == 200 and ended.json()["ended"]
     assert not control.exists(keys.PAUSE.build("alert", "intake"))
@@ -79,10 +75,7 @@ def test_producers_over_http_are_asked_to_come_back_and_nothing_is_stored(plant,
     try:
         headers = {"authorization": f"Bearer {secrets['producer']}"}
         answer = browsers["anonymous"].post(
-            "/api/v1/queues/alert/events",
-            b'{"type": "t"}\n',
-            content_type="application/x-ndjson",
-            headers=headers,
+            "/api/v1/queues/alert/events", b'{"type": "t"}\n', content_type="application/x-ndjson", headers=headers
         )
     finally:
         publisher.get_publisher_client().close()
@@ -103,9 +96,7 @@ def test_producers_over_http_are_asked_to_come_back_and_nothing_is_stored(plant,
         ({"minutes": ""}, "expires_at"),
     ],
 )
-def test_a_pause_that_says_too_little_names_the_field_and_changes_nothing(
-    plant, browsers, control, wrong, field
-):
+def test_a_pause_that_says_too_little_names_the_field_and_changes_nothing(plant, browsers, control, wrong, field):
     answer = fetch(browsers["operator"], "/queues/alert/pause", PAUSE | wrong)
     assert answer.status_code == 422 and list(answer.json()["errors"]) == [field]
     assert not Override.objects.exists() and not pausing.load_pauses(control, ["alert"], "consumption")
@@ -185,9 +176,7 @@ def test_the_only_host_that_runs_the_loops_is_not_drained(plant, browsers, contr
 
 
 @pytest.mark.parametrize(("silent_seconds", "status"), [(0.0, 200), (3_600.0, 422)])
-def test_a_host_that_runs_the_loops_is_drained_while_another_works(
-    plant, browsers, control, silent_seconds, status
-):
+def test_a_host_that_runs_the_loops_is_drained_while_another_works(plant, browsers, control, silent_seconds, status):
     at = timezone.now().timestamp() - silent_seconds
     report = {"role": "control", "slots": 2, "busy": 0, "pid": 1, "at": at}
     control.hset(keys.HOSTS, "control@there", orjson.dumps(report))
@@ -198,8 +187,7 @@ def test_a_host_that_runs_the_loops_is_drained_while_another_works(
 
 def test_a_loops_override_can_not_pause_a_queue_past_its_action(plant, browsers, secrets, control):
     Loop.objects.get_or_create(
-        name="worker_rate/alert/n1",
-        defaults={"law": "worker_rate", "target": {"queue": "alert", "node": "n1"}},
+        name="worker_rate/alert/n1", defaults={"law": "worker_rate", "target": {"queue": "alert", "node": "n1"}}
     )
     body = {"name": "consumption", "value": "paused", "queue": "alert", "reason": "x", "minutes": 5}
     answer = ask(browsers["anonymous"], "overrides", body, secrets["operator"])

@@ -14,10 +14,7 @@ pytestmark = pytest.mark.django_db
 def waiting(control, nodes):
     """Two events of queue alert on n1, one with a script for a source."""
     seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
-    rows = [
-        {"id": "event-one", "type": "t", "source": "<script>x</script>"},
-        {"id": "event-two", "type": "t"},
-    ]
+    rows = [{"id": "event-one", "type": "t", "source": "<script>x</script>"}, {"id": "event-two", "type": "t"}]
     Segment(nodes["n1"].client(), "alert").publish(cut(from_events(rows, 1_000_000), BlockIds()))
 
 
@@ -26,11 +23,7 @@ def test_an_operator_sees_them_as_text_and_that_is_noted(waiting, browsers):
     assert page.index("event-one") < page.index("event-two")
     assert "&lt;script&gt;x&lt;/script&gt;" in page and "<script>x" not in page
     noted = AuditEntry.objects.get(action="queue.peek")
-    assert (noted.actor, noted.target, noted.after) == (
-        "operator",
-        "alert/n1",
-        {"order": "oldest", "events": 2},
-    )
+    assert (noted.actor, noted.target, noted.after) == ("operator", "alert/n1", {"order": "oldest", "events": 2})
 
 
 def test_the_form_alone_shows_no_event_and_notes_nothing(waiting, browsers):
@@ -45,8 +38,7 @@ def test_a_viewer_is_refused_and_the_refusal_is_noted_without_an_event(waiting, 
 
 
 @pytest.mark.parametrize(
-    "query, field",
-    [("node=n9", "node"), ("node=n1&order=best", "order"), ("node=n1&events=101", "events")],
+    "query, field", [("node=n9", "node"), ("node=n1&order=best", "order"), ("node=n1&events=101", "events")]
 )
 def test_what_is_asked_wrongly_names_its_field(waiting, browsers, secrets, query, field):
     page = browsers["operator"].get(f"/queues/alert/waiting/?{query}")
@@ -58,9 +50,7 @@ def test_what_is_asked_wrongly_names_its_field(waiting, browsers, secrets, query
 
 def test_the_api_gives_the_same(waiting, browsers, secrets):
     headers = {"authorization": f"Bearer {secrets['operator']}"}
-    answer = (
-        browsers["anonymous"].get("/api/v1/queues/alert/waiting?node=n1&events=1", headers=headers).json()
-    )
+    answer = browsers["anonymous"].get("/api/v1/queues/alert/waiting?node=n1&events=1", headers=headers).json()
     assert [each["event"]["id"] for each in answer["events"]] == ["event-two"] and answer["more"]
 
 

@@ -25,11 +25,7 @@ def test_a_mark_is_an_instant_or_a_range_and_audited():
     mark = marks.add(OPERATOR, title=" agent 0.9.3 ", kind="deploy", now=NOW)
     assert (mark.title, mark.at, mark.until, mark.author) == ("agent 0.9.3", NOW, None, "desk-2")
     entry = AuditEntry.objects.get()
-    assert (entry.action, entry.target, entry.after["at"]) == (
-        "mark.add",
-        "deploy agent 0.9.3",
-        NOW.isoformat(),
-    )
+    assert (entry.action, entry.target, entry.after["at"]) == ("mark.add", "deploy agent 0.9.3", NOW.isoformat())
 
 
 def test_the_marks_of_a_range_are_those_that_touch_it():
@@ -45,9 +41,7 @@ def test_a_new_mark_takes_the_place_of_those_that_are_over_for_400_days():
     over = {"instant": (-401, None), "range": (-500, -401), "to today": (-500, 0), "lately": (-399, None)}
     for title, (at, until) in over.items():
         mark = Mark.objects.create(
-            title=title,
-            at=NOW + timedelta(days=at),
-            until=None if until is None else NOW + timedelta(days=until),
+            title=title, at=NOW + timedelta(days=at), until=None if until is None else NOW + timedelta(days=until)
         )
         Mark.objects.filter(pk=mark.pk).update(created_at=mark.at)
     marks.add(OPERATOR, title="new", now=NOW)
@@ -109,9 +103,7 @@ def test_a_deployment_tool_marks_through_the_api(secrets):
 
 def test_many_marks_are_given_newest_first_page_by_page_and_each_once(secrets, monkeypatch):
     monkeypatch.setattr(timeline, "MAX_ROWS", 2)
-    made = [
-        marks.add(OPERATOR, title=f"mark {at}", at=NOW - MINUTE * (at // 2), now=NOW).pk for at in range(5)
-    ]
+    made = [marks.add(OPERATOR, title=f"mark {at}", at=NOW - MINUTE * (at // 2), now=NOW).pk for at in range(5)]
     header = {"HTTP_AUTHORIZATION": f"Bearer {secrets['viewer']}"}
     query = {"from": (NOW - 9 * MINUTE).isoformat(), "to": NOW.isoformat()}
     pages, following = [], {}
@@ -124,9 +116,7 @@ def test_many_marks_are_given_newest_first_page_by_page_and_each_once(secrets, m
     assert (refused.status_code, list(refused.json()["errors"])) == (422, ["before"])
 
 
-def test_the_page_lists_the_newest_marks_and_says_how_many_more_there_are(
-    browsers, stored_snapshot, monkeypatch
-):
+def test_the_page_lists_the_newest_marks_and_says_how_many_more_there_are(browsers, stored_snapshot, monkeypatch):
     monkeypatch.setattr(timeline_page, "MAX_MARKS", 2)
     now = datetime.now(UTC)
     for at in range(5):

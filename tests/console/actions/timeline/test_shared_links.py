@@ -74,22 +74,14 @@ TOLD = {  # what broke, as the headline says it, and as strangers are told
         "Delivery to desk fails: https://10.9.8.7/hook?key=hunter2 answered 500.",
         "Delivery to desk fails",
     ),
-    "audit-altered": (
-        "plant/here",
-        "Entry 7 of grace.hopper at 10.9.8.7 was altered.",
-        "The audit log was altered",
-    ),
+    "audit-altered": ("plant/here", "Entry 7 of grace.hopper at 10.9.8.7 was altered.", "The audit log was altered"),
     "pipeline-down": ("pipeline/", "The pipeline failed: sftp://grace.hopper@10.9.8.7: hunter2.", ""),
     "sensor-silent": (
         "plant/shop",
         "Sensor waiting: redis://10.9.8.7 refuses hunter2.",
         "Sensor waiting of shop has no value",
     ),
-    "pool-refuses": (
-        "host/jobs@10.9.8.7",
-        "The pool of jobs@10.9.8.7 differs from its setting: hunter2.",
-        "",
-    ),
+    "pool-refuses": ("host/jobs@10.9.8.7", "The pool of jobs@10.9.8.7 differs from its setting: hunter2.", ""),
     "loop-held": ("loop/concurrency/jobs@10.9.8.7", "It is on hold: hunter2.", ""),
 }
 # rule → title as shipped, labels: they name a host, or a person.
@@ -97,10 +89,7 @@ NAMING = {
     "pool-refuses": ("The pool of jobs@10.9.8.7 can't grow", {"host": "jobs@10.9.8.7"}),
     "delivery-failing": ("Delivery to hunter2 fails", {"receiver": "hunter2"}),
     "override-ending": ("Drain of jobs@10.9.8.7 expires soon", {"override": "3"}),
-    "loop-held": (
-        "concurrency/jobs@10.9.8.7: in mode hold or manual",
-        {"loop": "concurrency/jobs@10.9.8.7"},
-    ),
+    "loop-held": ("concurrency/jobs@10.9.8.7: in mode hold or manual", {"loop": "concurrency/jobs@10.9.8.7"}),
 }
 
 
@@ -193,9 +182,7 @@ def test_text_without_an_end_costs_a_picture_nothing(monkeypatch):
 
     monkeypatch.setattr(ImageDraw.ImageDraw, "textlength", noted)
     for endless in ("x" * 100_000, "word " * 20_000):
-        render_png(
-            PlantCard(title=endless, severity="", state="", sentence=endless, tiles=(), rates=[], about="")
-        )
+        render_png(PlantCard(title=endless, severity="", state="", sentence=endless, tiles=(), rates=[], about=""))
     assert len(measured) < 1_000 and max(map(len, measured)) <= 400
 
 
@@ -342,18 +329,13 @@ def test_the_same_by_the_api(kept, browsers):
     assert missing.status_code == 404
 
 
-def test_what_somebody_has_shared_ends_with_their_access_and_others_links_stay(
-    kept, browsers, people, secrets
-):
+def test_what_somebody_has_shared_ends_with_their_access_and_others_links_stay(kept, browsers, people, secrets):
     """By themselves or with a token of theirs; a token that is revoked alone takes its own along."""
 
     def opens(*links: SharedLink) -> list[bool]:
         return [Client().get(shared_links.format_link_address(each)).status_code == 200 for each in links]
 
-    own, by_token = (
-        shared(actor=Actor("operator", "operator")),
-        shared(actor=Actor("token:of-operator", "operator")),
-    )
+    own, by_token = (shared(actor=Actor("operator", "operator")), shared(actor=Actor("token:of-operator", "operator")))
     others = shared(actor=Actor("token:of-administrator", "administrator"))
     tokens.revoke(Actor("operator", "operator", user=people["operator"]), of("of-operator"), timezone.now())
     assert opens(own, by_token, others) == [True, False, True]

@@ -9,16 +9,7 @@ import redis
 from playwright.sync_api import expect
 
 from queues import keys
-from tests.console.browser.screen import (
-    BROWSER,
-    DESKTOP,
-    PHONE,
-    Observer,
-    Snapshot,
-    live,
-    overhang,
-    violations,
-)
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, Snapshot, live, overhang, violations
 from tests.console.served import ROOT, Served
 
 pytestmark = [*BROWSER, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -40,9 +31,7 @@ def explored(control: redis.Redis, snapshot: Snapshot) -> Observer:
     return Observer(control, snapshot)
 
 
-@pytest.mark.parametrize(
-    ("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"]
-)
+@pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"])
 def test_what_if_is_answered_as_it_is_typed(viewport, scheme, open_page, explored):
     loop = explored.snapshot["loops"]["concurrency/jobs@plant-1"]["id"]
     page = open_page(f"/loops/{loop}/", viewport=viewport, color_scheme=scheme)

@@ -168,10 +168,7 @@ def test_a_loops_page_weighs_little_for_who_opens_it_first(open_page, observer, 
         addresses: dict[str, str] = {}
         wire = page.context.new_cdp_session(page)
         wire.send("Network.enable")
-        wire.on(
-            "Network.requestWillBeSent",
-            lambda sent: addresses.update({sent["requestId"]: sent["request"]["url"]}),
-        )
+        wire.on("Network.requestWillBeSent", lambda sent: addresses.update({sent["requestId"]: sent["request"]["url"]}))
         wire.on(
             "Network.loadingFinished",
             lambda done: weights.update({addresses[done["requestId"]]: int(done["encodedDataLength"])}),
@@ -179,8 +176,6 @@ def test_a_loops_page_weighs_little_for_who_opens_it_first(open_page, observer, 
 
     page = open_page(worker_loop, before=weigh)
     live(page, observer)
-    assert any("plotly" in address for address in weights), (
-        "the charts' library has come, or this measures nothing"
-    )
+    assert any("plotly" in address for address in weights), "the charts' library has come, or this measures nothing"
     heaviest = sorted(weights.items(), key=lambda item: -item[1])[:5]
     assert sum(weights.values()) <= MAX_COLD_BYTES, heaviest

@@ -46,9 +46,7 @@ def watched(steered, control) -> Observer:
     ],
     ids=["joint-dark", "joint-light", "joint-phone", "queueing", "forecast-phone"],
 )
-def test_everybody_can_read_who_sets_tasks_and_why(
-    law, viewport, scheme, open_page, watched, tmp_path, request
-):
+def test_everybody_can_read_who_sets_tasks_and_why(law, viewport, scheme, open_page, watched, tmp_path, request):
     loop = watched.snapshot["loops"][f"parallelism_{law}"]["id"]
     page = open_page(f"/loops/{loop}/", viewport=viewport, color_scheme=scheme)
     live(page, watched)

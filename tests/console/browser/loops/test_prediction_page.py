@@ -19,9 +19,7 @@ GAINS = {"kp": -0.005589, "ki": -0.001293, "kd": 0.685, "a": 0.985, "b": -134.0,
 def pages(served: Served) -> dict[str, str]:
     """The pages of a flow loop and of a balance loop, put into the console's database."""
     database = served.log.parent / "weir.sqlite3"
-    rows = [
-        (law, law, "{}", orjson.dumps(values).decode()) for law, values in (("flow", GAINS), ("balance", {}))
-    ]
+    rows = [(law, law, "{}", orjson.dumps(values).decode()) for law, values in (("flow", GAINS), ("balance", {}))]
     with closing(sqlite3.connect(database, timeout=MAX_SECONDS)) as connection, connection:
         connection.executemany(
             "insert into workers_loop (name, law, target, parameters, mode, guard, interval_seconds, fence, at_rest)"
@@ -32,9 +30,7 @@ def pages(served: Served) -> dict[str, str]:
         return {law: f"/loops/{number}/" for law, number in found}
 
 
-@pytest.mark.parametrize(
-    ("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"]
-)
+@pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"])
 def test_gains_say_what_they_promise_while_they_are_typed(viewport, scheme, open_page, observer, pages):
     page = open_page(pages["flow"], viewport=viewport, color_scheme=scheme)
     live(page, observer)

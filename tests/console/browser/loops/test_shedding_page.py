@@ -25,9 +25,7 @@ print(loop.pk)
 @pytest.fixture(scope="module")
 def loop(served: Served) -> int:
     command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", FILL]
-    made = subprocess.run(
-        command, cwd=ROOT, env=served.environment, check=True, capture_output=True, text=True
-    )
+    made = subprocess.run(command, cwd=ROOT, env=served.environment, check=True, capture_output=True, text=True)
     return int(made.stdout.split()[-1])
 
 

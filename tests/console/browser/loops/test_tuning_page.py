@@ -36,9 +36,7 @@ def loop(served: Served) -> str:
 
 def learned_loop(served: Served, queue: str) -> str:
     command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", FILL.replace("QUEUE", queue)]
-    made = subprocess.run(
-        command, cwd=ROOT, env=served.environment, check=True, capture_output=True, text=True
-    )
+    made = subprocess.run(command, cwd=ROOT, env=served.environment, check=True, capture_output=True, text=True)
     return made.stdout.split()[-1]
 
 

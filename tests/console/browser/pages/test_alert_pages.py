@@ -104,9 +104,7 @@ def test_from_the_overview_an_alert_is_acknowledged_on_a_phone_in_three_taps(ope
     expect(page.locator(".toast")).to_contain_text("Acknowledged until")
 
 
-def test_the_panel_stays_on_its_incident_while_another_comes_first(
-    open_page, observer, alert, served, cookie
-):
+def test_the_panel_stays_on_its_incident_while_another_comes_first(open_page, observer, alert, served, cookie):
     page = open_page("/alerts/")
     live(page, observer)
     head = page.locator("#alert-head")
@@ -140,9 +138,7 @@ def test_the_key_a_acknowledges_and_a_note_stays_what_it_is(open_page, observer,
     page.get_by_role("textbox", name="Note").fill("<img src=x onerror=alert(1)>")
     page.get_by_role("button", name="Add note").dblclick()
     # Who was notified meanwhile may stand above it.
-    expect(page.locator("#alert-events small", has_text="onerror")).to_have_text(
-        "<img src=x onerror=alert(1)>"
-    )
+    expect(page.locator("#alert-events small", has_text="onerror")).to_have_text("<img src=x onerror=alert(1)>")
     assert violations(page) == []
 
 
@@ -204,9 +200,7 @@ def shown(page: Page) -> list[str]:
     return page.evaluate("window.shown")
 
 
-def test_each_step_is_a_notification_once_also_after_a_reload_and_a_lost_connection(
-    open_page, observer, alert
-):
+def test_each_step_is_a_notification_once_also_after_a_reload_and_a_lost_connection(open_page, observer, alert):
     sockets: list[WebSocketRoute] = []
 
     def prepared(page: Page) -> None:
@@ -293,9 +287,7 @@ def chat(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("viewport", "theme"),
-    [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")],
-    ids=("light", "dark", "phone"),
+    ("viewport", "theme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")], ids=("light", "dark", "phone")
 )
 def test_who_is_notified_and_why_not_is_read_on_every_screen(
     open_page, observer, alert, chat, tmp_path, viewport, theme

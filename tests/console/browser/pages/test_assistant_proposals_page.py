@@ -31,18 +31,12 @@ def token(served) -> str:
 
 
 @pytest.mark.parametrize(
-    ("viewport", "theme"),
-    [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")],
-    ids=("light", "dark", "phone"),
+    ("viewport", "theme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")], ids=("light", "dark", "phone")
 )
-def test_a_proposal_is_read_and_approved_by_its_hash(
-    open_page, observer, served, token, tmp_path, viewport, theme
-):
+def test_a_proposal_is_read_and_approved_by_its_hash(open_page, observer, served, token, tmp_path, viewport, theme):
     observer.publish(lambda snapshot: None)
     headers = {"Authorization": f"Bearer {token}"}
-    made = httpx.post(
-        f"{served.address}/api/v1/proposals", json=HOLD, headers=headers, timeout=MAX_SECONDS
-    ).json()
+    made = httpx.post(f"{served.address}/api/v1/proposals", json=HOLD, headers=headers, timeout=MAX_SECONDS).json()
     page = open_page(f"/proposals/{made['id']}/", viewport=viewport, color_scheme=theme)
     live(page, observer)
     card = page.locator("section.card.at")

@@ -33,15 +33,11 @@ def test_letters_are_put_in_again_or_discarded_by_name(open_page, observer, node
     expect(page.locator("#letters")).to_contain_text("No dead letters match this filter.")
 
 
-def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_again(
-    open_page, observer, nodes
-):
+def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_again(open_page, observer, nodes):
     segment = Segment(nodes["n1"].client(), "alert")
     segment.publish(blocks_of(240))
     for each in segment.claim("w", 1_000, 60):
-        segment.move_to_dead_letters(
-            each, "w", [(each.block().build_explicit_batch(), "the shop does not answer")]
-        )
+        segment.move_to_dead_letters(each, "w", [(each.block().build_explicit_batch(), "the shop does not answer")])
     page = open_page("/dead-letters/?error=shop")
     live(page, observer)
     page.get_by_label("All 60 that match the filter").check()
@@ -51,9 +47,7 @@ def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_
     expect(page.locator("#letters")).to_contain_text("No dead letters match this filter.")
 
 
-@pytest.mark.parametrize(
-    ("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"]
-)
+@pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"])
 def test_an_event_is_mended_beside_its_error(viewport, scheme, open_page, observer, nodes):
     dead_letter(nodes["n1"], "n1")
     page = open_page("/dead-letters/", viewport=viewport, color_scheme=scheme)

@@ -26,9 +26,7 @@ def begin(page: Page, limit: str) -> str:
 def simulate(served: Served, experiment: str) -> None:
     """The real job, in a process beside the console, as a worker would do it."""
     command = ["manage.py", "job", "run", "experiment", "--set", f"experiment={experiment}", "--here"]
-    subprocess.run(
-        [sys.executable, *command], cwd=ROOT, env=served.environment, check=True, capture_output=True
-    )
+    subprocess.run([sys.executable, *command], cwd=ROOT, env=served.environment, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -65,19 +63,13 @@ def test_an_experiment_is_made_up_refused_begun_and_cancelled(open_page, observe
     expect(page.locator("#experiment-results .run-state")).to_have_text("Canceled")
 
 
-@pytest.mark.parametrize(
-    ("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"]
-)
-def test_results_plots_and_comparison_can_be_used_by_everybody(
-    viewport, scheme, open_page, observer, simulated
-):
+@pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"])
+def test_results_plots_and_comparison_can_be_used_by_everybody(viewport, scheme, open_page, observer, simulated):
     page = open_page(f"/lab/{simulated[0]}/", viewport=viewport, color_scheme=scheme)
     live(page, observer)
     expect(page.locator("table.results tbody tr")).to_have_count(2)
     expect(page.locator("table.results b").first).to_be_visible()
-    expect(
-        page.locator("figure[data-multiple=waiting_events] .js-plotly-plot, .js-plotly-plot").first
-    ).to_be_visible()
+    expect(page.locator("figure[data-multiple=waiting_events] .js-plotly-plot, .js-plotly-plot").first).to_be_visible()
     assert violations(page) == [] and overhang(page) <= 0
     page.goto(f"/lab/compare?id={simulated[0]}&id={simulated[1]}")
     live(page, observer)

@@ -17,9 +17,7 @@ def test_the_worst_row_is_first_and_no_row_moves_under_the_pointer(open_page, ob
     expect(names).to_have_text(["n3", "n2", "n1"])
     page.locator("#nodes-table tbody tr").first.hover()
     observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(state="TOOBUSY", utilisation=0.97))
-    observer.publish(
-        lambda snapshot: snapshot["nodes"]["n3"].update(state="IDLE", stale=False, utilisation=0.0)
-    )
+    observer.publish(lambda snapshot: snapshot["nodes"]["n3"].update(state="IDLE", stale=False, utilisation=0.0))
     expect(page.locator('[data-row="nodes.n1"] .word')).to_have_text("Too busy")
     expect(names).to_have_text(["n3", "n2", "n1"])
     page.mouse.move(5, 5)
@@ -48,9 +46,7 @@ def test_a_list_that_was_sorted_by_hand_goes_on_with_the_plant(screen, open_page
         head.click()
         page.mouse.move(5, 5)
     n1 = observer.snapshot["nodes"]["n1"]
-    observer.publish(
-        lambda snapshot: snapshot["nodes"].update(n0={**n1, "in_per_second": 70_000.0, "state": "BUSY"})
-    )
+    observer.publish(lambda snapshot: snapshot["nodes"].update(n0={**n1, "in_per_second": 70_000.0, "state": "BUSY"}))
     comes(observer, page.locator('[data-row="nodes.n0"]'))
     names = page.locator("#nodes-table tbody tr th")
     expect(names.first).to_have_text("n0")
@@ -137,9 +133,7 @@ def test_a_node_is_cordoned_from_its_row_and_taken_back(open_page, observer, nod
     page.get_by_label("Select n2").check()
     page.get_by_label("Reason").fill("a look at its disk")
     page.get_by_role("button", name="Cordon n2").click()
-    expect(page.locator(".toast").last).to_contain_text(
-        "n2 is cordoned: it keeps its points and gets no more."
-    )
+    expect(page.locator(".toast").last).to_contain_text("n2 is cordoned: it keeps its points and gets no more.")
     observer.publish(lambda snapshot: snapshot["nodes"]["n2"].update(cordoned=True))
     expect(page.locator('[data-row="nodes.n2"] .flags')).to_have_text("cordoned")
     page.goto("/nodes/n2/")

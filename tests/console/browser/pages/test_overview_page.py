@@ -34,10 +34,7 @@ def large(snapshot: Snapshot) -> None:
         snapshot["nodes"][name] |= {"state": "TOOBUSY", "utilisation": 0.95}
     row = queue["containers"]["n1"]
     snapshot["queues"] = {
-        f"q{number:03}": {
-            **queue,
-            "containers": {names[(number * 7 + place) % 200]: row for place in range(10)},
-        }
+        f"q{number:03}": {**queue, "containers": {names[(number * 7 + place) % 200]: row for place in range(10)}}
         for number in range(100)
     }
     snapshot["queues"]["q099"]["wait_seconds"] = 90.0

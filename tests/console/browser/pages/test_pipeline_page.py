@@ -24,13 +24,7 @@ EVENT = {
         "severity": "critical",
         "first_time": 1_790_000_000.0,
         "events": [
-            {
-                "time_us": 1_790_000_000_000_000,
-                "id": "e-1",
-                "type": "load-rises",
-                "value": 2.0,
-                "source": "host1",
-            }
+            {"time_us": 1_790_000_000_000_000, "id": "e-1", "type": "load-rises", "value": 2.0, "source": "host1"}
         ],
     },
 }
@@ -76,11 +70,7 @@ def test_a_click_opens_the_operator_and_its_tasks_can_be_set(open_page, at_work,
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     "path",
-    [
-        "/pipeline/performance/operators/hosts/",
-        "/pipeline/performance/declaration/",
-        "/pipeline/new/declaration/",
-    ],
+    ["/pipeline/performance/operators/hosts/", "/pipeline/performance/declaration/", "/pipeline/new/declaration/"],
 )
 def test_operator_and_declaration_can_be_used_by_everybody_on_a_phone(path, scheme, open_page, at_work):
     page = open_page(path, viewport=PHONE, color_scheme=scheme)

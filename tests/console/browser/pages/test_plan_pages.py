@@ -15,9 +15,7 @@ def propose_by_hand(page: Page, observer: Observer) -> None:
     page.goto("/queues/alert/")
     live(page, observer)
     form = page.locator("form[data-points]")
-    is_now = {
-        node: int(form.locator(f"#points-{node}").get_attribute("data-is") or 0) for node in ("n1", "n2")
-    }
+    is_now = {node: int(form.locator(f"#points-{node}").get_attribute("data-is") or 0) for node in ("n1", "n2")}
     form.locator("#points-n1").fill(str(is_now["n1"] - 120))
     expect(form.locator("[data-difference]")).to_have_text("The sum is 880. Add 120 to reach 1,000.")
     expect(form.locator("button.primary")).to_be_disabled()
@@ -43,9 +41,7 @@ def test_points_that_are_dragged_come_from_the_nodes_that_may_change(open_page, 
     expect(form.get_by_role("button", name="Create plan, move 166 points")).to_be_enabled()
 
 
-@pytest.mark.parametrize(
-    ("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"]
-)
+@pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"])
 def test_an_open_plan_can_be_used_by_everybody_and_fits(viewport, scheme, open_page, observer):
     page = open_page("/", viewport=viewport, color_scheme=scheme)
     propose_by_hand(page, observer)

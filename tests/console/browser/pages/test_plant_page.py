@@ -23,9 +23,7 @@ def far():
 
     busy, calm = task(0.91, 4_100.0, 0.0021), task(0.31, 1_900.0, 0.0008)
     operators = {
-        "Source: came": MeasuredOperator(
-            "Source: came", "source", 1, fixed="a source", tasks=({"outputs": 8_200.0},)
-        ),
+        "Source: came": MeasuredOperator("Source: came", "source", 1, fixed="a source", tasks=({"outputs": 8_200.0},)),
         "parse": MeasuredOperator("parse", "operator", 2, 1, 8, tasks=(busy, task(0.87, 4_000.0, 0.0021))),
         "enrich with the customers' last known place": MeasuredOperator(
             "enrich with the customers' last known place", "operator", 1, 1, 8, tasks=(calm,)
@@ -51,11 +49,7 @@ def seen_after_another_second(page, observer):
 
 
 def photographed(page, name, tmp_path):
-    for screen, viewport, scheme in (
-        ("light", DESKTOP, "light"),
-        ("dark", DESKTOP, "dark"),
-        ("phone", PHONE, "light"),
-    ):
+    for screen, viewport, scheme in (("light", DESKTOP, "light"), ("dark", DESKTOP, "dark"), ("phone", PHONE, "light")):
         page.set_viewport_size(viewport)
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         page.screenshot(path=Path(PHOTOGRAPHS or tmp_path) / f"{name}-{screen}.png", full_page=True)
@@ -135,13 +129,7 @@ def kafka():
                 },
             ],
         },
-        "etl": {
-            "state": "empty",
-            "topics": ["orders"],
-            "lag_events": 40,
-            "lag_seconds": 6.0,
-            "at_least": True,
-        },
+        "etl": {"state": "empty", "topics": ["orders"], "lag_events": 40, "lag_seconds": 6.0, "at_least": True},
         "mail": {
             "state": "stable",
             "topics": ["mails"],
@@ -156,9 +144,7 @@ def kafka():
     operators = {
         "topics/orders": MeasuredOperator("topics/orders", "source", 3, 0, 3, "a topic"),
         **{
-            f"groups/{name}": MeasuredOperator(
-                f"groups/{name}", "operator", 2, 0, 2, "Kafka can't start consumers"
-            )
+            f"groups/{name}": MeasuredOperator(f"groups/{name}", "operator", 2, 0, 2, "Kafka can't start consumers")
             for name in groups
         },
     }

@@ -34,9 +34,7 @@ def measured(observer: Observer, control, served) -> float:
         snapshot = {**observer.snapshot, "at": begin + second}
         snapshot["totals"] = {**snapshot["totals"], "in_per_second": float(second)}
         control.xadd(
-            keys.METRICS,
-            metrics.build_stream_entry(snapshot_of(snapshot)),
-            id=f"{round((begin + second) * 1000)}-0",
+            keys.METRICS, metrics.build_stream_entry(snapshot_of(snapshot)), id=f"{round((begin + second) * 1000)}-0"
         )
         recorder.add(begin + second, orjson.dumps(snapshot))
     return begin
@@ -88,8 +86,7 @@ def test_a_drag_zooms_and_pauses_and_one_click_goes_live_again(open_page, observ
     expect(page).to_have_url(re.compile(r"from="))
     expect(page.locator("#strips")).not_to_have_attribute("data-live", re.compile("."))
     since, until = (
-        datetime.fromisoformat(page.locator("#strips").get_attribute(f"data-{end}"))
-        for end in ("begin", "end")
+        datetime.fromisoformat(page.locator("#strips").get_attribute(f"data-{end}")) for end in ("begin", "end")
     )
     assert timedelta(minutes=5) < until - since < timedelta(minutes=7)
     page.get_by_role("link", name="Resume live").click()
@@ -149,9 +146,7 @@ def test_a_note_on_the_range_shown_is_written_and_removed(open_page, observer, m
     expect(row).to_have_count(0)
 
 
-def test_the_exported_file_is_read_without_the_console(
-    open_page, observer, measured, tmp_path: Path, chromium
-):
+def test_the_exported_file_is_read_without_the_console(open_page, observer, measured, tmp_path: Path, chromium):
     page = open_page("/timeline/?minutes=10")
     live(page, observer)
     with page.expect_download() as download:
@@ -184,9 +179,7 @@ def test_labels_never_overprint_at_any_width(open_page, observer, served):
         cookie = served.log_in()
         for minute in range(26):
             at = (now - timedelta(minutes=minute / 2)).isoformat()
-            body = orjson.dumps(
-                {"title": f"a deploy with quite a long name {minute}", "kind": "deploy", "at": at}
-            )
+            body = orjson.dumps({"title": f"a deploy with quite a long name {minute}", "kind": "deploy", "at": at})
             headers = {"Cookie": cookie, "Content-Type": "application/json", "X-CSRFToken": csrf_of(cookie)}
             connection.request("POST", "/api/v1/marks", body, headers)
             answer = connection.getresponse()
@@ -216,9 +209,7 @@ def test_no_label_of_any_kind_stands_over_another(seed: int, chromium) -> None:
     random = Random(seed)
     kinds = ["alert", "override", "note", "deploy", "restart"]
     bars = sorted((bar(random, random.choice(kinds)) for _ in range(30)), key=lambda each: each.begin)
-    drawn = (
-        render_to_string("records/parts/timeline_bar.html", {"bar": each}) for each in arrange_in_rows(bars)
-    )
+    drawn = (render_to_string("records/parts/timeline_bar.html", {"bar": each}) for each in arrange_in_rows(bars))
     style = "\n".join((CSS / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
     page = chromium.new_page()
     page.set_content(f"<style>{style}</style><main>{LANE % ''.join(drawn)}</main>")

@@ -102,9 +102,7 @@ def checked(served: Served):
 
 
 @pytest.mark.thorough
-def test_while_the_plant_is_silent_an_open_page_says_that_nobody_evaluates_alerts(
-    open_page, observer, checked
-):
+def test_while_the_plant_is_silent_an_open_page_says_that_nobody_evaluates_alerts(open_page, observer, checked):
     checked(0.0)
     page = open_page("/alerts/")
     live(page, observer)

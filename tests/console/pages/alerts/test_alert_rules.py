@@ -37,11 +37,7 @@ def test_a_rule_is_changed_and_the_audit_keeps_what_differs(operator, alert):
     assert fetch(operator, "/alerts/rules/change", rule_form()).status_code == 200
     assert AlertRule.objects.get().threshold == 20
     entry = AuditEntry.objects.get()
-    assert (entry.action, entry.before, entry.after) == (
-        "alert_rule.change",
-        {"threshold": 10.0},
-        {"threshold": 20},
-    )
+    assert (entry.action, entry.before, entry.after) == ("alert_rule.change", {"threshold": 10.0}, {"threshold": 20})
 
 
 def test_a_number_that_is_emptied_is_previewed_as_it_would_be_saved(operator, alert, plant_topology):

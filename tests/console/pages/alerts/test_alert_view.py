@@ -172,12 +172,7 @@ def test_a_viewer_sees_and_his_forged_post_changes_nothing(browsers, alert):
 def test_script_in_notes_and_names_is_text(operator, alert):
     fetch(operator, f"/alerts/{alert.pk}/note", {"note": SCRIPT})
     Alert.objects.filter(pk=alert.pk).update(title=SCRIPT, sentence=SCRIPT, labels={"producer": SCRIPT})
-    for address in (
-        f"/alerts/{alert.pk}/",
-        "/alerts/",
-        "/alerts/review/",
-        f"/alerts/silences/?alert={alert.pk}",
-    ):
+    for address in (f"/alerts/{alert.pk}/", "/alerts/", "/alerts/review/", f"/alerts/silences/?alert={alert.pk}"):
         assert SCRIPT not in operator.get(address).content.decode(), address
 
 
@@ -225,9 +220,7 @@ def test_what_loops_did_before_its_onset_is_no_answer_to_it(operator, alert):
         ({"queue": "alert"}, {"rebalancing", "worker_rate/alert/n2"}),
     ],
 )
-def test_only_loops_that_steer_what_an_alert_is_about_have_done_something_about_it(
-    labels, by, operator, alert
-):
+def test_only_loops_that_steer_what_an_alert_is_about_have_done_something_about_it(labels, by, operator, alert):
     """Of a receiver that failed it said that 52 of 59 actions had an effect."""
     for name, target in (
         ("rebalancing", {}),
@@ -256,11 +249,7 @@ def test_a_resolved_alert_says_of_its_impact_that_it_is_over(operator, alert):
 def test_what_was_done_since_its_onset_comes_first_and_advice_is_no_action(operator, alert, secrets):
     loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
     entry = {"loop": loop, "action": {"start": 3}, "parameters": {}, "verdict": "effective"}
-    for minutes, mode, reason in (
-        (-4, "auto", "on a forecast"),
-        (0, "auto", "at onset"),
-        (1, "advise", "if"),
-    ):
+    for minutes, mode, reason in ((-4, "auto", "on a forecast"), (0, "auto", "at onset"), (1, "advise", "if")):
         at = alert.began_at + timedelta(minutes=minutes)
         LedgerEntry.objects.create(mode=mode, at=at, reason=reason, **entry)
     page = operator.get(f"/alerts/{alert.pk}/")
@@ -323,12 +312,7 @@ def test_only_the_first_page_names_the_alert_that_was_resolved_last(page, operat
 
 
 @pytest.mark.parametrize(
-    ("lasts", "minutes"),
-    [
-        (timedelta(seconds=20), 5),
-        (timedelta(hours=1), 60),
-        (timedelta(days=9), 6 * 60),
-    ],
+    ("lasts", "minutes"), [(timedelta(seconds=20), 5), (timedelta(hours=1), 60), (timedelta(days=9), 6 * 60)]
 )
 def test_what_is_different_in_it_is_asked_of_a_stretch_that_the_page_takes(lasts, minutes, alert):
     alert.began_at, alert.resolved_at = alert.fired_at - lasts, alert.fired_at

@@ -47,9 +47,7 @@ def burnt(operator, control, stored_snapshot) -> Objective:
     for minute in range(30):
         bad = 60.0 if minute < 12 else 0.0
         parts = {"alert": 40.0, "telemetry": 20.0} if bad else {}
-        ObjectiveMinute.objects.create(
-            objective=row, minute=begin + minute, bad=bad, total=120.0, burnt=parts
-        )
+        ObjectiveMinute.objects.create(objective=row, minute=begin + minute, bad=bad, total=120.0, burnt=parts)
     since = datetime.fromtimestamp(60 * (begin + 3), UTC)
     for name, condition in (("Node n1 is lost", "node_lost"), ("late: budget burns", "budget_burn_fast")):
         Alert.objects.create(
@@ -157,9 +155,7 @@ def test_the_api_says_the_same_and_changes_it(browsers, burnt, secrets, control)
     assert ObjectiveMinute.objects.count() == 30
     refused = Client().post("/api/v1/objectives/late", body, "application/json", headers=headers)
     assert refused.status_code == 422 and "outdated" in refused.content.decode()
-    answer = Client().post(
-        "/api/v1/objectives/late/remove", {"reason": "over"}, "application/json", headers=headers
-    )
+    answer = Client().post("/api/v1/objectives/late/remove", {"reason": "over"}, "application/json", headers=headers)
     assert answer.json() == {"removed": "late"}
     assert not ObjectiveMinute.objects.exists()
     assert AuditEntry.objects.filter(action="objective.remove", reason="over").count() == 1

@@ -30,18 +30,15 @@ def test_a_token_does_all_of_it_over_the_api(secrets, alert, plant_topology):
     assert made.status_code == 201
     assert call("operator", f"/silences/{made.json()['id']}/end", {}).json() == {"ended": True}
     assert (
-        call(
-            "operator", "/alert-rules/node-lost", {"fields": {"threshold": 12}, **REASON, "revision": 1}
-        ).json()["revision"]
+        call("operator", "/alert-rules/node-lost", {"fields": {"threshold": 12}, **REASON, "revision": 1}).json()[
+            "revision"
+        ]
         == 2
     )
     assert call("operator", "/alert-rules/node-lost", {"fields": {"colour": 1}, **REASON}).status_code == 422
     assert call("viewer", "/alert-rules/node-lost/preview", {"fields": {"threshold": 99}}).status_code == 200
     assert call("administrator", "/receivers/desk/test", {}).json()["state"] == "waiting"
-    assert (
-        call("administrator", "/receivers/hook", {"channel": "browser", **REASON}).json()["channel"]
-        == "browser"
-    )
+    assert call("administrator", "/receivers/hook", {"channel": "browser", **REASON}).json()["channel"] == "browser"
     assert call("administrator", "/receivers/hook/delete", REASON).json() == {"deleted": "hook"}
     assert call("viewer", "/alerts/review").json()["summary"]["alerts"] == 1
     assert audited()[0][0] == "token:of-operator"

@@ -57,9 +57,7 @@ def test_what_is_offered_fits_the_condition_and_what_is_there(condition, labels,
 
 def test_a_host_that_is_gone_is_linked_where_something_of_it_is_shown(operator, alert):
     found = opened("workers_missing", host="jobs@gone")
-    pages = {
-        each.words: each.url for each in operator.get(f"/alerts/{found.pk}/").context["alert"].related_pages
-    }
+    pages = {each.words: each.url for each in operator.get(f"/alerts/{found.pk}/").context["alert"].related_pages}
     assert pages["Host jobs@gone"] == find_subject_page("host", "jobs@gone") == "/workers/jobs@gone/"
     assert operator.get(pages["Host jobs@gone"]).status_code == 200
     assert [find_subject_page(kind, "gone") for kind in ("node", "queue", "host")] == [
@@ -147,9 +145,7 @@ def test_a_host_that_was_the_last_to_work_is_let_work_again_from_the_alert(opera
 def test_processes_are_named_to_who_may_see_them(browsers, alert):
     found = opened("workers_missing")
     roles = ("operator", "administrator")
-    related = {
-        role: browsers[role].get(f"/alerts/{found.pk}/").context["alert"].related_pages for role in roles
-    }
+    related = {role: browsers[role].get(f"/alerts/{found.pk}/").context["alert"].related_pages for role in roles}
     assert [page.words for page in related["administrator"]] == ["Processes and logs"]
     assert related["operator"] == []
 

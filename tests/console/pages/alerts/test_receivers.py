@@ -29,15 +29,11 @@ def test_a_receiver_is_made_tested_and_kept_while_a_rule_names_it(browsers, aler
     assert not Receiver.objects.filter(name="hook").exists()
 
 
-def test_the_key_in_an_address_is_shown_to_those_alone_who_may_change_it_and_is_not_in_the_audit(
-    browsers, alert
-):
+def test_the_key_in_an_address_is_shown_to_those_alone_who_may_change_it_and_is_not_in_the_audit(browsers, alert):
     administrator = browsers["administrator"]
     form = {"name": "hook", "channel": "webhook", "enabled": "on", **REASON}
     for key in ("key-of-one", "key-of-two"):
-        sent = fetch(
-            administrator, "/alerts/receivers/change", {**form, "url": f"https://chat.example/{key}"}
-        )
+        sent = fetch(administrator, "/alerts/receivers/change", {**form, "url": f"https://chat.example/{key}"})
         assert sent.status_code == 200
         form = form_of(administrator.get("/alerts/receivers/?edit=hook"), "/alerts/receivers/change") | REASON
 
@@ -80,9 +76,7 @@ def test_a_receiver_keeps_over_the_api_what_a_body_leaves_out(browsers, alert):
 
     def post(name, **body):
         given = {"channel": "email", "settings": {"addresses": [ADDRESS]}, **REASON, **body}
-        return browsers["administrator"].post(
-            f"/api/v1/receivers/{name}", given, content_type="application/json"
-        )
+        return browsers["administrator"].post(f"/api/v1/receivers/{name}", given, content_type="application/json")
 
     kept = post("desk").json()
     assert (kept["enabled"], kept["tells_resolved"], kept["gets_reports"]) == (False, False, False)
@@ -111,8 +105,7 @@ def test_a_receiver_that_cannot_be_is_refused_at_its_field(form, field, browsers
 
 
 @pytest.mark.parametrize(
-    "broken",
-    [[], ["event 2 “Night” has no start"], ["event 1 ends before it begins", "event 3 <b>x</b> has no end"]],
+    "broken", [[], ["event 2 “Night” has no start"], ["event 1 ends before it begins", "event 3 <b>x</b> has no end"]]
 )
 def test_broken_events_of_a_calendar_are_named_on_the_page_and_by_the_api(broken, browsers):
     settings = {"secret_environment": "WEIR_SECRET_ROTA", "otherwise": "desk"}

@@ -76,10 +76,7 @@ def test_a_time_without_alerts_says_so(operator, alert):
 def kept(name: str, minutes: float, ended_minutes: float = 1.0, **more) -> Alert:
     """An alert that fired so many minutes ago, and has ended."""
     now, made = timezone.now(), opened(name, node="n1")
-    times = {
-        "fired_at": now - timedelta(minutes=minutes),
-        "resolved_at": now - timedelta(minutes=ended_minutes),
-    }
+    times = {"fired_at": now - timedelta(minutes=minutes), "resolved_at": now - timedelta(minutes=ended_minutes)}
     Alert.objects.filter(pk=made.pk).update(**{"state": "resolved", "title": name, **times, **more})
     return made
 
@@ -108,9 +105,7 @@ def test_the_median_of_two_is_the_middle_between_them(operator, alert, people):
     for name, after in (("one", 10), ("other", 110)):
         made = kept(name, 60)
         made.refresh_from_db()
-        made.events.create(
-            at=made.fired_at + timedelta(seconds=after), kind="acknowledged", by=people["operator"]
-        )
+        made.events.create(at=made.fired_at + timedelta(seconds=after), kind="acknowledged", by=people["operator"])
     assert operator.get("/alerts/review/").context["summary"].acknowledged_seconds == pytest.approx(60)
 
 

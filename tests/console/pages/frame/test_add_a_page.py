@@ -51,10 +51,7 @@ def written(tmp_path, monkeypatch, settings):
 def addresses_anew(shipped, monkeypatch):
     """The name of a table of addresses as `console.urls` makes it, with what is declared by now."""
     table = ModuleType("urls_with_an_example")
-    table.urlpatterns = [
-        *urls.urlpatterns[: len(urls.urlpatterns) - shipped],
-        *declared_page.list_url_patterns(),
-    ]
+    table.urlpatterns = [*urls.urlpatterns[: len(urls.urlpatterns) - shipped], *declared_page.list_url_patterns()]
     table.handler403, table.handler500 = urls.handler403, urls.handler500
     monkeypatch.setitem(sys.modules, table.__name__, table)
     return table.__name__

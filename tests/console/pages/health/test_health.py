@@ -227,9 +227,7 @@ def test_metrics_count_messages_that_wait_or_were_given_up():
 
     def message(state: str, minutes: float, error: str = "") -> None:
         at, key = now - timedelta(minutes=minutes), f"{state} {minutes}"
-        Message.objects.create(
-            key=key, receiver=receiver, content={}, state=state, created_at=at, error=error
-        )
+        Message.objects.create(key=key, receiver=receiver, content={}, state=state, created_at=at, error=error)
 
     assert metrics()["weir_message_wait_seconds"] == 0.0
     message("waiting", 5)
@@ -294,8 +292,7 @@ def test_metrics_take_a_token_where_a_trusted_proxy_is_configured(settings, secr
 
 
 @pytest.mark.parametrize(
-    ("address", "host"),
-    [("127.0.0.1", "127.0.0.1:8000"), ("::1", "[::1]:8000"), ("::ffff:127.0.0.1", "localhost")],
+    ("address", "host"), [("127.0.0.1", "127.0.0.1:8000"), ("::1", "[::1]:8000"), ("::ffff:127.0.0.1", "localhost")]
 )
 def test_a_scraper_on_this_host_needs_no_token(address, host, stored_snapshot):
     assert Client(REMOTE_ADDR=address, HTTP_HOST=host).get("/metrics").status_code == 200

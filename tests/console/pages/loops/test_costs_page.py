@@ -14,9 +14,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def loop() -> Loop:
-    made = Loop.objects.create(
-        name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"}
-    )
+    made = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"})
     now = timezone.now()
     seen = {"queue_length": 0, "removed": 80, "started": 1, "waiting_to_run": 0, "running": 1}
     LedgerEntry.objects.bulk_create(
@@ -81,9 +79,7 @@ def test_hours_that_can_not_be_are_refused_by_name(browsers, loop, hours, stored
     assert answer.status_code == 422 and "hours" in source_of(answer)
 
 
-def test_where_prices_are_set_and_no_run_is_recorded_no_price_is_said_to_be_missing(
-    browsers, loop, stored_snapshot
-):
+def test_where_prices_are_set_and_no_run_is_recorded_no_price_is_said_to_be_missing(browsers, loop, stored_snapshot):
     for name, value in (("worker_hour", 10.0), ("delay_second", 0.5)):
         Setting.objects.create(name=f"price.{name}", value=value)
     for entry in loop.entries.all():

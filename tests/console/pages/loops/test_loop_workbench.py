@@ -37,11 +37,7 @@ def loop_of(law: str, **target: str) -> Loop:
 
 @pytest.mark.parametrize(
     ("unit", "value", "shown"),
-    [
-        ("bytes", 2.0**27, (128.0, "MiB")),
-        ("share of capacity", 0.7, (70.0, "% of capacity")),
-        ("s", 5.0, (5.0, "s")),
-    ],
+    [("bytes", 2.0**27, (128.0, "MiB")), ("share of capacity", 0.7, (70.0, "% of capacity")), ("s", 5.0, (5.0, "s"))],
 )
 def test_values_stand_in_the_units_that_people_think_in(unit, value, shown):
     found = get_human_unit(unit)
@@ -82,11 +78,7 @@ def test_a_value_that_nobody_touched_is_not_rounded_by_its_unit(operator):
     Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "setpoint": 400_000_000.0})
     bench = operator.get(f"/loops/{loop.pk}/").context["bench"]
     shown = next(row for row in bench.main if row.name == "setpoint").shown
-    body = {
-        "would-setpoint": format_for_input(shown.effective),
-        "unit-setpoint": shown.unit,
-        "would-kp": "-0.006",
-    }
+    body = {"would-setpoint": format_for_input(shown.effective), "unit-setpoint": shown.unit, "would-kp": "-0.006"}
     operator.post(f"/loops/{loop.pk}/override", {**body, "reason": "a test", "minutes": "5"})
     assert [each.name for each in Override.objects.all()] == ["kp"]
 
@@ -152,9 +144,7 @@ def test_a_value_that_nobody_touched_keeps_each_of_its_digits(operator):
     loop = loop_of("flow", application="performance")
     Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "kp": EXACT})
     rows = operator.get(f"/loops/{loop.pk}/").context["bench"].main
-    body = {
-        f"would-{row.name}": format_for_input(row.shown.effective) for row in rows if row.shown.factor == 1
-    }
+    body = {f"would-{row.name}": format_for_input(row.shown.effective) for row in rows if row.shown.factor == 1}
     body |= {"would-kd": "0.7", "reason": "a test", "minutes": "5"}
     assert operator.post(f"/loops/{loop.pk}/override", body).status_code == 302
     assert [each.name for each in Override.objects.all()] == ["kd"]
@@ -162,13 +152,7 @@ def test_a_value_that_nobody_touched_keeps_each_of_its_digits(operator):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [
-        (1000.0, "1000"),
-        (EXACT, "-0.0055891234567891235"),
-        (33_554_433, "33554433"),
-        (1e22, "1e+22"),
-        (None, ""),
-    ],
+    [(1000.0, "1000"), (EXACT, "-0.0055891234567891235"), (33_554_433, "33554433"), (1e22, "1e+22"), (None, "")],
 )
 def test_a_value_in_a_field_reads_back_as_the_same(value, text):
     assert format_for_input(value) == text
@@ -196,10 +180,7 @@ def test_one_number_of_a_loop_is_changed_by_its_form_and_asked_about(law, operat
 
 
 def test_a_flag_is_chosen_on_the_page_and_over_the_api(browsers, stored_snapshot):
-    loop, administrator = (
-        loop_of("parallelism_queueing", application="performance"),
-        browsers["administrator"],
-    )
+    loop, administrator = (loop_of("parallelism_queueing", application="performance"), browsers["administrator"])
     page = " ".join(administrator.get(f"/loops/{loop.pk}/").content.decode().split())
     assert 'name="would-use_correction" data-is="true"' in page and "<option selected> true</option>" in page
     own = {"name": "only_changes", "value": "false", "reason": "a test"}
@@ -211,10 +192,7 @@ def test_a_flag_is_chosen_on_the_page_and_over_the_api(browsers, stored_snapshot
     wide = {"name": "parallelism_queueing/only_changes", "value": "true", "law": "", "queue": "", "node": ""}
     wide |= {"reason": "a test", "minutes": "5"}
     assert administrator.post("/overrides/create", wide).status_code == 302
-    assert {each.name: each.value for each in Override.objects.all()} == {
-        "use_correction": False,
-        "only_changes": True,
-    }
+    assert {each.name: each.value for each in Override.objects.all()} == {"use_correction": False, "only_changes": True}
     body = {"loop": loop.pk, "name": "use_correction", "value": True, "reason": "x", "minutes": 5}
     answer = administrator.post("/api/v1/overrides", body, content_type="application/json")
     assert answer.status_code == 201 and answer.json()["value"] is True
@@ -234,12 +212,7 @@ def test_every_law_says_what_a_change_would_do_or_why_that_is_not_known(law, ope
 
 def test_what_a_change_would_have_done_is_counted_and_the_limit_of_that_is_said(operator):
     loop, now = loop_of("ladder", queue="alert"), timezone.now()
-    observation = {
-        "demand_per_second": 10.0,
-        "capacity_per_second": 100.0,
-        "backlog_seconds": 8.0,
-        "saturated": {},
-    }
+    observation = {"demand_per_second": 10.0, "capacity_per_second": 100.0, "backlog_seconds": 8.0, "saturated": {}}
     for second in range(4):
         LedgerEntry.objects.create(
             loop=loop,

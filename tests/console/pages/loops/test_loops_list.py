@@ -46,9 +46,7 @@ def test_harm_comes_before_lateness_before_no_effect_before_a_hold_before_an_ove
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("loop", "page"), [("ladder/alert", "/queues/alert/"), ("worker_rate/alert/n1", "/workers/")]
-)
+@pytest.mark.parametrize(("loop", "page"), [("ladder/alert", "/queues/alert/"), ("worker_rate/alert/n1", "/workers/")])
 def test_a_decision_on_another_page_says_when_it_was_taken_and_how_late_the_next_is(
     loop, page, browsers, stored_snapshot, control
 ):
@@ -58,9 +56,7 @@ def test_a_decision_on_another_page_says_when_it_was_taken_and_how_late_the_next
     target = {"queue": queue, **({"node": node[0]} if node else {})}
     at = timezone.now()
     row = Loop.objects.create(name=loop, law=law, target=target, decided_at=at)
-    LedgerEntry.objects.create(
-        loop=row, at=at, mode="auto", parameters={}, reason="No action: demand is met."
-    )
+    LedgerEntry.objects.create(loop=row, at=at, mode="auto", parameters={}, reason="No action: demand is met.")
     status = {"id": row.pk, "law": law, "target": target, "interval_seconds": 5.0, "reason": "No action"}
     stored_snapshot["loops"] = {loop: {**status, "at": stored_snapshot["at"] - 80.0}}
     control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))

@@ -88,9 +88,7 @@ def test_a_loop_that_has_changed_since_refuses_the_approval_and_its_page_says_wh
     Loop.objects.filter(pk=tuning.loop_id).update(parameters={**WASTEFUL, "fill_share": 0.5})
     answer = decide(operator, tuning, "approve")
     assert answer.context["errors"] == {
-        "tuning": [
-            "is out of date: the loop's values have changed since (fill_share). Run the task tuning again."
-        ]
+        "tuning": ["is out of date: the loop's values have changed since (fill_share). Run the task tuning again."]
     }
     assert unchanged(tuning)
     page = html.unescape(answer.content.decode())

@@ -19,9 +19,7 @@ OBSERVED = {"removed": 0, "started": 0, "waiting_to_run": 0, "age_seconds": 0.2,
 @pytest.fixture
 def loop(people, stored_snapshot) -> Loop:
     """A loop that started 5 workers at each of its last ten ticks."""
-    loop = Loop.objects.create(
-        name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"}
-    )
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"})
     for number in range(10):
         loop.entries.create(
             at=timezone.now() - timedelta(seconds=100 - 5 * number),
@@ -61,9 +59,7 @@ def test_nothing_changed_asks_nothing(browsers, loop):
         ("would-guard.direction=sideways", "would-guard.direction"),
     ],
 )
-def test_a_question_that_can_not_be_read_names_its_field_and_keeps_what_was_typed(
-    query, field, browsers, loop
-):
+def test_a_question_that_can_not_be_read_names_its_field_and_keeps_what_was_typed(query, field, browsers, loop):
     page = browsers["viewer"].get(f"/loops/{loop.pk}/what-if/?{query}")
     assert (list(page.context["errors"]), page.context["rerun"]) == ([field], None)
     typed = next(row for row in page.context["rows"] if f"would-{row.name}={row.would}" in query)

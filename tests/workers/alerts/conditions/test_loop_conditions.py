@@ -21,20 +21,14 @@ def looks() -> Looks:
         ("loop_oscillation", [(None, "no action", value) for value in (0, 10, 0, 10, 0, 10)], 4),
         ("loop_saturated", [("maximum_rate", "no action", 1.0)] * 60, 50),
         ("loop_saturated", [("stale measurement", "no action", 1.0)] * 60, 0),
-        (
-            "loop_ineffective",
-            [(None, each, 1.0) for each in ("harmful", "effective", "ineffective", "harmful")],
-            2,
-        ),
+        ("loop_ineffective", [(None, each, 1.0) for each in ("harmful", "effective", "ineffective", "harmful")], 2),
         ("loop_harmful", [(None, each, 1.0) for each in ("harmful", "effective", "harmful")], 2),
         ("loop_stale", [(None, "no action", 1.0)] + [("stale measurement", "no action", None)] * 7, 30),
     ],
 )
 def test_conditions_of_loops_read_their_ticks(condition, ticks, value, looks):
     reading = next(
-        evaluator.CONDITIONS[condition].read(
-            replace(looks.evidence(), loops=[loop_facts(looks, ticks)]), 600.0
-        )
+        evaluator.CONDITIONS[condition].read(replace(looks.evidence(), loops=[loop_facts(looks, ticks)]), 600.0)
     )
     assert reading.value == value
     assert reading.labels == {"loop": "worker_rate/alert/n1", "queue": "alert", "node": "n1"}
@@ -60,8 +54,7 @@ def test_actions_without_effect_are_over_once_a_loop_has_wanted_nothing_for_half
 
 
 @pytest.mark.parametrize(
-    ("law", "kept", "value"),
-    [("flow", 7.0, 0), ("flow", None, 3), ("ladder", 7.0, 3), ("worker_rate", 7.0, 3)],
+    ("law", "kept", "value"), [("flow", 7.0, 0), ("flow", None, 3), ("ladder", 7.0, 3), ("worker_rate", 7.0, 3)]
 )
 def test_a_limit_that_only_lasts_on_is_no_act_while_a_ladders_level_and_each_start_of_workers_is(
     law, kept, value, looks

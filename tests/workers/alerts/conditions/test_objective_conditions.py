@@ -26,9 +26,7 @@ def replayed(bad_minutes: int, minutes: int, share: float = 1.0, **more: int) ->
     row = define("late", {**fields, **more}, None, NOW)
     last = int(START // 60)
     ObjectiveMinute.objects.bulk_create(
-        ObjectiveMinute(
-            objective=row, minute=last - age, bad=60.0 * share if age <= bad_minutes else 0.0, total=60.0
-        )
+        ObjectiveMinute(objective=row, minute=last - age, bad=60.0 * share if age <= bad_minutes else 0.0, total=60.0)
         for age in range(1, minutes + 1)
     )
     snapshot = snapshot_of({"at": START, "queues": {"alert": {"wait_seconds": None}}})

@@ -34,12 +34,7 @@ def test_nobody_is_warned_of_the_end_of_a_short_override(looks):
 
 def test_an_override_that_ends_soon_is_said(looks):
     rule(
-        "override-ending",
-        condition="override_ending",
-        title="Ends",
-        threshold=120,
-        clear_threshold=120,
-        keep_seconds=0,
+        "override-ending", condition="override_ending", title="Ends", threshold=120, clear_threshold=120, keep_seconds=0
     )
     row = {"id": 3, "loop": "l", "node": None, "name": "upper_limit", "instead_of": 5, "owner": "desk-2"}
     endless = {**row, "id": 4, "loop": None, "queue": "alert", "expires_at": None}
@@ -53,11 +48,7 @@ def test_an_override_that_ends_soon_is_said(looks):
 @pytest.mark.parametrize(
     ("row", "title", "said"),
     [
-        (
-            {"name": "work", "host": "jobs@a", "value": "drained"},
-            "Drain of jobs@a",
-            "the host accepts work again",
-        ),
+        ({"name": "work", "host": "jobs@a", "value": "drained"}, "Drain of jobs@a", "the host accepts work again"),
         ({"name": "intake", "queue": "alert"}, "Intake pause of alert", "the queue accepts events again"),
         ({"name": "consumption", "queue": "alert"}, "Consumption pause of alert", "process its events again"),
         (

@@ -10,13 +10,9 @@ QUEUES = ("mail", "orders", "video")
 
 def pool(slots=4, **busy):
     """A snapshot with so many workers of each queue."""
-    queues = {
-        name: {"kind": "jobs", "containers": {"n1": {"workers_busy": busy.get(name, 0)}}} for name in QUEUES
-    }
+    queues = {name: {"kind": "jobs", "containers": {"n1": {"workers_busy": busy.get(name, 0)}}} for name in QUEUES}
     queues["clicks"] = {"kind": "pipeline", "containers": {}}
-    return snapshot_of(
-        {"totals": {"worker_slots": slots, "workers_busy": sum(busy.values())}, "queues": queues}
-    )
+    return snapshot_of({"totals": {"worker_slots": slots, "workers_busy": sum(busy.values())}, "queues": queues})
 
 
 def followed_from(seconds, *snapshots, starvation):
@@ -44,9 +40,7 @@ def test_nobody_crowds_a_pool_that_is_not_full_or_fairly_shared(busy):
 
 
 def test_of_few_slots_one_is_no_load_of_its_own_beside_three():
-    assert followed(*[pool(mail=3, orders=1)] * 20) == StarvedGroup(
-        "mail", {"orders": "mail", "video": "mail"}
-    )
+    assert followed(*[pool(mail=3, orders=1)] * 20) == StarvedGroup("mail", {"orders": "mail", "video": "mail"})
 
 
 def test_two_that_are_slow_do_not_explain_each_other():

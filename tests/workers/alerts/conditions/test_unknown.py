@@ -33,9 +33,7 @@ def lagging(state: str, seconds: float | None) -> dict[str, Any]:
         ("pipeline_lag", 60.0, lagging("running", 90.0), lagging("offline", 3.0), lagging("running", 3.0)),
     ],
 )
-def test_what_is_not_known_any_more_stays_until_it_is_known_to_be_over(
-    condition, threshold, on, unknown, off
-):
+def test_what_is_not_known_any_more_stays_until_it_is_known_to_be_over(condition, threshold, on, unknown, off):
     looks = Looks()
     rule(condition, condition=condition, title="It is", threshold=threshold, clear_threshold=threshold)
     for snapshot, state in ((on, "firing"), (unknown, "firing"), (off, "resolved")):

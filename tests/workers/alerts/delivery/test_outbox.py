@@ -249,9 +249,7 @@ def given_up(looks: Looks, receiver: Receiver, error: str = "answered 404") -> N
 
 
 def test_messages_to_a_receiver_fail_no_more_once_one_arrives(looks):
-    desk, other = (
-        receivers.define(name, "email", {"addresses": [f"{name}@b.example"]}) for name in ("desk", "other")
-    )
+    desk, other = (receivers.define(name, "email", {"addresses": [f"{name}@b.example"]}) for name in ("desk", "other"))
     since = looks.at - timedelta(hours=1)
     given_up(looks, desk)
     looks.now += 60
@@ -265,17 +263,13 @@ def test_messages_to_a_receiver_fail_no_more_once_one_arrives(looks):
 
 
 def test_of_thousands_that_wait_only_what_can_be_sent_now_is_read(looks):
-    desk, other = (
-        receivers.define(name, "email", {"addresses": [f"{name}@b.example"]}) for name in ("desk", "other")
-    )
+    desk, other = (receivers.define(name, "email", {"addresses": [f"{name}@b.example"]}) for name in ("desk", "other"))
     first, second, *_ = [outbox.test_message(desk, "chief", looks.at) for _ in range(3)]
     third = outbox.test_message(other, "chief", looks.at)
     assert outbox.list_due_messages(looks.at) == [first, third]
     assert outbox.list_due_messages(looks.at, {desk.pk}) == [third]
     outbox.mark_failed(first, "no route", looks.at)
-    assert outbox.list_due_messages(looks.at) == [second, third], (
-        "the next goes out while one waits for its next try"
-    )
+    assert outbox.list_due_messages(looks.at) == [second, third], "the next goes out while one waits for its next try"
     with CaptureQueriesContext(connection) as asked:
         assert [each.receiver for each in list_failing_receivers(looks.at)] == ["desk"]
     assert not any("content" in each["sql"] for each in asked.captured_queries)

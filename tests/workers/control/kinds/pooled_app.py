@@ -46,14 +46,7 @@ class PooledApp(ElasticPlant):
         queue = MeasuredOperator("queue celery", "source", 1, 1, 1, "it is a queue")
         pools = {
             name: MeasuredOperator(
-                name,
-                "operator",
-                count,
-                1,
-                100,
-                self.fixed,
-                waiting=self.waiting,
-                tasks=(dict(self.measures),) * count,
+                name, "operator", count, 1, 100, self.fixed, waiting=self.waiting, tasks=(dict(self.measures),) * count
             )
             for name, count in self.tasks.items()
         }

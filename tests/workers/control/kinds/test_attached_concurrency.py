@@ -70,10 +70,7 @@ def test_on_auto_it_goes_up_from_what_there_is_and_rests_where_more_brings_nothi
     assert min(sizes) >= 2 and 5 <= app.tasks[ONE] <= 7
     assert all(entry.error in (None, "") for entry in entries)
     assert app.orders() == {ONE: app.tasks[ONE]}
-    assert (
-        PLANT in app.snapshot().plants
-        and Loop.objects.get(law=LAW).state["law"]["machine"]["phase"] == "steady"
-    )
+    assert PLANT in app.snapshot().plants and Loop.objects.get(law=LAW).state["law"]["machine"]["phase"] == "steady"
     assert all(ledger.replay(entry).same for entry in entries)
 
 

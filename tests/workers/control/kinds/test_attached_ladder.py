@@ -24,8 +24,7 @@ class QueuedApp(PooledApp):
     def get_topology(self):
         found = super().get_topology()
         sources = {
-            f"queue {name}": MeasuredOperator(f"queue {name}", "source", 1, 1, 1, "a queue")
-            for name in self.queues
+            f"queue {name}": MeasuredOperator(f"queue {name}", "source", 1, 1, 1, "a queue") for name in self.queues
         }
         links = tuple(Link(source, ONE, self.waits_seconds) for source in sources)
         operators = {**sources, ONE: found.operators[ONE]}
@@ -39,12 +38,7 @@ def app(control, monkeypatch):
 
 def load(app, per_second, waits_seconds=0.0, run_seconds=0.5):
     inputs = per_second * 10.0 / app.tasks[ONE]
-    app.measures = {
-        "inputs": inputs,
-        "executions": inputs,
-        "service_seconds": run_seconds,
-        "latency_seconds": 0.0,
-    }
+    app.measures = {"inputs": inputs, "executions": inputs, "service_seconds": run_seconds, "latency_seconds": 0.0}
     app.waits_seconds = waits_seconds
 
 
@@ -68,11 +62,7 @@ def test_while_more_comes_than_its_tasks_can_do_it_advises_more_tasks(app):
     assert ticks(app, 2, 3.0)[-1].action is None
     entry = ticks(app, 3, 8.0, waits_seconds=4.0)[-1]
     seen = entry.observation
-    assert (seen["demand_per_second"], seen["capacity_per_second"], seen["backlog_seconds"]) == (
-        8.0,
-        4.0,
-        4.0,
-    )
+    assert (seen["demand_per_second"], seen["capacity_per_second"], seen["backlog_seconds"]) == (8.0, 4.0, 4.0)
     assert entry.reason.startswith("Would enable adding workers (advice only)")
     assert app.ordered == [] and not entry.applied and ledger.replay(entry).same
     assert collect_readings(TARGET, app.snapshot()) == {"wait_seconds": 4.0, "node_state": None}

@@ -27,10 +27,7 @@ START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
 TOPOLOGY = Topology(
     1,
     {"n1": NodeSpec("n1", "redis://n1:6379/0")},
-    {
-        "alert": QueueSpec("alert", "jobs", {"n1": 1000}),
-        "telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000}),
-    },
+    {"alert": QueueSpec("alert", "jobs", {"n1": 1000}), "telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000})},
 )
 BUDGETS = {
     "loss": {"target": 0.999, "window_days": 30, "kind": "application", "unit": "events", "pays_for": "shed"},

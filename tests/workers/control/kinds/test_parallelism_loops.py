@@ -39,9 +39,7 @@ def seen(forecasts=None, loops=None, **application):
     row = {**sample_application(), **application}
     pipeline = {"state": "running", "age_seconds": 0.5, "applications": {"performance": row}}
     return plain(
-        pipeline=pipeline,
-        loops=loops or {},
-        forecasts={"performance": foreseen()} if forecasts is None else forecasts,
+        pipeline=pipeline, loops=loops or {}, forecasts={"performance": foreseen()} if forecasts is None else forecasts
     )
 
 
@@ -118,15 +116,9 @@ def test_a_minimum_of_tasks_does_not_shift_what_each_number_of_them_would_miss()
             seen({"performance": foreseen((60.0,), (30.0,))}),
             "too uncertain: its standard deviation is 50 % of its mean",
         ),
-        (
-            seen({"performance": foreseen() | {"mean_per_second": None, "refused": "the set is old"}}),
-            "the set is old",
-        ),
+        (seen({"performance": foreseen() | {"mean_per_second": None, "refused": "the set is old"}}), "the set is old"),
         (seen({"other": foreseen()}), "no forecast yet"),
-        (
-            seen(operators={"sites": sample_application()["operators"]["sites"]}, edges=[]),
-            "has no operator hosts",
-        ),
+        (seen(operators={"sites": sample_application()["operators"]["sites"]}, edges=[]), "has no operator hosts"),
     ],
 )
 def test_a_forecast_that_is_a_guess_or_missing_and_an_operator_that_vanished_hold(document, why):
@@ -182,8 +174,7 @@ def test_a_rescale_is_judged_by_the_capacity_that_is_measured_afterwards():
     twice = {name: {**row, "parallelism": 2 * row["parallelism"]} for name, row in operators.items()}
     after = seen(operators=twice)
     gained = (
-        collect_readings(TARGET, after)["capacity_per_second"]
-        / collect_readings(TARGET, before)["capacity_per_second"]
+        collect_readings(TARGET, after)["capacity_per_second"] / collect_readings(TARGET, before)["capacity_per_second"]
     )
     assert gained == pytest.approx(2.0)
     operator = parallelism_forecast.collect_readings(HOSTS, after)

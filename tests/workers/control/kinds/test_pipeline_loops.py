@@ -50,9 +50,7 @@ class Plant:
         self.now += timedelta(seconds=TICK_SECONDS.get(law, 10))
         self.snapshot["at"] = self.now.timestamp()
         self.control.set(keys.SNAPSHOT, orjson.dumps(self.snapshot))
-        (entry,) = tick_due(
-            PublishedPlant(self.control, self.now.timestamp), self.now, self.control, laws=(law,)
-        )
+        (entry,) = tick_due(PublishedPlant(self.control, self.now.timestamp), self.now, self.control, laws=(law,))
         return entry
 
     def controls(self) -> Controls:
@@ -173,9 +171,7 @@ def test_when_a_persons_limit_ends_the_pipeline_is_let_go_on(plant, django_user_
     assert admitted_now(plant) == pytest.approx(before, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("mode", "limits"), [(Loop.Mode.HOLD, {}), (Loop.Mode.AUTO, {"cooldown_seconds": 3_600.0})]
-)
+@pytest.mark.parametrize(("mode", "limits"), [(Loop.Mode.HOLD, {}), (Loop.Mode.AUTO, {"cooldown_seconds": 3_600.0})])
 def test_on_hold_and_while_another_cools_down_the_limit_in_force_lasts_on(plant, mode, limits):
     idle_for(plant, 3)
     before = admitted_now(plant)
@@ -209,14 +205,8 @@ def test_the_slower_replica_gets_a_smaller_share_of_the_same_whole(plant):
     ("change", "why"),
     [
         (lambda row: row.update(state="failed"), "failed"),
-        (
-            lambda row: row["replicas"]["iap2"].update(response_seconds=None),
-            "iap2 has reported no response time",
-        ),
-        (
-            lambda row: row["replicas"]["iap1"].update(response_seconds=0.4),
-            "within random variation",
-        ),
+        (lambda row: row["replicas"]["iap2"].update(response_seconds=None), "iap2 has reported no response time"),
+        (lambda row: row["replicas"]["iap1"].update(response_seconds=0.4), "within random variation"),
         (
             lambda row: row["replicas"]["iap1"].update(response_seconds=2.0, response_error_seconds=1.1),
             "within random variation",
@@ -238,10 +228,7 @@ def test_a_plant_whose_least_load_is_set_lower_ignores_chance_and_silent_replica
     plant.row["replicas"]["iap1"]["response_seconds"] = 1.2
     plant.row["replicas"]["iap2"]["response_seconds"] = None
     entry = plant.tick("balance")
-    assert (entry.action, entry.reason) == (
-        None,
-        "No action: replica iap2 has reported no response time recently.",
-    )
+    assert (entry.action, entry.reason) == (None, "No action: replica iap2 has reported no response time recently.")
     plant.row["replicas"]["iap2"]["response_seconds"] = 1.0
     assert plant.tick("balance").action is None, "random variation"
     plant.row["replicas"]["iap2"]["response_seconds"] = 0.2
@@ -363,10 +350,7 @@ def test_an_idle_plant_gives_no_cause_for_any_alert(plant):
             row["response_seconds"] = noise.uniform(0.2, 0.9)
         entries += [plant.tick("flow"), plant.tick("balance")]
     flow = [entry.guarded for entry in entries if entry.loop.law == "flow"]
-    assert (
-        guard.count_reversals(flow, guard.read_settings(catalog.get_law("flow"), {})["oscillation_swing"])
-        == 0
-    )
+    assert guard.count_reversals(flow, guard.read_settings(catalog.get_law("flow"), {})["oscillation_swing"]) == 0
     assert {entry.limited_by for entry in entries} <= {None, "nothing to decide"}
     judged = LedgerEntry.objects.values_list("verdict", flat=True)
     # Of the first tick alone is not known whether more would have come.

@@ -80,9 +80,7 @@ class Virtual:
     def __post_init__(self) -> None:
         self.application = parse_application_text(DECLARATION, Path())
         self.tier = Tier(self.control, self.application.graph, most_rows=10**6)
-        self.board = StatusBoard(
-            self.control, self.application, None, lambda: None, self.clock, lambda: self.now
-        )
+        self.board = StatusBoard(self.control, self.application, None, lambda: None, self.clock, lambda: self.now)
         self.board.enter_state("running")
         self.snapshot = sample_snapshot()
         self.snapshot |= {"loops": {}, "plans": [], "deeds": []}
@@ -123,16 +121,12 @@ class Virtual:
         self.now += max(0.5, seconds)
         self.ages += [(time_us / SECOND_US, self.now - time_us / SECOND_US) for time_us, _, _ in fresh]
         gone = _since(shed, self.tier.shed)
-        self.board.record_replica_batch(
-            "iap", ReplicaBatch(self.now, 0, len(fresh), len(fresh), 0, 0.1, [], 0.1, gone)
-        )
+        self.board.record_replica_batch("iap", ReplicaBatch(self.now, 0, len(fresh), len(fresh), 0, 0.1, [], 0.1, gone))
         if planned:
             offset, by_name = self.tier.offset, {each.operator: each for each in counts}
             for each in by_name.values():
                 # Event time begins at 0 here, the clock at NOW.
-                each.early_us = (
-                    None if each.early_us is None else each.early_us + round(NOW.timestamp() * SECOND_US)
-                )
+                each.early_us = None if each.early_us is None else each.early_us + round(NOW.timestamp() * SECOND_US)
             self.board.record_inter_event_batch(
                 InterEventBatch(self.now, self.tier.batch, offset, by_name, tuple(counts), seconds)
             )

@@ -49,11 +49,7 @@ class Plant:
         self.row["result_queue"]["used_bytes"] = 0
         part = min(1.0, times)
         hosts, sites = self.row["patterns"]["load-rises"], self.row["patterns"]["outage"]
-        hosts |= {
-            "seconds": 0.045,
-            "types": {"cpu": 12.0 * part, "load": 8.0 * part},
-            "out_per_second": 4.0 * part,
-        }
+        hosts |= {"seconds": 0.045, "types": {"cpu": 12.0 * part, "load": 8.0 * part}, "out_per_second": 4.0 * part}
         sites |= {"seconds": 0.001, "types": {"load-rises": 4.0 * part}, "out_per_second": 2.0 * part}
         for operator in self.row["operators"].values():
             operator |= {"tasks": 1, "overhead_seconds": 0.0, "utilisation": 0.0}
@@ -73,9 +69,7 @@ class Plant:
         return OperatorLoad(snapshot.pipeline.applications["performance"], snapshot)
 
     def shed(self) -> dict:
-        return dict(
-            Controls.read(self.control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls()).shed
-        )
+        return dict(Controls.read(self.control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls()).shed)
 
 
 @pytest.fixture
@@ -300,8 +294,7 @@ def test_who_publishes_over_http_is_asked_to_wait_for_the_share_that_is_too_much
     left_ms = control.pttl(keys.THROTTLE.build("telemetry"))
     assert 2_000 < left_ms < 2_800  # half of 5 s
     assert (
-        "The remedy ladder of telemetry has enabled throttling"
-        in add_action_summary(snapshot_of(plant.snapshot)).doing
+        "The remedy ladder of telemetry has enabled throttling" in add_action_summary(snapshot_of(plant.snapshot)).doing
     )
     # Half of the time nothing is let in: what comes is half of what is offered.
     plant.load(1.0)
@@ -354,9 +347,7 @@ def test_a_level_whose_loops_still_act_is_not_passed(plant):
     pool = {**acting, "law": "concurrency", "actuator": 4, "target": {"host": "jobs@here"}}
     totals = {**plant.snapshot["totals"], "workers_busy": 2, "worker_slots": 2}
     for verdict, spent in (("checking", False), ("no action", True)):
-        seen = snapshot_of(
-            {"totals": totals, "loops": {"concurrency/jobs@here": {**pool, "verdict": verdict}}}
-        )
+        seen = snapshot_of({"totals": totals, "loops": {"concurrency/jobs@here": {**pool, "verdict": verdict}}})
         assert ladder.find_exhausted_levels("alert", QueueStatus(kind="jobs"), seen)["workers"] is spent
 
 

@@ -49,8 +49,8 @@ def plant(tmp_path, control_server, control, nodes, plant_topology):
 
 def capacity_of(plant: Overload) -> float:
     """Events/s that it works of what waits, dropping none, while nobody publishes: who publishes more than
-    enough takes a part of the processor, most of it on a slow machine. Again, until it gets no quicker: twice
-    what it did cold is little for it later.
+    enough takes a part of the processor, most of it on a slow machine. Again, until it gets no quicker: twice what it
+    did cold is little for it later.
     """
     Loop.objects.filter(law="shedding").update(mode=Loop.Mode.HOLD)
     plant.warm_up(300)

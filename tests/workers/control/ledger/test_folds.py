@@ -42,17 +42,7 @@ def fold(loop: Loop, until: datetime = NOON + HOUR) -> int:
 
 
 def fields(entry: LedgerEntry) -> dict[str, Any]:
-    names = (
-        *folds.FIELDS,
-        "loop_id",
-        "mode",
-        "verdict",
-        "action",
-        "limited_by",
-        "outcome",
-        "applied",
-        "error",
-    )
+    names = (*folds.FIELDS, "loop_id", "mode", "verdict", "action", "limited_by", "outcome", "applied", "error")
     return {name: getattr(entry, name) for name in names}
 
 

@@ -54,9 +54,7 @@ def judge(plant, clock, seconds=10.0):
 
 
 @pytest.mark.parametrize("mode", ["auto", "advise", "hold", "manual"])
-def test_an_entry_of_any_mode_can_be_decided_again_with_the_same_result(
-    loop, plant, clock, control, owner, mode
-):
+def test_an_entry_of_any_mode_can_be_decided_again_with_the_same_result(loop, plant, clock, control, owner, mode):
     override(loop, owner, clock, "guard.maximum", 3)
     override(loop, owner, clock, "start", 9)
     Loop.objects.update(mode=mode)

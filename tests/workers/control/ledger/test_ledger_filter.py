@@ -13,11 +13,7 @@ from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
 START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
-REASONS = (
-    "12 events wait. 1 worker starts.",
-    "Nothing waits, so no worker starts.",
-    "The node is TOOBUSY: none.",
-)
+REASONS = ("12 events wait. 1 worker starts.", "Nothing waits, so no worker starts.", "The node is TOOBUSY: none.")
 LIMITS = (None, None, "slew", "executed workers", "maximum_waiting_to_run")
 
 
@@ -140,17 +136,7 @@ def test_no_filter_reads_rows_that_it_does_not_show_nor_sorts(wanted, entries):
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "text",
-    [
-        "3.3",
-        "arrivals 3.3",
-        "3.3/s",
-        "10.0.0.1",
-        "n1.example",
-        "10.0.0.1:63",
-        "events/s",
-        "worker-ra",
-        "refused",
-    ],
+    ["3.3", "arrivals 3.3", "3.3/s", "10.0.0.1", "n1.example", "10.0.0.1:63", "events/s", "worker-ra", "refused"],
 )
 def test_a_number_an_address_and_a_path_are_found_as_they_are_written(entries, text):
     entry = LedgerEntry.objects.create(

@@ -9,11 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.errors import BadInput
-from workers.pipeline.declaration.declaration import (
-    build_application,
-    parse_application_text,
-    read_application,
-)
+from workers.pipeline.declaration.declaration import build_application, parse_application_text, read_application
 from workers.pipeline.rules.reference import group_by_prefix, read_reference
 from workers.pipeline.runtime.application import SHIPPED, Settings
 
@@ -104,11 +100,7 @@ def test_a_symbol_nobody_defined_is_an_event_type(tmp_path):
         (["rules", 0], {"name": "x", "cleanse": {"value": 3}}, "rules[0].cleanse.value"),
         (["types"], ["A"], "patterns[0].pattern"),
         (["sinks"], [{"queue": "other", "types": ["nobody"]}], "sinks[0].types"),
-        (
-            ["operators"],
-            [{"name": "o", "key": "key", "patterns": GOOD["patterns"]}],
-            "operators[0].patterns[0].key",
-        ),
+        (["operators"], [{"name": "o", "key": "key", "patterns": GOOD["patterns"]}], "operators[0].patterns[0].key"),
     ],
 )
 def test_what_is_wrong_is_refused_by_the_name_of_its_field(path, value, field, tmp_path):
@@ -129,13 +121,8 @@ LEVELS = {
 def test_operators_read_what_patterns_emit_and_edges_follow(tmp_path):
     document = {key: value for key, value in GOOD.items() if key != "patterns"} | LEVELS
     application = build_application(document, tmp_path)
-    assert [[operator.name for operator in level] for level in application.graph.levels] == [
-        ["low"],
-        ["high"],
-    ]
-    assert [(edge.source, edge.target, edge.type) for edge in application.graph.edges] == [
-        ("low", "high", "ab")
-    ]
+    assert [[operator.name for operator in level] for level in application.graph.levels] == [["low"], ["high"]]
+    assert [(edge.source, edge.target, edge.type) for edge in application.graph.edges] == [("low", "high", "ab")]
     assert application.sinks == {"twice": ("alert",)}
 
 
@@ -192,9 +179,7 @@ NETWORKS = st.lists(
 def test_an_address_finds_the_row_of_its_longest_prefix_first(networks, host):
     address = 0x0A000000 + host
     rows = group_by_prefix({network: (str(network),) for network in networks})
-    found = [
-        of_length[bits][0] for n, of_length in rows.items() if (bits := address >> (32 - n)) in of_length
-    ]
+    found = [of_length[bits][0] for n, of_length in rows.items() if (bits := address >> (32 - n)) in of_length]
     around = [network for network in networks if ipaddress.IPv4Address(address) in network]
     expected = [str(max(around, key=lambda network: network.prefixlen))] if around else []
     assert found[:1] == expected

@@ -29,9 +29,7 @@ class Filled:
 
 def filled(blocks: list[int]) -> tuple[Filled, list[tuple[Range, int]]]:
     """Containers with so many blocks, and the ranges that are all of them."""
-    ranges = [
-        (Range("q", f"n{n}", f"n{n}", "0-0", f"{count}-0"), count * BLOCK) for n, count in enumerate(blocks)
-    ]
+    ranges = [(Range("q", f"n{n}", f"n{n}", "0-0", f"{count}-0"), count * BLOCK) for n, count in enumerate(blocks)]
     return Filled({f"n{n}": count for n, count in enumerate(blocks)}), ranges
 
 

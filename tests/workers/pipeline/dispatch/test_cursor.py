@@ -23,8 +23,7 @@ def scan(*entries: tuple[int, int, int], complete: bool = True) -> Scan:
 ENTRIES = st.lists(st.tuples(st.integers(1, 512), st.integers(0, NOW_US)), max_size=12)
 SURVEYS = st.dictionaries(st.sampled_from(["t/n1", "t/n2", "t/n3"]), ENTRIES).map(
     lambda found: {
-        name: scan(*((place + 1, *entry) for place, entry in enumerate(entries)))
-        for name, entries in found.items()
+        name: scan(*((place + 1, *entry) for place, entry in enumerate(entries))) for name, entries in found.items()
     }
 )
 
@@ -52,9 +51,7 @@ def test_no_container_gets_two_turns_more_than_another_that_still_has_blocks(sca
             assert all(len(other) <= count + 1 for other in taken.values())
 
 
-def advanced(
-    start: Cursor, scans: dict[str, Scan], controls: Controls, skipped=(), holding=frozenset()
-) -> Cursor:
+def advanced(start: Cursor, scans: dict[str, Scan], controls: Controls, skipped=(), holding=frozenset()) -> Cursor:
     admitted = admit(scans, controls.admit_events_per_batch)
     return advance(start, scans, admitted, controls, NOW_US, skipped, holding)
 
@@ -76,10 +73,7 @@ def test_the_watermark_never_goes_back_and_never_passes_the_slowest_less_the_lat
 
 
 def test_a_container_that_is_not_read_to_its_end_holds_the_watermark():
-    scans = {
-        "t/n1": scan((1, 10, 100 * SECOND)),
-        "t/n2": scan((1, 10, 20 * SECOND), complete=False),
-    }
+    scans = {"t/n1": scan((1, 10, 100 * SECOND)), "t/n2": scan((1, 10, 20 * SECOND), complete=False)}
     assert advanced(Cursor(), scans, Controls()).watermark_us == 15 * SECOND
 
 

@@ -118,9 +118,7 @@ def test_no_more_is_in_flight_than_the_result_queue_has_room_for(dispatcher, pub
     assert dispatcher.step() == 0, "the queue is full"
 
 
-def test_what_is_to_stay_free_of_the_result_queue_does_whatever_the_rate_is(
-    dispatcher, publish, control, times
-):
+def test_what_is_to_stay_free_of_the_result_queue_does_whatever_the_rate_is(dispatcher, publish, control, times):
     steer(control, result_bytes=2**20, reserve_bytes=2**19, admit_events_per_second=1e6)
     publish(20_000)
     times.now += 1.0
@@ -140,9 +138,7 @@ def test_what_is_in_flight_on_average_takes_nothing_of_what_may_be_used():
     assert sum(free[-20:]) / 20 == pytest.approx(2**19 / 100, rel=0.02)
 
 
-def test_of_a_result_queue_that_was_made_smaller_than_the_reserve_a_quarter_is_used(
-    dispatcher, publish, control
-):
+def test_of_a_result_queue_that_was_made_smaller_than_the_reserve_a_quarter_is_used(dispatcher, publish, control):
     steer(control, result_bytes=2**20, reserve_bytes=2**26)
     publish(20_000)
     assert 0 < dispatcher.step() <= 2**18 / 120 + 512
@@ -162,9 +158,7 @@ def test_two_batches_are_handed_out_ahead_and_no_more(dispatcher, publish, contr
     assert dispatcher.step() == 4_096
 
 
-def test_containers_keep_what_has_no_result_yet_and_let_go_of_the_rest(
-    dispatcher, publish, control, nodes, times
-):
+def test_containers_keep_what_has_no_result_yet_and_let_go_of_the_rest(dispatcher, publish, control, nodes, times):
     publish(20_000)
     dispatcher.step()
     times.now += 1.0
@@ -178,9 +172,7 @@ def test_containers_keep_what_has_no_result_yet_and_let_go_of_the_rest(
     assert sum(each["removed_events"] for each in counters) == 20_000
 
 
-def test_a_second_dispatcher_is_refused_and_changes_nothing(
-    dispatcher, publish, control_server, control, times
-):
+def test_a_second_dispatcher_is_refused_and_changes_nothing(dispatcher, publish, control_server, control, times):
     other = Dispatcher(control_server.url, "app", ("telemetry",), REPLICAS, Controls(), monotonic=times)
     publish(1_000)
     assert dispatcher.step() == 1_000
@@ -234,9 +226,7 @@ def test_after_a_restart_the_cursor_goes_on(dispatcher, publish, control_server,
     again.close()
 
 
-def test_what_was_dispatched_without_a_rate_is_no_debt_to_the_rate_that_follows(
-    dispatcher, publish, control, times
-):
+def test_what_was_dispatched_without_a_rate_is_no_debt_to_the_rate_that_follows(dispatcher, publish, control, times):
     publish(100_000)
     assert dispatcher.step() == 100_000
     work(control)
@@ -406,9 +396,7 @@ def test_nothing_is_dispatched_while_what_was_found_has_no_room(dispatcher, publ
     assert sum(given(control).values()) == 5_000 and dispatcher.stall_reason is None
 
 
-def test_event_time_waits_for_a_paused_queue_so_that_nothing_of_it_is_late(
-    dispatcher, publish, control, times
-):
+def test_event_time_waits_for_a_paused_queue_so_that_nothing_of_it_is_late(dispatcher, publish, control, times):
     publish(2_000)
     dispatcher.step()
     work(control)

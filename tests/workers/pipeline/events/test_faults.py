@@ -17,11 +17,7 @@ from workers.pipeline.tiers.result_queue import ResultQueue
 
 LAYOUT = Layout(
     ("id", "time", "type", "source", "key", "value"),
-    (
-        Attribute("level", "number", required=True),
-        Attribute("site", "text"),
-        Attribute("user", "integer"),
-    ),
+    (Attribute("level", "number", required=True), Attribute("site", "text"), Attribute("user", "integer")),
 )
 
 
@@ -62,10 +58,7 @@ def event(name: str, attributes: object, **more) -> dict:
         ({"level": True}, "attribute level must be a number, not true"),
         ({"level": 1, "site": 7}, "attribute site must be a string, not 7"),
         ({"level": 1, "user": 1.5}, "attribute user must be a 64-bit whole number, not 1.5"),
-        (
-            {"level": 1, "user": 2**63},
-            "attribute user must be a 64-bit whole number, not 9223372036854775808",
-        ),
+        ({"level": 1, "user": 2**63}, "attribute user must be a 64-bit whole number, not 9223372036854775808"),
     ],
 )
 def test_an_event_whose_attributes_are_not_as_declared_is_a_dead_letter_with_the_cause(
@@ -101,9 +94,7 @@ def test_a_cause_that_quotes_each_events_value_makes_a_few_dead_letters_of_many_
     assert any(one.error.endswith("similar causes: 93") for one in found)
 
 
-def test_what_an_attempt_that_died_has_refused_is_no_dead_letter_of_the_one_that_worked_it(
-    read, control, nodes
-):
+def test_what_an_attempt_that_died_has_refused_is_no_dead_letter_of_the_one_that_worked_it(read, control, nodes):
     _, faults = read([event("bad", {})])
     store, results = FaultStore(control, "app"), ResultQueue(control, "app")
     died = results.begin("iap1", 1)

@@ -16,12 +16,8 @@ from workers.pipeline.inter_event.combining import (
 from workers.pipeline.tiers.result_queue import Blob, Result
 
 
-def result(
-    place: int, first_us: int, last_us: int, watermark_us: int | None = None, rows: int = 10
-) -> Result:
-    return Result(
-        "iap1", place, watermark_us, (Blob("b", "k", -1, first_us, last_us, rows, 100),), f"{place}-0"
-    )
+def result(place: int, first_us: int, last_us: int, watermark_us: int | None = None, rows: int = 10) -> Result:
+    return Result("iap1", place, watermark_us, (Blob("b", "k", -1, first_us, last_us, rows, 100),), f"{place}-0")
 
 
 def test_the_slowest_replica_holds_event_time_and_is_named():
@@ -54,9 +50,7 @@ def test_a_result_that_is_left_for_the_next_batch_holds_the_watermark():
 def test_a_batch_takes_a_small_share_of_the_result_queue_and_one_result_at_least():
     results = [result(place, 0, place, None) for place in range(1, 6)]  # of 100 bytes each
     for result_bytes, taken in ((32 * 250, 2), (32 * 10, 1), (2**20, 5)):
-        end = combine_arrived_results(
-            CombinedOffset(), results, Barrier(9), Controls(result_bytes=result_bytes), 1_000
-        )
+        end = combine_arrived_results(CombinedOffset(), results, Barrier(9), Controls(result_bytes=result_bytes), 1_000)
         assert len(end.fresh) == taken
 
 

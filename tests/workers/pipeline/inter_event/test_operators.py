@@ -27,9 +27,7 @@ from workers.pipeline.tiers.state import NewerState, StateStore, WrittenState
 PATTERN = replace(pattern_of("SEQ(A; B; A)", within_us=12), name="aba", emits="aba")
 GRAPH = Graph((Operator("low", "source", (PATTERN,)),))
 EVENTS = st.lists(
-    st.tuples(st.integers(0, 60), st.sampled_from("AB"), st.just(1.0), st.sampled_from("xyz")),
-    min_size=1,
-    max_size=40,
+    st.tuples(st.integers(0, 60), st.sampled_from("AB"), st.just(1.0), st.sampled_from("xyz")), min_size=1, max_size=40
 )
 APPLICATION = "test"
 
@@ -64,9 +62,7 @@ class Tier:
 
     def plan(self, watermark_us: int | None) -> bool:
         arrived = self.results.read_after(self.offset.taken)
-        end = combine_arrived_results(
-            self.offset, arrived, Barrier(watermark_us), self.controls, self.most_rows
-        )
+        end = combine_arrived_results(self.offset, arrived, Barrier(watermark_us), self.controls, self.most_rows)
         if end is self.offset:
             return False
         for each in self.offset.list_finished():
@@ -108,9 +104,7 @@ def expected(pattern, events: list[tuple]) -> set[tuple]:
 @pytest.mark.thorough
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EVENTS, st.randoms(use_true_random=False))
-def test_any_cut_into_results_and_batches_with_kills_and_copies_gives_the_matches_of_one_pass(
-    control, events, chance
-):
+def test_any_cut_into_results_and_batches_with_kills_and_copies_gives_the_matches_of_one_pass(control, events, chance):
     control.flushall()
     tier = Tier(control, GRAPH, most_rows=chance.choice([1, 5, 1000]))
     events = sorted(events, key=lambda event: event[0])  # as they are numbered
@@ -222,8 +216,7 @@ def test_an_operator_that_was_taken_out_and_comes_back_knows_nothing_of_before(c
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "found"),
-    [("number", "integer", 3), ("integer", "number", 3), ("text", "number", 1)],
+    ("before", "after", "found"), [("number", "integer", 3), ("integer", "number", 3), ("text", "number", 1)]
 )
 def test_an_attribute_that_has_another_type_since_stops_nothing(control, before, after, found):
     """Rows of both versions are worked together; what is no number is unknown."""

@@ -31,9 +31,7 @@ class Publisher:
 @pytest.fixture
 def store(control):
     store = StateStore(control, "exact")
-    events = [
-        {"id": f"c{n}", "time": 1.0 + n, "type": "abc", "source": "s", "attributes": {}} for n in range(3)
-    ]
+    events = [{"id": f"c{n}", "time": 1.0 + n, "type": "abc", "source": "s", "attributes": {}} for n in range(3)]
     rows = pa.Table.from_batches([block.from_events(events, 0)]).combine_chunks().to_batches()[0]
     store.write(1, WrittenState({"op/1": (b"state", None)}, outbox={"alert|1/1/0/3": rows}))
     return store
@@ -72,9 +70,7 @@ def test_what_was_published_while_the_control_servers_memory_is_full_is_not_publ
     assert store.list_recent_events() == []
 
 
-def test_what_was_published_while_the_control_server_takes_no_writes_is_not_published_again(
-    store, monkeypatch
-):
+def test_what_was_published_while_the_control_server_takes_no_writes_is_not_published_again(store, monkeypatch):
     client = Publisher()
     outbox = Outbox(store, client)
 
@@ -111,9 +107,7 @@ def test_what_no_queue_takes_stays_and_is_tried_again(store):
 @pytest.mark.parametrize(
     "refusal", [QueuePaused("alert", "a disk is changed", 60), NoContainerAvailable("every node is full")]
 )
-def test_what_goes_to_a_queue_that_takes_nothing_waits_and_holds_nothing_else_back(
-    store, monkeypatch, refusal
-):
+def test_what_goes_to_a_queue_that_takes_nothing_waits_and_holds_nothing_else_back(store, monkeypatch, refusal):
     monkeypatch.setattr(outbox_module, "MAX_AT_ONCE", 1)  # the paused ones would fill every round
     event = {"id": "other", "time": 1.0, "type": "t", "source": "s", "attributes": {}}
     rows = pa.Table.from_batches([block.from_events([event], 0)]).combine_chunks()

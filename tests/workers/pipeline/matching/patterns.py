@@ -14,9 +14,7 @@ GROUPS = 4
 
 def pattern_of(text: str, define: dict[str, str] | None = None, within_us: int = 10, **more) -> Pattern:
     expression = parse_expression(text, "pattern")
-    return Pattern(
-        "p", expression, parse_definitions(expression, define or {}, "define"), "source", within_us, **more
-    )
+    return Pattern("p", expression, parse_definitions(expression, define or {}, "define"), "source", within_us, **more)
 
 
 def rows_of(events: list[tuple]) -> pa.RecordBatch:
@@ -87,11 +85,7 @@ def and_plainly(pattern: Pattern, rows: pa.RecordBatch) -> list[list[str]]:
     waiting: dict[str, list[dict]] = {}
     found = []
     for event in rows.to_pylist():
-        own = [
-            each
-            for each in waiting.get(event["source"], [])
-            if event["time"] - each["time"] <= pattern.within_us
-        ]
+        own = [each for each in waiting.get(event["source"], []) if event["time"] - each["time"] <= pattern.within_us]
         own.append(event)
         sets = itertools.combinations(own, len(pattern.needed))  # the oldest first
         chosen = next((chosen for chosen in sets if _fill(pattern, chosen)), ())

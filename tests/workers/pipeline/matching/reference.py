@@ -1,8 +1,8 @@
 """`match` once more, by positions instead of derivatives: what the tool is compared with on random patterns.
 
-A way through a pattern is at a position, and waits for what may come behind it: a list of `Wait`s, the
-preferred first, written down by going through the tree with what follows as a continuation (Glushkov's
-positions). Conditions are Python functions of the events. Nothing is shared with the matcher but the grammar.
+A way through a pattern is at a position, and waits for what may come behind it: a list of `Wait`s, the preferred first,
+written down by going through the tree with what follows as a continuation (Glushkov's positions). Conditions are Python
+functions of the events. Nothing is shared with the matcher but the grammar.
 
 Read from CONTRACT, and where it is silent from docs/understand/how/matching.md:
 

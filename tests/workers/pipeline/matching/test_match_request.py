@@ -157,8 +157,7 @@ def test_the_window_counts_from_the_first_event_and_includes_its_end():
 
 def test_a_greedy_end_and_a_not_are_over_with_the_window():
     events = [
-        {"id": f"{kind}{at}", "time": at, "type": kind}
-        for at, kind in ((0, "A"), (1, "B"), (20, "B"), (21, "X"))
+        {"id": f"{kind}{at}", "time": at, "type": kind} for at, kind in ((0, "A"), (1, "B"), (20, "B"), (21, "X"))
     ]
     for policy in (ONCE, ROWS):
         assert ask("SEQ(A; B+)", events, within_seconds=10, **policy) == [["A0", "B1"]]
@@ -270,14 +269,7 @@ BIG = 2**63 - 1
 def test_ids_and_stamps_of_64_bits_are_compared_exactly():
     stamps = [1_700_000_000_000_000_000, 1_700_000_000_000_000_001, 1_700_000_000_000_000_003]
     events = [
-        {
-            "id": f"e{at}",
-            "time": at,
-            "type": "A",
-            "stamp": stamp,
-            "user": BIG - at % 2,
-            "share": 0.5 if at else 1,
-        }
+        {"id": f"e{at}", "time": at, "type": "A", "stamp": stamp, "user": BIG - at % 2, "share": 0.5 if at else 1}
         for at, stamp in enumerate(stamps)
     ]
     assert ask("next", events, define={"next": "stamp - prev(stamp) = 1"}) == [["e1"]]
@@ -380,10 +372,7 @@ def test_no_event_is_no_match_whatever_a_condition_reads(condition):
         ({"events": [{"id": "e", "time": 0, "type": 3}]}, "events[0].type"),
         ({"events": [{"id": "e", "time": 0}, {"id": "e", "time": 1}]}, "events[1].id"),
         (
-            {
-                "define": {"B": "v > 1"},
-                "events": [{"id": "e", "time": 0, "v": 1}, {"id": "f", "time": 1, "v": "2"}],
-            },
+            {"define": {"B": "v > 1"}, "events": [{"id": "e", "time": 0, "v": 1}, {"id": "f", "time": 1, "v": "2"}]},
             "events",
         ),
     ],
@@ -433,9 +422,7 @@ def test_row_patterns_match_as_trinos(case):
     for row, number, label in case["expected"]:
         if label is not None:
             matches.setdefault(number, []).append(str(row))
-    events = [
-        {"id": str(row), "time": float(row), "type": "row", "value": value} for row, value in case["rows"]
-    ]
+    events = [{"id": str(row), "time": float(row), "type": "row", "value": value} for row, value in case["rows"]]
     pattern = ROW_PATTERNS.get(case["pattern"], case["pattern"])
     letters = set("ABC") & set(pattern.replace("AND", ""))
     define = {letter: case["define"].get(letter, "true") for letter in letters}

@@ -38,11 +38,7 @@ PATTERNS = st.builds(
     lambda chosen, more: pattern_of(chosen[0], chosen[1], chosen[2], **more),
     st.sampled_from(SEQUENCES),
     st.sampled_from(
-        [
-            {"consume": "once"},
-            {"consume": "skip-past-last"},
-            {"consume": "skip-past-last", "contiguity": "strict"},
-        ]
+        [{"consume": "once"}, {"consume": "skip-past-last"}, {"consume": "skip-past-last", "contiguity": "strict"}]
     ),
 )
 DEFINE = {"low": "value < 2", "high": "value > 2"}
@@ -189,12 +185,7 @@ def test_a_match_that_is_found_when_its_time_is_over_is_still_suppressed():
     pattern = pattern_of("SEQ(A; B*)", within_us=12, suppression_us=5)
     rows = rows_of([(0, "A", 0, "x"), (1, "A", 0, "x"), (13, "A", 0, "x")])
     matcher = Matcher(pattern)
-    found = [
-        matcher.take(rows.slice(0, 2)),
-        matcher.advance(13),
-        matcher.take(rows.slice(2)),
-        matcher.finish(),
-    ]
+    found = [matcher.take(rows.slice(0, 2)), matcher.advance(13), matcher.take(rows.slice(2)), matcher.finish()]
     assert [[event[0] for event in events] for _, events in concatenate(found).list_emitted()] == [[0], [13]]
 
 

@@ -14,13 +14,7 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
-from tests.workers.pipeline.matching.test_random_matches import (
-    FILTERED,
-    LETTERS,
-    documents,
-    expected,
-    satisfied,
-)
+from tests.workers.pipeline.matching.test_random_matches import FILTERED, LETTERS, documents, expected, satisfied
 from workers.pipeline.matching import matcher as searching
 from workers.pipeline.matching.matcher import Matcher
 from workers.pipeline.matching.retained.matches import concatenate
@@ -107,12 +101,7 @@ def test_random_documents_of_several_keys_match_as_the_reference_has_it_without_
     left_out = []
 
     @seed(20_261_128)
-    @settings(
-        deadline=None,
-        max_examples=100,
-        database=None,
-        suppress_health_check=FILTERED,
-    )
+    @settings(deadline=None, max_examples=100, database=None, suppress_health_check=FILTERED)
     @given(DOCUMENTS, st.integers(0, 2**32))
     def some(document, number):
         left_out.append(check(document, number))

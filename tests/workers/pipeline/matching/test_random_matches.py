@@ -71,9 +71,7 @@ def quantified(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
 
 def sequences(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
     steps = st.lists(st.tuples(items, st.none() | SYMBOLS.map(AbsentSymbol)), min_size=2, max_size=3)
-    return steps.map(
-        lambda pairs: Sequence(tuple(part for pair in pairs for part in pair if part is not None))
-    )
+    return steps.map(lambda pairs: Sequence(tuple(part for pair in pairs for part in pair if part is not None)))
 
 
 def guarded_sequences(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
@@ -85,9 +83,7 @@ def guarded_sequences(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]
             steps += [absence, step] if absence is not None and count_minimum_events(step) else [step]
         return Sequence(tuple(steps))
 
-    return st.lists(st.tuples(items, st.none() | SYMBOLS.map(AbsentSymbol)), min_size=2, max_size=3).map(
-        joined
-    )
+    return st.lists(st.tuples(items, st.none() | SYMBOLS.map(AbsentSymbol)), min_size=2, max_size=3).map(joined)
 
 
 def conjunctions(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
@@ -164,9 +160,7 @@ def expected(document: Document) -> dict[object, list[list[str]]]:
     found = {}
     for key, events in by_key.items():
         reference = Reference(root, relaxed, document["within_seconds"] * 1_000_000)
-        matches = (
-            reference.once(events) if document["consume"] == "once" else reference.skipping_past_last(events)
-        )
+        matches = reference.once(events) if document["consume"] == "once" else reference.skipping_past_last(events)
         if matches:
             found[key] = [[f"e{place}" for place in match] for match in matches]
     return found

@@ -9,15 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from controllers.patterns.expression import (
-    Choice,
-    Expression,
-    Item,
-    Repeat,
-    Sequence,
-    Symbol,
-    count_minimum_events,
-)
+from controllers.patterns.expression import Choice, Expression, Item, Repeat, Sequence, Symbol, count_minimum_events
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from workers.pipeline.matching.event_by_event.interpreted import AutomatonMatcher
 from workers.pipeline.matching.matcher import compute_masks

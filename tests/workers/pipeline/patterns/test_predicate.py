@@ -101,9 +101,7 @@ def test_a_number_of_a_row_says_the_same_whatever_stands_in_the_other_rows():
     columns = [exact_numbers.build_column([row[side] for row in rows]) for side in (0, 1)]
     together = predicate.mask({"n": columns[0], "m": columns[1]}, len(rows)).to_pylist()
     apart = [
-        predicate.mask({"n": exact_numbers.build_column([n]), "m": exact_numbers.build_column([m])}, 1)[
-            0
-        ].as_py()
+        predicate.mask({"n": exact_numbers.build_column([n]), "m": exact_numbers.build_column([m])}, 1)[0].as_py()
         for n, m in rows
     ]
     assert together == apart == [True, False, True, False, False, True]

@@ -158,14 +158,10 @@ def test_every_form_of_the_language_means_what_it_means_in_spark(events):
     assert_equal_to_sparks(events, WRITTEN)
 
 
-@pytest.mark.parametrize(
-    "subnet", ["92.126.10.0/24", "92.126.10.0/23", "10.0.0.0/8", "0.0.0.0/0", "10.1.2.3/32"]
-)
+@pytest.mark.parametrize("subnet", ["92.126.10.0/24", "92.126.10.0/23", "10.0.0.0/8", "0.0.0.0/0", "10.1.2.3/32"])
 def test_an_address_is_in_its_subnets_only(events, subnet):
     inside = ipaddress.IPv4Network(subnet)
-    found = events.where(
-        convert_expression(parse_expression(f"in_subnet(address, '{subnet}')", "keep"))
-    ).collect()
+    found = events.where(convert_expression(parse_expression(f"in_subnet(address, '{subnet}')", "keep"))).collect()
     addresses = [row[6] for row in ROWS if row[6] in ("92.126.10.7", "10.1.2.3", "92.126.11.5")]
     expected = [each for each in addresses if ipaddress.IPv4Address(each) in inside]
     assert [row["address"] for row in found] == expected

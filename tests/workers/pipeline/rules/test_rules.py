@@ -9,11 +9,7 @@ from pyspark.sql import functions as sql
 
 from queues.errors import BadInput
 from queues.publishing.client import Client
-from workers.pipeline.declaration.declaration import (
-    build_application,
-    parse_application_text,
-    read_application,
-)
+from workers.pipeline.declaration.declaration import build_application, parse_application_text, read_application
 from workers.pipeline.dispatch.batch_assignment import BatchAssignment
 from workers.pipeline.events.attributes import Attribute
 from workers.pipeline.events.containers import Range
@@ -191,9 +187,7 @@ def test_a_sample_keeps_its_share_and_the_same_events_each_time(spark):
 
 
 def test_cleansing_replaces_values_and_lets_go_of_events_without_a_clean_one(spark):
-    given = spark.sql(
-        "select * from values ('a', 5.0D), ('b', -1.0D), ('c', cast(null as double)) as t(id, value)"
-    )
+    given = spark.sql("select * from values ('a', 5.0D), ('b', -1.0D), ('c', cast(null as double)) as t(id, value)")
     rule = Cleanse("c", {"value": "case when value >= 0 then least(value, 3) end"})
     rows = apply_rules(given, (rule,), {}).events.collect()
     assert [(row["id"], row["value"]) for row in rows] == [("a", 3.0)]
@@ -240,9 +234,7 @@ def filled(control_server, nodes, plant_topology):
     """Ranges of containers that hold twelve events, a third of them of type noise."""
     with Client(control_server.url, "test") as client:
         client.publish("telemetry", [{"id": f"e{n}", "type": "ABN"[n % 3], "source": "s"} for n in range(12)])
-    return tuple(
-        Range("telemetry", name, node.url, "0-0", "+") for name, node in plant_topology.nodes.items()
-    )
+    return tuple(Range("telemetry", name, node.url, "0-0", "+") for name, node in plant_topology.nodes.items())
 
 
 @pytest.mark.slow

@@ -26,9 +26,7 @@ def test_a_role_that_does_not_exist_is_named():
         build_command(["boss"])
 
 
-def test_what_a_worker_keeps_of_applications_that_ended_and_of_what_executors_say_has_an_end(
-    tmp_path, monkeypatch
-):
+def test_what_a_worker_keeps_of_applications_that_ended_and_of_what_executors_say_has_an_end(tmp_path, monkeypatch):
     monkeypatch.setenv("WEIR_SPARK_SECRET", "s" * 32)
     options = build_environment(tmp_path)["SPARK_WORKER_OPTS"].split()
     assert "-Dspark.worker.cleanup.enabled=true" in options
@@ -83,9 +81,7 @@ def test_a_worker_with_another_secret_is_refused_and_no_secret_is_on_a_command_l
     master = started("master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web_port))
     until(lambda: alive_workers(web_port) is not None and listens(port))
     worker = ["--host", "127.0.0.1", "--cores", "1", "--memory", "512m", "--webui-port", str(free_port())]
-    stranger = started(
-        "worker", f"spark://127.0.0.1:{port}", *worker, secret="another secret".replace(" ", "-") * 3
-    )
+    stranger = started("worker", f"spark://127.0.0.1:{port}", *worker, secret="another secret".replace(" ", "-") * 3)
     until(lambda: "Failed to connect to master" in (tmp_path / "worker.log").read_text())
     assert alive_workers(web_port) == 0
     for process in (master, stranger):

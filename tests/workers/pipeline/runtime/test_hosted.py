@@ -94,9 +94,7 @@ def status(control) -> ApplicationStatus:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a worker timed out"), KeyError("x"), OSError("no room")])
-def test_whatever_ends_it_it_is_tried_again_and_the_status_says_what_and_when(
-    application, running, control, error
-):
+def test_whatever_ends_it_it_is_tried_again_and_the_status_says_what_and_when(application, running, control, error):
     application.step(DECLARED)
     assert (status(control).state, status(control).restarts.count) == ("running", 0)
     running.error = error
@@ -130,9 +128,7 @@ def test_a_session_that_is_stopped_or_holds_an_old_query_gives_way_at_once(appli
         application.step(DECLARED)
 
 
-def test_what_fails_for_want_of_room_waits_for_it_and_then_starts_at_once(
-    application, running, control, monkeypatch
-):
+def test_what_fails_for_want_of_room_waits_for_it_and_then_starts_at_once(application, running, control, monkeypatch):
     room = {"lacking": "the folder can't be written (No space left on device)"}
     monkeypatch.setattr(hosted, "explain_missing", lambda *_: room["lacking"])
     for _ in range(backoff.SESSION_TRIES * 2):
@@ -174,16 +170,12 @@ def test_a_process_that_starts_finds_that_it_is_stopped(place, control, running)
     made.leave()
 
 
-def test_a_queue_that_another_application_reads_is_refused_to_a_second_one(
-    place, control, spark, monkeypatch
-):
+def test_a_queue_that_another_application_reads_is_refused_to_a_second_one(place, control, spark, monkeypatch):
     monkeypatch.setattr(hosted, "check_rules", lambda *_: None)
     monkeypatch.setattr(hosted, "create_empty_events", lambda *_: None)
     reader = SimpleNamespace(declared=DeclarationText("flow", 1, ""), queues=("telemetry",))
     with pytest.raises(BadInput, match="telemetry is already read by flow") as refused:
-        HostedApplication(
-            place, DECLARED, Declarations(control), Statuses(control), False, others={"flow": reader}
-        )
+        HostedApplication(place, DECLARED, Declarations(control), Statuses(control), False, others={"flow": reader})
     assert refused.value.field == "queues"
 
 

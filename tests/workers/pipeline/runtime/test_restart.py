@@ -45,9 +45,7 @@ def test_a_checkpoint_of_another_plant_is_refused_with_what_to_do(tmp_path, cont
 
 
 def test_a_checkpoint_without_its_state_and_a_state_without_its_checkpoint_are_refused(tmp_path, control):
-    planned(
-        open_checkpoint(tmp_path / "p", control, "app").folder, 0, json.dumps(CombinedOffset().to_document())
-    )
+    planned(open_checkpoint(tmp_path / "p", control, "app").folder, 0, json.dumps(CombinedOffset().to_document()))
     with pytest.raises(BadInput, match="belongs to run none"):
         open_checkpoint(tmp_path / "elsewhere", control, "app")
     control.delete("weir:pipeline:run:app")
@@ -104,9 +102,7 @@ def test_after_a_reset_another_run_begins(tmp_path, control):
 
 def test_a_reset_that_died_in_the_middle_is_asked_for_once_more(tmp_path, control, monkeypatch):
     """Gone on with, it would count from the beginning what was worked, and take away what was not."""
-    planned(
-        open_checkpoint(tmp_path / "p", control, "app").folder, 0, json.dumps(CombinedOffset().to_document())
-    )
+    planned(open_checkpoint(tmp_path / "p", control, "app").folder, 0, json.dumps(CombinedOffset().to_document()))
 
     def die(results):
         raise redis.ConnectionError

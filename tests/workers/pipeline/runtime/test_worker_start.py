@@ -142,18 +142,14 @@ def test_what_plans_queries_ends_once_it_has_had_no_worker_for_a_while():
         "signal.raise_signal(signal.SIGALRM), print('idle once', flush=True)",
         "signal.raise_signal(signal.SIGALRM), print('idle twice', flush=True)",
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
+    ended = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert (ended.returncode, ended.stdout) == (7, "has no worker\nidle once\n")
 
 
 def test_spark_is_answered_which_python_it_is(tmp_path: Path):
     command = [create_python_launcher(tmp_path), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    said = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=MAX_SECONDS, check=True
-    )
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=MAX_SECONDS, check=True)
     assert (said.stdout, said.stderr) == (f"{sys.version_info.major}.{sys.version_info.minor}\n", "")
 
 

@@ -39,9 +39,7 @@ AB, BA = named("ab", "SEQ(A; B)"), named("ba", "SEQ(B; A)")
 TWICE = named("twice", "SEQ(ab; ab)")
 GRAPH = Graph((Operator("low", "source", (AB, BA)), Operator("high", "source", (TWICE,))))
 EVENTS = st.lists(
-    st.tuples(st.integers(0, 60), st.sampled_from("AB"), st.just(1.0), st.sampled_from(KEYS)),
-    min_size=1,
-    max_size=60,
+    st.tuples(st.integers(0, 60), st.sampled_from("AB"), st.just(1.0), st.sampled_from(KEYS)), min_size=1, max_size=60
 )
 
 
@@ -88,10 +86,7 @@ def test_an_event_gets_the_same_shed_decision_however_it_comes_and_is_counted_on
     rows = rows_of(events)
     for pattern in (AB, BA):
         kept = kept_of(pattern, rows, shedder)
-        expected = {
-            (key, tuple(event[1] for event in taken))
-            for key, taken in match_all(pattern, kept).list_emitted()
-        }
+        expected = {(key, tuple(event[1] for event in taken)) for key, taken in match_all(pattern, kept).list_emitted()}
         emitted = tier.emitted(pattern.name)
         assert len(emitted) == len(set(emitted))
         assert set(emitted) == expected
@@ -123,8 +118,7 @@ def test_a_row_that_a_rule_has_left_without_its_time_or_id_changes_no_decision_o
     lacking = rows.set_column(at, column, pa.array(values, rows.schema.field(column).type))
     shedder, masks = Shedder({"ab": {"A": 0.5, "B": 0.5}}, 0.0, unit), compute_masks(AB, rows)
     all_there, one_lacks = (
-        ShedDecisions(shedder, each, each.column("match_key")).select_dropped(AB, masks)
-        for each in (rows, lacking)
+        ShedDecisions(shedder, each, each.column("match_key")).select_dropped(AB, masks) for each in (rows, lacking)
     )
     assert all_there[1:].any() and (all_there[1:] == one_lacks[1:]).all()
 

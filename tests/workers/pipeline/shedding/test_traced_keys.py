@@ -36,10 +36,7 @@ def events_of(seed: int, apart_us: int = 200) -> pa.RecordBatch:
     for user in range(USERS):
         for _ in range(chance.randint(1, 4)):
             begin_us = chance.randrange(SPAN_US - 200)
-            found += [
-                (begin_us, "A", f"user-{user}"),
-                (begin_us + chance.randrange(1, apart_us), "B", f"user-{user}"),
-            ]
+            found += [(begin_us, "A", f"user-{user}"), (begin_us + chance.randrange(1, apart_us), "B", f"user-{user}")]
     times, kinds, users = zip(*sorted(found), strict=True)
     columns = {
         "time": pa.array(times, pa.int64()),
@@ -100,9 +97,7 @@ def test_what_two_operators_drop_of_the_same_keys_has_nothing_to_do_with_one_ano
     assert abs(recall.estimate - found / everything) < 0.05
 
 
-def test_recall_counts_the_control_keys_of_a_pattern_that_reads_the_event_before_like_those_of_others(
-    control,
-):
+def test_recall_counts_the_control_keys_of_a_pattern_that_reads_the_event_before_like_those_of_others(control):
     """Nothing of such a pattern is shed; of the pairs that its matches go together with there is."""
     pair = named("pair", "SEQ(A; B)", "key", 300)
     close = pattern_of("SEQ(R)", {"R": "type == 'B' and time > prev(time)"}, within_us=300)
@@ -118,9 +113,7 @@ def test_recall_counts_the_control_keys_of_a_pattern_that_reads_the_event_before
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_the_recall_of_the_last_operator_is_that_of_whole_matches_though_it_reads_its_keys_elsewhere(
-    control, unit
-):
+def test_the_recall_of_the_last_operator_is_that_of_whole_matches_though_it_reads_its_keys_elsewhere(control, unit):
     graph, within = graph_of("source"), []
     for seed in (1, 2, 3):
         rows = events_of(seed)
@@ -153,9 +146,7 @@ def test_a_chain_is_traced_to_all_its_beginnings_through_every_operator_that_kee
     both, once_more = named("both", "AND(a, b)", "source", 10), named("more", "SEQ(both; C)", "source", 10)
     lost = named("lost", "SEQ(both{3})", "key", 10)
     behind = named("behind", "SEQ(lost)", "source", 10)
-    graph = Graph(
-        tuple(Operator(each.name, str(each.key), (each,)) for each in (behind, a, b, lost, once_more, both))
-    )
+    graph = Graph(tuple(Operator(each.name, str(each.key), (each,)) for each in (behind, a, b, lost, once_more, both)))
     assert find_chain_starts(graph) == {
         "a": {"a"},
         "b": {"b"},

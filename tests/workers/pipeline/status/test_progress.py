@@ -32,8 +32,7 @@ def test_the_first_batch_has_time_for_compiling():
 
 def test_the_one_that_is_stalled_for_longest_is_named():
     sight = ProgressInputs(
-        (ChainStep("replica iap1", 20.0, 0.2), ChainStep("replica iap2", 45.0, 0.2)),
-        undispatched_seconds=30.0,
+        (ChainStep("replica iap1", 20.0, 0.2), ChainStep("replica iap2", 45.0, 0.2)), undispatched_seconds=30.0
     )
     assert stall(sight) == "replica iap2 has not finished its batch for 45 s"
     assert sight.stuck_seconds == 45.0

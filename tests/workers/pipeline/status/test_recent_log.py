@@ -54,9 +54,7 @@ def full(control):
     control.config_set("maxmemory", before)
 
 
-def test_a_control_server_that_is_full_ends_no_thread_and_gets_the_lines_when_there_is_room(
-    log, control, full
-):
+def test_a_control_server_that_is_full_ends_no_thread_and_gets_the_lines_when_there_is_room(log, control, full):
     note(log, "no room")
     log.write()
     Statuses(control).enter_state("failed", "no room")

@@ -80,9 +80,7 @@ def test_the_sample_that_pages_are_tested_with_has_the_shape_of_the_real_status(
         if name == "controls":
             assert set(theirs) <= set(ours)
         elif isinstance(ours, dict):
-            assert {frozenset(each) for each in ours.values()} == {
-                frozenset(each) for each in theirs.values()
-            }
+            assert {frozenset(each) for each in ours.values()} == {frozenset(each) for each in theirs.values()}
         else:
             assert not ours or set(ours[0]) == set(theirs[0])
     assert keys_of({**real, "sinks": None}) == keys_of({**sample, "sinks": None})
@@ -165,9 +163,7 @@ def test_matches_count_on_over_a_restart_and_over_a_version(control):
 def shedding(at: float) -> InterEventBatch:
     """A batch of which half of one pattern's events were shed; of spared keys comes a tenth."""
     hosts = OperatorCount("hosts", events=400, seconds=4.0, early_us=48_000_000)
-    hosts.patterns["load-rises"] = PatternCount(
-        {"cpu": 220}, 60, 0, 0.4, {"cpu": 180}, {"cpu": 40}, [4] * 10, [1] * 10
-    )
+    hosts.patterns["load-rises"] = PatternCount({"cpu": 220}, 60, 0, 0.4, {"cpu": 180}, {"cpu": 40}, [4] * 10, [1] * 10)
     combined = CombinedOffset(watermark_us=47_000_000, controls=Controls(shed={"load-rises": {"cpu": 0.5}}))
     return InterEventBatch(at, 8, combined, {"hosts": hosts}, (hosts,), 0.5)
 
@@ -204,9 +200,7 @@ def test_what_is_shed_is_reported_by_type_with_what_it_costs_and_counts_on_over_
     now = time.monotonic()
     statuses.board(APPLICATION).record_inter_event_batch(shedding(now))
     ours = statuses.board(APPLICATION)
-    ours.record_replica_batch(
-        "iap1", ReplicaBatch(now, 3, 50, 40, 4_000, 2.0, [], 0.25, {"load-rises": {"cpu": 100}})
-    )
+    ours.record_replica_batch("iap1", ReplicaBatch(now, 3, 50, 40, 4_000, 2.0, [], 0.25, {"load-rises": {"cpu": 100}}))
     ours.record_inter_event_batch(shedding(now))
     said = json.loads(control.get(keys.PIPELINE))
     application = said["applications"]["performance"]
@@ -245,10 +239,7 @@ def test_a_replica_that_finishes_nothing_is_reported_in_place_of_running(control
     times.now += 20.0
     looked(shown)
     said = convert_to_plain(shown.document(beat(10)))
-    assert (said["state"], said["hindrance"]) == (
-        "stalled",
-        "replica iap1 has not finished its batch for 20 s",
-    )
+    assert (said["state"], said["hindrance"]) == ("stalled", "replica iap1 has not finished its batch for 20 s")
     assert shown.stuck_seconds == 20.0
     results = ResultQueue(control, "performance")
     results.publish(Result("iap1", 1, None, ()), results.begin("iap1", 1), 10)
@@ -293,10 +284,7 @@ def test_a_combiner_that_takes_no_results_is_reported(control):
     shown.record_replica_batch("iap1", ReplicaBatch(times(), 1, 10, 10, 0, 0.2, [], 0.2))
     times.now += 16.0
     looked(shown)
-    assert (
-        convert_to_plain(shown.document({}))["hindrance"]
-        == "the combiner has not finished its batch for 16 s"
-    )
+    assert convert_to_plain(shown.document({}))["hindrance"] == "the combiner has not finished its batch for 16 s"
 
 
 def test_what_ended_the_run_before_is_shown_until_something_is_worked_again(control):
@@ -343,9 +331,7 @@ def test_the_fixed_cost_of_a_batch_is_reported_with_how_much_it_varies(control):
             InterEventBatch(times(), place, CombinedOffset(), {"hosts": hosts}, (hosts,), seconds)
         )
         if place == 8:
-            assert convert_to_plain(shown.document({}))["batch_overhead_cv2"] is None, (
-                "of few it is not known"
-            )
+            assert convert_to_plain(shown.document({}))["batch_overhead_cv2"] is None, "of few it is not known"
     said = convert_to_plain(shown.document({}))
     between = 0.3  # the least time between the end of one and the begin of the next
     assert said["batch_overhead_seconds"] == pytest.approx(0.4 + between, abs=0.02)
@@ -371,7 +357,5 @@ def test_events_that_were_not_searched_are_reported_by_pattern(control):
     hosts = OperatorCount("hosts", events=40, seconds=0.1)
     hosts.patterns["load-rises"] = PatternCount({"cpu": 40}, partnerless=30)
     shown = board(control)
-    shown.record_inter_event_batch(
-        InterEventBatch(100.0, 1, CombinedOffset(), {"hosts": hosts}, (hosts,), 0.5)
-    )
+    shown.record_inter_event_batch(InterEventBatch(100.0, 1, CombinedOffset(), {"hosts": hosts}, (hosts,), 0.5))
     assert convert_to_plain(shown.document({}))["patterns"]["load-rises"]["partnerless_per_second"] == 30.0

@@ -1,7 +1,7 @@
 """A Deployment follows the lag of its Kafka group, end to end.
 
-The broker is real, the API server is a mock, and consumers read as fast as there are replicas. KEDA's
-ScaledObject is paused while the loop controls the Deployment, and restored when the loop releases it.
+The broker is real, the API server is a mock, and consumers read as fast as there are replicas. KEDA's ScaledObject is
+paused while the loop controls the Deployment, and restored when the loop releases it.
 """
 
 import threading
@@ -40,10 +40,7 @@ class Shop:
     def run(self):
         reader = Consumer({"bootstrap.servers": self.broker.address, "group.id": "billing", "log_level": 0})
         due, budget, tick, last = 0.0, 0.0, 0, time.monotonic()
-        waiting, committed = (
-            deque(),
-            [0] * PARTITIONS,
-        )  # (partition, events): each tick has events of one partition
+        waiting, committed = (deque(), [0] * PARTITIONS)  # (partition, events): each tick has events of one partition
         while not self.ended.wait(TICK_SECONDS):
             now = time.monotonic()
             elapsed, last = now - last, now
@@ -68,20 +65,13 @@ class Shop:
         self.thread.join(MAX_SECONDS)
 
 
-def test_a_deployment_gets_the_replicas_that_its_groups_lag_asks_for_and_keda_waits_meanwhile(
-    control, plant_topology
-):
+def test_a_deployment_gets_the_replicas_that_its_groups_lag_asks_for_and_keda_waits_meanwhile(control, plant_topology):
     with ExitStack() as stack:
         broker, k8s = stack.enter_context(tansu()), stack.enter_context(cluster())
         broker.create("orders", PARTITIONS)
         k8s.deployment("worker", 1)
         k8s.scaled_object("worker")
-        options = {
-            "namespace": NAMESPACE,
-            "workloads": "worker",
-            "maximum": "6",
-            "lag": "worker=events/billing",
-        }
+        options = {"namespace": NAMESPACE, "workloads": "worker", "maximum": "6", "lag": "worker=events/billing"}
         RegisteredPlant.objects.create(name="events", kind="kafka", url=broker.url)
         RegisteredPlant.objects.create(name="shop", kind="kubernetes", url=k8s.url, options=options)
         shop = Shop(broker, k8s)

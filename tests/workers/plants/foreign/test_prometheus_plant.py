@@ -93,8 +93,7 @@ def test_of_very_many_jobs_the_first_are_seen_and_the_others_named():
 
 
 @pytest.mark.parametrize(
-    "data",
-    [None, 5, {"resultType": "scalar", "result": [5.0, "1"]}, {"resultType": "vector", "result": [{}]}],
+    "data", [None, 5, {"resultType": "scalar", "result": [5.0, "1"]}, {"resultType": "vector", "result": [{}]}]
 )
 def test_what_is_no_vector_is_said_to_be_none(data):
     far = FarPrometheus(JOBS)

@@ -85,9 +85,7 @@ def test_a_loop_that_orders_since_counts_and_gives_its_own_orders_again_itself(s
 
 
 @pytest.mark.parametrize(("holder", "repeated"), [("", []), ("ada", []), ("eve/one", [(ONE, 4)])])
-def test_an_order_is_given_again_while_the_plant_is_of_who_ordered_it_and_then_loops_decide(
-    shop, holder, repeated
-):
+def test_an_order_is_given_again_while_the_plant_is_of_who_ordered_it_and_then_loops_decide(shop, holder, repeated):
     shop.order(4)
     shop.holder = holder
     assert shop.repeat() == repeated

@@ -19,9 +19,7 @@ RUNNING: dict[str, Any] = {
 
 
 def plant(**parts: Any) -> Snapshot:
-    return snapshot_of(
-        {"at": 1_000.0, "totals": {"worker_slots": 2}, "nodes": {"n1": {"state": "NORMAL"}}, **parts}
-    )
+    return snapshot_of({"at": 1_000.0, "totals": {"worker_slots": 2}, "nodes": {"n1": {"state": "NORMAL"}}, **parts})
 
 
 def queue(wait: float | None, waiting: int | None = 5, **more: Any) -> dict[str, Any]:
@@ -37,9 +35,7 @@ def after(*waits: float | None) -> Any:
 
 
 def test_a_node_that_dies_while_it_is_too_busy_is_offline_since_then():
-    busy = evaluate_states(
-        snapshot_of({"at": 1_000.0, "nodes": {"n1": {"state": "TOOBUSY", "utilisation": 0.95}}})
-    )
+    busy = evaluate_states(snapshot_of({"at": 1_000.0, "nodes": {"n1": {"state": "TOOBUSY", "utilisation": 0.95}}}))
     later = {"at": 8_200.0, "nodes": {"n1": {"state": "OFFLINE", "stale": True, "age_seconds": 3.2}}}
     found = evaluate_states(snapshot_of(later), busy)["node/n1"]
     assert (found.word, found.since) == ("Offline", 8_200.0)
@@ -135,17 +131,13 @@ def test_a_second_rule_adds_a_level_and_matchers_narrow_it():
 
 
 def test_a_disabled_rule_notifies_nobody_and_the_state_has_the_shipped_threshold():
-    rule = AlertRule(
-        name="queue-behind", condition="queue_wait", threshold=5, clear_threshold=2, enabled=False
-    )
+    rule = AlertRule(name="queue-behind", condition="queue_wait", threshold=5, clear_threshold=2, enabled=False)
     assert build_limits([rule]).by_condition["queue_wait"] == SHIPPED.by_condition["queue_wait"]
 
 
 def test_a_rule_whose_condition_is_known_no_more_stops_no_snapshot():
     gone = AlertRule(name="gone", condition="of_another_version", threshold=5, clear_threshold=2)
-    late = AlertRule(
-        name="late", condition="queue_wait", threshold=5.0, clear_threshold=2.0, severity="critical"
-    )
+    late = AlertRule(name="late", condition="queue_wait", threshold=5.0, clear_threshold=2.0, severity="critical")
     found = evaluate_states(plant(queues=queue(6.0)), limits=build_limits([gone, late]))["queue/alert"]
     assert (found.severity, found.rules) == ("critical", ["late"])
 
@@ -185,12 +177,7 @@ def test_how_bad_too_busy_is_says_the_rule_on_a_nodes_load():
      ("TOOBUSY", 0.95, "TOOBUSY", "Too busy")],
 )  # fmt: skip
 def test_a_node_whose_memory_ends_is_not_drawn_as_well(state, used, sign, word):
-    row = {
-        "state": state,
-        "utilisation": 0.3,
-        "memory_bytes": round(100 * used),
-        "memory_capacity_bytes": 100,
-    }
+    row = {"state": state, "utilisation": 0.3, "memory_bytes": round(100 * used), "memory_capacity_bytes": 100}
     found = evaluate_states(plant(nodes={"n1": row}))["node/n1"]
     assert (found.sign, found.word) == (sign, word)
 
@@ -206,9 +193,7 @@ def test_a_failed_pipeline_is_failed_with_all_its_applications_and_named_once():
     application = states["application/performance"]
     assert (application.sign, application.word, application.stale) == ("TOOBUSY", "Failed", True)
     assert application.within == "pipeline/main"
-    sentences = [
-        each.sentence for each in judged(pipeline(state="failed", error="no memory")).health.findings
-    ]
+    sentences = [each.sentence for each in judged(pipeline(state="failed", error="no memory")).health.findings]
     assert sentences == ["The pipeline failed: no memory."]
 
 
@@ -231,9 +216,7 @@ def test_complex_events_that_no_queue_takes_are_a_finding_of_who_found_them():
     waiting = {"performance": {"state": "running", "outbox": {"alert": 41}}}
     found = judged(pipeline(applications=waiting)).states["application/performance"]
     assert found.severity == "warning"
-    assert (
-        found.finding == "41 complex events of performance are waiting for queue alert: it accepts no events."
-    )
+    assert found.finding == "41 complex events of performance are waiting for queue alert: it accepts no events."
     pause = {"part": "intake", "override": 1}
     held = plant(pipeline={**RUNNING, "applications": waiting}, queues=queue(0.0, 0, pauses=[pause]))
     said = evaluate_states(held)["application/performance"]
@@ -259,9 +242,7 @@ def test_a_pipeline_that_never_reported_is_starting_before_it_is_down():
     assert (first["pipeline/main"].severity, first["pipeline/main"].word) == ("notice", "Unknown")
     later = evaluate_states(replace_fields(snapshot, at=1_100.0), first)
     assert (later["pipeline/main"].severity, later["pipeline/main"].word) == ("critical", "Not reporting")
-    assert (
-        evaluate_states(replace_fields(snapshot, at=1_101.0), later)["pipeline/main"].severity == "critical"
-    )
+    assert evaluate_states(replace_fields(snapshot, at=1_101.0), later)["pipeline/main"].severity == "critical"
 
 
 @pytest.mark.parametrize(("ahead_seconds", "side"), [(600.0, "ahead of"), (-600.0, "behind")])
@@ -308,12 +289,7 @@ def test_a_host_that_took_leave_is_not_missed_and_one_that_is_still_listed_is():
 def test_a_loop_without_a_valid_measurement_for_as_long_as_its_alert_says_is_a_finding():
     loop = {"law": "rebalancing", "at": 999.0, "interval_seconds": 5.0, "limited_by": "stale measurement"}
     seconds = {"rebalancing": {**loop, "blind_since": 960.0}}
+    assert "no valid measurement for 39 s" in evaluate_states(plant(loops=seconds))["loop/rebalancing"].finding
     assert (
-        "no valid measurement for 39 s" in evaluate_states(plant(loops=seconds))["loop/rebalancing"].finding
-    )
-    assert (
-        evaluate_states(plant(loops={"rebalancing": {**loop, "blind_since": 980.0}}))[
-            "loop/rebalancing"
-        ].finding
-        == ""
+        evaluate_states(plant(loops={"rebalancing": {**loop, "blind_since": 980.0}}))["loop/rebalancing"].finding == ""
     )

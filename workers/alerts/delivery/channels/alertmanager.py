@@ -1,9 +1,8 @@
 """Sends alerts to an Alertmanager (`POST /api/v2/alerts`), which routes, groups, and silences them.
 
-An alert's labels are its identity there: `alertname` (the rule), `severity`, `plant`, `weir_alert` (its
-number), and its subject. Sent twice, it is the same alert. Weir sends its start and its end, and doesn't
-repeat it in between as Prometheus does; so a start is valid for LASTS_SECONDS there, unless its end arrives
-earlier.
+An alert's labels are its identity there: `alertname` (the rule), `severity`, `plant`, `weir_alert` (its number), and
+its subject. Sent twice, it is the same alert. Weir sends its start and its end, and doesn't repeat it in between as
+Prometheus does; so a start is valid for LASTS_SECONDS there, unless its end arrives earlier.
 """
 
 from collections.abc import Mapping
@@ -16,12 +15,7 @@ from django.conf import settings
 
 from queues import environment as variables
 from queues.errors import BadInput, describe_connection_error
-from workers.alerts.delivery.channels.channel import (
-    TIMEOUT_SECONDS,
-    Failed,
-    get_server_name,
-    read_secret_variable,
-)
+from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed, get_server_name, read_secret_variable
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import egress, http_headers
 from workers.plants.registry import LOCAL
@@ -54,9 +48,7 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
         why = said.decode(errors="replace").strip()
         raise Failed(f"{get_server_name(url)} returned HTTP {status}: {why}", for_good=status in FOR_GOOD)
     if kind in PAGES:
-        raise Failed(
-            f"{get_server_name(url)} returned a web page, not an Alertmanager response; check the address."
-        )
+        raise Failed(f"{get_server_name(url)} returned a web page, not an Alertmanager response; check the address.")
 
 
 def build_payload(content: Mapping[str, Any], now_seconds: float) -> list[dict[str, Any]]:
@@ -65,9 +57,7 @@ def build_payload(content: Mapping[str, Any], now_seconds: float) -> list[dict[s
     if not content["alerts"]:  # a test of the receiver
         labels = {"alertname": "WeirTest", "severity": content["severity"], "plant": LOCAL}
         notes = {"summary": content["title"], "description": content["sentence"]}
-        return [
-            _build_alert(labels, notes, now, now + timedelta(seconds=TEST_SECONDS), settings.WEIR_PUBLIC_URL)
-        ]
+        return [_build_alert(labels, notes, now, now + timedelta(seconds=TEST_SECONDS), settings.WEIR_PUBLIC_URL)]
     return [_convert_alert(alert, now) for alert in content["alerts"]]
 
 
@@ -81,9 +71,7 @@ def _convert_alert(alert: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     }
     began = datetime.fromisoformat(alert["fired_at"]) if alert["fired_at"] else now
     ends = (
-        datetime.fromisoformat(alert["resolved_at"])
-        if alert["resolved_at"]
-        else now + timedelta(seconds=LASTS_SECONDS)
+        datetime.fromisoformat(alert["resolved_at"]) if alert["resolved_at"] else now + timedelta(seconds=LASTS_SECONDS)
     )
     # After a clock was set back: Alertmanager permanently refuses an end that is before the start.
     began = min(began, ends)
@@ -116,9 +104,7 @@ def setup_error(receiver: Receiver) -> str:
     return ""
 
 
-def _build_login_headers(
-    receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS
-) -> dict[str, str]:
+def _build_login_headers(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> dict[str, str]:
     """Return the bearer token, if the receiver names the variable that holds it."""
     name = receiver.settings.get("secret_environment")
     try:
@@ -131,9 +117,7 @@ def _build_login_headers(
         raise Failed(f"{error.field} {error.message} Change the receiver.") from None
     secret = read_secret_variable(name, environment)
     if not secret:
-        raise Failed(
-            f"{name} is not set in the alerter's environment; set it, or remove it from the receiver."
-        )
+        raise Failed(f"{name} is not set in the alerter's environment; set it, or remove it from the receiver.")
     try:
         http_headers.check_header_secret(name, secret)
     except BadInput as error:

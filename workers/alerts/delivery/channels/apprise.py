@@ -1,12 +1,10 @@
 """Messages to chat or a pager by the apprise library: Slack, Teams, PagerDuty, Matrix, Telegram, and more.
 
-The address (slack://…, pagerduty://…) is a secret: it is the value of the environment variable that the
-receiver names, and appears on no page, in no error, and in no table. A separate process sends each message
-(`apprise_process`). It applies the egress policy at each connection, knows only this message, and is ended at
-its deadline.
+The address (slack://…, pagerduty://…) is a secret: it is the value of the environment variable that the receiver names,
+and appears on no page, in no error, and in no table. A separate process sends each message (`apprise_process`). It
+applies the egress policy at each connection, knows only this message, and is ended at its deadline.
 
-A chat service doesn't detect a repetition by its key: a message that was taken while the alerter died may
-arrive twice.
+A chat service doesn't detect a repetition by its key: a message that was taken while the alerter died may arrive twice.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,8 +32,8 @@ KINDS = {"critical": "failure", "warning": "warning", "notice": "info"}
 def send(message: Message, now_seconds: float) -> str:
     """Send to those of the named targets that do not have the message yet.
 
-    Returns why some were left out, if one service represents several targets and does not say which; "" if
-    none was. These are not tried again: the others would receive the message again each time.
+    Returns why some were left out, if one service represents several targets and does not say which; "" if none was.
+    These are not tried again: the others would receive the message again each time.
     """
     order = {
         "address": read_address(message.receiver),
@@ -79,9 +77,7 @@ def setup_error(receiver: Receiver) -> str:
     return ""
 
 
-def parse_chat_names(
-    receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS
-) -> frozenset[str]:
+def parse_chat_names(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> frozenset[str]:
     """Return the chats that its address names after the host; none if there is no address."""
     try:
         place = read_address(receiver, environment).partition("://")[2].partition("?")[0]

@@ -1,14 +1,14 @@
 """`python -m workers.alerts.delivery.channels.apprise_process`: sends one message with apprise, and ends.
 
-Standard input: {"address", "kind", "title", "body", "allowed", "key", "tries", "reached"}; standard output:
-{"sent", "error", "reached"}.
+Standard input: {"address", "kind", "title", "body", "allowed", "key", "tries", "reached"}; standard output: {"sent",
+"error", "reached"}.
 
-The services of apprise bring their own HTTP (and other) clients. The policy of `workers.host.egress` is
-therefore enforced where all of them pass: an audit hook of Python sees each connection with its real address,
-after the name was resolved, and refuses it there. Redirects are not followed. Anything that would leave by
-another way than a checked connection is refused: other processes, sockets of this host, and services that
-talk to this machine. Anything that would enter by another way than the message is refused, too: files that an
-address names as a template, a key, or an attachment.
+The services of apprise bring their own HTTP (and other) clients. The policy of `workers.host.egress` is therefore
+enforced where all of them pass: an audit hook of Python sees each connection with its real address, after the name was
+resolved, and refuses it there. Redirects are not followed. Anything that would leave by another way than a checked
+connection is refused: other processes, sockets of this host, and services that talk to this machine. Anything that
+would enter by another way than the message is refused, too: files that an address names as a template, a key, or an
+attachment.
 """
 
 import ipaddress
@@ -30,22 +30,12 @@ from workers.host import bounded_process, egress
 # Services without a network address: they talk to the desktop or the log of this host.
 OF_THIS_HOST = frozenset({"dbus", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows"})
 CONNECTIONS = frozenset({"socket.connect", "socket.sendmsg", "socket.sendto"})
-REFUSED_EVENTS = (
-    "os.exec",
-    "os.fork",
-    "os.posix_spawn",
-    "os.spawn",
-    "os.system",
-    "subprocess.Popen",
-    "syslog.",
-)
+REFUSED_EVENTS = ("os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen", "syslog.")
 # What libraries read: themselves, certificates, and the list of file types.
 _FOLDERS = (sys.prefix, sys.base_prefix, "/usr/share", "/etc/ssl", "/etc/pki")
 READABLE = tuple(map(os.path.realpath, _FOLDERS))
 # By these names, regardless of where they lead: resolv.conf is a link on many hosts.
-READABLE_FILES = frozenset(
-    {"/dev/null", "/dev/urandom", "/etc/hosts", "/etc/resolv.conf", *mimetypes.knownfiles}
-)
+READABLE_FILES = frozenset({"/dev/null", "/dev/urandom", "/etc/hosts", "/etc/resolv.conf", *mimetypes.knownfiles})
 MAX_MEMORY_BYTES = 1 << 30  # A service that answers without end must not exhaust the host.
 MAX_CORE_SECONDS = 30
 REQUEST_SECONDS = 10.0
@@ -143,9 +133,7 @@ def _report_refusal(why: str) -> dict[str, Any]:
     return {"sent": False, "error": why, "reached": []}
 
 
-def _to_several(
-    targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_GuardedAttempt"
-) -> dict[str, Any]:
+def _to_several(targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_GuardedAttempt") -> dict[str, Any]:
     """Send to each target separately, and to none that has it.
 
     Each try starts with another target, so that one that hangs can't take the time of the others forever.
@@ -156,11 +144,7 @@ def _to_several(
     first = order["tries"] % max(1, len(left))
     for target in [*left[first:], *left[:first]]:
         late = time.monotonic() > until
-        if (
-            why := "there was not enough time for all targets"
-            if late
-            else try_one.describe_failure(target.service)
-        ):
+        if why := "there was not enough time for all targets" if late else try_one.describe_failure(target.service):
             failures.append(why)
         else:
             reached.append(target.mark)
@@ -207,9 +191,7 @@ class _GuardedAttempt:
             is_html = service.resolve_format(None) == apprise.NotifyFormat.HTML
             return bool(
                 service.notify(
-                    body=keep_whole_lines(
-                        self._order["body"], _compute_max_characters(service, self._order, is_html)
-                    ),
+                    body=keep_whole_lines(self._order["body"], _compute_max_characters(service, self._order, is_html)),
                     title=self._order["title"],
                     notify_type=self._order["kind"],
                     body_format=apprise.NotifyFormat.TEXT if is_html else None,

@@ -1,7 +1,7 @@
 """An apprise address that names several chats, as a service for each chat.
 
-For several chats, apprise answers only whether all have a message. Only `apprise_process` imports this
-module: apprise takes a second to load.
+For several chats, apprise answers only whether all have a message. Only `apprise_process` imports this module: apprise
+takes a second to load.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ _MARK_DIGITS = 16
 class ChatTarget:
     """One of several chats.
 
-    `mark` identifies it in the record of who has a message, without revealing who it is; "" for the only one,
-    which may still represent several.
+    `mark` identifies it in the record of who has a message, without revealing who it is; "" for the only one, which may
+    still represent several.
     """
 
     mark: str
@@ -58,13 +58,11 @@ def _list_target_names(parsed: Mapping[str, Any]) -> list[str]:
 def _mark(parsed: Mapping[str, Any], key: str, name: str) -> str:
     """Return the mark of a chat.
 
-    The mark is the same for as long as the login at the service is the same, regardless of the other chats
-    named beside it.
+    The mark is the same for as long as the login at the service is the same, regardless of the other chats named beside
+    it.
     """
     login = sorted(
-        (field, value)
-        for field, value in parsed.items()
-        if isinstance(value, str) and field not in _WITH_NAMES
+        (field, value) for field, value in parsed.items() if isinstance(value, str) and field not in _WITH_NAMES
     )
     made = hmac.new(repr((key, login)).encode(), name.encode(), hashlib.sha256)
     return made.hexdigest()[:_MARK_DIGITS]

@@ -1,7 +1,7 @@
 """The interface of a channel: it sends one message, or raises `Failed`.
 
-Threads call it, so it doesn't touch the database. Whether a failed message was taken may be unknown, and the
-same key is sent again.
+Threads call it, so it doesn't touch the database. Whether a failed message was taken may be unknown, and the same key
+is sent again.
 """
 
 from collections.abc import Mapping, Sequence

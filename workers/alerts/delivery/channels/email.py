@@ -19,13 +19,11 @@ Refused = Mapping[str, tuple[int, bytes]]
 def send(message: Message, now_seconds: float) -> str:
     """Send one mail to all addresses; its Message-ID is the key, so that a repetition is the same mail.
 
-    Returns in a sentence which addresses the server refused while it took others; "" if it took all. Refused
-    ones are not tried again: the others would receive the mail again each time.
+    Returns in a sentence which addresses the server refused while it took others; "" if it took all. Refused ones are
+    not tried again: the others would receive the mail again each time.
     """
     if not settings.EMAIL_HOST:
-        raise Failed(
-            "No mail server is configured; set WEIR_SMTP_URL, such as smtp://user:password@host:587."
-        )
+        raise Failed("No mail server is configured; set WEIR_SMTP_URL, such as smtp://user:password@host:587.")
     content = message.content
     mail = EmailMessage(
         subject=format_subject(content),
@@ -35,18 +33,13 @@ def send(message: Message, now_seconds: float) -> str:
         headers={"Message-ID": _format_message_id(message.key), "X-Weir-Severity": content["severity"]},
     )
     if thread := content.get("thread"):  # A message that an older version made has none.
-        mail.extra_headers |= {
-            "In-Reply-To": _format_message_id(thread),
-            "References": _format_message_id(thread),
-        }
+        mail.extra_headers |= {"In-Reply-To": _format_message_id(thread), "References": _format_message_id(thread)}
     try:
         with _Server() as server:
             server.send_messages([mail])
             return _list_refused_addresses(getattr(server.connection, "refused", {}))
     except smtplib.SMTPRecipientsRefused as error:
-        raise Failed(
-            f"The mail server rejected every address: {_format_refused(error.recipients)}."
-        ) from None
+        raise Failed(f"The mail server rejected every address: {_format_refused(error.recipients)}.") from None
     except (smtplib.SMTPException, OSError) as error:
         raise Failed(
             f"The mail server {settings.EMAIL_HOST} did not accept the message: {describe_connection_error(error)}."
@@ -61,9 +54,7 @@ def _list_refused_addresses(refused: Refused) -> str:
 
 def _format_refused(refused: Refused) -> str:
     """Return the addresses, each with the server's status code and reason."""
-    return ", ".join(
-        f"{address} ({code} {why.decode(errors='replace')})" for address, (code, why) in refused.items()
-    )
+    return ", ".join(f"{address} ({code} {why.decode(errors='replace')})" for address, (code, why) in refused.items())
 
 
 class _Notes:

@@ -29,8 +29,8 @@ def _format_time(text: str | None) -> str:
 def iterate_message_lines(content: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the text: each alert with what it means and where to act.
 
-    The most important alert comes first, since a pager may cut the text. Each text of an alert is one line,
-    so that none of it looks like one of our links.
+    The most important alert comes first, since a pager may cut the text. Each text of an alert is one line, so that
+    none of it looks like one of our links.
     """
     if not content["alerts"]:
         yield content["sentence"]

@@ -35,7 +35,7 @@ def keep_whole_lines(text: str, most: int) -> str:
 def remove_markup(text: str) -> str:
     """Return the text as a chat shows it.
 
-    Names of queues, hosts, and people make no tag, no link under other words, and no mention of everybody. An
-    address stays an address.
+    Names of queues, hosts, and people make no tag, no link under other words, and no mention of everybody. An address
+    stays an address.
     """
     return _LINK.sub("] ", _CALL.sub("@\u200b", text.translate(_TAGS)))

@@ -1,12 +1,11 @@
 """Posts a message as JSON to a URL, signed.
 
-Headers: `Idempotency-Key` (the message's key, the same at each repetition), `X-Weir-Timestamp` (seconds since
-1970), and `X-Weir-Signature: sha256=` + hex HMAC-SHA-256 of `{timestamp}.{body}`. A receiver compares in
-constant time, and refuses what is older than a few minutes.
+Headers: `Idempotency-Key` (the message's key, the same at each repetition), `X-Weir-Timestamp` (seconds since 1970),
+and `X-Weir-Signature: sha256=` + hex HMAC-SHA-256 of `{timestamp}.{body}`. A receiver compares in constant time, and
+refuses what is older than a few minutes.
 
-The secret is the value of the environment variable that the receiver names. A receiver that names none has a
-key of its own, derived from WEIR_SECRET_KEY, which its page shows to administrators: no secret is ever
-stored.
+The secret is the value of the environment variable that the receiver names. A receiver that names none has a key of its
+own, derived from WEIR_SECRET_KEY, which its page shows to administrators: no secret is ever stored.
 """
 
 import hashlib
@@ -19,12 +18,7 @@ from django.conf import settings
 
 from queues import environment as variables
 from queues.errors import BadInput, describe_connection_error
-from workers.alerts.delivery.channels.channel import (
-    TIMEOUT_SECONDS,
-    Failed,
-    get_server_name,
-    read_secret_variable,
-)
+from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed, get_server_name, read_secret_variable
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import egress
 
@@ -48,9 +42,7 @@ def read_signing_key(receiver: Receiver, environment: Mapping[str, str] = variab
         raise Failed(error)
     secret = read_secret_variable(name, environment)
     if not secret:
-        raise Failed(
-            f"{name} is not set in the alerter's environment; set it, or remove it from the receiver."
-        )
+        raise Failed(f"{name} is not set in the alerter's environment; set it, or remove it from the receiver.")
     return secret.encode()
 
 

@@ -3,9 +3,9 @@
 The counts are by slice, and they are made here where they take too long for the page that shows differences
 (`workers.history.stretch_counts`).
 
-Every event becomes three rows (a dimension and its value each), which are counted by value over the slices of
-both stretches in one pass. The most frequent values of each dimension are kept, and the rest is the remainder
-of the dimension's total, so distinct keys need not fit into memory.
+Every event becomes three rows (a dimension and its value each), which are counted by value over the slices of both
+stretches in one pass. The most frequent values of each dimension are kept, and the rest is the remainder of the
+dimension's total, so distinct keys need not fit into memory.
 """
 
 from typing import Any
@@ -33,9 +33,7 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
     here, there = (TimeRange(*request.content[name]) for name in ("here", "there"))
     folders = {*here.list_partitions(request.data, queue), *there.list_partitions(request.data, queue)}
     paths = [
-        path
-        for folder in sorted(folders)
-        for path in event_archive.list_parquet_files(folder.get_folder(request.data))
+        path for folder in sorted(folders) for path in event_archive.list_parquet_files(folder.get_folder(request.data))
     ]
     compared_values, skipped = run_over_sound_files(
         spark, request, paths, lambda events: _count_values(events, here, there)
@@ -80,9 +78,7 @@ def _dimension(name: str) -> Column:
 
 def _is_within(stretch: TimeRange) -> Column:
     """Return a filter on the column itself, so that whole row groups of Parquet are skipped."""
-    since, until = (
-        F.timestamp_micros(F.lit(_convert_to_microseconds(at))) for at in (stretch.since, stretch.until)
-    )
+    since, until = (F.timestamp_micros(F.lit(_convert_to_microseconds(at))) for at in (stretch.since, stretch.until))
     return (F.col("time") >= since) & (F.col("time") < until)
 
 

@@ -26,9 +26,8 @@ def run_over_sound_files(
 ) -> tuple[T | None, Faults]:
     """Return what `use` returns for the rows of sound files (None: there are none), and the skipped files.
 
-    `use` must complete its work (collect or write): a file with a sound footer and corrupt pages is detected
-    only then. All files are then read completely to name it, and `use` is called again. Raises BadInput
-    (on_error=stop).
+    `use` must complete its work (collect or write): a file with a sound footer and corrupt pages is detected only then.
+    All files are then read completely to name it, and `use` is called again. Raises BadInput (on_error=stop).
     """
     on_error = request.parameters["on_error"]
     checked = event_archive.check_files(paths, schema)
@@ -44,10 +43,7 @@ def run_over_sound_files(
 
 
 def _apply_to_files(
-    spark: SparkSession,
-    request: Request,
-    found: event_archive.CheckedPartition,
-    use: Callable[[DataFrame], T],
+    spark: SparkSession, request: Request, found: event_archive.CheckedPartition, use: Callable[[DataFrame], T]
 ) -> T | None:
     if not found.files:
         return None

@@ -1,9 +1,8 @@
 """`replay_extract`: a time range of a queue's archived events as one file, for the lab or for publishing.
 
-`extracts/queue={queue}/{name}.{csv,csv.gz,parquet}`. With step_seconds 0 it has the events themselves,
-ordered by time and without duplicates: id, time, type, source, key, value, attributes; `manage.py publish`
-reads it. With a step: `time, rate_per_second`, a row per step, including steps without events; the lab's
-`--trace` reads it.
+`extracts/queue={queue}/{name}.{csv,csv.gz,parquet}`. With step_seconds 0 it has the events themselves, ordered by time
+and without duplicates: id, time, type, source, key, value, attributes; `manage.py publish` reads it. With a step:
+`time, rate_per_second`, a row per step, including steps without events; the lab's `--trace` reads it.
 """
 
 import os
@@ -41,8 +40,7 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
 
     def write(events: DataFrame) -> dict[str, str]:
         inside = events.where(
-            (F.col("time") >= F.lit(since).cast("timestamp"))
-            & (F.col("time") < F.lit(until).cast("timestamp"))
+            (F.col("time") >= F.lit(since).cast("timestamp")) & (F.col("time") < F.lit(until).cast("timestamp"))
         )
         once = inside.dropDuplicates(["id", "time", "type"])
         if request.parameters["step_seconds"]:
@@ -103,9 +101,7 @@ def _write_rates(events: DataFrame, request: Request, final: str) -> dict[str, s
     return {final: temporary}
 
 
-def build_rate_table(
-    counted: pa.Table, begin_seconds: float, length_seconds: float, step_seconds: float
-) -> pa.Table:
+def build_rate_table(counted: pa.Table, begin_seconds: float, length_seconds: float, step_seconds: float) -> pa.Table:
     """Return {time (seconds since 1970), rate_per_second}: a row per step, 0 without events."""
     events = dict(zip(counted["step"].to_pylist(), counted["events"].to_pylist(), strict=True))
     steps = range(int(-(-length_seconds // step_seconds)))

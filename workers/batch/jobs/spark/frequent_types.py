@@ -1,7 +1,7 @@
 """Event types as a job stores them: the most frequent by name, and the rest as one.
 
-Producers may invent a type for each event. A job with rows by type would then write, and keep in memory, as
-many rows as there are events: 1.1 MB for each type of a training set.
+Producers may invent a type for each event. A job with rows by type would then write, and keep in memory, as many rows
+as there are events: 1.1 MB for each type of a training set.
 """
 
 from pyspark.sql import DataFrame

@@ -2,10 +2,10 @@
 
 It is started only by the worker that processes the chunks (`workers.batch.jobs.spark.client`).
 
-Standard input: one JSON request per line, {"job", "parameters", "content", "token", "data"}. Standard output:
-one JSON answer per line: {"progress": {...}} occasionally, then {"made": {...}}, {"refused": {"field",
-"message"}}, or {"failed": "..."}. The process does not use the database: its output stays hidden until its
-worker publishes it, so it may be killed at any time. It ends when standard input ends (its worker is gone).
+Standard input: one JSON request per line, {"job", "parameters", "content", "token", "data"}. Standard output: one JSON
+answer per line: {"progress": {...}} occasionally, then {"made": {...}}, {"refused": {"field", "message"}}, or
+{"failed": "..."}. The process does not use the database: its output stays hidden until its worker publishes it, so it
+may be killed at any time. It ends when standard input ends (its worker is gone).
 """
 
 import json
@@ -85,9 +85,7 @@ def report_progress(spark: SparkSession, request: Request, answer: Answers) -> I
         thread.join()
 
 
-def serve(
-    requests: Iterator[dict[str, Any]], answer: Answers, spark_of: Callable[[Path], SparkSession]
-) -> None:
+def serve(requests: Iterator[dict[str, Any]], answer: Answers, spark_of: Callable[[Path], SparkSession]) -> None:
     """Process one request after the other; a failed one does not end the process."""
     for document in requests:
         request = Request(**{**document, "data": Path(document["data"])})
@@ -106,8 +104,8 @@ def serve(
 def read_requests(source: TextIO) -> Iterator[dict[str, Any]]:
     """Yield requests as they arrive.
 
-    Another thread reads them, so that the end of input ends the process even while Spark works: its worker
-    was killed, and the result is not needed.
+    Another thread reads them, so that the end of input ends the process even while Spark works: its worker was killed,
+    and the result is not needed.
     """
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 

@@ -1,8 +1,8 @@
 """`metric_rollup`: a day's raw metrics as windows of 10 s, 1 min, and 1 h.
 
 `metrics/{10s,1m,1h}/day=….parquet`: time (the window's start), series, count (rows), mean, minimum, maximum,
-last (the newest value). A window without rows is left out, because unknown is not 0. The longer windows are
-computed from raw rows, too, so a mean is one of rows and not of means.
+last (the newest value). A window without rows is left out, because unknown is not 0. The longer windows are computed
+from raw rows, too, so a mean is one of rows and not of means.
 """
 
 import pyarrow as pa
@@ -35,17 +35,12 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
     result, skipped = run_over_sound_files(spark, request, paths, _build_all_windows, metric_files.RAW)
     outputs: dict[str, str] = {}
     for step, table in (result or {}).items():
-        outputs |= files.write_table(
-            request.data, metric_files.get_rollup_path(step, day), request.token, table
-        )
+        outputs |= files.write_table(request.data, metric_files.get_rollup_path(step, day), request.token, table)
     return ChunkResult(request.input_rows, outputs, skipped)
 
 
 def _build_all_windows(raw: DataFrame) -> dict[str, pa.Table]:
-    return {
-        step: aggregate_windows(raw, seconds).toArrow().cast(TABLE)
-        for step, seconds in metric_files.STEPS.items()
-    }
+    return {step: aggregate_windows(raw, seconds).toArrow().cast(TABLE) for step, seconds in metric_files.STEPS.items()}
 
 
 def aggregate_windows(raw: DataFrame, seconds: int) -> DataFrame:

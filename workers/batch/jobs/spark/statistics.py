@@ -45,7 +45,9 @@ SLICE_US = 60_000_000
 DAY_SECONDS = 86_400.0
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99)
 ACCURACY = 1_000
-SLICE_ROWS = "type string, slice long, events long, duplicates long, first_us long, last_us long, gaps double, squares double"  # noqa: E501
+SLICE_ROWS = (
+    "type string, slice long, events long, duplicates long, first_us long, last_us long, gaps double, squares double"
+)
 ROWS_PER_PARTITION = 1_000_000
 MIN_PARTITIONS = 4
 QUANTILE_NAMES = tuple(f"value_q{round(100 * share)}" for share in QUANTILES)
@@ -55,9 +57,7 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write one partition's file. Raises BadInput for an unsound file when the choice is to stop."""
     partition = event_archive.Partition(request.content["day"], request.content["queue"])
     paths = event_archive.list_parquet_files(partition.get_folder(request.data))
-    result, skipped = run_over_sound_files(
-        spark, request, paths, lambda events: _measure(events, request.input_rows)
-    )
+    result, skipped = run_over_sound_files(spark, request, paths, lambda events: _measure(events, request.input_rows))
     if result is None:
         return ChunkResult(0, {}, skipped)
     slices, quantiles = result
@@ -124,8 +124,8 @@ def sum_minutes(table: pa.Table) -> pa.Table:
 def compute_interarrival(group: pa.Table) -> tuple[float | None, float | None]:
     """Return mean and squared coefficient of variation of the gaps of one type, from its minutes in order.
 
-    With n events there are n - 1 gaps; those within minutes are already summed, those across minutes are
-    first(next) - last(this). A duplicate is a gap of 0 s that is not counted.
+    With n events there are n - 1 gaps; those within minutes are already summed, those across minutes are first(next) -
+    last(this). A duplicate is a gap of 0 s that is not counted.
     """
     gaps = int(pc.sum(group["events"]).as_py()) - 1
     if gaps < 1:

@@ -1,7 +1,7 @@
 """`forecast_training`: windows of rates with calendar phases, for the forecast law.
 
-`training/queue=…/day=….parquet`, a row per window and type, type "" being the whole queue. The MAX_TYPES most
-frequent types have rows of their own, and all others share rows:
+`training/queue=…/day=….parquet`, a row per window and type, type "" being the whole queue. The MAX_TYPES most frequent
+types have rows of their own, and all others share rows:
 
 | column | unit | is |
 |---|---|---|
@@ -44,23 +44,15 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
     paths = [
         path
         for when in (before, day)
-        for path in event_archive.list_parquet_files(
-            event_archive.Partition(when, queue).get_folder(request.data)
-        )
+        for path in event_archive.list_parquet_files(event_archive.Partition(when, queue).get_folder(request.data))
     ]
     window = request.parameters["window_seconds"]
-    counted, skipped = run_over_sound_files(
-        spark, request, paths, lambda events: _count_events(events, window)
-    )
+    counted, skipped = run_over_sound_files(spark, request, paths, lambda events: _count_events(events, window))
     if counted is None:
         return ChunkResult(0, {}, skipped)
-    table = build_window_table(
-        counted, day, window, request.parameters["history"], request.parameters["horizon"]
-    )
+    table = build_window_table(counted, day, window, request.parameters["history"], request.parameters["horizon"])
     final = f"{ROOT}/queue={queue}/day={day}.parquet"
-    return ChunkResult(
-        request.input_rows, files.write_table(request.data, final, request.token, table), skipped
-    )
+    return ChunkResult(request.input_rows, files.write_table(request.data, final, request.token, table), skipped)
 
 
 def _count_events(events: DataFrame, window_seconds: int) -> pa.Table:
@@ -73,13 +65,9 @@ def _count_events(events: DataFrame, window_seconds: int) -> pa.Table:
     return counted.toArrow()
 
 
-def build_window_table(
-    counted: pa.Table, day: str, window_seconds: int, history: int, horizon: int
-) -> pa.Table:
+def build_window_table(counted: pa.Table, day: str, window_seconds: int, history: int, horizon: int) -> pa.Table:
     """Return the day's rows of every type and of the whole queue; see the module."""
-    begin = (
-        int(datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC).timestamp()) // window_seconds
-    )
+    begin = int(datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC).timestamp()) // window_seconds
     count = DAY_SECONDS // window_seconds
     number = counted["window"].to_numpy()
     events = counted["events"].to_numpy()
@@ -99,14 +87,7 @@ def build_window_table(
 
 
 def _build_window_rows(
-    kind: str,
-    rates: np.ndarray,
-    begin: int,
-    count: int,
-    window_seconds: int,
-    history: int,
-    horizon: int,
-    known: int,
+    kind: str, rates: np.ndarray, begin: int, count: int, window_seconds: int, history: int, horizon: int, known: int
 ) -> pa.Table:
     """Return rows of the second day.
 
@@ -129,12 +110,10 @@ def _build_window_rows(
             "week_cos": np.cos(week_phase),
             "weekend": in_week >= 5 * DAY_SECONDS,
             "history": [
-                rates[place - history : place].tolist() if place - history >= known else None
-                for place in places
+                rates[place - history : place].tolist() if place - history >= known else None for place in places
             ],
             "target": [
-                rates[place : place + horizon].tolist() if place + horizon <= 2 * count else None
-                for place in places
+                rates[place : place + horizon].tolist() if place + horizon <= 2 * count else None for place in places
             ],
         },
         schema=TABLE,

@@ -1,7 +1,7 @@
 """One attempt to match: an automaton that has taken its first event. Pure.
 
-If a pattern leaves a choice, all branches are followed in parallel, the preferred one first. The match is the
-first of them that ends, as if each had been tried in turn.
+If a pattern leaves a choice, all branches are followed in parallel, the preferred one first. The match is the first of
+them that ends, as if each had been tried in turn.
 """
 
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ Event = tuple[Any, ...]  # (time in µs, …): what a match reports of an event;
 class Branch(NamedTuple):
     """One branch through the pattern.
 
-    taken: the events of the match. through: number of events of the stream from the attempt's first up to its
-    last taken one. choices: where it parted from other branches.
+    taken: the events of the match. through: number of events of the stream from the attempt's first up to its last
+    taken one. choices: where it parted from other branches.
     """
 
     state: int
@@ -58,8 +58,7 @@ class Attempt:
     def take(self, automaton: Automaton, event: Event, mask: int, relaxed: bool, to_the_last: bool) -> None:
         """Process the next event.
 
-        Each branch takes the event if it can. Otherwise it passes over it if `relaxed`, and is given up if
-        not.
+        Each branch takes the event if it can. Otherwise it passes over it if `relaxed`, and is given up if not.
         """
         before, self.branches, reached = self.branches, [], set()
         self.seen += 1
@@ -86,24 +85,19 @@ class Attempt:
         if len(takes) == 1:
             return [_take_event(branch, takes[0], event, self.seen, branch.choices)]
         if takes:
-            return [
-                _take_event(branch, take, event, self.seen, (*branch.choices, *take.choices))
-                for take in takes
-            ]
+            return [_take_event(branch, take, event, self.seen, (*branch.choices, *take.choices)) for take in takes]
         passed = automaton.pass_over(branch.state, mask) if relaxed else None
         return [] if passed is None else [branch._replace(state=passed)]
 
     def _end(self, branch: Branch, relaxed: bool) -> None:
         """Record that `branch` has ended: it counts unless a more preferred one ends later.
 
-        With events in between, that could take long. An OR is then decided by what ends first, and only
-        repetitions continue.
+        With events in between, that could take long. An OR is then decided by what ends first, and only repetitions
+        continue.
         """
         self.ended = branch
         if relaxed:
-            self.branches = [
-                other for other in self.branches if not is_parted_by_choice(other.choices, branch.choices)
-            ]
+            self.branches = [other for other in self.branches if not is_parted_by_choice(other.choices, branch.choices)]
 
     def pass_over(self, automaton: Automaton, mask: int, relaxed: bool) -> None:
         """Pass over an event that went to another attempt, or to none."""
@@ -123,8 +117,8 @@ class Attempt:
     def _has_outlasted(automaton: Automaton, branch: Branch, mask: int) -> bool:
         """Return whether the branch has outlasted the NOT at its end, given strict contiguity.
 
-        Such a NOT refers to the very next event, so what is left after that event must still be able to end.
-        After A C D, SEQ(A; C+; NOT D) could continue with another C only, which can't arrive.
+        Such a NOT refers to the very next event, so what is left after that event must still be able to end. After A C
+        D, SEQ(A; C+; NOT D) could continue with another C only, which can't arrive.
         """
         state = automaton.get_state(branch.state)
         if not state.ends_late or mask & state.wanted:

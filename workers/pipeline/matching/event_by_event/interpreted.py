@@ -24,8 +24,8 @@ class FoundMatches(NamedTuple):
 class AutomatonMatcher:
     """Matcher for any pattern. It has one automaton per key, with the key group it belongs to.
 
-    Expired automata are closed in time order over all keys, so that matches come in the same order however
-    the events are cut into batches.
+    Expired automata are closed in time order over all keys, so that matches come in the same order however the events
+    are cut into batches.
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -101,8 +101,8 @@ class AutomatonMatcher:
     def finish(self) -> Matches:
         """Close everything: no further event will arrive.
 
-        Waiting automata are closed in time order, as if time went on; those that end with the last event of
-        their key are closed in the order of these events.
+        Waiting automata are closed in time order, as if time went on; those that end with the last event of their key
+        are closed in the order of these events.
         """
         matches: list[FoundMatches] = []
         while self._deadlines and not self._rules.to_the_last:
@@ -120,9 +120,7 @@ class AutomatonMatcher:
         if not found:
             return build_empty()
         rows = [(*event, match.key, match.group) for match in found for event in match.taken]
-        columns = [
-            pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), KEYED, strict=True)
-        ]
+        columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), KEYED, strict=True)]
         ends = np.cumsum([len(match.taken) for match in found])
         return Matches.build(pa.RecordBatch.from_arrays(columns, schema=KEYED), ends)
 

@@ -2,9 +2,9 @@
 
 II and IX-C): several attempts are open at a time.
 
-An event goes to the attempt that has taken most events, and to the oldest among equals; otherwise it opens a
-new one. It belongs to one match at most. A greedy end takes what it can: such a match is complete when the
-next event can't belong to it, the window is over, or there are no more events.
+An event goes to the attempt that has taken most events, and to the oldest among equals; otherwise it opens a new one.
+It belongs to one match at most. A greedy end takes what it can: such a match is complete when the next event can't
+belong to it, the window is over, or there are no more events.
 """
 
 import heapq
@@ -20,9 +20,9 @@ Likeness = tuple[int, ...]  # events taken, states
 class OpenAttempts:
     """Policy once.
 
-    It keeps the numbers of the open attempts, oldest first, including some that are no longer open. Attempts
-    that have taken equally many events and are in the same states share a heap of numbers: all of them can
-    take the same events, so only the oldest is checked.
+    It keeps the numbers of the open attempts, oldest first, including some that are no longer open. Attempts that have
+    taken equally many events and are in the same states share a heap of numbers: all of them can take the same events,
+    so only the oldest is checked.
     """
 
     def __init__(self, rules: AutomatonRules) -> None:

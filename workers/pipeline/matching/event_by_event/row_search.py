@@ -1,8 +1,8 @@
 """Policy skip-past-last, for any pattern (SQL's AFTER MATCH SKIP PAST LAST ROW): one attempt at a time.
 
-It starts from the leftmost event that can start a match. After a match the search continues after its last
-event, and without a match at the next event. A greedy end takes what it can: such a match is complete when
-the next event can't belong to it, the window is over, or there are no more events.
+It starts from the leftmost event that can start a match. After a match the search continues after its last event, and
+without a match at the next event. A greedy end takes what it can: such a match is complete when the next event can't
+belong to it, the window is over, or there are no more events.
 """
 
 from collections import Counter
@@ -18,9 +18,9 @@ _COMPACT_ROWS = 1_000
 class RowSearch:
     """Search row by row.
 
-    It keeps the events from the first that may still start a match, and counts how many of them satisfy each
-    symbol that a match needs. While one of the symbols is missing, nothing is attempted: an attempt would
-    have to wait, and be repeated when it fails.
+    It keeps the events from the first that may still start a match, and counts how many of them satisfy each symbol
+    that a match needs. While one of the symbols is missing, nothing is attempted: an attempt would have to wait, and be
+    repeated when it fails.
     """
 
     def __init__(self, rules: AutomatonRules) -> None:

@@ -15,8 +15,8 @@ _RADIX = 1 << 16  # NumPy sorts 16-bit numbers by radix, several times faster th
 class KeyedRows:
     """Rows sorted by key, and within a key in their order.
 
-    order: the original place of each row. code: number of its key. starts: first row of its key, for each
-    row. last_us: time of the last row of its key, for each row.
+    order: the original place of each row. code: number of its key. starts: first row of its key, for each row. last_us:
+    time of the last row of its key, for each row.
     """
 
     order: np.ndarray

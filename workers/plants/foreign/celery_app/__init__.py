@@ -71,9 +71,7 @@ def check(address: PlantAddress) -> None:
         raise BadInput(TRANSPORT_OPTIONS, "applies to Redis only; remove it.")
     management = address.get_option("management")
     if management and egress.check_url(management, "management").query:
-        raise BadInput(
-            "management", "must be an address without a query; Weir sends the secret with each request."
-        )
+        raise BadInput("management", "must be an address without a query; Weir sends the secret with each request.")
 
 
 ADAPTER = AdapterKind(
@@ -94,18 +92,13 @@ ADAPTER = AdapterKind(
             default=ASK,
         ),
         "arguments": PlantOption(
-            "task arguments: shown without recognizable secrets, or hidden",
-            choices=(SHOWN, HIDDEN),
-            default=SHOWN,
+            "task arguments: shown without recognizable secrets, or hidden", choices=(SHOWN, HIDDEN), default=SHOWN
         ),
         OPTION: PlantOption(HELP),
-        "management": PlantOption(
-            "address of RabbitMQ's management plugin, for the number of unacknowledged messages"
-        ),
+        "management": PlantOption("address of RabbitMQ's management plugin, for the number of unacknowledged messages"),
         "prefix": PlantOption("prefix of all keys (global_keyprefix); Redis only"),
         "separator": PlantOption(
-            "separator between queue and priority (sep): `usual` (Celery's default), `:`, or `any` (both);"
-            " Redis only",
+            "separator between queue and priority (sep): `usual` (Celery's default), `:`, or `any` (both); Redis only",
             choices=tuple(SEPARATORS),
             default=ANY_SEPARATOR,
         ),
@@ -121,12 +114,7 @@ ADAPTER = AdapterKind(
     # A pool changes size while it works, so a change costs next to nothing, and waiting tasks have waiting
     # users.
     pace=PlantPace(
-        bound_seconds=1.0,
-        maximum=16,
-        missed_cost=50.0,
-        pause_seconds=0.0,
-        change_seconds=1.0,
-        tick_seconds=2.0,
+        bound_seconds=1.0, maximum=16, missed_cost=50.0, pause_seconds=0.0, change_seconds=1.0, tick_seconds=2.0
     ),
     # Celery forks processes every five seconds, and takes seconds longer on a busy host. Only idle processes
     # end, so a pool shrinks when its tasks have ended: within an hour, the time that Redis gives a task by

@@ -1,19 +1,19 @@
 """The arrival rate and the waiting time of tasks, from the counts of each observation.
 
-A Celery message has no send time. But the number of tasks that have been started, S, and the number that wait
-now, W, are known. So A = S + W tasks have arrived, and A(t) of all observations gives
+A Celery message has no send time. But the number of tasks that have been started, S, and the number that wait now, W,
+are known. So A = S + W tasks have arrived, and A(t) of all observations gives
 
     arrivals/s   (A(now) - A(then)) / (now - then)
     oldest       now - t with A(t) = A(now) - W: the arrival time of the task that is started next
 
-A rate is computed from the last ENOUGH arrivals, over at least MIN_SECONDS and at most MAX_SECONDS. If one
-of the SHORT_SECONDS windows has more or fewer arrivals than that rate predicts, by more than DEVIATIONS
-standard deviations of a count, the load has changed, and older observations no longer count.
+A rate is computed from the last ENOUGH arrivals, over at least MIN_SECONDS and at most MAX_SECONDS. If one of the
+SHORT_SECONDS windows has more or fewer arrivals than that rate predicts, by more than DEVIATIONS standard deviations of
+a count, the load has changed, and older observations no longer count.
 
-A never falls, but the counts can fall: S and W are not read at the same instant, so messages in flight are in
-neither for a moment. A fall is made up by later arrivals. A fall that is larger, or that is not made up
-within FALL_SECONDS, means that tasks disappeared without being started, for example because a queue was
-purged. A then continues from its former value, as if these tasks had been started.
+A never falls, but the counts can fall: S and W are not read at the same instant, so messages in flight are in neither
+for a moment. A fall is made up by later arrivals. A fall that is larger, or that is not made up within FALL_SECONDS,
+means that tasks disappeared without being started, for example because a queue was purged. A then continues from its
+former value, as if these tasks had been started.
 """
 
 import math
@@ -94,9 +94,7 @@ class Arrivals:
     def _sum_last_arrivals(self, seconds: float) -> tuple[float, float]:
         """Return the length of the last observations, at least `seconds`, and their arrivals."""
         now, came = self._came[-1]
-        at, before = next(
-            (arrival for arrival in reversed(self._came) if now - arrival[0] >= seconds), self._came[0]
-        )
+        at, before = next((arrival for arrival in reversed(self._came) if now - arrival[0] >= seconds), self._came[0])
         return now - at, came - before
 
     def _find_time(self, came: float) -> float:

@@ -1,10 +1,9 @@
 """The broker of a Celery app: how it is reached, and how long its queues are.
 
-Redis (Valkey) stores a queue as one list for each priority (`transport.redis_layout`). A key that is not a
-list is not a queue: an app may store its own data as `orders:1`. Tasks that workers have taken and not
-acknowledged are in `unacked`, for all queues together. RabbitMQ reports how many messages are ready and how
-many consumers there are. Only its management plugin reports how many messages are unacknowledged and how many
-were published.
+Redis (Valkey) stores a queue as one list for each priority (`transport.redis_layout`). A key that is not a list is not
+a queue: an app may store its own data as `orders:1`. Tasks that workers have taken and not acknowledged are in
+`unacked`, for all queues together. RabbitMQ reports how many messages are ready and how many consumers there are. Only
+its management plugin reports how many messages are unacknowledged and how many were published.
 """
 
 import ssl
@@ -117,8 +116,8 @@ def create_app(address: PlantAddress) -> Celery:
 class LateAnswers(dict[str, deque[Any]]):
     """A mailbox that discards late answers to earlier requests.
 
-    kombu keeps them until they are requested, which never happens. A worker that is always late would use
-    hundreds of megabytes per day.
+    kombu keeps them until they are requested, which never happens. A worker that is always late would use hundreds of
+    megabytes per day.
     """
 
     def __missing__(self, question: str) -> deque[Any]:
@@ -237,9 +236,7 @@ class RedisBroker:
         except redis.ResponseError as error:
             raise InvalidPlantResponse(f"{self._name} rejected the request: {error}.") from None
         except (redis.RedisError, OSError) as error:
-            raise PlantUnavailable(
-                f"{self._name} can't be reached ({describe_connection_error(error)})."
-            ) from None
+            raise PlantUnavailable(f"{self._name} can't be reached ({describe_connection_error(error)}).") from None
 
 
 class AmqpBroker:
@@ -249,9 +246,7 @@ class AmqpBroker:
         self._name, self._host, self._app = address.name, get_virtual_host(address), app
         management = address.get_option("management")
         self._management = (
-            address.create_client(user=address.get_option("user", "guest"), url=management)
-            if management
-            else None
+            address.create_client(user=address.get_option("user", "guest"), url=management) if management else None
         )
         self._without_management = ""
 
@@ -285,16 +280,14 @@ class AmqpBroker:
         except AMQPError as error:
             raise InvalidPlantResponse(f"{self._name} rejected the request: {error}.") from None
         except FAILURES as error:
-            raise PlantUnavailable(
-                f"{self._name} can't be reached ({describe_connection_error(error)})."
-            ) from None
+            raise PlantUnavailable(f"{self._name} can't be reached ({describe_connection_error(error)}).") from None
         return QueueLength(int(answer.message_count), consumers=int(answer.consumer_count))
 
     def _add_management_figures(self, queue: str, declared: QueueLength) -> QueueLength:
         """Add the figures of the management plugin to the length.
 
-        If the plugin does not answer, only these figures are unknown. It is then not asked about the other
-        queues, because each request might wait for it.
+        If the plugin does not answer, only these figures are unknown. It is then not asked about the other queues,
+        because each request might wait for it.
         """
         if self._management is None or self._without_management:
             return declared

@@ -1,12 +1,11 @@
 """Times between completions in the pool of one worker, from its events of tasks (`workers.pool.departures`).
 
-An event does not say which process ran a task. That isn't needed: each task that starts takes the lowest free
-place, and leaves it when it ends. Times are those of the worker's clock. Its offset to the local clock is
-taken from the event with the shortest delay. If that clock is set, or the worker is replaced, counting
-restarts.
+An event does not say which process ran a task. That isn't needed: each task that starts takes the lowest free place,
+and leaves it when it ends. Times are those of the worker's clock. Its offset to the local clock is taken from the event
+with the shortest delay. If that clock is set, or the worker is replaced, counting restarts.
 
-Events may be lost. A lost start event has no consequence. A lost end event would keep its place taken
-forever, so if more places than processes are taken for STUCK_SECONDS, the oldest places are freed.
+Events may be lost. A lost start event has no consequence. A lost end event would keep its place taken forever, so if
+more places than processes are taken for STUCK_SECONDS, the oldest places are freed.
 """
 
 import math

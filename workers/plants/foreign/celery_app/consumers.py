@@ -1,15 +1,15 @@
 """The workers that take from the same queues, as one set: their arrival rate and waiting time.
 
-Chance decides which of them takes a message, and the division of waiting tasks among them changes with their
-processes. So arrivals are counted for all of them together (`arrivals`), from whole lengths of their queues,
-by the changes since the previous observation:
+Chance decides which of them takes a message, and the division of waiting tasks among them changes with their processes.
+So arrivals are counted for all of them together (`arrivals`), from whole lengths of their queues, by the changes since
+the previous observation:
 
     came += started since, by workers that are still there
           + growth of each queue, times these workers' share of the processes that take from it
           + growth of the tasks that the workers have taken and not started
 
-So a worker that comes or goes does not change the load. If other workers, which also take from other queues,
-share a queue, the shares are proportional to processes. The rate is divided by processes, too.
+So a worker that comes or goes does not change the load. If other workers, which also take from other queues, share a
+queue, the shares are proportional to processes. The rate is divided by processes, too.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -47,9 +47,7 @@ class ConsumerSet:
         """
         begun = {(pool.worker, pool.pid): pool.begun for pool in pools}
         self._came += sum(max(0, count - self._begun.get(life, count)) for life, count in begun.items())
-        self._came += sum(
-            part * (length - self._ready.get(queue, 0)) for queue, (length, part) in ready.items()
-        )
+        self._came += sum(part * (length - self._ready.get(queue, 0)) for queue, (length, part) in ready.items())
         self._came += reserved - self._held
         self._begun, self._held = begun, reserved
         # A missing queue may only be away, with its RabbitMQ node: all of it comes back.
@@ -75,8 +73,8 @@ class AllConsumers:
     ) -> dict[str, PoolDemand]:
         """Return the demand of each worker.
 
-        If one worker of a set is late, the set keeps its last counts: tasks that it takes meanwhile would
-        seem to have vanished.
+        If one worker of a set is late, the set keeps its last counts: tasks that it takes meanwhile would seem to have
+        vanished.
         """
         sets: dict[frozenset[str], list[WorkerPool]] = {}
         for pool in pools:

@@ -1,7 +1,7 @@
 """Interventions at a Celery app besides resizing its pools.
 
-A person may pause a queue, limit the rate of a task, or revoke a task. Each is done by remote control, and
-recorded with what undoes it.
+A person may pause a queue, limit the rate of a task, or revoke a task. Each is done by remote control, and recorded
+with what undoes it.
 """
 
 import json
@@ -41,8 +41,8 @@ class AppInterventions:
 
     Raise `PlantUnavailable` if the app does not answer in time, and `InvalidPlantResponse` if it refuses.
 
-    The former value of each worker is recorded with the time (seconds since 1970). A worker that was
-    restarted since has the setup of its owner, and keeps it.
+    The former value of each worker is recorded with the time (seconds since 1970). A worker that was restarted since
+    has the setup of its owner, and keeps it.
     """
 
     def __init__(self, control: RemoteControl, clock: Callable[[], float], resumed: ResumedQueues) -> None:
@@ -75,9 +75,9 @@ class AppInterventions:
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """Carry out an intervention. What is already in force stays.
 
-        All workers are asked, even if one does not answer. A worker whose former value is not in `before` is
-        left out, because the change could not be undone there. The error names it, and the observer asks it
-        later (`late_workers`).
+        All workers are asked, even if one does not answer. A worker whose former value is not in `before` is left out,
+        because the change could not be undone there. The error names it, and the observer asks it later
+        (`late_workers`).
         """
         pools = self._control.list_pools()
         if kind == REVOKE:
@@ -101,8 +101,8 @@ class AppInterventions:
     def undo(self, kind: str, subject: str, before: str) -> None:
         """Undo an intervention on each worker that answers.
 
-        Raise `PartialUndo` if a worker does not answer: it may be late, or gone for good. It is asked again
-        until it is given up (`workers.plants.foreign.interventions`).
+        Raise `PartialUndo` if a worker does not answer: it may be late, or gone for good. It is asked again until it is
+        given up (`workers.plants.foreign.interventions`).
         """
         noted, pools = json.loads(before), self._control.list_pools()
         here = [worker for worker in self._drop_restarted_workers(noted, pools) if worker in pools]

@@ -1,8 +1,7 @@
 """Workers that answered recently and no longer do, although they did not go offline, and their queues.
 
-A worker that was killed, is frozen, or has lost its broker sends nothing. It is reported for MISSED_SECONDS,
-also by a later observer and after the broker was away. A worker that sends an offline event is forgotten at
-once.
+A worker that was killed, is frozen, or has lost its broker sends nothing. It is reported for MISSED_SECONDS, also by a
+later observer and after the broker was away. A worker that sends an offline event is forgotten at once.
 """
 
 import json
@@ -121,9 +120,7 @@ class MissedWorkers:
             for name, each in self._known.items()
             if name not in fresh and (name in left or now - each.at > MISSED_SECONDS)
         ]
-        missed = [
-            (each.at, name) for name, each in self._known.items() if name not in fresh and name not in over
-        ]
+        missed = [(each.at, name) for name, each in self._known.items() if name not in fresh and name not in over]
         # If the names are too many, forget those that have been gone for longest.
         over += [name for _, name in sorted(missed)[: max(0, len(missed) - MAX_MISSED)]]
         for name in over:

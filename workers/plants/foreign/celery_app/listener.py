@@ -29,9 +29,7 @@ class EventListener:
     error: why no events arrive; gaps: how often events may have been missed.
     """
 
-    def __init__(
-        self, app: Celery, events: TaskEvents, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, app: Celery, events: TaskEvents, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.lock, self.events = threading.Lock(), events
         self.error: str | None = NOT_YET
         self.gaps = 0

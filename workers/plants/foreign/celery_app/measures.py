@@ -1,26 +1,20 @@
 """A Celery app as a topology: queues are sources, the pools of workers operators, processes their tasks.
 
-A path leads from a queue to a pool that takes from it, and ends where a task starts. Its latency is the time
-that a task waits, in the broker and in the worker that has taken it. The run time of the task is its service
-time.
+A path leads from a queue to a pool that takes from it, and ends where a task starts. Its latency is the time that a
+task waits, in the broker and in the worker that has taken it. The run time of the task is its service time.
 
-Counts are rates (`consumers`) times WINDOW_SECONDS, divided evenly among the processes of a pool: a pool has one
-queue for all of them. Ready messages in a queue of several pools are divided by their processes.
+Counts are rates (`consumers`) times WINDOW_SECONDS, divided evenly among the processes of a pool: a pool has one queue
+for all of them. Ready messages in a queue of several pools are divided by their processes.
 
-A topology has at most MAX_PATHS paths. If queues and workers make more, queues with the same workers become
-one source. Paths beyond that are left out, and reported (`describe_left_out`).
+A topology has at most MAX_PATHS paths. If queues and workers make more, queues with the same workers become one source.
+Paths beyond that are left out, and reported (`describe_left_out`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from controllers.parallelism.measured_topology import (
-    MAX_PATHS,
-    Link,
-    MeasuredOperator,
-    MeasuredTopology,
-)
+from controllers.parallelism.measured_topology import MAX_PATHS, Link, MeasuredOperator, MeasuredTopology
 from workers.plants.foreign.celery_app.arrivals import Arrivals
 from workers.plants.foreign.celery_app.broker import MAX_QUEUES, QueueLength
 from workers.plants.foreign.celery_app.consumers import PoolDemand
@@ -39,8 +33,8 @@ MAX_LINKS = MAX_PATHS - MAX_QUEUES - MAX_WORKERS
 class PoolMeasures:
     """The current measures of one pool.
 
-    waiting: tasks in front of the pool, in the broker and in the worker; oldest: how long the first task has
-    waited, among all workers of the same queues. None: unknown.
+    waiting: tasks in front of the pool, in the broker and in the worker; oldest: how long the first task has waited,
+    among all workers of the same queues. None: unknown.
     """
 
     pool: WorkerPool
@@ -106,11 +100,7 @@ def _run_seconds(
 
 
 def build_topology(
-    plant: str,
-    at: float,
-    pools: Sequence[PoolMeasures],
-    lengths: Mapping[str, QueueLength],
-    most: int,
+    plant: str, at: float, pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength], most: int
 ) -> MeasuredTopology:
     """Return the topology of the queues and the pools that take from them."""
     sources = group_queues_by_source(pools, lengths)
@@ -169,9 +159,7 @@ def _build_links(pools: Sequence[PoolMeasures], sources: Mapping[str, tuple[str,
 def _build_source(name: str, queues: tuple[str, ...], pools: Sequence[PoolMeasures]) -> MeasuredOperator:
     """Return a source. Its output is known if all workers of its queues take from no other queues."""
     consumers = [pool for pool in pools if not set(queues).isdisjoint(pool.pool.queues)]
-    rates = [
-        consumer.arrivals_per_second for consumer in consumers if set(consumer.pool.queues) == set(queues)
-    ]
+    rates = [consumer.arrivals_per_second for consumer in consumers if set(consumer.pool.queues) == set(queues)]
     known = [rate for rate in rates if rate is not None]
     tasks: tuple[Mapping[str, float | None], ...] = ()
     if consumers and len(known) == len(consumers):

@@ -1,8 +1,8 @@
 """The number of processes that was last ordered for a pool.
 
-Celery executes `pool_grow` only at its next pool maintenance, every five seconds. Until then the pool looks
-as if it had no order. A process that orders again in that time must count from the ordered size, or the pool
-would get twice as many processes.
+Celery executes `pool_grow` only at its next pool maintenance, every five seconds. Until then the pool looks as if it
+had no order. A process that orders again in that time must count from the ordered size, or the pool would get twice as
+many processes.
 """
 
 import json

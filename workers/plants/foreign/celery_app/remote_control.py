@@ -1,10 +1,10 @@
 """The workers of a Celery app by its remote control: their state, and the orders that they get.
 
-The `max-concurrency` of a pool stays at its start value, so the list of its processes is what counts. A pool
-that is to shrink is asked to end idle processes only: no task is taken away from a busy process.
+The `max-concurrency` of a pool stays at its start value, so the list of its processes is what counts. A pool that is to
+shrink is asked to end idle processes only: no task is taken away from a busy process.
 
-A gevent pool reports its size only as `max-concurrency`. Before Celery 5.7 that is its start value, whatever
-size it has now, so it is unknown how many to add.
+A gevent pool reports its size only as `max-concurrency`. Before Celery 5.7 that is its start value, whatever size it
+has now, so it is unknown how many to add.
 """
 
 import re
@@ -17,13 +17,7 @@ from kombu.exceptions import ContentDisallowed, DecodeError
 
 from queues.errors import describe_connection_error
 from workers.plants.foreign.celery_app.broker import FAILURES, MAX_QUEUES
-from workers.plants.foreign.celery_app.outside import (
-    MAX_NAME,
-    count_of,
-    parse_name,
-    parse_seconds,
-    parse_text,
-)
+from workers.plants.foreign.celery_app.outside import MAX_NAME, count_of, parse_name, parse_seconds, parse_text
 from workers.plants.foreign.celery_app.transport.bounded_transports import NoWorkerBound, SeparatorDiffers
 from workers.plants.foreign.redaction import redact
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -46,8 +40,8 @@ Life = tuple[int | None, float]  # the life of a worker: its pid, and an instant
 class WorkerPool:
     """The pool of one worker.
 
-    fixed: why its processes can't be set; None: they can. total: tasks that it has started, by name, since
-    the worker was started; prefetch: messages that it takes ahead.
+    fixed: why its processes can't be set; None: they can. total: tasks that it has started, by name, since the worker
+    was started; prefetch: messages that it takes ahead.
     """
 
     worker: str
@@ -89,13 +83,11 @@ class WorkerPool:
 class RemoteControl:
     """The remote control of one app; `broadcast` is that of `celery.app.control.Control`.
 
-    Every method raises `PlantUnavailable` if the broker does not answer in time. A worker that does not answer is
-    left out of the answers.
+    Every method raises `PlantUnavailable` if the broker does not answer in time. A worker that does not answer is left
+    out of the answers.
     """
 
-    def __init__(
-        self, name: str, broadcast: Callable[..., Any], closed: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, name: str, broadcast: Callable[..., Any], closed: Callable[[], None] = lambda: None) -> None:
         self._name, self._broadcast, self.close = name, broadcast, closed
         self._versions: dict[tuple[str, int | None], Version] = {}
         self.twice: list[str] = []  # names under which two workers answered when pools were requested
@@ -107,20 +99,16 @@ class RemoteControl:
             return pools
         raise PlantUnavailable(f"{self._name}: no worker responds to remote control.")
 
-    def request_pools(
-        self, expected: int | None = None, workers: Sequence[str] | None = None
-    ) -> dict[str, WorkerPool]:
+    def request_pools(self, expected: int | None = None, workers: Sequence[str] | None = None) -> dict[str, WorkerPool]:
         """Return the pool of each of these workers, or of all, waiting for at most `expected` answers.
 
-        A worker that reports its state but not its queues is late. Treated as a worker without queues it
-        would be neither paused nor measured.
+        A worker that reports its state but not its queues is late. Treated as a worker without queues it would be
+        neither paused nor measured.
         """
         answered = self._ask_workers("stats", workers=workers, expected=expected)
         stats = dict(answered)
         self.twice = [
-            worker
-            for worker, answer in answered
-            if _differ(_check_mapping(answer), _check_mapping(stats[worker]))
+            worker for worker, answer in answered if _differ(_check_mapping(answer), _check_mapping(stats[worker]))
         ]
         queues = self.ask("active_queues", workers=list(stats)) if stats else {}
         answers = {
@@ -130,9 +118,7 @@ class RemoteControl:
         }
         self.late = [worker for worker in answers if worker not in queues]
         answers = {worker: answer for worker, answer in answers.items() if worker in queues}
-        versions = self._find_worker_versions(
-            {worker: each for worker, each in answers.items() if _is_gevent(each)}
-        )
+        versions = self._find_worker_versions({worker: each for worker, each in answers.items() if _is_gevent(each)})
         return {
             worker: build_pool(worker, answer, queues[worker], versions.get(worker))
             for worker, answer in answers.items()
@@ -186,14 +172,9 @@ class RemoteControl:
         except (ContentDisallowed, DecodeError) as error:
             raise InvalidPlantResponse(f"{self._name} returned an invalid response: {error}.") from None
         except FAILURES as error:
-            raise PlantUnavailable(
-                f"{self._name} can't be reached ({describe_connection_error(error)})."
-            ) from None
+            raise PlantUnavailable(f"{self._name} can't be reached ({describe_connection_error(error)}).") from None
         items_of_answers = (
-            item
-            for raw_answer in answers or ()
-            if isinstance(raw_answer, Mapping)
-            for item in raw_answer.items()
+            item for raw_answer in answers or () if isinstance(raw_answer, Mapping) for item in raw_answer.items()
         )
         known = [(parse_name(worker), answer) for worker, answer in islice(items_of_answers, MAX_WORKERS)]
         return [(worker, answer) for worker, answer in known if worker]
@@ -217,11 +198,7 @@ class RemoteControl:
     def list_rate_limits(self, workers: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return the rate limit of each task that a worker knows, "" for none, by worker."""
         answers = self.ask("registered", {"taskinfoitems": ["rate_limit"]}, workers) if workers else {}
-        return {
-            worker: dict(map(_limit, limits))
-            for worker, limits in answers.items()
-            if isinstance(limits, list)
-        }
+        return {worker: dict(map(_limit, limits)) for worker, limits in answers.items() if isinstance(limits, list)}
 
     def order(self, command: str, worker: str, **arguments: Any) -> None:
         """Send one worker an order.
@@ -248,9 +225,7 @@ class RemoteControl:
         return errors
 
 
-def build_pool(
-    worker: str, stats: Mapping[str, Any], queues: Any, version: Version | None = None
-) -> WorkerPool:
+def build_pool(worker: str, stats: Mapping[str, Any], queues: Any, version: Version | None = None) -> WorkerPool:
     """Return the pool from a worker's report; what it doesn't report is unknown. version: of Celery."""
     pool, total = _check_mapping(stats.get("pool")), _check_mapping(stats.get("total"))
     implementation = parse_name(pool.get("implementation"))

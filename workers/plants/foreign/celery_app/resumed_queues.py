@@ -1,8 +1,8 @@
 """Queues that workers take from again after a pause, in their current life.
 
-Before Celery 5.7, a worker that was asked to leave a queue (`cancel_consumer`) and to resume it
-(`add_consumer`) forgets the second order when its broker was away (celery#7733). It then leaves the queue
-alone although nothing is in force any more. The observer of the app asks it again.
+Before Celery 5.7, a worker that was asked to leave a queue (`cancel_consumer`) and to resume it (`add_consumer`)
+forgets the second order when its broker was away (celery#7733). It then leaves the queue alone although nothing is in
+force any more. The observer of the app asks it again.
 """
 
 import json

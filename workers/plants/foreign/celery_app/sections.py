@@ -56,9 +56,7 @@ def describe_missing(
             " (worker_enable_remote_control). Queues are observed, but nothing can be controlled."
         )
     if left_queues:
-        notes.append(
-            f"Queues that are not observed: {left_queues:,}. List the queues to observe in the option queues."
-        )
+        notes.append(f"Queues that are not observed: {left_queues:,}. List the queues to observe in the option queues.")
     if error:
         notes.append(f"Worker events: {error}.")
     if without_events:
@@ -152,24 +150,14 @@ def _build_task_types_section(
     of_kind: dict[str, list[SeenTask]] = {}
     for task in tasks:
         of_kind.setdefault(task.name, []).append(task)
-    limited = {
-        name: limit
-        for limits_of_worker in limits.values()
-        for name, limit in limits_of_worker.items()
-        if limit
-    }
+    limited = {name: limit for limits_of_worker in limits.values() for name, limit in limits_of_worker.items() if limit}
     names = dict.fromkeys([*begun, *limited, *(seen_task.name for seen_task in tasks if seen_task.name)])
     return PlantSection(
         title="Task types",
         about=f"results and run times, last {format_count(len(tasks), 'task')}",
         columns=["Task", "Started", "Failed", "Retried", "Run, s", "Rate limit"],
         rows=[
-            [
-                name,
-                begun.get(name),
-                *_count_outcomes(of_kind.get(name, ())),
-                limited.get(name),
-            ]
+            [name, begun.get(name), *_count_outcomes(of_kind.get(name, ())), limited.get(name)]
             for name in sorted(names)[:MAX_KINDS]
         ],
         empty="No tasks started yet.",

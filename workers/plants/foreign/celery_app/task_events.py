@@ -1,7 +1,7 @@
 """The state of an app from Celery's events: workers, tasks of each pool, and the last tasks.
 
-A worker sends a heartbeat every two seconds. It sends task events only if it was started with -E, or was
-asked to. Times between events of one worker are from its own clock.
+A worker sends a heartbeat every two seconds. It sends task events only if it was started with -E, or was asked to.
+Times between events of one worker are from its own clock.
 """
 
 from collections import deque
@@ -110,8 +110,8 @@ class TaskEvents:
     def list_beating_workers(self, now: float) -> list[str]:
         """Return the workers that sent a heartbeat recently.
 
-        Task events may arrive from other workers, too, but only if they have tasks, so they don't show how
-        many workers there are.
+        Task events may arrive from other workers, too, but only if they have tasks, so they don't show how many workers
+        there are.
         """
         beats = {name: each.beat_at for name, each in self.pools.items() if each.beat_at is not None}
         return sorted(name for name, at in beats.items() if now - at <= SILENT_SECONDS)
@@ -184,9 +184,7 @@ class TaskEvents:
         else:
             self.begin_anew(worker)
 
-    def _apply_task_event(
-        self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any], now: float
-    ) -> None:
+    def _apply_task_event(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any], now: float) -> None:
         task = self._find_or_create_task(worker, event, now)
         at = parse_seconds(event.get("timestamp"))
         if what == "received":
@@ -197,9 +195,7 @@ class TaskEvents:
             self._record_ended(pool, task, what, event, at, now)
         task.at = now
 
-    def _record_received(
-        self, pool: PoolEvents, task: SeenTask, event: Mapping[str, Any], at: float | None
-    ) -> None:
+    def _record_received(self, pool: PoolEvents, task: SeenTask, event: Mapping[str, Any], at: float | None) -> None:
         pool.received += 1
         task.received, task.state = at, WAITS
         task.is_later = bool(event.get("eta"))
@@ -218,13 +214,7 @@ class TaskEvents:
             pool.waits.append(TaskTime(now, max(0.0, at - task.received)))
 
     def _record_ended(
-        self,
-        pool: PoolEvents,
-        task: SeenTask,
-        what: str,
-        event: Mapping[str, Any],
-        at: float | None,
-        now: float,
+        self, pool: PoolEvents, task: SeenTask, what: str, event: Mapping[str, Any], at: float | None, now: float
     ) -> None:
         pool.waiting.discard(task.id)
         pool.completions.record_end(task.id, at, now)

@@ -1,9 +1,8 @@
 """Queues in which tasks wait and from which no worker takes: their workers have ended, or none was started.
 
-RabbitMQ reports how many consumers a queue has. With Redis only the workers know. A queue counts as served
-while a worker that answers takes from it, and whenever it has become shorter. It also counts as served while
-a worker sends heartbeats and answers nothing (its remote control is switched off), because its queues are
-unknown.
+RabbitMQ reports how many consumers a queue has. With Redis only the workers know. A queue counts as served while a
+worker that answers takes from it, and whenever it has become shorter. It also counts as served while a worker sends
+heartbeats and answers nothing (its remote control is switched off), because its queues are unknown.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,8 +32,8 @@ class UnservedQueues:
     ) -> dict[str, UnservedQueue]:
         """Return the unserved queues.
 
-        served: queues of workers that answer; paused: queues that a person paused in Weir; is_sure: all live
-        workers answer.
+        served: queues of workers that answer; paused: queues that a person paused in Weir; is_sure: all live workers
+        answer.
         """
         self._seen = {name: seen for name, seen in self._seen.items() if at - seen <= AWAY_SECONDS}
         self._seen |= dict.fromkeys(lengths, at)

@@ -6,11 +6,7 @@ from queues.errors import BadInput
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPart, FoundPlant
 from workers.plants.foreign import group_measures
-from workers.plants.foreign.declared.declaration import (
-    DeclaredOperator,
-    PlantDeclaration,
-    parse_declaration,
-)
+from workers.plants.foreign.declared.declaration import DeclaredOperator, PlantDeclaration, parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.dry_run import make_dry_run
 from workers.plants.foreign.declared.examples import EXAMPLES
@@ -24,8 +20,7 @@ OPTION = "declaration"
 def read_declaration(address: PlantAddress) -> PlantDeclaration:
     """Return the declaration at an address. Raise `BadInput`, naming the field in it and its line.
 
-    Error messages about its servers use the name in the declaration, whatever name the plant is registered
-    under.
+    Error messages about its servers use the name in the declaration, whatever name the plant is registered under.
     """
     return parse_declaration(address.get_option(OPTION))
 
@@ -69,16 +64,14 @@ def inspect(address: PlantAddress) -> FoundPlant:
 def _build_part(operator: DeclaredOperator) -> FoundPart:
     fixed = ONLY_BRINGS if operator.is_source else None if operator.actuator else ONLY_SEEN
     kind = "source" if operator.is_source else "operator"
-    return FoundPart(
-        name=operator.name, kind=kind, minimum=operator.minimum, maximum=operator.maximum, fixed=fixed
-    )
+    return FoundPart(name=operator.name, kind=kind, minimum=operator.minimum, maximum=operator.maximum, fixed=fixed)
 
 
 def check(address: PlantAddress) -> None:
     """Raise `BadInput`, naming the field in the declaration and its line.
 
-    A hold without an expiry is refused: it would stay after Weir stopped controlling the plant, because a
-    loop is set to advise or ends. A hold of an earlier declaration is released as that declaration says.
+    A hold without an expiry is refused: it would stay after Weir stopped controlling the plant, because a loop is set
+    to advise or ends. A hold of an earlier declaration is released as that declaration says.
     """
     declaration, lag = read_declaration(address), group_measures.OPTION
     names = {name for name, each in declaration.operators.items() if not each.is_source}
@@ -97,8 +90,7 @@ def _check_proofs(declaration: PlantDeclaration) -> None:
         if each.proof and each.proof.within_seconds <= every:
             where = f"operators[{place}].proof.within_seconds"
             raise BadInput(
-                where,
-                f"must be more than {every:g} s, because {each.proof.sensor} is read only every {every:g} s",
+                where, f"must be more than {every:g} s, because {each.proof.sensor} is read only every {every:g} s"
             )
 
 

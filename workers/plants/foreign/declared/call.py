@@ -1,10 +1,9 @@
 """The calls that set tasks: an HTTP request, a command, or the `/scale` of a Kubernetes workload.
 
-`$tasks` is replaced by the new number of tasks, `$before` by the former number, and `$change` by the
-difference (in `hold`, `$seconds` by the duration); nothing else is replaced. A value of a body that is
-`$tasks` alone becomes a number. A command is a list of arguments and never goes through a shell. Its
-beginning must be allowed by an administrator (WEIR_PLANT_COMMANDS), its environment contains none of Weir's
-secrets, and it ends after COMMAND_SECONDS.
+`$tasks` is replaced by the new number of tasks, `$before` by the former number, and `$change` by the difference (in
+`hold`, `$seconds` by the duration); nothing else is replaced. A value of a body that is `$tasks` alone becomes a
+number. A command is a list of arguments and never goes through a shell. Its beginning must be allowed by an
+administrator (WEIR_PLANT_COMMANDS), its environment contains none of Weir's secrets, and it ends after COMMAND_SECONDS.
 """
 
 import os
@@ -132,16 +131,12 @@ class CommandCall:
         try:
             done = _run(arguments)
         except subprocess.TimeoutExpired:
-            raise PlantUnavailable(
-                f"{arguments[0]} took more than {COMMAND_SECONDS:g} s and was stopped."
-            ) from None
+            raise PlantUnavailable(f"{arguments[0]} took more than {COMMAND_SECONDS:g} s and was stopped.") from None
         except OSError as error:
             raise InvalidPlantResponse(f"{arguments[0]} can't be started: {error.strerror}.") from None
         status, said = done
         if status != 0:
-            raise InvalidPlantResponse(
-                f"{arguments[0]} ended with exit status {status}: {said or 'no error output'}"
-            )
+            raise InvalidPlantResponse(f"{arguments[0]} ended with exit status {status}: {said or 'no error output'}")
 
     def _fill(self, order: TaskOrder) -> list[str]:
         return [order.put_in(argument) for argument in self.arguments]
@@ -153,8 +148,8 @@ Call = HttpCall | CommandCall
 def check_allowed(arguments: Sequence[str], where: str) -> None:
     """Raise `Forbidden` unless an administrator allows commands with this beginning.
 
-    The last allowed word may be the beginning of an argument, such as worker@. Words after that can't be
-    options, because an option may turn one command into another.
+    The last allowed word may be the beginning of an argument, such as worker@. Words after that can't be options,
+    because an option may turn one command into another.
     """
     allowed = [part.split() for part in variables.PLANT_COMMANDS.get_text().split(";") if part.strip()]
     if not any(_begins(arguments, words) for words in allowed):
@@ -238,9 +233,7 @@ def _read_http_call(document: Any, where: str) -> HttpCall:
     body = document.get("body")
     if body is not None and len(orjson.dumps(body)) > MAX_BODY:
         raise BadInput(f"{where}.body", f"must have at most {MAX_BODY} bytes as JSON")
-    kind = checks.accept_choice((JSON, MERGE)).validate(
-        document.get("content_type", JSON), f"{where}.content_type"
-    )
+    kind = checks.accept_choice((JSON, MERGE)).validate(document.get("content_type", JSON), f"{where}.content_type")
     return HttpCall(method, url, body, read_login(document, where), kind)
 
 
@@ -254,8 +247,7 @@ def _read_command_call(document: Any, where: str) -> CommandCall:
     for place, each in enumerate(arguments):
         if each.startswith("$change"):
             raise BadInput(
-                f"{where}[{place}]",
-                "must have $change after a word, such as --by=$change, because it may be negative",
+                f"{where}[{place}]", "must have $change after a word, such as --by=$change, because it may be negative"
             )
     check_allowed(arguments, where)
     return CommandCall(tuple(arguments))

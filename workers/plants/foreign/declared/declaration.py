@@ -11,8 +11,8 @@
 | hold, release | calls that hold the plant's own controllers (for $seconds), and release them |
 
 An operator has `name`, and `after`: the operators that it gets events from. A source has `source: true`,
-`out_per_second` and `failed_per_second`. Any other operator has `tasks` (the current number), `minimum` (1),
-`maximum`, and the measures that are known:
+`out_per_second` and `failed_per_second`. Any other operator has `tasks` (the current number), `minimum` (1), `maximum`,
+and the measures that are known:
 
 | measure | meaning |
 |---|---|
@@ -23,11 +23,11 @@ An operator has `name`, and `after`: the operators that it gets events from. A s
 | utilisation | share of the time in which a task works |
 | waiting_events, waiting_seconds | backlog in front of it, or its waiting time (converted by Little's law) |
 
-Each is the name of a sensor, or a number. Tasks are set by `set`, a call that contains $tasks (`call`); its
-inverse is the same call with the former number of tasks. Or they are set by `up` and `down`, called once for
-each task (from $before to $tasks, which differ by one); each is the inverse of the other. An operator without
-them is only observed. `proof` says what shows that an order took effect: {sensor, within_seconds}, by default
-the sensor of its tasks, within 60 s.
+Each is the name of a sensor, or a number. Tasks are set by `set`, a call that contains $tasks (`call`); its inverse is
+the same call with the former number of tasks. Or they are set by `up` and `down`, called once for each task (from
+$before to $tasks, which differ by one); each is the inverse of the other. An operator without them is only observed.
+`proof` says what shows that an order took effect: {sensor, within_seconds}, by default the sensor of its tasks, within
+60 s.
 """
 
 import re
@@ -139,9 +139,7 @@ def build_declaration(document: Any) -> PlantDeclaration:
     server = read_server(document["prometheus"], "prometheus") if "prometheus" in document else None
     given = fields.validate_pairs(document.get("sensors", {}), "sensors", "name: sensor", MAX_SENSORS)
     sensors = {
-        fields.validate_name(name, f"sensors.{name}", SENSOR): read_sensor(
-            name, row, f"sensors.{name}", server
-        )
+        fields.validate_name(name, f"sensors.{name}", SENSOR): read_sensor(name, row, f"sensors.{name}", server)
         for name, row in given.items()
     }
     rows = fields.validate_items(document.get("operators", []), "operators", 0, MAX_OPERATORS)
@@ -181,9 +179,7 @@ def _read_operator(document: Any, where: str, sensors: Mapping[str, DeclaredSens
     if is_source:
         fields.check_mapping(document, where, ("name", "source", *SOURCE_MEASURES), required=("name",))
         name = fields.validate_name(document["name"], f"{where}.name", OPERATOR)
-        return DeclaredOperator(
-            name, True, measures=_read_measures(document, where, SOURCE_MEASURES, sensors)
-        )
+        return DeclaredOperator(name, True, measures=_read_measures(document, where, SOURCE_MEASURES, sensors))
     known = ("name", "after", "tasks", "minimum", "maximum", "proof", "source", *MEASURES, *CALLS)
     fields.check_mapping(document, where, known, required=("name", "tasks"))
     name = fields.validate_name(document["name"], f"{where}.name", OPERATOR)
@@ -194,12 +190,8 @@ def _read_operator(document: Any, where: str, sensors: Mapping[str, DeclaredSens
     if actuator is not None and "maximum" not in document:
         raise BadInput(f"{where}.maximum", "is missing; set the maximum number of tasks")
     if actuator is not None and not isinstance(tasks, str):
-        raise BadInput(
-            f"{where}.tasks", "must be a sensor, so that Weir can observe changes of the number of tasks"
-        )
-    minimum = checks.accept_whole_number(1, MAX_TASKS).validate(
-        document.get("minimum", 1), f"{where}.minimum"
-    )
+        raise BadInput(f"{where}.tasks", "must be a sensor, so that Weir can observe changes of the number of tasks")
+    minimum = checks.accept_whole_number(1, MAX_TASKS).validate(document.get("minimum", 1), f"{where}.minimum")
     maximum = checks.accept_whole_number(minimum, MAX_TASKS).validate(
         document.get("maximum", MAX_TASKS), f"{where}.maximum"
     )
@@ -220,9 +212,7 @@ def _read_operator(document: Any, where: str, sensors: Mapping[str, DeclaredSens
 def _read_measures(
     document: Mapping[str, Any], where: str, names: tuple[str, ...], sensors: Mapping[str, DeclaredSensor]
 ) -> dict[str, Quantity]:
-    measures = {
-        name: _read_quantity(document[name], f"{where}.{name}", sensors) for name in names if name in document
-    }
+    measures = {name: _read_quantity(document[name], f"{where}.{name}", sensors) for name in names if name in document}
     if not isinstance(measures.get(SHARE), str | None):
         checks.accept_number(0, 1, "a share").validate(document[SHARE], f"{where}.{SHARE}")
     return measures

@@ -130,19 +130,13 @@ class DeclaredPlant(Adapter):
     def _validate_order(self, name: str, count: int) -> DeclaredOperator:
         operators = self.declaration.operators
         if name not in operators:
-            raise BadInput(
-                f"tasks.{name}", f"{name} is not an operator; known: {', '.join(operators) or 'none'}"
-            )
+            raise BadInput(f"tasks.{name}", f"{name} is not an operator; known: {', '.join(operators) or 'none'}")
         declared = operators[name]
         fixed = ONLY_BRINGS if declared.is_source else None if declared.actuator else ONLY_SEEN
-        MeasuredOperator(name, "operator", 0, declared.minimum, declared.maximum, fixed).check(
-            count, f"tasks.{name}"
-        )
+        MeasuredOperator(name, "operator", 0, declared.minimum, declared.maximum, fixed).check(count, f"tasks.{name}")
         return declared
 
-    def _build_orders(
-        self, declared: Mapping[str, DeclaredOperator], tasks: Mapping[str, int]
-    ) -> list[CountedOrder]:
+    def _build_orders(self, declared: Mapping[str, DeclaredOperator], tasks: Mapping[str, int]) -> list[CountedOrder]:
         """Return the changes to make. Raise if the current number of tasks is unknown."""
         readings = self._readings.read(
             operator.tasks for operator in declared.values() if isinstance(operator.tasks, str)
@@ -198,8 +192,8 @@ class DeclaredPlant(Adapter):
     def _keep_noted(self, counted: CountedOrder, call_seconds: float = 0.0) -> None:
         """Extend the record of the order, unless another order was recorded meanwhile.
 
-        This is done before each call, for its maximum duration, and after the last one. With many calls, the
-        first may be longer ago than the proof may take.
+        This is done before each call, for its maximum duration, and after the last one. With many calls, the first may
+        be longer ago than the proof may take.
         """
         name, proof = counted.operator.name, counted.operator.proof
         order, noted = LastTaskOrder(counted.order.tasks, counted.seen), self._ordered.get_pending(name)
@@ -217,9 +211,7 @@ class DeclaredPlant(Adapter):
             return str(error)
         return ""
 
-    def _revert_orders(
-        self, done: list[CountedOrder], failed: DeclaredOperator, error: WeirError
-    ) -> WeirError:
+    def _revert_orders(self, done: list[CountedOrder], failed: DeclaredOperator, error: WeirError) -> WeirError:
         """Return the error, extended by what could not be reverted."""
         left = []
         for order in reversed(done):

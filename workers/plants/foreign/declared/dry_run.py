@@ -64,18 +64,14 @@ def make_dry_run(
     sensors = tuple(_sensor(declaration, name, reading) for name, reading in readings.items())
     settable = (operator for operator in declaration.operators.values() if operator.actuator is not None)
     return DryRun(
-        sensors,
-        tuple(_order(operator, now.get(operator.name, operator.minimum)) for operator in settable),
-        error,
+        sensors, tuple(_order(operator, now.get(operator.name, operator.minimum)) for operator in settable), error
     )
 
 
 def _sensor(declaration: PlantDeclaration, name: str, reading: SensorReading) -> SensorTrial:
     sensor = declaration.sensors[name]
     said = "" if reading.error is None else str(reading.error)
-    return SensorTrial(
-        name, sensor.source.describe(), reading.value, sensor.unit, round(reading.seconds, 3), said
-    )
+    return SensorTrial(name, sensor.source.describe(), reading.value, sensor.unit, round(reading.seconds, 3), said)
 
 
 def _order(operator: DeclaredOperator, now: int) -> OrderTrial:

@@ -1,8 +1,8 @@
 """A path into JSON in a declaration: a JMESPath expression whose time and result size are limited.
 
-Both the expression and the document come from outside. So an expression has at most MAX_PATH characters.
-Its lists and objects turn one value into at most MAX_GROWTH values. It joins no texts (a sensor is a
-number). It ends after MAX_STEPS steps, where each value of a list, object, or text that it makes is a step.
+Both the expression and the document come from outside. So an expression has at most MAX_PATH characters. Its lists and
+objects turn one value into at most MAX_GROWTH values. It joins no texts (a sensor is a number). It ends after MAX_STEPS
+steps, where each value of a list, object, or text that it makes is a step.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,9 +48,7 @@ class JsonPath:
         except (JMESPathError, ArithmeticError, RecursionError, TypeError) as error:
             # The message of such an error may quote the whole document.
             name = getattr(error, "function_name", "")
-            what = (
-                f"{name}() can't be applied to {error.actual_type}" if hasattr(error, "actual_type") else ""
-            )
+            what = f"{name}() can't be applied to {error.actual_type}" if hasattr(error, "actual_type") else ""
             said = what or type(error).__name__
             raise InvalidPlantResponse(f"{self.text[:80]} does not match the response: {said}") from None
 

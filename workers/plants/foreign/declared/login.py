@@ -1,7 +1,7 @@
 """How a declared plant logs in to its servers: with a secret that exists only in the environment.
 
-A declaration names the variable (`secret_environment`) and how its value is sent (`secret_as`): as a bearer
-token, as `user:password` of basic authentication, or in a header of that name.
+A declaration names the variable (`secret_environment`) and how its value is sent (`secret_as`): as a bearer token, as
+`user:password` of basic authentication, or in a header of that name.
 """
 
 import base64
@@ -33,9 +33,7 @@ class Login:
             return {}
         secret = variables.read_secret(self.environment, environment)
         if not secret:
-            raise BadInput(
-                "secret_environment", f"names {self.environment}, which is not set in Weir's environment"
-            )
+            raise BadInput("secret_environment", f"names {self.environment}, which is not set in Weir's environment")
         if self.sent_as != BASIC:
             http_headers.check_header_secret(self.environment, secret)
         if self.sent_as == BEARER:

@@ -1,20 +1,15 @@
 """The sensor readings of a declared plant as operators, tasks, and links (`MeasuredTopology`).
 
-Rates become counts of the window, and the tasks of an operator are assumed to be alike. Measures that follow
-from others are computed: service time from utilization and throughput (u = s·x / p), waiting time from the
-backlog (Little: w = n / x). A measure that does not follow stays unknown.
+Rates become counts of the window, and the tasks of an operator are assumed to be alike. Measures that follow from
+others are computed: service time from utilization and throughput (u = s·x / p), waiting time from the backlog (Little:
+w = n / x). A measure that does not follow stays unknown.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from controllers.parallelism.measured_topology import MAX_TASKS, Link, MeasuredOperator, MeasuredTopology
-from workers.plants.foreign.declared.declaration import (
-    SHARE,
-    DeclaredOperator,
-    PlantDeclaration,
-    Quantity,
-)
+from workers.plants.foreign.declared.declaration import SHARE, DeclaredOperator, PlantDeclaration, Quantity
 from workers.plants.foreign.declared.sensor_reader import SensorReading
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -34,8 +29,8 @@ def build_topology(
 ) -> MeasuredTopology:
     """Return the observation of the plant from its sensors.
 
-    A measure that can't be had is unknown, and every other one stands; of an operator whose tasks are not
-    known, what is measured of its tasks is unknown.
+    A measure that can't be had is unknown, and every other one stands; of an operator whose tasks are not known, what
+    is measured of its tasks is unknown.
 
     Raises PlantUnavailable or InvalidPlantResponse where nothing is known.
     """
@@ -87,9 +82,7 @@ def mark_unusable_readings(
     return judged
 
 
-def _find_usable_value(
-    declared: DeclaredOperator, measure: str, readings: Mapping[str, SensorReading]
-) -> float | None:
+def _find_usable_value(declared: DeclaredOperator, measure: str, readings: Mapping[str, SensorReading]) -> float | None:
     quantity = declared.measures.get(measure)
     if not isinstance(quantity, str):
         return quantity
@@ -101,8 +94,8 @@ def _find_usable_value(
 def _explain_unusable_value(declared: DeclaredOperator, measure: str, value: float | None) -> str:
     """Return why the value can't be the measure, or "" if it can.
 
-    A difference, or a -1 that means "unknown", can't be used. A share far above 1 would make service times
-    too long by the same factor.
+    A difference, or a -1 that means "unknown", can't be used. A share far above 1 would make service times too long by
+    the same factor.
     """
     if value is None:
         return ""
@@ -191,14 +184,11 @@ def _build_operator(
         declared.maximum,
         fixed,
         waiting=known(declared, "waiting_events"),
-        tasks=({name: _drop_excessive_value(value, MAX_TASK_MEASURE) for name, value in measures.items()},)
-        * rows,
+        tasks=({name: _drop_excessive_value(value, MAX_TASK_MEASURE) for name, value in measures.items()},) * rows,
     )
 
 
-def _build_uncounted_operator(
-    declared: DeclaredOperator, known: KnownMeasure, reason: str
-) -> MeasuredOperator:
+def _build_uncounted_operator(declared: DeclaredOperator, known: KnownMeasure, reason: str) -> MeasuredOperator:
     fixed = None if declared.actuator else ONLY_SEEN
     return MeasuredOperator(
         declared.name,

@@ -7,8 +7,8 @@
 | EXISTS key | 1 or 0 |
 | GET key; HGET key field; ZSCORE key member | the stored number; unknown if there is none |
 
-The address comes from the environment: the person who sets it decides which login is used. That login needs
-only these commands (`+@read`).
+The address comes from the environment: the person who sets it decides which login is used. That login needs only these
+commands (`+@read`).
 """
 
 import shlex
@@ -55,8 +55,8 @@ def read_command(text: str, where: str) -> tuple[str, ...]:
 def read_single_value(name: str, address: str, command: Sequence[str]) -> Any:
     """Return the server's answer, or None if the value does not exist.
 
-    `name` appears in error messages; the address never does, because it contains a password. Raise
-    `PlantUnavailable` and `InvalidPlantResponse`.
+    `name` appears in error messages; the address never does, because it contains a password. Raise `PlantUnavailable`
+    and `InvalidPlantResponse`.
     """
     # One connection per reading: sensors are few, and a server that moved is found again.
     with redis_client.open_client(name, address) as server:

@@ -8,10 +8,10 @@
 | JSON over HTTP | `url`, `json` (JMESPath) | the value at the path; null: unknown |
 | a file | `file`, `json` (JMESPath; without it the file is the number), `fresh_seconds` | likewise |
 
-Every sensor also takes: `title`, `unit`, `times` (a factor, such as 0.001 for ms), `counter` (true: the
-number only grows, and the sensor is its increase per second), and `every_seconds` (the interval of readings).
-HTTP sources take `secret_environment` and `secret_as`. A file that was written longer ago than
-`fresh_seconds` (300; 0: no limit) gives no value: its writer may be gone.
+Every sensor also takes: `title`, `unit`, `times` (a factor, such as 0.001 for ms), `counter` (true: the number only
+grows, and the sensor is its increase per second), and `every_seconds` (the interval of readings). HTTP sources take
+`secret_environment` and `secret_as`. A file that was written longer ago than `fresh_seconds` (300; 0: no limit) gives
+no value: its writer may be gone.
 """
 
 from collections.abc import Callable, Mapping
@@ -157,8 +157,7 @@ def resolve_file(name: str, where: str) -> Path:
     if not Path(name).is_absolute() or not any(path.is_relative_to(folder) for folder in folders):
         allowed = ", ".join(str(folder) for folder in folders) or "none"
         raise Forbidden(
-            where,
-            f"must be a file in a folder of {variables.PLANT_FILES.name} ({allowed}), not {name[:200]!r}",
+            where, f"must be a file in a folder of {variables.PLANT_FILES.name} ({allowed}), not {name[:200]!r}"
         )
     return path
 
@@ -200,9 +199,7 @@ def _read_file_source(document: Mapping[str, Any], where: str, server: Server | 
     name = fields.validate_text(document["file"], f"{where}.file", 1_000)
     resolve_file(name, f"{where}.file")
     path = read_path(document["json"], f"{where}.json") if "json" in document else JsonPath()
-    fresh_seconds = fields.validate_seconds(
-        document.get("fresh_seconds", FRESH_SECONDS), f"{where}.fresh_seconds"
-    )
+    fresh_seconds = fields.validate_seconds(document.get("fresh_seconds", FRESH_SECONDS), f"{where}.fresh_seconds")
     return FileSource(name, path, fresh_seconds)
 
 

@@ -1,7 +1,7 @@
 """Reads the sensors of a declared plant: several at once, all within `round_seconds`.
 
-A number that the source does not have is None. A source that is unreachable, late, or invalid raises
-`PlantUnavailable` or `InvalidPlantResponse` with the name of the sensor; it does not delay other sensors.
+A number that the source does not have is None. A source that is unreachable, late, or invalid raises `PlantUnavailable`
+or `InvalidPlantResponse` with the name of the sensor; it does not delay other sensors.
 """
 
 import math
@@ -44,8 +44,8 @@ MAX_FILE_BYTES = 64 * 1024
 class SensorReading:
     """A reading of a sensor. value: None if unknown.
 
-    error: why it is unknown; the exception is kept for code that needs the number. A value with an error
-    covers only a part: it is shown, but nothing is decided on it.
+    error: why it is unknown; the exception is kept for code that needs the number. A value with an error covers only a
+    part: it is shown, but nothing is decided on it.
     """
 
     value: float | None = None
@@ -112,9 +112,7 @@ class SensorReader:
             asked.cancel()
             return SensorReading(
                 None,
-                PlantUnavailable(
-                    f"Sensor {sensor.name}: the source did not respond within {round_seconds():g} s."
-                ),
+                PlantUnavailable(f"Sensor {sensor.name}: the source did not respond within {round_seconds():g} s."),
             )
         reading = asked.result()[sensor.name]
         if reading.error is None:
@@ -202,9 +200,7 @@ def _parse_number(sensor: DeclaredSensor, answer: Any) -> float | None:
     try:
         number = parse_measured_number(value)
     except (TypeError, ValueError):
-        raise InvalidPlantResponse(
-            f"the source returned {str(value)[:40]!r}, which is not a number"
-        ) from None
+        raise InvalidPlantResponse(f"the source returned {str(value)[:40]!r}, which is not a number") from None
     return number if math.isfinite(number) else None
 
 

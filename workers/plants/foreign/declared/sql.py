@@ -1,10 +1,10 @@
 """One number from a database that is only read: SQLite or PostgreSQL.
 
-The transaction is read-only and takes one statement. It ends after SQL_SECONDS, by the database's own limit,
-and by closing the connection if the database exceeds it. Only a short value is transferred: SQLite makes no
-value longer than MAX_BYTES. PostgreSQL is asked for the beginning of the value as text, of a query within
-the query, of which it takes a single value. The address comes from the environment: the person who sets it
-decides which login is used. That login should have only the right to read.
+The transaction is read-only and takes one statement. It ends after SQL_SECONDS, by the database's own limit, and by
+closing the connection if the database exceeds it. Only a short value is transferred: SQLite makes no value longer than
+MAX_BYTES. PostgreSQL is asked for the beginning of the value as text, of a query within the query, of which it takes a
+single value. The address comes from the environment: the person who sets it decides which login is used. That login
+should have only the right to read.
 """
 
 import os
@@ -29,19 +29,14 @@ UNREADABLE = (
 MAX_BYTES = 1_000_000
 MAX_NUMBER = 100
 _SQLITE_STEPS = 1_000  # virtual machine instructions between two checks of the clock
-_SQLITE_ALLOWED = {
-    sqlite3.SQLITE_SELECT,
-    sqlite3.SQLITE_READ,
-    sqlite3.SQLITE_FUNCTION,
-    sqlite3.SQLITE_RECURSIVE,
-}
+_SQLITE_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 
 
 def query_single_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS) -> Any:
     """Return the only value of the only row, or None if there is no row.
 
-    `name` appears in error messages; the address never does, because it contains a password. Raise
-    `PlantUnavailable` and `InvalidPlantResponse`.
+    `name` appears in error messages; the address never does, because it contains a password. Raise `PlantUnavailable`
+    and `InvalidPlantResponse`.
     """
     scheme = address.partition("://")[0]
     if scheme == "sqlite":
@@ -49,9 +44,7 @@ def query_single_value(name: str, address: str, query: str, seconds: float = SQL
     elif scheme in ("postgres", "postgresql"):
         rows = _query_postgres(name, address, query, seconds)
     else:
-        raise InvalidPlantResponse(
-            f"{name} does not contain an address that starts with postgresql:// or sqlite://."
-        )
+        raise InvalidPlantResponse(f"{name} does not contain an address that starts with postgresql:// or sqlite://.")
     if not rows:
         return None
     if len(rows) > 1 or len(rows[0]) != 1:
@@ -109,8 +102,8 @@ def _query_postgres(name: str, address: str, query: str, seconds: float) -> list
 def _open_connection(name: str, address: str, options: str) -> "psycopg.Connection[Any]":
     """Open a connection.
 
-    Raise `InvalidPlantResponse` for an address of which a driver would take a part of the password for something
-    else (a host, a port), or quote it.
+    Raise `InvalidPlantResponse` for an address of which a driver would take a part of the password for something else
+    (a host, a port), or quote it.
     """
     login, _, place = address.partition("://")[2].partition("@")
     is_cut = place and "/" in login and "?" not in login  # by a slash in the password
@@ -123,9 +116,7 @@ def _open_connection(name: str, address: str, options: str) -> "psycopg.Connecti
 
 
 @contextmanager
-def _close_after(
-    connection: "psycopg.Connection[Any]", seconds: float, ended: threading.Event
-) -> Iterator[None]:
+def _close_after(connection: "psycopg.Connection[Any]", seconds: float, ended: threading.Event) -> Iterator[None]:
     """Close the connection after `seconds` and set `ended`: a database that hangs blocks no caller."""
 
     def shut() -> None:

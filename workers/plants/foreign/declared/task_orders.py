@@ -1,7 +1,7 @@
 """The last order of each operator of a declared plant, while its sensor may not show it yet.
 
-Prometheus scrapes about every 15 s; until then a sensor reports the former tasks. A process that orders again
-in that time must count from what was ordered, or `up` would be called again at every tick.
+Prometheus scrapes about every 15 s; until then a sensor reports the former tasks. A process that orders again in that
+time must count from what was ordered, or `up` would be called again at every tick.
 """
 
 import json

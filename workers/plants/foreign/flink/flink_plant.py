@@ -1,20 +1,18 @@
 """A job on a Flink session cluster, through its REST API.
 
-Vertices are operators, subtasks tasks. Rescaling needs the adaptive scheduler (`jobmanager.scheduler:
-adaptive`). The number that is set becomes the
-upper bound in the resource requirements of the vertex, and the cluster restarts the job with it from its last
-checkpoint. A lower bound that somebody configured stays, and is the minimum; the maximum is what free slots
-allow. Vertices without inputs are sources, and can't be set. With operator chaining, a chain is one vertex.
+Vertices are operators, subtasks tasks. Rescaling needs the adaptive scheduler (`jobmanager.scheduler: adaptive`). The
+number that is set becomes the upper bound in the resource requirements of the vertex, and the cluster restarts the job
+with it from its last checkpoint. A lower bound that somebody configured stays, and is the minimum; the maximum is what
+free slots allow. Vertices without inputs are sources, and can't be set. With operator chaining, a chain is one vertex.
 
-One check takes several requests, so the job is read before and after: if it was rescaled or restarted
-meanwhile, the check is discarded. Counts are from the checks of the last WINDOW_SECONDS; the work of a task
-is its `busyTimeMsPerSecond`.
+One check takes several requests, so the job is read before and after: if it was rescaled or restarted meanwhile, the
+check is discarded. Counts are from the checks of the last WINDOW_SECONDS; the work of a task is its
+`busyTimeMsPerSecond`.
 
-A cluster fetches metrics from its tasks every 10 s unless `metrics.fetcher.update-interval` is set, and
-repeats its former answer until then. So a check without new values is discarded, too, for UNCHANGED_SECONDS:
-after that the job is considered idle. Metrics of a new task arrive later than those of others: a measure that
-is unknown for one task is unknown for its operator. Counts of a part of the window are extrapolated to the
-whole window.
+A cluster fetches metrics from its tasks every 10 s unless `metrics.fetcher.update-interval` is set, and repeats its
+former answer until then. So a check without new values is discarded, too, for UNCHANGED_SECONDS: after that the job is
+considered idle. Metrics of a new task arrive later than those of others: a measure that is unknown for one task is
+unknown for its operator. Counts of a part of the window are extrapolated to the whole window.
 """
 
 import math
@@ -25,13 +23,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from controllers.parallelism.measured_topology import (
-    COUNTS,
-    MAX_TASKS,
-    Link,
-    MeasuredOperator,
-    MeasuredTopology,
-)
+from controllers.parallelism.measured_topology import COUNTS, MAX_TASKS, Link, MeasuredOperator, MeasuredTopology
 from queues.checks import is_number
 from queues.text.numbers import parse_measured_number
 from workers.documents.plants import PlantSection
@@ -115,9 +107,7 @@ class FlinkPlant(Adapter):
         if job.shape != self._shape:
             self._recent.clear()
             self._shape = job.shape
-        sample = FlinkSample(
-            self._monotonic(), {vertex.id: self._read_values(job, vertex) for vertex in job.vertices}
-        )
+        sample = FlinkSample(self._monotonic(), {vertex.id: self._read_values(job, vertex) for vertex in job.vertices})
         if self._read_job().shape != job.shape:
             raise PlantUnavailable(f"{self._client.name}: the job was rescaled during the observation.")
         if self._is_news(sample):
@@ -139,9 +129,7 @@ class FlinkPlant(Adapter):
         wanted = {
             **now,
             **{
-                ids[name]: {
-                    "parallelism": {"lowerBound": _get_lower_bound(now, ids[name]), "upperBound": count}
-                }
+                ids[name]: {"parallelism": {"lowerBound": _get_lower_bound(now, ids[name]), "upperBound": count}}
                 for name, count in tasks.items()
             },
         }
@@ -164,9 +152,7 @@ class FlinkPlant(Adapter):
         A job that is submitted again under its name is another one.
         """
         at = self._submitted[1]
-        return (
-            {} if self._seen is None or at is None else dict.fromkeys(name_vertices(self._seen.vertices), at)
-        )
+        return {} if self._seen is None or at is None else dict.fromkeys(name_vertices(self._seen.vertices), at)
 
     def close(self) -> None:
         self._client.close()
@@ -188,9 +174,7 @@ class FlinkPlant(Adapter):
     def _get_mapping(self, path: str) -> dict[str, Any]:
         document = self._get(path)
         if not isinstance(document, dict):
-            raise InvalidPlantResponse(
-                f"{self._client.name} returned a response at {path} that is not from Flink."
-            )
+            raise InvalidPlantResponse(f"{self._client.name} returned a response at {path} that is not from Flink.")
         return document
 
     def _read_job(self) -> FlinkJob:
@@ -200,9 +184,7 @@ class FlinkPlant(Adapter):
                 raise PlantUnavailable(f"{self._client.name}: the job is {document['state']}.")
             return parse_job(document)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InvalidPlantResponse(
-                f"{self._client.name} returned an invalid Flink job ({error!r})."
-            ) from error
+            raise InvalidPlantResponse(f"{self._client.name} returned an invalid Flink job ({error!r}).") from error
 
     def _find_job_id(self) -> str:
         jobs = self._get("jobs/overview")["jobs"]
@@ -245,20 +227,14 @@ class FlinkPlant(Adapter):
                 rows = self._get(f"jobs/{job.id}/vertices/{vertex.id}/metrics", get=",".join(names))
                 values |= {row["id"]: _parse_number(row["value"]) for row in rows}
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidPlantResponse(
-                f"{self._client.name} returned invalid Flink metrics ({error!r})."
-            ) from error
-        return tuple(
-            tuple(values.get(f"{subtask}.{name}") for name in wanted) for subtask in range(vertex.parallelism)
-        )
+            raise InvalidPlantResponse(f"{self._client.name} returned invalid Flink metrics ({error!r}).") from error
+        return tuple(tuple(values.get(f"{subtask}.{name}") for name in wanted) for subtask in range(vertex.parallelism))
 
-    def _build_topology(
-        self, job: FlinkJob, free_slots: int, requirements: Mapping[str, Any]
-    ) -> MeasuredTopology:
+    def _build_topology(self, job: FlinkJob, free_slots: int, requirements: Mapping[str, Any]) -> MeasuredTopology:
         """Return the topology.
 
-        Vertices share slots, with a subtask of each in one slot: a job takes as many slots as its widest
-        vertex has tasks.
+        Vertices share slots, with a subtask of each in one slot: a job takes as many slots as its widest vertex has
+        tasks.
         """
         window = self._recent[-1].at - self._recent[0].at if self._recent else 0.0
         vertices = name_vertices(job.vertices)
@@ -268,33 +244,21 @@ class FlinkPlant(Adapter):
             own[vertex.slots] = max(own.get(vertex.slots, 1), vertex.parallelism)
         operators = {
             name: self._build_operator(
-                name,
-                vertex,
-                _get_lower_bound(requirements, vertex.id),
-                free_slots + own[vertex.slots],
-                window,
+                name, vertex, _get_lower_bound(requirements, vertex.id), free_slots + own[vertex.slots], window
             )
             for name, vertex in vertices.items()
         }
-        links = tuple(
-            Link(names[before], name) for name, vertex in vertices.items() for before in vertex.inputs
-        )
+        links = tuple(Link(names[before], name) for name, vertex in vertices.items() for before in vertex.inputs)
         return MeasuredTopology(self._client.name, self._clock(), window or WINDOW_SECONDS, operators, links)
 
-    def _build_operator(
-        self, name: str, vertex: Vertex, least: int, slots: int, window: float
-    ) -> MeasuredOperator:
-        tasks = tuple(
-            self._compute_task_measures(vertex, subtask, window) for subtask in range(vertex.parallelism)
-        )
+    def _build_operator(self, name: str, vertex: Vertex, least: int, slots: int, window: float) -> MeasuredOperator:
+        tasks = tuple(self._compute_task_measures(vertex, subtask, window) for subtask in range(vertex.parallelism))
         kind, fixed = ("operator", self._autoscaled) if vertex.inputs else ("source", NOT_SET)
         most = max(least, min(vertex.most, slots))
         known = tasks if all(tasks) else ()  # sums over a part of the tasks would be too small
         return MeasuredOperator(name, kind, vertex.parallelism, least, most, fixed, tasks=known)
 
-    def _compute_task_measures(
-        self, vertex: Vertex, subtask: int, window: float
-    ) -> Mapping[str, float | None]:
+    def _compute_task_measures(self, vertex: Vertex, subtask: int, window: float) -> Mapping[str, float | None]:
         samples = list(_iterate_samples(self._recent, vertex.id, subtask))
         if not samples or not window:
             return {}
@@ -324,9 +288,7 @@ def _iterate_samples(samples: deque[FlinkSample], vertex: str, subtask: int) -> 
 
 def parse_job(document: Mapping[str, Any]) -> FlinkJob:
     """Read a job from `/jobs/{id}`. Raise `KeyError`, `TypeError` or `ValueError` for another document."""
-    inputs = {
-        node["id"]: tuple(edge["id"] for edge in node.get("inputs", ())) for node in document["plan"]["nodes"]
-    }
+    inputs = {node["id"]: tuple(edge["id"] for edge in node.get("inputs", ())) for node in document["plan"]["nodes"]}
     vertices = tuple(
         Vertex(
             str(row["id"]),
@@ -338,9 +300,7 @@ def parse_job(document: Mapping[str, Any]) -> FlinkJob:
         )
         for row in document["vertices"]
     )
-    if missing := {entry_id for ids in inputs.values() for entry_id in ids} - {
-        vertex.id for vertex in vertices
-    }:
+    if missing := {entry_id for ids in inputs.values() for entry_id in ids} - {vertex.id for vertex in vertices}:
         raise ValueError(f"no vertex has the ID {min(map(str, missing))[:MAX_NAME]}")
     started = tuple((row["id"], row["parallelism"], row.get("start-time")) for row in document["vertices"])
     milliseconds = document.get("duration")

@@ -1,8 +1,7 @@
 """The sections of a Flink job's page besides operators and tasks.
 
-They are back-pressure, rescales, checkpoints, and exceptions, each from the REST API of Flink 2.3. If the
-cluster is older, or keeps no rescales (`web.adaptive-scheduler.rescale-history.size` is 0 by default), the
-section says so.
+They are back-pressure, rescales, checkpoints, and exceptions, each from the REST API of Flink 2.3. If the cluster is
+older, or keeps no rescales (`web.adaptive-scheduler.rescale-history.size` is 0 by default), the section says so.
 """
 
 import re
@@ -135,9 +134,7 @@ def _read_section(client: PlantClient, title: str, read: Callable[[], PlantSecti
     try:
         return read()
     except BadDocument as error:
-        return PlantSection(
-            title=title, about=f"{client.name} returned a response that is not from Flink ({error})"
-        )
+        return PlantSection(title=title, about=f"{client.name} returned a response that is not from Flink ({error})")
 
 
 def _ask(client: PlantClient, path: str, kind: type[Answer], **query: Any) -> Answer | None:
@@ -196,9 +193,7 @@ def _build_rescales_section(client: PlantClient, job: str, rescaled: dict[str, s
     )
 
 
-def _ask_for_details(
-    client: PlantClient, job: str, shown: Sequence[FlinkRescale], rescaled: dict[str, str]
-) -> None:
+def _ask_for_details(client: PlantClient, job: str, shown: Sequence[FlinkRescale], rescaled: dict[str, str]) -> None:
     """Request the details of completed rescales that are not known yet; they no longer change."""
     ended = [rescale.rescale_uuid for rescale in shown if rescale.terminal_state]
     for uuid in [rescale for rescale in ended if UUID.match(rescale) and rescale not in rescaled][:MAX_ASKED]:
@@ -219,16 +214,7 @@ def _build_checkpoints_section(client: PlantClient, job: str) -> PlantSection:
     return PlantSection(
         title="Checkpoints",
         about=", ".join(told),
-        columns=[
-            "ID",
-            "State",
-            "Kind",
-            "Started, UTC",
-            "Duration, s",
-            "State, MiB",
-            "Written, MiB",
-            "Failure reason",
-        ],
+        columns=["ID", "State", "Kind", "Started, UTC", "Duration, s", "State, MiB", "Written, MiB", "Failure reason"],
         rows=[
             [
                 str(checkpoint.id),
@@ -271,9 +257,7 @@ def _describe_changes(vertices: Sequence[RescaledVertex]) -> str:
     for vertex in vertices:
         before = vertex.pre_rescale_parallelism
         after = (
-            vertex.desired_parallelism
-            if vertex.post_rescale_parallelism is None
-            else vertex.post_rescale_parallelism
+            vertex.desired_parallelism if vertex.post_rescale_parallelism is None else vertex.post_rescale_parallelism
         )
         if before != after:
             name = vertex.job_vertex_name[:MAX_NAME]

@@ -1,8 +1,8 @@
 """A Kafka client (librdkafka) that connects to no address that the egress policy refuses.
 
-librdkafka connects on its own to every broker that the cluster names, and reconnects at any time. It calls
-its `connect_cb` to make each connection, with the address that it resolved. confluent-kafka doesn't offer
-that setting, so it is set in the library itself, before the client has its first broker to connect to.
+librdkafka connects on its own to every broker that the cluster names, and reconnects at any time. It calls its
+`connect_cb` to make each connection, with the address that it resolved. confluent-kafka doesn't offer that setting, so
+it is set in the library itself, before the client has its first broker to connect to.
 """
 
 import ctypes
@@ -117,9 +117,7 @@ def _connect_checked(descriptor: int, address: int, length: int, name: bytes, cl
     try:
         place, port = _read_address(ctypes.string_at(address, length))
         refused = _checked.get(client)
-        if refused is None or not refused.allows(
-            parse_broker_name(name.decode("utf-8", "replace")), place, port
-        ):
+        if refused is None or not refused.allows(parse_broker_name(name.decode("utf-8", "replace")), place, port):
             return errno.EACCES
         return _connect_socket(descriptor, address, length)
     except Exception:  # no exception may pass through C

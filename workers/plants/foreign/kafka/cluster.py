@@ -2,9 +2,9 @@
 
 Nothing is changed there, and no event is read.
 
-librdkafka connects on its own, also to brokers that the cluster names, so the egress policy checks each of
-its connections (`workers.plants.foreign.kafka.checked_client`). A group, topic, partition, or coordinator
-that can't answer is left out and named; the rest of the cluster is read.
+librdkafka connects on its own, also to brokers that the cluster names, so the egress policy checks each of its
+connections (`workers.plants.foreign.kafka.checked_client`). A group, topic, partition, or coordinator that can't answer
+is left out and named; the rest of the cluster is read.
 """
 
 import fnmatch
@@ -25,14 +25,7 @@ from workers.plants.foreign.kafka.checked_client import (
     create_checked_client,
     list_refused_connections,
 )
-from workers.plants.foreign.kafka.reading import (
-    UNKNOWN,
-    ClusterReading,
-    Group,
-    GroupReader,
-    Offsets,
-    Partition,
-)
+from workers.plants.foreign.kafka.reading import UNKNOWN, ClusterReading, Group, GroupReader, Offsets, Partition
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -44,14 +37,7 @@ SCHEMES: Mapping[str, int] = {"kafka": 9092, "kafkas": 9093}  # plain, and TLS
 PORTS = frozenset(SCHEMES.values())
 MAX_GROUPS, MAX_PARTITIONS = 200, 4_000
 MAX_ANSWER_BYTES = 32 * 2**20  # a cluster lists all of its partitions in one answer
-SILENT = (
-    "_TRANSPORT",
-    "_TIMED_OUT",
-    "_ALL_BROKERS_DOWN",
-    "_RESOLVE",
-    "_TIMED_OUT_QUEUE",
-    "REQUEST_TIMED_OUT",
-)
+SILENT = ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT")
 IDS_SECONDS = 60.0  # after which ids are requested again if there were none
 _Key = TypeVar("_Key")
 NO_OFFSET = -1  # a lower number means "none committed"
@@ -60,8 +46,7 @@ NO_OFFSET = -1  # a lower number means "none committed"
 class KafkaCluster:
     """One cluster.
 
-    groups, topics: shell patterns (`billing-*`) of what is read; if empty, all except topics that start with
-    `__`.
+    groups, topics: shell patterns (`billing-*`) of what is read; if empty, all except topics that start with `__`.
     """
 
     def __init__(
@@ -125,18 +110,11 @@ class KafkaCluster:
         self._client = None
 
     def _group(
-        self,
-        described: tuple[str, tuple[GroupReader, ...]],
-        committed: Mapping[Partition, int],
-        topics: "_Topics",
+        self, described: tuple[str, tuple[GroupReader, ...]], committed: Mapping[Partition, int], topics: "_Topics"
     ) -> Group:
         """Return a group without new partitions: their offsets come with the next reading."""
         state, members = described
-        known = {
-            each: at
-            for each, at in committed.items()
-            if each in self._asked or not _has_partition(each, topics)
-        }
+        known = {each: at for each, at in committed.items() if each in self._asked or not _has_partition(each, topics)}
         beyond = len(self._beyond & committed.keys()) if self._beyond else 0
         return Group(state, members, known, beyond)
 
@@ -150,15 +128,10 @@ class KafkaCluster:
 
         A group that can't be read now is assumed to read its former partitions.
         """
-        self._committed_before = {
-            name: committed.get(name, self._committed_before.get(name, {})) for name in described
-        }
+        self._committed_before = {name: committed.get(name, self._committed_before.get(name, {})) for name in described}
         read = {offset for offsets in self._committed_before.values() for offset in offsets}
         read |= {
-            partition
-            for _, members in described.values()
-            for member in members
-            for partition in member.partitions
+            partition for _, members in described.values() for member in members for partition in member.partitions
         }
         there = sorted(topic for topic in read if _has_partition(topic, topics))
         self._asked, self._beyond = set(there[:MAX_PARTITIONS]), set(there[MAX_PARTITIONS:])
@@ -187,9 +160,7 @@ class KafkaCluster:
 
         self._without_ids_at = self._clock()
         try:
-            asked = self._open_client().describe_topics(
-                TopicCollection(names), request_timeout=answer_seconds()
-            )
+            asked = self._open_client().describe_topics(TopicCollection(names), request_timeout=answer_seconds())
         except KafkaException:
             return
         for name, future in asked.items():
@@ -207,9 +178,7 @@ class KafkaCluster:
             if not listed.valid:
                 raise self._build_error(error)
             self._failures["Groups of some brokers"] = format_kafka_error(error)
-        names = sorted(
-            listing.group_id for listing in listed.valid if _fits(listing.group_id, self._group_patterns)
-        )
+        names = sorted(listing.group_id for listing in listed.valid if _fits(listing.group_id, self._group_patterns))
         return names[:MAX_GROUPS]
 
     def _describe_groups(self, names: list[str]) -> dict[str, tuple[str, tuple[GroupReader, ...]]]:
@@ -239,9 +208,7 @@ class KafkaCluster:
         asked_for = None
         if _are_names(self._topic_patterns):
             counts = {name: count for name, (_, count) in topics.items()}
-            asked_for = [
-                TopicPartition(name, number) for name, count in counts.items() for number in range(count)
-            ]
+            asked_for = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
         # One request per group; all run at once.
         asked = {
             name: client.list_consumer_group_offsets(
@@ -286,9 +253,7 @@ class KafkaCluster:
         )
         answers, failed = self._settle(asked, 2 * answer_seconds())
         for partition, error in failed.items():
-            self._failures[f"Partition {partition.partition} of topic {partition.topic}"] = (
-                format_kafka_error(error)
-            )
+            self._failures[f"Partition {partition.partition} of topic {partition.topic}"] = format_kafka_error(error)
         return {(partition.topic, partition.partition): answer for partition, answer in answers.items()}
 
     def _settle(
@@ -330,9 +295,7 @@ class KafkaCluster:
         if error.name() in SILENT:
             if refused := list_refused_connections(self._client):
                 return PlantUnavailable(f"{self.name} can't be reached: {next(iter(refused.values()))}")
-            return PlantUnavailable(
-                f"{self.name} can't be reached ({describe_connection_error(error.str())})."
-            )
+            return PlantUnavailable(f"{self.name} can't be reached ({describe_connection_error(error.str())}).")
         return InvalidPlantResponse(f"{self.name} rejected the request ({error.name()}): {error.str()}")
 
     def _open_client(self) -> "AdminClient":
@@ -340,9 +303,7 @@ class KafkaCluster:
 
         if self._client is None:
             try:
-                self._client = create_checked_client(
-                    build_client_settings(self._address), self._check_connection
-                )
+                self._client = create_checked_client(build_client_settings(self._address), self._check_connection)
             except KafkaException as error:
                 raise InvalidPlantResponse(f"{self.name}: {error.args[0].str()}") from error
             except UncheckedLibrary as error:

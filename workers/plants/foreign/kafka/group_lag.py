@@ -6,16 +6,15 @@ The lag is computed from what a group would read next:
     events  = max(0, end - next)
     seconds = committed_at - appended(next)        0 if nothing waits
 
-Lag that isn't real (phantom lag) is not counted, and `said` says why: partitions of a topic that is gone;
-partitions that no member of a stable group reads (the group has left the topic, its offsets stay for days).
-No group member reads anything during a rebalance, so the topics that the group read when it was last stable
-count.
+Lag that isn't real (phantom lag) is not counted, and `said` says why: partitions of a topic that is gone; partitions
+that no member of a stable group reads (the group has left the topic, its offsets stay for days). No group member reads
+anything during a rebalance, so the topics that the group read when it was last stable count.
 
-An offset beyond the end belongs to a topic that was deleted and created again: nothing waits. The history of
-such a topic restarts.
+An offset beyond the end belongs to a topic that was deleted and created again: nothing waits. The history of such a
+topic restarts.
 
-The lag of a partition whose leader is unavailable has a minimum from its history. The rates of appended and
-read events of the group are unknown meanwhile, and also if its partitions are too many to be followed.
+The lag of a partition whose leader is unavailable has a minimum from its history. The rates of appended and read events
+of the group are unknown meanwhile, and also if its partitions are too many to be followed.
 """
 
 from collections import deque
@@ -95,8 +94,8 @@ class GroupLags:
     def list_questions(self, gap_share: float, least_gap_seconds: float) -> list[Question]:
         """Return the questions that the histories don't answer precisely, each event once.
 
-        That is the case if the gap in which an event was appended is more than `gap_share` of its age, and
-        more than `least_gap_seconds`.
+        That is the case if the gap in which an event was appended is more than `gap_share` of its age, and more than
+        `least_gap_seconds`.
         """
         reading, questions = self._readings[-1], {}
         for name, group in reading.groups.items():
@@ -126,10 +125,7 @@ class GroupLags:
 
     def _group(self, name: str) -> ConsumerGroup:
         group = self._readings[-1].groups[name]
-        rows = [
-            self._build_partition_lag(name, partition)
-            for partition in sorted({*group.committed, *group.assigned})
-        ]
+        rows = [self._build_partition_lag(name, partition) for partition in sorted({*group.committed, *group.assigned})]
         counted = [row for row in rows if row.lag_events is not None]
         lag_events = sum(row.lag_events or 0 for row in counted) if counted else None
         is_part = group.beyond > 0 or any(row.said == UNREADABLE for row in rows)
@@ -156,8 +152,8 @@ class GroupLags:
     def _count_partitions(self, name: str, rows: Sequence[PartitionLag]) -> int:
         """Return the number of partitions that the consumers of a group may share.
 
-        During a rebalance, or without consumers, these are all partitions of the topics that it reads: no
-        partition is assigned then, and some may have no committed offset yet.
+        During a rebalance, or without consumers, these are all partitions of the topics that it reads: no partition is
+        assigned then, and some may have no committed offset yet.
         """
         reading = self._readings[-1]
         if reading.groups[name].state == STABLE:
@@ -241,16 +237,14 @@ class GroupLags:
     def _compute_rates(self, name: str, partitions: Sequence[Partition]) -> tuple[float | None, float | None]:
         """Return the events appended and read per second, in the partitions that count.
 
-        Each partition counts from the first reading of the window that has it. While a partition has one
-        reading only, its rate is unknown, and so is the sum; that includes a log that was cut or created
-        again. An offset that was set back counts as 0, and expired events were not read.
+        Each partition counts from the first reading of the window that has it. While a partition has one reading only,
+        its rate is unknown, and so is the sum; that includes a log that was cut or created again. An offset that was
+        set back counts as 0, and expired events were not read.
         """
         last = self._readings[-1]
         into, out = 0.0, list[float]()
         for partition in partitions:
-            first = next(
-                (reading for reading in self._readings if _is_same_log(partition, reading, last)), last
-            )
+            first = next((reading for reading in self._readings if _is_same_log(partition, reading, last)), last)
             if first is last:
                 return None, None
             came = last.offsets[partition].end - first.offsets[partition].end

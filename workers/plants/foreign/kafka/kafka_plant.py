@@ -2,11 +2,11 @@
 
 The latency of a link is the group's lag in seconds on that topic.
 
-Nothing can be set here: Kafka starts no consumers. The system that runs them is controlled (a Celery app, a
-Kubernetes Deployment, a declared plant), and may take its measures from here.
+Nothing can be set here: Kafka starts no consumers. The system that runs them is controlled (a Celery app, a Kubernetes
+Deployment, a declared plant), and may take its measures from here.
 
-The append times of events before the first observation are requested from the broker (ListOffsets), a few
-times per reading, until they are known within GAP_SHARE of their age; events themselves are never read.
+The append times of events before the first observation are requested from the broker (ListOffsets), a few times per
+reading, until they are known within GAP_SHARE of their age; events themselves are never read.
 """
 
 import math
@@ -14,12 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
-from controllers.parallelism.measured_topology import (
-    MAX_PATHS,
-    Link,
-    MeasuredOperator,
-    MeasuredTopology,
-)
+from controllers.parallelism.measured_topology import MAX_PATHS, Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from queues.stored_document import replace_fields
 from workers.documents.consumer_groups import ConsumerGroup
@@ -32,12 +27,8 @@ from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption, desc
 
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 OPTIONS: Mapping[str, PlantOption] = {
-    "groups": PlantOption(
-        "names or patterns of groups (billing-*), separated by commas; empty for all", "Groups"
-    ),
-    "topics": PlantOption(
-        "names or patterns of topics, separated by commas; empty for all but __*", "Topics"
-    ),
+    "groups": PlantOption("names or patterns of groups (billing-*), separated by commas; empty for all", "Groups"),
+    "topics": PlantOption("names or patterns of topics, separated by commas; empty for all but __*", "Topics"),
     "brokers": PlantOption("further bootstrap brokers, as host:port, separated by commas", "Brokers"),
     "user": PlantOption("SASL username; empty for no authentication", "User"),
     "mechanism": PlantOption("SASL mechanism", "Mechanism", choices=MECHANISMS, default=MECHANISMS[0]),
@@ -95,9 +86,7 @@ class KafkaPlant(Adapter):
         failures = sorted(self._cluster.failures.items())
         said = [f"{what} can't be read: {why}" for what, why in failures[:MAX_SHOWN_FAILURES]]
         if len(failures) > MAX_SHOWN_FAILURES:
-            said.append(
-                f"{len(failures) - MAX_SHOWN_FAILURES:,} more groups, topics, or partitions can't be read."
-            )
+            said.append(f"{len(failures) - MAX_SHOWN_FAILURES:,} more groups, topics, or partitions can't be read.")
         return said
 
     def _describe_skipped_partitions(self) -> str:
@@ -155,9 +144,7 @@ def build_topology(
     links = _build_links(groups, partitions)[:MAX_LINKS]
     read = {link.source.removeprefix("topics/") for link in links}
     operators = {
-        f"topics/{name}": MeasuredOperator(
-            f"topics/{name}", "source", partitions[name], 0, partitions[name], SOURCE
-        )
+        f"topics/{name}": MeasuredOperator(f"topics/{name}", "source", partitions[name], 0, partitions[name], SOURCE)
         for name in sorted(read)
     }
     operators |= {f"groups/{name}": _build_operator(name, group) for name, group in groups.items()}

@@ -1,12 +1,12 @@
 """When each event of a partition was appended, from samples of the partition's end offset.
 
-The event with offset o was appended between the last sample whose end is ≤ o and the next one; between two
-samples events are assumed to arrive evenly:
+The event with offset o was appended between the last sample whose end is ≤ o and the next one; between two samples
+events are assumed to arrive evenly:
 
     appended(o) = t_i + (o - end_i + ½) / (end_{i+1} - end_i) · (t_{i+1} - t_i)
 
-So a group whose next event is o is now - appended(o) seconds behind. Samples become sparser with age: the gap
-between two is at most GAP_SHARE of their age, and the error half of that.
+So a group whose next event is o is now - appended(o) seconds behind. Samples become sparser with age: the gap between
+two is at most GAP_SHARE of their age, and the error half of that.
 """
 
 from bisect import bisect_left, bisect_right

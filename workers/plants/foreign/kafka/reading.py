@@ -30,8 +30,8 @@ class GroupReader:
 class Group:
     """A consumer group.
 
-    committed: partition → the offset of the next event, if one was committed. beyond: number of partitions
-    with a committed offset whose own offsets are not read, because they are too many.
+    committed: partition → the offset of the next event, if one was committed. beyond: number of partitions with a
+    committed offset whose own offsets are not read, because they are too many.
     """
 
     state: str
@@ -54,8 +54,8 @@ class Group:
 class ClusterReading:
     """One reading.
 
-    ends_at: when the offsets of the partitions were read. committed_at: when those of the groups were read,
-    which is later, so that a group that keeps up is never shown as behind because of events in between.
+    ends_at: when the offsets of the partitions were read. committed_at: when those of the groups were read, which is
+    later, so that a group that keeps up is never shown as behind because of events in between.
     topics: topic → its id ("" if the broker has none) and number of partitions.
     """
 

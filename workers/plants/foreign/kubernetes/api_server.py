@@ -1,10 +1,10 @@
 """A Kubernetes API server over HTTP: reading and patching of objects.
 
-The token is the secret of the registration, or inside a cluster that of the pod's service account, which is
-sent only to the cluster's own address. It is rotated: if a server refuses it, the request is repeated with
-the new one. For the pod's token, the certificate is checked against the pod's own authority, because the
-address may be in another domain (kubernetes.default.svc.example). Otherwise it is checked against
-WEIR_KUBERNETES_CA, or the authorities that the host trusts.
+The token is the secret of the registration, or inside a cluster that of the pod's service account, which is sent only
+to the cluster's own address. It is rotated: if a server refuses it, the request is repeated with the new one. For the
+pod's token, the certificate is checked against the pod's own authority, because the address may be in another domain
+(kubernetes.default.svc.example). Otherwise it is checked against WEIR_KUBERNETES_CA, or the authorities that the host
+trusts.
 """
 
 import ssl
@@ -52,9 +52,7 @@ class ApiServer:
             transport = egress.Transport(2 * answer_seconds(), verify=authorities)
         return PlantClient(address.name, address.url, self._token, transport=transport)
 
-    def _ask(
-        self, method: str, path: str, body: Any = None, content_type: str = JSON, **query: Any
-    ) -> tuple[int, Any]:
+    def _ask(self, method: str, path: str, body: Any = None, content_type: str = JSON, **query: Any) -> tuple[int, Any]:
         answer = self._client.ask(method, path, body, content_type=content_type, **query)
         own = "" if self._address.secret else _read_token(self._address.url, self._account)
         if answer[0] == 401 and own not in ("", self._token):
@@ -66,8 +64,8 @@ class ApiServer:
     def get(self, group: str, path: str) -> Any:
         """Return an object or a list of the namespace, such as ("apps/v1", "deployments/shop").
 
-        None: the object or its kind does not exist. A list is complete, however many pages the server makes
-        of it. Raise `PlantUnavailable` and `InvalidPlantResponse`.
+        None: the object or its kind does not exist. A list is complete, however many pages the server makes of it.
+        Raise `PlantUnavailable` and `InvalidPlantResponse`.
         """
         status, document = self._ask("GET", self._build_path(group, path))
         if status == 404:
@@ -103,9 +101,7 @@ class ApiServer:
             return document
         said = document.get("message") if isinstance(document, dict) else None
         kind = AccessDenied if status == 403 else InvalidPlantResponse
-        raise kind(
-            f"{self.name} rejected the request to {what} ({status}): {str(said or 'no reason given')[:300]}"
-        )
+        raise kind(f"{self.name} rejected the request to {what} ({status}): {str(said or 'no reason given')[:300]}")
 
 
 def _next_page(document: Any) -> str:

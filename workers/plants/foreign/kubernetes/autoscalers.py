@@ -1,11 +1,11 @@
 """Autoscalers of a cluster, held while a loop controls a workload, and restored afterwards.
 
-KEDA: its ScaledObject gets the annotation `autoscaling.keda.sh/paused`, which counts with every value except
-those that Go reads as false. A HorizontalPodAutoscaler can't be paused; with `selectPolicy: Disabled` in both
-directions it changes nothing between its minimum and its maximum. Outside of them it still sets one or the
-other, so tasks are set only between them (`bounds`). The former values are stored in an annotation beside it,
-with the expiry of the hold. Neither autoscaler knows that expiry: the observer of the plant restores expired
-holds, also of workloads that no longer belong to the plant.
+KEDA: its ScaledObject gets the annotation `autoscaling.keda.sh/paused`, which counts with every value except those that
+Go reads as false. A HorizontalPodAutoscaler can't be paused; with `selectPolicy: Disabled` in both directions it
+changes nothing between its minimum and its maximum. Outside of them it still sets one or the other, so tasks are set
+only between them (`bounds`). The former values are stored in an annotation beside it, with the expiry of the hold.
+Neither autoscaler knows that expiry: the observer of the plant restores expired holds, also of workloads that no longer
+belong to the plant.
 """
 
 import json
@@ -84,9 +84,7 @@ class Autoscaler:
 class Autoscalers:
     """The autoscalers of the workloads of one namespace, held on behalf of `holder`."""
 
-    def __init__(
-        self, server: ApiServer, workloads: Collection[Workload], holder: Callable[[], str] = str
-    ) -> None:
+    def __init__(self, server: ApiServer, workloads: Collection[Workload], holder: Callable[[], str] = str) -> None:
         self._server, self._workloads, self._holder = server, workloads, holder
 
     def read(self) -> list[Autoscaler]:
@@ -101,13 +99,8 @@ class Autoscalers:
         bounds_by_name: dict[str, tuple[int, int]] = {}
         for autoscaler in self.read():
             if autoscaler.kind == "HPA":
-                least, most = bounds_by_name.get(
-                    autoscaler.workload, (autoscaler.minimum, autoscaler.maximum)
-                )
-                bounds_by_name[autoscaler.workload] = (
-                    max(least, autoscaler.minimum),
-                    min(most, autoscaler.maximum),
-                )
+                least, most = bounds_by_name.get(autoscaler.workload, (autoscaler.minimum, autoscaler.maximum))
+                bounds_by_name[autoscaler.workload] = (max(least, autoscaler.minimum), min(most, autoscaler.maximum))
         return bounds_by_name
 
     def _list_all(self) -> list[Autoscaler]:
@@ -146,8 +139,7 @@ class Autoscalers:
             if autoscaler.held and (past or (not only_past and autoscaler.held.get("by") == self._holder())):
                 try:
                     self._server.patch(
-                        *autoscaler.path,
-                        _build_restored(autoscaler.kind, autoscaler.held.get("before") or {}),
+                        *autoscaler.path, _build_restored(autoscaler.kind, autoscaler.held.get("before") or {})
                     )
                 except (InvalidPlantResponse, BadInput) as error:
                     refused.append(error)
@@ -160,9 +152,7 @@ class Autoscalers:
             least, most = int(spec.get("minReplicaCount", 0)), int(spec.get("maxReplicaCount", 100))
             is_paused = annotations.get(PAUSED, "false") not in NOT_PAUSED
             is_off = is_paused or PAUSED_REPLICAS in annotations
-            yield Autoscaler(
-                "KEDA", row["metadata"]["name"], _get_scale_target(spec), least, most, is_off, row
-            )
+            yield Autoscaler("KEDA", row["metadata"]["name"], _get_scale_target(spec), least, most, is_off, row)
 
     def _iterate_hpas(self) -> Iterator[Autoscaler]:
         for row in list_items(self._server.get(AUTOSCALING, HPAS)):
@@ -174,9 +164,7 @@ class Autoscalers:
             policies = [(behaviour.get(direction) or {}).get("selectPolicy") for direction in DIRECTIONS]
             is_off = all(policy == DISABLED for policy in policies)
             least, most = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
-            yield Autoscaler(
-                "HPA", row["metadata"]["name"], _get_scale_target(spec), least, most, is_off, row
-            )
+            yield Autoscaler("HPA", row["metadata"]["name"], _get_scale_target(spec), least, most, is_off, row)
 
 
 def _get_annotations(document: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """Deployments and StatefulSets of a namespace as a plant: replicas are tasks, set by their `/scale`.
 
-`workloads` lists them in the order in which events pass them: `parse > score, mail` are two paths, the first
-with two steps. `spec.replicas` is the ordered number, `status.replicas` the current one; additional pods of a
-rollout (`maxSurge`) are not tasks. While a loop controls the plant, KEDA and the HorizontalPodAutoscaler of a
-workload are held (`autoscalers`), and restored afterwards. The latter still enforces its minimum and maximum,
-so they are bounds of the operator.
+`workloads` lists them in the order in which events pass them: `parse > score, mail` are two paths, the first with two
+steps. `spec.replicas` is the ordered number, `status.replicas` the current one; additional pods of a rollout
+(`maxSurge`) are not tasks. While a loop controls the plant, KEDA and the HorizontalPodAutoscaler of a workload are held
+(`autoscalers`), and restored afterwards. The latter still enforces its minimum and maximum, so they are bounds of the
+operator.
 """
 
 import re
@@ -39,9 +39,7 @@ BOUNDS_SECONDS = 10.0
 OPTIONS: Mapping[str, PlantOption] = {
     "namespace": PlantOption("namespace of the workloads", "Namespace", default="default"),
     "workloads": PlantOption(
-        "Deployments, or statefulset/NAME, in processing order: parse > score, mail",
-        "Workloads",
-        required=True,
+        "Deployments, or statefulset/NAME, in processing order: parse > score, mail", "Workloads", required=True
     ),
     OPTION: PlantOption(HELP, "Lag sources"),
     "minimum": PlantOption("minimum replicas of a workload", "Minimum", default=str(MIN_REPLICAS)),
@@ -59,10 +57,7 @@ class KubernetesPlant(Adapter):
     """The workloads of one namespace."""
 
     def __init__(
-        self,
-        address: PlantAddress,
-        clock: Callable[[], float] = time.time,
-        installation: Callable[[], str] = str,
+        self, address: PlantAddress, clock: Callable[[], float] = time.time, installation: Callable[[], str] = str
     ) -> None:
         """Set up the plant. installation: returns the id of this Weir, used when something is held."""
         self._name, self._clock = address.name, clock
@@ -78,9 +73,7 @@ class KubernetesPlant(Adapter):
         self._lives: dict[str, float] = {}
         self._bounds: dict[str, tuple[int, int]] = {}  # workload → bounds of its HPA
         self._bounds_at: float | None = None  # when the bounds were read
-        self._unread: dict[
-            str, InvalidPlantResponse
-        ] = {}  # workload → why it is missing from the last reading
+        self._unread: dict[str, InvalidPlantResponse] = {}  # workload → why it is missing from the last reading
 
     def _format_holder(self) -> str:
         """Return the holder, with the id of this Weir: another one may use the same name for a plant."""
@@ -91,13 +84,9 @@ class KubernetesPlant(Adapter):
         """Return the topology. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         workloads = self._read()
         self._read_bounds()
-        self._revisions = {
-            name: revision for name, each in workloads.items() if (revision := _get_revision(each))
-        }
+        self._revisions = {name: revision for name, each in workloads.items() if (revision := _get_revision(each))}
         self._set_to = {name: _count_desired_replicas(document) for name, document in workloads.items()}
-        self._lives = {
-            name: at for name, each in workloads.items() if (at := _read_creation_time(each)) is not None
-        }
+        self._lives = {name: at for name, each in workloads.items() if (at := _read_creation_time(each)) is not None}
         operators = {SOURCE: MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)}
         for name, document in workloads.items():
             operators[name] = self._build_operator(name, document)
@@ -170,8 +159,7 @@ class KubernetesPlant(Adapter):
             ),
             PlantSection(
                 title="Autoscalers",
-                about="held while a loop controls the plant, restored afterwards; an HPA keeps"
-                " its minimum and maximum",
+                about="held while a loop controls the plant, restored afterwards; an HPA keeps its minimum and maximum",
                 columns=["Workload", "Kind", "Name", "Minimum", "Maximum", "State"],
                 rows=scaled,
                 empty="No KEDA ScaledObject or HorizontalPodAutoscaler scales these workloads.",
@@ -230,9 +218,9 @@ class KubernetesPlant(Adapter):
     def _read(self) -> dict[str, Any]:
         """Return the existing workloads, by name.
 
-        A workload that may not be read is left out, and `_unread` has the reason. Any other failure is
-        raised, because it may be over at the next reading, and half of a plant would look like all of it.
-        Raise `PlantUnavailable` and `InvalidPlantResponse`.
+        A workload that may not be read is left out, and `_unread` has the reason. Any other failure is raised, because
+        it may be over at the next reading, and half of a plant would look like all of it. Raise `PlantUnavailable` and
+        `InvalidPlantResponse`.
         """
         workloads = {}
         self._unread = {}
@@ -317,9 +305,7 @@ def _find_workloads(server: ApiServer, namespace: str) -> FoundPlant:
     workloads = {(part.kind, part.name.rpartition("/")[2]) for part in parts}
     for autoscaler in Autoscalers(server, workloads).read():
         keeps = (
-            f", and it keeps {autoscaler.minimum} to {autoscaler.maximum} replicas"
-            if autoscaler.kind == "HPA"
-            else ""
+            f", and it keeps {autoscaler.minimum} to {autoscaler.maximum} replicas" if autoscaler.kind == "HPA" else ""
         )
         held = f"Weir holds it while a loop controls the plant{keeps}"
         said.append(f"{autoscaler.kind} {autoscaler.name} scales {autoscaler.workload}; {held}.")
@@ -331,9 +317,7 @@ def _find_workloads(server: ApiServer, namespace: str) -> FoundPlant:
 def _workload(text: str) -> tuple[str, str]:
     kind, _, name = text.strip().rpartition("/")
     if (kind or "deployment") not in KINDS or not NAME.match(name):
-        raise BadInput(
-            "workloads", f"must list Deployment names or statefulset/NAME, not {text.strip()[:40]!r}."
-        )
+        raise BadInput("workloads", f"must list Deployment names or statefulset/NAME, not {text.strip()[:40]!r}.")
     return kind or "deployment", name
 
 

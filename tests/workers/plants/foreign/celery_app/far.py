@@ -50,8 +50,8 @@ class FarListener:
 class FakeCelery:
     """A fake app.
 
-    processes: worker → number of its processes; a pool grows at its next maintenance, and shrinks at once by
-    its idle processes. late: command → workers that do not answer it.
+    processes: worker → number of its processes; a pool grows at its next maintenance, and shrinks at once by its idle
+    processes. late: command → workers that do not answer it.
     """
 
     def __init__(self, processes, queues=("celery",)):

@@ -31,11 +31,7 @@ app.conf.result_backend_transport_options = {"global_keyprefix": "results-"}
 def double(number):
     return 2 * number
 """
-COLON = {
-    "sep": ":",
-    "priority_steps": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
-    "queue_order_strategy": "priority",
-}
+COLON = {"sep": ":", "priority_steps": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], "queue_order_strategy": "priority"}
 OTHER_SIGN = {"sep": "|", "global_keyprefix": "far-", "visibility_timeout": 43_200}
 OTHER_FANOUT = {"fanout_prefix": "/far.", "fanout_patterns": False}
 CASES = [
@@ -64,10 +60,7 @@ class FarApp:
         return [list(self.app.control.inspect(timeout=2.0, limit=1).ping() or {}) for _ in range(PINGS)]
 
     def results(self):
-        sent = [
-            self.app.send_task("far.double", (number,), queue="pri", priority=number)
-            for number in range(TASKS)
-        ]
+        sent = [self.app.send_task("far.double", (number,), queue="pri", priority=number) for number in range(TASKS)]
         return [each.get(timeout=30) for each in sent]
 
 
@@ -142,9 +135,7 @@ def test_bindings_of_an_app_are_the_app_s_to_sweep(control):
     control.sadd("_kombu.binding.reply.celery.pidbox", "::somebody")
     control.zadd("_kombu.binding-deadlines", {"reply.celery.pidbox": 1})
     place = control.connection_pool.connection_kwargs
-    app = celery_app.create_app(
-        PlantAddress(name="far", url=f"redis://{place['host']}:{place['port']}/{place['db']}")
-    )
+    app = celery_app.create_app(PlantAddress(name="far", url=f"redis://{place['host']}:{place['port']}/{place['db']}"))
     with app.connection() as connection:
         connection.channel().sweep_bindings()
     assert isinstance(control, redis.Redis)

@@ -80,9 +80,7 @@ def purged(came_per_second, before, after, ends, under_way=0.0):
     return arrivals
 
 
-@pytest.mark.parametrize(
-    "before, after, under_way", [(100_000, 0, 0.0), (100_000, 500, 64.0), (100, 40, 64.0)]
-)
+@pytest.mark.parametrize("before, after, under_way", [(100_000, 0, 0.0), (100_000, 500, 64.0), (100, 40, 64.0)])
 def test_a_purged_queue_hides_neither_the_load_nor_what_waits_since(before, after, under_way):
     arrivals = purged(10, before, after, 120, under_way)
     assert arrivals.per_second == pytest.approx(10, rel=0.15)
@@ -130,9 +128,7 @@ def test_a_queue_that_is_away_with_its_node_brings_no_load_when_it_is_there_agai
         demand(consumers, float(second), 2 * second, 500)
     for second in range(60, 70):
         demand(consumers, float(second), 118, None)
-    rates = [
-        demand(consumers, float(second), 118 + 2 * (second - 70), 500).per_second for second in range(70, 90)
-    ]
+    rates = [demand(consumers, float(second), 118 + 2 * (second - 70), 500).per_second for second in range(70, 90)]
     assert max(rates) < 4.0
     assert rates[-1] == pytest.approx(2.0, rel=0.2)
 

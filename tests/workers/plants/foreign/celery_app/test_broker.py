@@ -23,9 +23,7 @@ def observed(control, monkeypatch):
     """Return the broker with these options; the control server represents the app's."""
     monkeypatch.setattr(broker, "resolve_host", lambda *_: "127.0.0.1")
     monkeypatch.setattr(redis_client, "create_client", lambda *_, **__: control)
-    return lambda **options: RedisBroker(
-        PlantAddress(name="shop", url="redis://127.0.0.1:6379/0", options=options)
-    )
+    return lambda **options: RedisBroker(PlantAddress(name="shop", url="redis://127.0.0.1:6379/0", options=options))
 
 
 def test_what_bears_the_name_of_a_priority_and_is_no_list_blinds_nobody_and_counts_nothing(control, observed):
@@ -51,18 +49,14 @@ def test_a_separator_that_is_none_is_refused_when_the_app_is_registered():
     assert ADAPTER.options["separator"].choices == tuple(SEPARATORS)
 
 
-@pytest.mark.parametrize(
-    "address", ["http://me:hunter2@rabbit:15672", "http://rabbit:15672/?token=hunter2", "rabbit"]
-)
+@pytest.mark.parametrize("address", ["http://me:hunter2@rabbit:15672", "http://rabbit:15672/?token=hunter2", "rabbit"])
 def test_the_address_of_a_management_plugin_holds_no_password(address):
     """The address is displayed, and recorded in the audit log."""
     options = {"management": address}
     with pytest.raises(BadInput) as refused:
         ADAPTER.check(PlantAddress(name="shop", url="amqp://rabbit:5672", options=options))
     assert refused.value.field == "management" and "hunter2" not in str(refused.value)
-    ADAPTER.check(
-        PlantAddress(name="shop", url="amqp://rabbit", options={"management": "http://rabbit:15672"})
-    )
+    ADAPTER.check(PlantAddress(name="shop", url="amqp://rabbit", options={"management": "http://rabbit:15672"}))
 
 
 def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeypatch):
@@ -106,9 +100,7 @@ def test_a_management_plugin_that_does_not_answer_hides_no_length_and_is_asked_o
         return answer(request)
 
     options = {"management": "http://127.0.0.1:15672"}
-    address = PlantAddress(
-        name="shop", url="amqp://broker/", options=options, transport=httpx.MockTransport(answered)
-    )
+    address = PlantAddress(name="shop", url="amqp://broker/", options=options, transport=httpx.MockTransport(answered))
     found = AmqpBroker(address, None)
     monkeypatch.setattr(found, "_declare_passively", lambda queue: QueueLength(3, consumers=1))
     lengths = found.read_queue_lengths(["mail", "orders"])

@@ -65,9 +65,7 @@ def test_what_waits_in_the_broker_and_in_the_worker_has_an_age(far):
         topology = plant.get_topology()
     [link] = topology.links
     assert link.latency_seconds == pytest.approx(5.0, abs=1.0)
-    assert inputs.build_joint_observation(topology)["operators"][ONE]["backlog_events"] == pytest.approx(
-        20, rel=0.3
-    )
+    assert inputs.build_joint_observation(topology)["operators"][ONE]["backlog_events"] == pytest.approx(20, rel=0.3)
 
 
 def test_without_events_run_times_follow_from_little_s_law(far):
@@ -77,9 +75,7 @@ def test_without_events_run_times_follow_from_little_s_law(far):
         far.now += 1.0
         far.begun[ONE] += 4
         topology = plant.get_topology()
-    assert inputs.build_joint_observation(topology)["operators"][ONE]["service_seconds"] == pytest.approx(
-        0.5, rel=0.1
-    )
+    assert inputs.build_joint_observation(topology)["operators"][ONE]["service_seconds"] == pytest.approx(0.5, rel=0.1)
     assert "run times are estimated with Little's law" in " ".join(plant.list_missing())
     assert "enable_events" not in far.asked
 
@@ -429,9 +425,7 @@ def test_a_pool_with_celery_s_own_autoscaler_or_without_processes_is_left_alone(
 GEVENT = {"pool": {"implementation": "celery.concurrency.gevent:TaskPool", "max-concurrency": 4}}
 
 
-@pytest.mark.parametrize(
-    "version, said", [("5.6.9", "of Celery 5.6 "), ("4.4.7", "4.4"), ("?", "does not report")]
-)
+@pytest.mark.parametrize("version, said", [("5.6.9", "of Celery 5.6 "), ("4.4.7", "4.4"), ("?", "does not report")])
 def test_a_gevent_pool_that_does_not_say_its_size_is_left_alone_and_says_why(far, version, said):
     far.stats, far.version = GEVENT, version
     plant = far.plant()
@@ -534,11 +528,7 @@ def test_workers_that_were_asked_for_events_are_known_to_whoever_observes_next(n
 
 @pytest.fixture(params=["memory", "shared"])
 def orders(request):
-    return (
-        MemoryOrders()
-        if request.param == "memory"
-        else SharedOrders(request.getfixturevalue("control"), "shop")
-    )
+    return MemoryOrders() if request.param == "memory" else SharedOrders(request.getfixturevalue("control"), "shop")
 
 
 def test_an_order_is_of_one_life_of_a_worker(orders):
@@ -561,9 +551,7 @@ def test_where_one_of_several_workers_fails_those_before_it_are_called_back():
 def test_a_worker_that_grows_and_can_not_be_called_back_is_named_where_another_one_fails():
     far = FakeCelery({ONE: 2, TWO: 2})
     far.late = {"pool_grow": [TWO]}
-    with pytest.raises(
-        PlantUnavailable, match=f"Part of the change may be in effect: {ONE} could not be reverted"
-    ):
+    with pytest.raises(PlantUnavailable, match=f"Part of the change may be in effect: {ONE} could not be reverted"):
         far.plant().set_parallelism({ONE: 3, TWO: 5})
     assert far.noted.count_pending(ONE, 7) == 3
 

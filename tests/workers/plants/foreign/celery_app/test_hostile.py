@@ -32,9 +32,7 @@ def event(number, kind="task-failed", **more):
 
 def observed(far):
     """Return the plant's part of the snapshot, as it is published."""
-    lookout = PlantObserver(
-        RegisteredPlant(name="shop", kind="celery"), lambda _: far.plant(), lambda: far.now
-    )
+    lookout = PlantObserver(RegisteredPlant(name="shop", kind="celery"), lambda _: far.plant(), lambda: far.now)
     lookout.observe()
     status = lookout.build_status()
     return status, encode_document(status)
@@ -86,9 +84,7 @@ def test_a_traceback_of_ten_megabytes_costs_neither_time_nor_memory():
     for number in range(20):
         events.apply(event(number, exception=huge, traceback=huge, args=huge), far.now)
     assert time.process_time() - begun < 5.0
-    kept = sum(
-        len(each.traceback) + len(each.error) + len(each.arguments) for each in events.get_latest(1_000)
-    )
+    kept = sum(len(each.traceback) + len(each.error) + len(each.arguments) for each in events.get_latest(1_000))
     assert kept < 20 * 5_000
     status, text = observed(far)
     assert status.error is None and len(text) < 100_000 and b"hunter2" not in text

@@ -159,9 +159,7 @@ def test_a_change_that_is_refused_leaves_what_is_in_force(far, control, begin):
     begin(LIMIT, "shop.mail", "1/m")
     with pytest.raises(BadInput, match="must be a rate"):
         begin(LIMIT, "shop.mail", "fast", until=500.0)
-    assert [(each.value, each.until) for each in interventions.list_active(control, "shop")] == [
-        ("1/m", 200.0)
-    ]
+    assert [(each.value, each.until) for each in interventions.list_active(control, "shop")] == [("1/m", 200.0)]
 
 
 def test_a_plant_that_is_away_for_an_hour_after_the_end_is_given_up(far, control, begin):
@@ -240,17 +238,14 @@ def test_one_worker_that_does_not_answer_keeps_no_other_from_being_asked(far, co
         {"error": "no"} if command == "revoke" and worker == ONE else answer(command, worker, **more)
     )
     with pytest.raises(
-        InvalidPlantResponse,
-        match=r"celery@one rejected the request: no\. The intervention may have taken effect\.",
+        InvalidPlantResponse, match=r"celery@one rejected the request: no\. The intervention may have taken effect\."
     ):
         begin(REVOKE, "8ae73293")
     assert far.revoked == [(TWO, "8ae73293", False)]
 
 
 @pytest.mark.parametrize(("kind", "value"), [(PAUSE, ""), (LIMIT, "1/s"), (REVOKE, "")])
-def test_an_app_of_which_nobody_answers_is_silent_and_nothing_counts_as_done(
-    far, control, begin, kind, value
-):
+def test_an_app_of_which_nobody_answers_is_silent_and_nothing_counts_as_done(far, control, begin, kind, value):
     far.silent = True
     with pytest.raises(PlantUnavailable, match="no worker responds to remote control"):
         begin(kind, "celery", value)

@@ -171,8 +171,7 @@ def test_versions_of_gevent_workers_that_are_gone_are_forgotten(monkeypatch):
 class Twins(FakeCelery):
     """Two workers with one name that each start 2 tasks per second.
 
-    Both answer if all are asked, and the faster one if one answer is expected. pids: in containers they are
-    the same.
+    Both answer if all are asked, and the faster one if one answer is expected. pids: in containers they are the same.
     """
 
     pids, quicker = (7, 8), 0

@@ -38,13 +38,7 @@ class Reader:
 
 
 def task(number, kind):
-    return {
-        "type": f"task-{kind}",
-        "hostname": ONE,
-        "uuid": str(number),
-        "name": "shop.work",
-        "timestamp": 5.0,
-    }
+    return {"type": f"task-{kind}", "hostname": ONE, "uuid": str(number), "name": "shop.work", "timestamp": 5.0}
 
 
 def listening(far, *connections):

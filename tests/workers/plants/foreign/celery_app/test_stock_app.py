@@ -33,10 +33,7 @@ def watched_sizes(worker, sizes, ended):
 @pytest.mark.parametrize("law", ["parallelism_joint", "worker_rate"])
 def test_a_stock_app_is_attached_its_pool_follows_its_load_and_no_task_is_lost(broker, law, tmp_path):
     load, sizes, ended = square_wave(120.0), [], threading.Event()
-    with (
-        StockWorker(STOCK, broker, tmp_path / "shop") as worker,
-        Attached({"shop": broker}, tmp_path, law) as attached,
-    ):
+    with StockWorker(STOCK, broker, tmp_path / "shop") as worker, Attached({"shop": broker}, tmp_path, law) as attached:
         assert attached.wait_until_seen()["shop"] <= 60.0
         watch = threading.Thread(target=watched_sizes, args=(worker, sizes, ended))
         watch.start()

@@ -31,9 +31,7 @@ def test_a_task_waits_runs_and_ends():
 
 
 def test_an_error_is_kept_with_its_traceback_and_without_its_secret():
-    heard = events(
-        "received", "started", "failed", exception="KeyError('token=abc')", traceback="File x\nKeyError"
-    )
+    heard = events("received", "started", "failed", exception="KeyError('token=abc')", traceback="File x\nKeyError")
     task = heard.find_task("a")
     assert (task.state, heard.pools[WORKER].failed) == ("failed", 1)
     assert "abc" not in task.error
@@ -105,17 +103,11 @@ def test_a_worker_that_is_silent_is_not_waited_for():
 
 JUNK = st.one_of(st.none(), st.integers(), st.text(max_size=5), st.lists(st.integers(), max_size=2))
 EVENT = st.fixed_dictionaries(
-    {
-        "type": st.sampled_from(
-            ["task-received", "task-started", "task-succeeded", "task-failed", "worker-online"]
-        )
-    },
+    {"type": st.sampled_from(["task-received", "task-started", "task-succeeded", "task-failed", "worker-online"])},
     optional={
         "hostname": st.one_of(st.just(WORKER), JUNK),
         "uuid": st.one_of(st.sampled_from("ab"), JUNK),
-        **dict.fromkeys(
-            ("timestamp", "name", "args", "kwargs", "runtime", "retries", "eta", "exception", "pid"), JUNK
-        ),
+        **dict.fromkeys(("timestamp", "name", "args", "kwargs", "runtime", "retries", "eta", "exception", "pid"), JUNK),
     },
 )
 
@@ -127,7 +119,5 @@ def test_events_that_can_t_be_understood_harm_nothing(stream):
         heard.apply(event, float(number))
     for pool in heard.pools.values():
         assert len(pool.waiting) + len(pool.running) <= 2
-        assert all(
-            seconds >= 0 for seconds in select_recent_seconds(pool.runs, 100.0) if isinstance(seconds, float)
-        )
+        assert all(seconds >= 0 for seconds in select_recent_seconds(pool.runs, 100.0) if isinstance(seconds, float))
     heard.get_latest()

@@ -1,7 +1,7 @@
 """The systems that the examples of declared plants name, in the form of their interfaces.
 
-Each keeps two pools, reports their numbers of workers, and accepts exactly the requests and commands that are
-written here.
+Each keeps two pools, reports their numbers of workers, and accepts exactly the requests and commands that are written
+here.
 
 `WIRE`: example → patterns of calls, as `METHOD url body` or the words of a command. `n` is the number that is
 set; without it, `sign` says whether one is added or removed. A call that matches none of them fails the test.
@@ -39,9 +39,7 @@ SECRETS = {
         "WEIR_SECRET_REDIS",
     )
 }
-KUBERNETES = (
-    r"PATCH https://kubernetes\.default\.svc/apis/apps/v1/namespaces/\w+/deployments/(?P<pool>\w+)/scale"
-)
+KUBERNETES = r"PATCH https://kubernetes\.default\.svc/apis/apps/v1/namespaces/\w+/deployments/(?P<pool>\w+)/scale"
 REPLICAS = r' {"spec":{"replicas":(?P<n>\d+)}}'
 SIGNALS = {"TTIN": 1, "TTOU": -1, "start": 1, "stop": -1, "grow": 1, "shrink": -1}
 WIRE = {

@@ -28,16 +28,8 @@ SENSOR = "name: one\nsensors:\n  it: {}\n"
 
 
 def test_a_declaration_that_grows_or_is_too_large_is_refused():
-    bomb = "name: &a [x, x]\n" + "".join(
-        f"k{n}: &k{n} [*{'a' if n == 0 else f'k{n - 1}'}, *a]\n" for n in range(9)
-    )
-    for text in (
-        bomb,
-        "name: x\ntitle: " + "x" * 200_000,
-        "name: " + "[" * 5_000,
-        "a: b\n" * 3,
-        "- " * 9_000,
-    ):
+    bomb = "name: &a [x, x]\n" + "".join(f"k{n}: &k{n} [*{'a' if n == 0 else f'k{n - 1}'}, *a]\n" for n in range(9))
+    for text in (bomb, "name: x\ntitle: " + "x" * 200_000, "name: " + "[" * 5_000, "a: b\n" * 3, "- " * 9_000):
         with pytest.raises(BadInput):
             parse_declaration(text)
 
@@ -94,10 +86,7 @@ operators: [{{name: web, tasks: 2, in_per_second: 5, out_per_second: 5, {measure
         web = plant.get_topology().operators["web"]
         assert (web.parallelism, web.waiting) == (2, None)
         assert plant.get_sensor_statuses()["it"].value == -1.0
-        assert (
-            plant.get_sensor_statuses()["it"].error
-            == f"Sensor it returned -1; {measure} of web must be 0 to 1e+12."
-        )
+        assert plant.get_sensor_statuses()["it"].error == f"Sensor it returned -1; {measure} of web must be 0 to 1e+12."
 
 
 @pytest.mark.parametrize(("tasks", "rows"), [(80, 80), (9_000, 100), (200_000, None), (1e300, None)])
@@ -154,9 +143,7 @@ def test_a_secret_that_no_header_takes_is_not_quoted(secret, how):
 def test_nor_is_the_token_of_a_registered_plant(secret, monkeypatch):
     monkeypatch.setenv("WEIR_SECRET_X", secret)
     for kind in ("flink", "kubernetes", "prometheus", "weir"):
-        row = RegisteredPlant(
-            name="east", kind=kind, url="http://east:8080", secret_environment="WEIR_SECRET_X"
-        )
+        row = RegisteredPlant(name="east", kind=kind, url="http://east:8080", secret_environment="WEIR_SECRET_X")
         row.options = {"workloads": "x"}
         with pytest.raises(BadInput, match="whose value cannot be sent") as refused:
             adapters.create_adapter(row)
@@ -204,9 +191,7 @@ def test_a_password_that_is_written_as_it_is_stands_in_no_message(password):
     assert not any(each in str(refused.value) for each in ("hun", "ter2", "12/"))
 
 
-@pytest.mark.parametrize(
-    "address", ["postgresql://127.0.0.1:1/x?user=me@shop", "postgresql://me:h?r@127.0.0.1:1/x"]
-)
+@pytest.mark.parametrize("address", ["postgresql://127.0.0.1:1/x?user=me@shop", "postgresql://me:h?r@127.0.0.1:1/x"])
 def test_an_address_that_can_be_read_is_asked(address):
     with pytest.raises(PlantUnavailable, match="the request to the database failed"):
         asked(address, "SELECT 1")
@@ -269,9 +254,7 @@ def test_a_file_is_one_of_bytes_where_its_links_lead(tmp_path, monkeypatch):
         return plant.get_readings()["it"]
 
     assert said("inner").value == 2.0
-    assert "is not a regular file" in str(
-        said("pipe").error
-    )  # the pipe has no writer: waiting for it would never end
+    assert "is not a regular file" in str(said("pipe").error)  # the pipe has no writer: waiting for it would never end
     for name in ("out/secret", "../other/secret", "inner/../../other/secret"):
         with pytest.raises(Forbidden, match="must be a file in a folder"):
             said(name)
@@ -376,13 +359,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
         (HEAD + b"\r\n", b" " * 65_536, 0.0, TOO_MUCH, f"more than {MAX_BYTES}|did not end"),
         (HEAD + b"\r\n", b" ", 0.02, PlantUnavailable, r"0\.3 s"),
         (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n", 0.02, PlantUnavailable, "did not respond within"),
-        (
-            b"HTTP/1.1 200 OK\r\n",
-            b"X-A: " + b"b" * 60_000 + b"\r\n",
-            0.0,
-            PlantUnavailable,
-            "can't be reached",
-        ),
+        (b"HTTP/1.1 200 OK\r\n", b"X-A: " + b"b" * 60_000 + b"\r\n", 0.0, PlantUnavailable, "can't be reached"),
         (
             HEAD + b"Content-Encoding: gzip\r\n\r\n",
             b"\x1f\x8b" * 100,
@@ -407,9 +384,7 @@ def test_a_prometheus_that_never_ends_is_left(wicked, settings, begin, part, pau
 def test_a_page_of_ten_megabytes_is_no_sensor():
     page = orjson.dumps({"n": 1, "more": "x" * 10_000_000})
     text = SENSOR.replace("{}", "{url: 'http://x/n', json: n}")
-    plant = DeclaredPlant(
-        parse_declaration(text), {}, httpx.MockTransport(lambda _: httpx.Response(200, content=page))
-    )
+    plant = DeclaredPlant(parse_declaration(text), {}, httpx.MockTransport(lambda _: httpx.Response(200, content=page)))
     plant.get_topology()
     assert f"more than {MAX_BYTES} bytes" in str(plant.get_readings()["it"].error)
 

@@ -111,10 +111,7 @@ def test_measures_follow_from_what_is_measured(plant):
     assert (topology.at, topology.window_seconds) == (5.0, 10.0)
     assert topology.paths == {"path1": ("clients", "web", "render")}
     assert (web.measure("inputs"), web.measure("outputs")) == (400.0, 400.0)
-    assert web.group_by_task("utilisation") == {
-        "web_1": 1.0,
-        "web_2": 1.0,
-    }  # 40/s of 0.1 s exceed the capacity of two
+    assert web.group_by_task("utilisation") == {"web_1": 1.0, "web_2": 1.0}  # 40/s of 0.1 s exceed the capacity of two
     assert web.measure("arrival_interval_seconds") == 0.05
     # Half of the time of two tasks went into 40 events per second.
     assert render.measure("service_seconds") == pytest.approx(0.025)
@@ -123,9 +120,7 @@ def test_measures_follow_from_what_is_measured(plant):
 
 
 def test_what_is_not_known_is_none_and_never_zero(far, plant):
-    far.broken["/api/v1/query"] = lambda request: (
-        vector() if request.url.params["query"] == "rate" else vector(2)
-    )
+    far.broken["/api/v1/query"] = lambda request: vector() if request.url.params["query"] == "rate" else vector(2)
     topology = plant.get_topology()
     assert topology.operators["clients"].measure("outputs") is None
     assert topology.operators["web"].measure("inputs") is None
@@ -134,14 +129,9 @@ def test_what_is_not_known_is_none_and_never_zero(far, plant):
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
-    [
-        (vector(), "web_now returned no task count for web"),
-        (vector(2.5), "web_now returned 2.5 tasks for web"),
-    ],
+    [(vector(), "web_now returned no task count for web"), (vector(2.5), "web_now returned 2.5 tasks for web")],
 )
-def test_tasks_that_nobody_knows_leave_the_operator_unknown_and_the_others_standing(
-    far, plant, answer, reason
-):
+def test_tasks_that_nobody_knows_leave_the_operator_unknown_and_the_others_standing(far, plant, answer, reason):
     far.broken["/api/v1/query"] = lambda request: answer
     topology = plant.get_topology()
     web, render = topology.operators["web"], topology.operators["render"]
@@ -169,11 +159,7 @@ def test_a_sensor_is_asked_once_for_all_that_read_of_it():
     ("answer", "error", "said_of_it"),
     [
         (lambda request: vector(1, 2), InvalidPlantResponse, "returned 2 series"),
-        (
-            lambda request: httpx.Response(200, content=b'{"status": "succ'),
-            InvalidPlantResponse,
-            "incomplete JSON",
-        ),
+        (lambda request: httpx.Response(200, content=b'{"status": "succ'), InvalidPlantResponse, "incomplete JSON"),
         (lambda request: httpx.Response(200, json=[]), InvalidPlantResponse, "returned 200"),
         (
             lambda request: httpx.Response(400, json={"status": "error", "error": "parse error at char 5"}),
@@ -190,11 +176,7 @@ def test_a_sensor_is_asked_once_for_all_that_read_of_it():
             InvalidPlantResponse,
             "that is not from Prometheus",
         ),
-        (
-            lambda request: httpx.Response(302, headers={"Location": "http://evil"}),
-            InvalidPlantResponse,
-            "302",
-        ),
+        (lambda request: httpx.Response(302, headers={"Location": "http://evil"}), InvalidPlantResponse, "302"),
         (
             lambda request: httpx.Response(200, json=vector(5).json() | {"warnings": ["store-2 is away"]}),
             InvalidPlantResponse,
@@ -305,9 +287,7 @@ def test_a_sensor_that_is_asked_seldom_keeps_what_it_said():
     ],
 )
 def test_a_path_leads_to_a_number_or_the_sensor_says_why_not(document, path, value, error):
-    found = said(
-        sensing(f"{{url: 'http://x/s', json: '{path}'}}", lambda _: httpx.Response(200, json=document))
-    )
+    found = said(sensing(f"{{url: 'http://x/s', json: '{path}'}}", lambda _: httpx.Response(200, json=document)))
     assert found.value == value
     assert error in str(found.error or "")
     assert (found.error is None) == (error == "")
@@ -409,9 +389,7 @@ def test_a_query_that_takes_too_long_is_ended(tmp_path, monkeypatch):
 def test_the_address_of_a_database_stands_in_no_message(tmp_path):
     secret = {"WEIR_SECRET_DB": "mysql://me:hunter2@db/x"}
     found = said(sensing("{sql: SELECT 1, database: WEIR_SECRET_DB}", environment=secret))
-    assert "WEIR_SECRET_DB does not contain an address" in str(found.error) and "hunter2" not in str(
-        found.error
-    )
+    assert "WEIR_SECRET_DB does not contain an address" in str(found.error) and "hunter2" not in str(found.error)
     away = {"WEIR_SECRET_DB": "postgresql://me:hunter2@127.0.0.1:1/x"}
     found = said(sensing("{sql: SELECT 1, database: WEIR_SECRET_DB}", environment=away))
     assert isinstance(found.error, PlantUnavailable) and "hunter2" not in str(found.error)
@@ -485,12 +463,7 @@ WRONG = [
     ("http://prometheus:9090", "http://prometheus:6379", "prometheus", 2),
     ("http://prometheus:9090", "http://169.254.169.254/", "prometheus", 2),
     ("http://prometheus:9090", "file:///etc/passwd", "prometheus", 2),
-    (
-        "http://prometheus:9090",
-        "{url: 'http://p', secret_environment: HOME}",
-        "prometheus.secret_environment",
-        2,
-    ),
+    ("http://prometheus:9090", "{url: 'http://p', secret_environment: HOME}", "prometheus.secret_environment", 2),
     ("out_per_second: requests", "out_per_second: request", "operators[0].out_per_second", 10),
     ("after: [clients]", "after: [render]", "operators[1].after[0]", 12),
     ("tasks: web_now", "tasks: 3", "operators[1].tasks", 13),
@@ -510,9 +483,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "field", "line"), WRONG, ids=[f"{row[2]}-{row[1][:24]}" for row in WRONG]
-)
+@pytest.mark.parametrize(("old", "new", "field", "line"), WRONG, ids=[f"{row[2]}-{row[1][:24]}" for row in WRONG])
 def test_what_is_wrong_is_named_with_its_line(old, new, field, line):
     assert TEXT.count(old) == 1
     with pytest.raises(BadInput) as refused:
@@ -546,13 +517,7 @@ def test_a_hold_says_for_how_long_and_one_from_before_is_still_let_go():
 
 
 def test_text_from_outside_is_never_code():
-    for text in (
-        "name: !!python/object/apply:os.system [id]",
-        "name: &a x\nsensors: *a",
-        "- 1",
-        "",
-        "name: x",
-    ):
+    for text in ("name: !!python/object/apply:os.system [id]", "name: &a x\nsensors: *a", "- 1", "", "name: x"):
         with pytest.raises(BadInput):
             parse_declaration(text)
 
@@ -603,18 +568,13 @@ def test_the_library_has_examples_of_each_kind_of_sensor_and_call():
 def test_a_declaration_is_checked_and_inspected_under_any_name(far):
     kind, address = (
         adapters.get_kind("declared"),
-        PlantAddress(
-            name="new", url="", options={"declaration": TEXT}, transport=httpx.MockTransport(far.answer)
-        ),
+        PlantAddress(name="new", url="", options={"declaration": TEXT}, transport=httpx.MockTransport(far.answer)),
     )
     kind.check(address)
     assert kind.steers_at(address)
     found = kind.run_inspection(address)
     assert found.what == "shop: 4 sensors, 3 operators" and far.calls == []
-    assert any(
-        each.startswith("A change of web from 2 to 3 would call: PUT http://runner/web")
-        for each in found.said
-    )
+    assert any(each.startswith("A change of web from 2 to 3 would call: PUT http://runner/web") for each in found.said)
     assert "Sensor requests = 40 1/s (PromQL at http://prometheus:9090: rate)" in found.said
     broken = replace(address, options={"declaration": TEXT.replace("promql: rate", "promqls: rate")})
     assert not kind.steers_at(broken)

@@ -25,9 +25,7 @@ TEXT = "name: shop\nsensors:\n  it: {%s}\n"
 def reading(command, address, variable="WEIR_SECRET_REDIS"):
     """Return the reading of a sensor with this command."""
     declaration = parse_declaration(TEXT % f"redis: '{command}', server: {variable}")
-    plant = DeclaredPlant(
-        declaration, {variable: address}, httpx.MockTransport(lambda _: httpx.Response(500))
-    )
+    plant = DeclaredPlant(declaration, {variable: address}, httpx.MockTransport(lambda _: httpx.Response(500)))
     plant.get_topology()
     return plant.get_readings()["it"]
 
@@ -126,10 +124,7 @@ def test_no_piece_of_a_password_is_said_where_the_address_is_written_wrongly(add
     ("answer", "words"),
     [
         (itertools.chain([b"$10000000000\r\n"], itertools.repeat(b"1" * 65_536)), "more than 1048576 bytes"),
-        (
-            itertools.chain([b"*1000000000\r\n"], itertools.repeat(b":1\r\n" * 10_000)),
-            "more than 1048576 bytes",
-        ),
+        (itertools.chain([b"*1000000000\r\n"], itertools.repeat(b":1\r\n" * 10_000)), "more than 1048576 bytes"),
         (drops(b"$1000000\r\n"), "no complete response within"),
         (iter([b"what?\r\n"]), 'got "w" as reply type byte'),
         (iter([]), "the request to the server failed"),

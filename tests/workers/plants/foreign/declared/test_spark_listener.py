@@ -49,9 +49,7 @@ def test_a_job_with_the_listener_is_seen_as_it_is(tmp_path, monkeypatch):
     (listener,) = re.findall(r"```python\n(import json.*?)```", PAGE.read_text(), re.DOTALL)
     script = tmp_path / "job.py"
     script.write_text(listener + JOB)
-    ran = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=180
-    )
+    ran = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=180)
     assert ran.returncode == 0, ran.stderr[-2000:]
     said = json.loads(ran.stdout.splitlines()[-1])
     assert said["left"] is False

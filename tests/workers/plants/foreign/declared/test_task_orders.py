@@ -35,9 +35,7 @@ class Scraped(Far):
 
 def scraped_plant(seconds=lambda: 0.0):
     far = Scraped()
-    plant = DeclaredPlant(
-        parse_declaration(TEXT), {}, httpx.MockTransport(far.answer), lambda: 5.0, monotonic=seconds
-    )
+    plant = DeclaredPlant(parse_declaration(TEXT), {}, httpx.MockTransport(far.answer), lambda: 5.0, monotonic=seconds)
     return far, plant
 
 

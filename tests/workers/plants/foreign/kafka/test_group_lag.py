@@ -219,9 +219,7 @@ def test_without_an_offset_nothing_is_said_of_lag():
 def test_a_partition_whose_leader_is_away_is_not_called_gone():
     lags = GroupLags()
     lags.follow(reading(0.0, 100, 40))
-    lags.follow(
-        ClusterReading(2.0, 2.0, {"orders": ("one", 1)}, {}, {"billing": Group("empty", (), {ORDERS: 40})})
-    )
+    lags.follow(ClusterReading(2.0, 2.0, {"orders": ("one", 1)}, {}, {"billing": Group("empty", (), {ORDERS: 40})}))
     assert lags.list_groups()["billing"].partitions[0].said == group_lag.UNREADABLE
     lags.follow(reading(4.0, 110, 40))
     assert lags.list_groups()["billing"].lag_events == 70
@@ -233,12 +231,8 @@ ALSO = ("orders", 1)
 
 def of_two(at, ends, committed, *, state="empty", members=()):
     """Return the group of both partitions of orders; a partition whose end is None has no leader now."""
-    offsets = {
-        each: Offsets(0, end) for each, end in zip((ORDERS, ALSO), ends, strict=True) if end is not None
-    }
-    given = {
-        each: offset for each, offset in zip((ORDERS, ALSO), committed, strict=True) if offset is not None
-    }
+    offsets = {each: Offsets(0, end) for each, end in zip((ORDERS, ALSO), ends, strict=True) if end is not None}
+    given = {each: offset for each, offset in zip((ORDERS, ALSO), committed, strict=True) if offset is not None}
     return ClusterReading(at, at, {"orders": ("one", 2)}, offsets, {"billing": Group(state, members, given)})
 
 

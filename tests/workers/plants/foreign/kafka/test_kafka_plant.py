@@ -13,13 +13,7 @@ from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
 from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.kafka import cluster, group_lag
 from workers.plants.foreign.kafka.cluster import IDS_SECONDS, KafkaCluster
-from workers.plants.foreign.kafka.kafka_plant import (
-    MAX_LINKS,
-    NOT_SET,
-    KafkaPlant,
-    build_topology,
-    describe_left_out,
-)
+from workers.plants.foreign.kafka.kafka_plant import MAX_LINKS, NOT_SET, KafkaPlant, build_topology, describe_left_out
 from workers.plants.foreign.kafka.reading import Offsets
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantUnavailable
@@ -83,9 +77,7 @@ def test_a_group_is_a_plants_operator_behind_its_topics_and_can_not_be_set(broke
     topology = plant.get_topology()
     assert set(topology.operators) == {f"topics/{topic}", f"groups/{topic}-a"}
     assert topology.operators[f"topics/{topic}"].parallelism == 2
-    assert [(link.source, link.target) for link in topology.links] == [
-        (f"topics/{topic}", f"groups/{topic}-a")
-    ]
+    assert [(link.source, link.target) for link in topology.links] == [(f"topics/{topic}", f"groups/{topic}-a")]
     group = plant.list_groups()[f"{topic}-a"]
     assert (group.lag_events, group.partition_count) == (6, 2)
     with pytest.raises(BadInput, match=NOT_SET):
@@ -192,9 +184,7 @@ class Wide(KafkaCluster):
 
 
 @pytest.mark.parametrize(("most", "lag", "at_least"), [(4, 20, False), (3, 15, True)])
-def test_a_group_of_more_partitions_than_are_followed_is_as_far_behind_at_least(
-    monkeypatch, most, lag, at_least
-):
+def test_a_group_of_more_partitions_than_are_followed_is_as_far_behind_at_least(monkeypatch, most, lag, at_least):
     monkeypatch.setattr(cluster, "MAX_PARTITIONS", most)
     wide, lags = Wide(4), group_lag.GroupLags()
     for _ in range(2):
@@ -280,11 +270,7 @@ def test_what_is_found_is_said_before_anything_is_registered(broker, topic):
 
 @pytest.mark.parametrize(
     ("options", "field"),
-    [
-        ({"mechanism": "PLAIN"}, "user"),
-        ({"brokers": "b:99999999"}, "brokers"),
-        ({"brokers": "b:9092,:1"}, "brokers"),
-    ],
+    [({"mechanism": "PLAIN"}, "user"), ({"brokers": "b:99999999"}, "brokers"), ({"brokers": "b:9092,:1"}, "brokers")],
 )
 def test_options_that_can_not_be_are_refused_by_name(options, field):
     address = PlantAddress(name="events", url="kafka://broker.example:9092", options=options)

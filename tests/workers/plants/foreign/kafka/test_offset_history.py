@@ -59,10 +59,7 @@ def test_what_contradicts_the_samples_is_left_out():
     assert found.find_append_time(499) is None
 
 
-@given(
-    rates=st.lists(st.integers(0, 2_000), min_size=50, max_size=400),
-    seconds=st.sampled_from([1.0, 2.0, 60.0]),
-)
+@given(rates=st.lists(st.integers(0, 2_000), min_size=50, max_size=400), seconds=st.sampled_from([1.0, 2.0, 60.0]))
 def test_however_long_it_is_watched_it_stays_small_and_no_event_is_far_from_when_it_came(rates, seconds):
     found, truth, end, now = OffsetHistory(), [], 0, 0.0
     for _ in range(6):

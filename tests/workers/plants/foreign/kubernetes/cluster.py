@@ -1,7 +1,7 @@
 """A Kubernetes API server for tests: `kmock`, which keeps objects and merges patches, including `/scale`.
 
-It is not a cluster: no controller carries out orders, no request is authorized, and an HPA or a ScaledObject
-scales nothing. `settle` changes a status as a Deployment's controller does.
+It is not a cluster: no controller carries out orders, no request is authorized, and an HPA or a ScaledObject scales
+nothing. `settle` changes a status as a Deployment's controller does.
 """
 
 import asyncio
@@ -46,9 +46,7 @@ class Cluster:
     def hpa(self, workload, behavior=None, **metadata):
         target = {"kind": "Deployment", "name": workload}
         spec = {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 8}
-        self.put(
-            HPAS, f"hpa-{workload}", spec if behavior is None else {**spec, "behavior": behavior}, **metadata
-        )
+        self.put(HPAS, f"hpa-{workload}", spec if behavior is None else {**spec, "behavior": behavior}, **metadata)
 
     def get(self, kind, name):
         return self.handler.objects[kind, NAMESPACE, name]
@@ -65,9 +63,7 @@ class Cluster:
             for (of, _, _), row in list(self.handler.objects.items()):
                 if of == kind and not row.deleted:
                     count = row["spec"]["replicas"]
-                    row.patch(
-                        {"status": {"replicas": count, "readyReplicas": count, "updatedReplicas": count}}
-                    )
+                    row.patch({"status": {"replicas": count, "readyReplicas": count, "updatedReplicas": count}})
 
     def patches(self):
         """Return the patches in order: (path, body)."""

@@ -11,13 +11,7 @@ import httpx
 import pytest
 
 from queues.errors import BadInput
-from tests.workers.plants.foreign.kubernetes.cluster import (
-    DEPLOYMENTS,
-    HPAS,
-    SCALED_OBJECTS,
-    STATEFUL_SETS,
-    cluster,
-)
+from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, HPAS, SCALED_OBJECTS, STATEFUL_SETS, cluster
 from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.api_server import ApiServer, _create_ssl_context, _read_token
@@ -80,9 +74,7 @@ def test_replicas_are_ordered_by_scale_and_a_stateful_set_is_one_too(k8s, clock,
         ("/apis/apps/v1/namespaces/shop/deployments/parse/scale", {"spec": {"replicas": 5}}),
         ("/apis/apps/v1/namespaces/shop/statefulsets/score/scale", {"spec": {"replicas": 4}}),
     ]
-    assert (
-        plant.get_topology().operators["parse"].parallelism == 2
-    )  # the current replicas, not the ordered ones
+    assert plant.get_topology().operators["parse"].parallelism == 2  # the current replicas, not the ordered ones
     k8s.settle()
     assert plant.get_topology().operators["parse"].parallelism == 5
 
@@ -166,17 +158,13 @@ def test_an_hpa_whose_bounds_leave_nothing_to_set_is_why_nothing_is_set(k8s, clo
     assert "keeps it at 2 to 8 replicas, and the registration allows 10 to 20" in fixed
 
 
-def test_where_autoscalers_may_not_be_listed_replicas_are_seen_all_the_same(
-    k8s, clock, plant_of, monkeypatch
-):
+def test_where_autoscalers_may_not_be_listed_replicas_are_seen_all_the_same(k8s, clock, plant_of, monkeypatch):
     k8s.deployment("parse", 2)
     get = ApiServer.get
 
     def refuse(server, group, path):
         if path == "horizontalpodautoscalers":
-            raise InvalidPlantResponse(
-                "shop rejected the request to get horizontalpodautoscalers (403): forbidden"
-            )
+            raise InvalidPlantResponse("shop rejected the request to get horizontalpodautoscalers (403): forbidden")
         return get(server, group, path)
 
     monkeypatch.setattr(ApiServer, "get", refuse)
@@ -299,9 +287,7 @@ def test_where_one_of_several_is_refused_the_others_are_set_back(k8s, clock, mon
 
     def refuse(server, group, path, changes):
         if path.startswith("deployments/score"):
-            raise InvalidPlantResponse(
-                "shop rejected the request to patch deployments/score/scale (403): forbidden"
-            )
+            raise InvalidPlantResponse("shop rejected the request to patch deployments/score/scale (403): forbidden")
         return scale(server, group, path, changes)
 
     monkeypatch.setattr(ApiServer, "patch", refuse)
@@ -320,9 +306,7 @@ def test_one_autoscaler_that_is_not_let_go_keeps_no_other_held(k8s, clock, monke
 
     def refuse(server, group, path, changes):
         if path.endswith("keda-parse"):
-            raise InvalidPlantResponse(
-                "shop rejected the request to patch keda-parse (403): an admission webhook"
-            )
+            raise InvalidPlantResponse("shop rejected the request to patch keda-parse (403): an admission webhook")
         return patch(server, group, path, changes)
 
     monkeypatch.setattr(ApiServer, "patch", refuse)
@@ -389,9 +373,7 @@ def test_a_server_that_is_away_or_refuses_says_so(k8s, clock, plant_of):
 )
 def test_options_that_can_not_be_are_refused_by_name(options, field):
     with pytest.raises(BadInput) as refused:
-        list_kinds()["kubernetes"].check(
-            PlantAddress(name="shop", url="https://k8s.example", options=options)
-        )
+        list_kinds()["kubernetes"].check(PlantAddress(name="shop", url="https://k8s.example", options=options))
     assert refused.value.field == field
 
 
@@ -409,11 +391,7 @@ def test_a_pods_token_goes_to_its_own_cluster_alone_and_over_tls(tmp_path):
     assert sent("https://kubernetes.default.svc") == "Bearer of the pod"
     assert sent("https://kubernetes.default.svc.cluster.local") == "Bearer of the pod"
     assert sent("https://kubernetes.default.svc", "own") == "Bearer own"
-    for other in (
-        "http://kubernetes.default.svc",
-        "https://kubernetes.default.svcs.example",
-        "https://k8s.example",
-    ):
+    for other in ("http://kubernetes.default.svc", "https://kubernetes.default.svcs.example", "https://k8s.example"):
         assert sent(other) is None
 
 
@@ -429,9 +407,7 @@ def test_a_pods_token_goes_to_who_the_pods_own_authority_vouches_for_alone(tmp_p
     assert len(_create_ssl_context(url, tmp_path, is_pods=False).get_ca_certs()) > 1
 
 
-@pytest.mark.parametrize(
-    "answer", [{}, {"items": None}, {"items": [{}]}, {"items": [1]}, {"status": "success"}]
-)
+@pytest.mark.parametrize("answer", [{}, {"items": None}, {"items": [{}]}, {"items": [1]}, {"status": "success"}])
 def test_an_inspection_of_something_else_says_that_it_is_no_cluster(answer):
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answer))
     address = PlantAddress(name="it", url="http://shop.example", transport=transport)

@@ -1,7 +1,7 @@
 """Workers that send events of tasks because Weir asked them to, in their current life.
 
-A worker that is asked again only answers that it already sends events, whoever asked it first. The process
-that asks it to stop may not be the one that asked it to start: it may be the next observer, after a restart.
+A worker that is asked again only answers that it already sends events, whoever asked it first. The process that asks it
+to stop may not be the one that asked it to start: it may be the next observer, after a restart.
 """
 
 import json

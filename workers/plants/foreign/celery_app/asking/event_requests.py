@@ -1,14 +1,14 @@
 """Which workers send events of tasks, and which ones are asked to: once in each worker's life.
 
-The pid does not identify a worker's life: in containers all lives have the same pid. A new life has started
-if a counter that only grows within a life is lower than before (the uptime, the tasks that it has started),
-or if the worker sends an online event. Its taken and running tasks are then counted from zero. For a worker
-that was killed there is no other sign.
+The pid does not identify a worker's life: in containers all lives have the same pid. A new life has started if a
+counter that only grows within a life is lower than before (the uptime, the tasks that it has started), or if the worker
+sends an online event. Its taken and running tasks are then counted from zero. For a worker that was killed there is no
+other sign.
 
-Anyone who can ask a worker to send events can also ask it to stop (Flower, an operator). If a worker starts
-tasks and no task event arrives for UNHEARD_SECONDS, it is asked again. Its tasks are requested (`reserved`,
-`active`) until events arrive again, because the state from earlier events would stay unchanged for the rest
-of its life. The same applies to all workers after the connection that their events arrive on was interrupted.
+Anyone who can ask a worker to send events can also ask it to stop (Flower, an operator). If a worker starts tasks and
+no task event arrives for UNHEARD_SECONDS, it is asked again. Its tasks are requested (`reserved`, `active`) until
+events arrive again, because the state from earlier events would stay unchanged for the rest of its life. The same
+applies to all workers after the connection that their events arrive on was interrupted.
 """
 
 import math
@@ -153,8 +153,7 @@ class EventRequests:
     def _begin_life(self, worker: str, before_at: float) -> None:
         """Start a new life of the worker.
 
-        before_at: when the previous life was last asked. Events since its online event belong to the new
-        life.
+        before_at: when the previous life was last asked. Events since its online event belong to the new life.
         """
         events = self._listener.events.pools.get(worker)
         if events is not None and (events.online_at is None or events.online_at < before_at):

@@ -1,8 +1,8 @@
 """Workers that did not answer when a person paused a queue or limited a rate: a busy host answers late.
 
-An intervention asks the workers that answer at the time. The observer of the app asks the other workers once
-they answer, as long as the intervention is in force. It first records what each worker had, so that undoing
-the intervention includes it. A worker that was started since has the setup of its owner, and keeps it.
+An intervention asks the workers that answer at the time. The observer of the app asks the other workers once they
+answer, as long as the intervention is in force. It first records what each worker had, so that undoing the intervention
+includes it. A worker that was started since has the setup of its owner, and keeps it.
 """
 
 import json
@@ -74,9 +74,7 @@ class LateWorkers:
         self._asked_at = {key: at for key, at in self._asked_at.items() if now - at < REPEAT_SECONDS}
         noted = self._noted.load_all()
         self.paused = frozenset(
-            intervention.subject
-            for intervention in noted
-            if intervention.kind == PAUSE and intervention.until > now
+            intervention.subject for intervention in noted if intervention.kind == PAUSE and intervention.until > now
         )
         for intervention in noted:
             before = (
@@ -85,19 +83,13 @@ class LateWorkers:
                 else {}
             )
             late = _list_late_values(intervention, before, pools, limits, now) if before else {}
-            late = {
-                worker: was
-                for worker, was in late.items()
-                if (worker, intervention.field) not in self._asked_at
-            }
+            late = {worker: was for worker, was in late.items() if (worker, intervention.field) not in self._asked_at}
             if late and self._note(intervention, before, late, now):
                 self._order(intervention, late, now)
 
     def _note(self, each: Intervention, before: Noted, late: Mapping[str, str], now: float) -> bool:
         more = {worker: (was, now) for worker, was in late.items() if worker not in before}
-        return not more or self._noted.replace(
-            each, replace_fields(each, before=json.dumps({**before, **more}))
-        )
+        return not more or self._noted.replace(each, replace_fields(each, before=json.dumps({**before, **more})))
 
     def _order(self, each: Intervention, late: Mapping[str, str], now: float) -> None:
         self._asked_at |= {(worker, each.field): now for worker in late}
@@ -115,8 +107,8 @@ def _list_late_values(
 ) -> dict[str, str]:
     """Return the value of each late worker that was alive when the intervention started.
 
-    A limit is requested from workers that were not asked yet. A pause is also requested from workers that
-    still take from the queue.
+    A limit is requested from workers that were not asked yet. A pause is also requested from workers that still take
+    from the queue.
     """
     began = min(at for _, at in before.values())
     errors: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """Workers with the same name: two workers that were started with the same `-n`.
 
-They are on two hosts or in two containers. Remote control treats them as one: an order reaches both, and
-either one answers. So neither the number of tasks that they start nor their number of processes is known.
-Both answer when all workers are asked, every 30 s.
+They are on two hosts or in two containers. Remote control treats them as one: an order reaches both, and either one
+answers. So neither the number of tasks that they start nor their number of processes is known. Both answer when all
+workers are asked, every 30 s.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -15,9 +15,7 @@ LISTEN_SECONDS = 3.0
 
 
 def inspect(
-    address: PlantAddress,
-    make: Callable[[PlantAddress], CeleryPlant],
-    sleep: Callable[[float], None] = time.sleep,
+    address: PlantAddress, make: Callable[[PlantAddress], CeleryPlant], sleep: Callable[[float], None] = time.sleep
 ) -> FoundPlant:
     """Return the queues and pools, and whether remote control and events answer.
 
@@ -37,8 +35,7 @@ def inspect(
         if not silent or address.get_option("events", ASK) != ASK:
             return describe_topology(what, topology, plant.list_missing())
         return replace_fields(
-            describe_topology(what, topology, plant.list_missing(without_events=())),
-            said=[_describe_silent(silent)],
+            describe_topology(what, topology, plant.list_missing(without_events=())), said=[_describe_silent(silent)]
         )
     finally:
         plant.close()

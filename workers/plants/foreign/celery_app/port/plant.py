@@ -1,12 +1,11 @@
 """A Celery app whose workers are run by somebody else, with a plain `celery worker`.
 
-It is observed through its broker, its remote control, and its events, and controlled through its remote
-control. Nothing is changed in the app, except that workers which send no task events are asked to send them
-(option `events`). They are asked to stop when Weir leaves, by this observer or a later one.
+It is observed through its broker, its remote control, and its events, and controlled through its remote control.
+Nothing is changed in the app, except that workers which send no task events are asked to send them (option `events`).
+They are asked to stop when Weir leaves, by this observer or a later one.
 
-If remote control is switched off (`worker_enable_remote_control`), queues are observed and nothing can be
-controlled. Without task events there are no waits, arguments, and errors, and run times follow from Little's
-law.
+If remote control is switched off (`worker_enable_remote_control`), queues are observed and nothing can be controlled.
+Without task events there are no waits, arguments, and errors, and run times follow from Little's law.
 """
 
 import logging
@@ -44,12 +43,7 @@ from workers.plants.foreign.celery_app.measures import (
     describe_left_out,
 )
 from workers.plants.foreign.celery_app.orders import PoolOrders
-from workers.plants.foreign.celery_app.remote_control import (
-    ANSWER_SECONDS,
-    UPTIME_SECONDS,
-    RemoteControl,
-    WorkerPool,
-)
+from workers.plants.foreign.celery_app.remote_control import ANSWER_SECONDS, UPTIME_SECONDS, RemoteControl, WorkerPool
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, ResumedQueues
 from workers.plants.foreign.celery_app.task_events import PoolEvents
 from workers.plants.foreign.celery_app.unserved_queues import UnservedQueues
@@ -106,9 +100,7 @@ class CeleryPlant(Adapter):
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → (time of its answer, pool)
         self._lives: dict[str, float] = {}  # worker → start time, in seconds since 1970
         self._known_queues: list[str] = []
-        self._resumed_at: dict[
-            tuple[str, str], float
-        ] = {}  # (worker, queue) → when it was asked to resume the queue
+        self._resumed_at: dict[tuple[str, str], float] = {}  # (worker, queue) → when it was asked to resume the queue
         self._all_at = -math.inf  # when all workers were asked
         self._fresh: set[str] = set()  # workers that answered the last request
         self._measured: list[PoolMeasures] = []
@@ -157,8 +149,8 @@ class CeleryPlant(Adapter):
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set the processes of pools, one after the other.
 
-        If one fails, the orders before it are reverted as far as possible. Raise as `Elastic` says. If a pool
-        is to shrink, idle processes end.
+        If one fails, the orders before it are reverted as far as possible. Raise as `Elastic` says. If a pool is to
+        shrink, idle processes end.
         """
         if not tasks:
             return
@@ -184,12 +176,7 @@ class CeleryPlant(Adapter):
         self._limits, missing = self.control.list_rate_limits(workers), self.list_missing()
         with self._listener.lock:
             return sections.build_sections(
-                self._measured,
-                self._lengths,
-                self._unacknowledged,
-                self._listener.events,
-                self._limits,
-                missing,
+                self._measured, self._lengths, self._unacknowledged, self._listener.events, self._limits, missing
             )
 
     def get_completions(self) -> Mapping[str, PoolSamples]:
@@ -223,9 +210,7 @@ class CeleryPlant(Adapter):
         without = self.list_workers_without_events() if without_events is None else without_events
         with self._listener.lock:
             beating = self._listener.events.list_punctual_workers(self._monotonic())
-        gone = describe_missing_workers(
-            self._missed.get_missed_seconds(), beating, LATE_SECONDS, sections.MAX_NAMED
-        )
+        gone = describe_missing_workers(self._missed.get_missed_seconds(), beating, LATE_SECONDS, sections.MAX_NAMED)
         error, asks = self._listener.error, self._asks
         said = sections.describe_missing(workers, without, error, asks, self._left_queues, gone)
         said += [*self._same.describe_workers(sections.MAX_NAMED), *self._broker.list_missing()]
@@ -296,8 +281,8 @@ class CeleryPlant(Adapter):
     def _resume_again(self, pools: Iterable[WorkerPool]) -> None:
         """Ask workers again that no longer take from a queue whose pause was undone.
 
-        The resumed queues are read after the pools. A pause removes its queue from them first, so no pause is
-        undone here.
+        The resumed queues are read after the pools. A pause removes its queue from them first, so no pause is undone
+        here.
         """
         now, clock = self._monotonic(), self._clock()
         self._resumed_at = {key: at for key, at in self._resumed_at.items() if now - at < REPEAT_SECONDS}
@@ -320,9 +305,7 @@ class CeleryPlant(Adapter):
         """
         named = (part.strip() for part in self._address.get_option("queues").split(","))
         taken = dict.fromkeys(queue for pool in pools for queue in pool.queues)
-        names = list(
-            dict.fromkeys([*filter(None, named), *taken, *self._known_queues, *self._missed.list_queues()])
-        )
+        names = list(dict.fromkeys([*filter(None, named), *taken, *self._known_queues, *self._missed.list_queues()]))
         if not names:  # neither a worker nor an option names it: not kept, because this queue may not exist
             return [USUAL_QUEUE]
         self._left_queues = max(0, len(names) - MAX_QUEUES)
@@ -333,9 +316,7 @@ class CeleryPlant(Adapter):
         left = sum(pool.pool.fixed is None for pool in self._measured) - MAX_POOLS
         if left <= 0:
             return []
-        return [
-            f"Pools without a concurrency loop: {left:,}. Only the first {MAX_POOLS}, by name, have a loop."
-        ]
+        return [f"Pools without a concurrency loop: {left:,}. Only the first {MAX_POOLS}, by name, have a loop."]
 
     def _measure_completions(self, pools: Iterable[WorkerPool], now: float) -> dict[str, PoolSamples]:
         """Return the completions; a late worker keeps its last ones."""
@@ -425,9 +406,8 @@ class CeleryPlant(Adapter):
     def _shrink(self, pool: WorkerPool, now: int, count: int) -> None:
         """End as many processes as are idle, in one order.
 
-        A second order, before they have ended, would choose the same processes. If too few are idle, some
-        stay: a loop orders it again at its next tick, and a person's order is repeated meanwhile
-        (`repeated_orders`).
+        A second order, before they have ended, would choose the same processes. If too few are idle, some stay: a loop
+        orders it again at its next tick, and a person's order is repeated meanwhile (`repeated_orders`).
         """
         until = self._monotonic() + SHRINK_SECONDS
         while True:

@@ -1,12 +1,12 @@
 """kombu's transports with limits for one message of a broker: its size, and the time that it takes to arrive.
 
-The transports also leave the broker of an app unchanged. kombu's Redis channel returns tasks to their queue
-if they were taken longer ago than its own visibility timeout, which may be shorter than that of the app. It
-also deletes binding tables that it considers abandoned. Only the app itself should do either.
+The transports also leave the broker of an app unchanged. kombu's Redis channel returns tasks to their queue if they
+were taken longer ago than its own visibility timeout, which may be shorter than that of the app. It also deletes
+binding tables that it considers abandoned. Only the app itself should do either.
 
-Anyone who may write to the broker of an app can send its events and answer for its workers. kombu's drivers
-hold a message in memory until it is complete: on Redis a message of any size, on AMQP frames of up to 4 GiB,
-as many as the message declares.
+Anyone who may write to the broker of an app can send its events and answer for its workers. kombu's drivers hold a
+message in memory until it is complete: on Redis a message of any size, on AMQP frames of up to 4 GiB, as many as the
+message declares.
 """
 
 import json

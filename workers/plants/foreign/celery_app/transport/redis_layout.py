@@ -1,11 +1,11 @@
 """Where a Celery app on Redis (Valkey) stores its messages, according to its `broker_transport_options`.
 
-Two clients use the broker: kombu's, which asks workers and receives their events, and one that counts waiting
-messages. Both follow the layout that is read here, so an option always applies to both.
+Two clients use the broker: kombu's, which asks workers and receives their events, and one that counts waiting messages.
+Both follow the layout that is read here, so an option always applies to both.
 
-An app names its lists `queue`, a separator, and a priority. It uses the same separator in the bindings of
-queues, so kombu must know it before it binds a queue of its own: a binding that workers can't read breaks
-every answer of the app's own remote control. The bindings that workers have made show which separator it is.
+An app names its lists `queue`, a separator, and a priority. It uses the same separator in the bindings of queues, so
+kombu must know it before it binds a queue of its own: a binding that workers can't read breaks every answer of the
+app's own remote control. The bindings that workers have made show which separator it is.
 """
 
 import json
@@ -70,8 +70,8 @@ _TWO_EMPTY_PARTS = re.compile(r"(.+?)\1(?!\1)", re.DOTALL)
 class RedisLayout:
     """The layout of the broker.
 
-    separators: possible separators in list names; kombu uses the first if workers show none. follows: whether
-    kombu uses the separator that workers show. priorities: those that have a list.
+    separators: possible separators in list names; kombu uses the first if workers show none. follows: whether kombu
+    uses the separator that workers show. priorities: those that have a list.
     """
 
     separators: tuple[str, ...] = SEPARATORS[ANY_SEPARATOR]
@@ -141,8 +141,7 @@ def _parse_transport_options(text: str) -> dict[str, Any]:
         raise BadInput(OPTION, 'must be a JSON object, such as {"sep": ":"}.') from None
     if not isinstance(options, dict):
         raise BadInput(
-            OPTION,
-            f'must be a JSON object, such as {{"sep": ":"}}, not {checks.shorten_for_message(options)}.',
+            OPTION, f'must be a JSON object, such as {{"sep": ":"}}, not {checks.shorten_for_message(options)}.'
         )
     checks.refuse_unknown(options, _KNOWN, OPTION)
     return {
@@ -154,8 +153,6 @@ def _parse_transport_options(text: str) -> dict[str, Any]:
 
 def find_binding_separators(bindings: Iterable[str | bytes]) -> list[str]:
     """Return the separators of workers' own bindings, most frequent first."""
-    texts = [
-        binding.decode("utf-8", "replace") if isinstance(binding, bytes) else binding for binding in bindings
-    ]
+    texts = [binding.decode("utf-8", "replace") if isinstance(binding, bytes) else binding for binding in bindings]
     separators = [match[1] for text in texts if (match := _TWO_EMPTY_PARTS.match(text))]
     return sorted(set(separators), key=lambda separator: (-separators.count(separator), separator))
