@@ -39,7 +39,7 @@ WORKDIR /srv/weir
 COPY --from=sources /srv/weir .
 COPY --from=packages /scripts/node_modules node_modules
 # The root file system is read-only. Without this step, each process would compile the modules at each start.
-RUN python -m compileall -q console controllers queues workers
+RUN python -m compileall -q common console controllers queues workers
 
 ENV PATH=/opt/weir/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2 ARROW_DEFAULT_MEMORY_POOL=system WEIR_DATA=/var/lib/weir
 # New volumes inherit the owners and modes of these folders.

@@ -12,7 +12,7 @@ from typing import Any, cast  # noqa: E402
 
 from django.core.asgi import get_asgi_application  # noqa: E402
 
-from queues import environment as variables  # noqa: E402
+from common import environment as variables  # noqa: E402
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 # Sessions and forms of a page are signed with the key that all web processes share.

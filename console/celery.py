@@ -17,9 +17,9 @@ from celery.signals import (
 from django.conf import settings
 from django.db import close_old_connections, connection
 
+from common import environment as variables
+from common import logs
 from console.storage.database_limits import hold_work_limits
-from queues import environment as variables
-from queues import logs
 from queues.nodes import heartbeat_file
 from workers.coordination.broker_connection import PromptConnections
 from workers.coordination.pool_watchdog import watch_child, watch_pool

@@ -6,8 +6,8 @@ from importlib import import_module
 from django.core.management import execute_from_command_line
 from django.db import InterfaceError, OperationalError
 
+from common import environment as variables
 from console import release
-from queues import environment as variables
 
 # They only use their input, so they don't load Django's applications.
 PLAIN = ("decide", "design", "lab", "match", "split")

@@ -9,7 +9,7 @@ import tomllib
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
-from queues import environment as variables
+from common import environment as variables
 
 _PACKAGE = Path(__file__).resolve().parent
 _SHIPPED = _PACKAGE / "shipped"

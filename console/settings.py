@@ -1,4 +1,4 @@
-"""Django settings. What differs between machines comes from the environment: `queues.environment`."""
+"""Django settings. What differs between machines comes from the environment: `common.environment`."""
 
 import hmac
 import ipaddress
@@ -9,17 +9,18 @@ from urllib.parse import unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from common import environment as variables
+from common import logs
+from common.errors import BadInput
+from common.private_files import keep_private, load_or_create_secret
 from console import release
 from console.accounts import identity_settings
 from console.connections import broker
 from console.connections.client_addresses import parse_networks
 from console.embedded.local import EmbeddedServers
 from console.storage import database_address
-from queues import environment as variables
-from queues import keys, logs
-from queues.errors import BadInput
+from queues import keys
 from queues.nodes.open_files import raise_open_file_limit
-from queues.private_files import keep_private, load_or_create_secret
 
 _T = TypeVar("_T")
 

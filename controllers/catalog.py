@@ -8,11 +8,11 @@ from types import ModuleType
 from typing import Any
 
 import controllers
+from common.errors import BadInput
+from common.parameter import Parameter, read_values
 from controllers.framework import guard
 from controllers.framework.discovery import import_modules, import_subpackages
 from controllers.framework.law import Counting, Law, Ranked, Remedy, find_remedy
-from controllers.framework.parameter import Parameter, read_values
-from queues.errors import BadInput
 
 # Packages that support or test the laws. They define none, and importing them takes time.
 WITHOUT_LAWS = ("design", "framework", "patterns", "baselines", "simulation")

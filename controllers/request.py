@@ -8,14 +8,14 @@ and, if a person had taken over, "manual": {actuator: value}.
 from collections.abc import Mapping
 from typing import Any
 
+from common.checks import refuse_unknown
+from common.errors import BadInput
+from common.parameter import Parameter, read_object, read_values
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.decision import Json
 from controllers.framework.guard import GuardedDecision, ObservationQuality
 from controllers.framework.law import Law, Values, decide_next
-from controllers.framework.parameter import Parameter, read_object, read_values
-from queues.checks import refuse_unknown
-from queues.errors import BadInput
 
 KEYS = ("law", "parameters", "state", "observations", "observation", "guard", "manual")
 GUARD_KEYS = ("settings", "state", "now_seconds", "age_seconds", "unfit", "idle", "unit_cost")

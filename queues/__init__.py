@@ -2,7 +2,7 @@
 
 import sys
 
-from queues.environment import OTLP_ENDPOINT
+from common.environment import OTLP_ENDPOINT
 
 # redis-py imports OpenTelemetry wherever it is installed, used or not, which costs 0.15 s and 3 MB per
 # process. Without a collector, it therefore finds none installed.

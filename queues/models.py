@@ -3,7 +3,7 @@
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 
-from queues import checks
+from common import checks
 
 NAME = RegexValidator(
     checks.QUEUE_NAME.pattern,

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import redis
 
+from common.stored_document import StoredDocument, decode_document, encode_document
 from queues import keys
-from queues.stored_document import StoredDocument, decode_document, encode_document
 
 INTAKE, CONSUMPTION = "intake", "consumption"
 PARTS = (INTAKE, CONSUMPTION)

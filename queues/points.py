@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 
 TOTAL = 1000
 

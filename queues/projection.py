@@ -12,9 +12,9 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from common.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue, WeirError, describe_connection_error
 from queues import keys
 from queues import points as thousand
-from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue, WeirError, describe_connection_error
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
 

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from queues import checks, keys
+from common import checks
+from common.errors import BadInput, BadTopology, UnknownQueue
+from queues import keys
 from queues import points as thousand
-from queues.errors import BadInput, BadTopology, UnknownQueue
 
 KINDS = ("jobs", "pipeline")
 

@@ -12,8 +12,8 @@ from celery import current_task, shared_task
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 
+from common.errors import WeirError
 from queues import keys, pausing, projection
-from queues.errors import WeirError
 from queues.segments.segment import Segment
 from queues.topology import Topology
 from workers.batch import runs, task_definitions, task_managers

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
-from queues.errors import WeirError
+from common.errors import WeirError
 from queues.publishing.client import Client
 
 ROUNDS_PER_SECOND = 5

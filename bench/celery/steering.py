@@ -11,8 +11,8 @@ from typing import Any
 
 import redis
 
+from common.stored_document import replace_fields
 from console.connections.control_server import control
-from queues.stored_document import replace_fields
 from queues.topology import Topology
 from workers.control.engine import tick_due
 from workers.control.loops import ensure_loops

@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
+from common.stored_document import convert_to_plain, replace_fields
 from queues.nodes.heartbeat import UtilizationByPart
-from queues.stored_document import convert_to_plain, replace_fields
 from workers.coordination.merge_patch import compute_patch, document_difference
 from workers.documents.loops import LoopStatus
 from workers.documents.nodes import NodeStatus

@@ -19,9 +19,9 @@ import pyarrow.parquet as parquet
 import redis
 
 from bench.plant.running_plant import RunningPlant
+from common.stored_document import convert
 from console.timeline.strips import PATHS, build_figures, format_state_path
 from console.timeline.window import Window
-from queues.stored_document import convert
 from workers.batch.jobs.spark import rollup
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_files, metric_history, metrics

@@ -6,7 +6,7 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from queues.errors import WeirError
+from common.errors import WeirError
 from queues.publishing.client import Client
 
 QUEUE, TYPE = "alert", "steady"

@@ -19,7 +19,7 @@ from bench.faults.broken_plant import BrokenPlant
 from bench.faults.kinds import Kind, kinds_for
 from bench.faults.load import Load
 from bench.faults.whole import Evidence, evidence, list_missing
-from queues.errors import BadInput, WeirError
+from common.errors import BadInput, WeirError
 
 log = logging.getLogger(__name__)
 FIRST_SECONDS = 600.0  # a plant may take to be whole for the first time

@@ -11,7 +11,7 @@ import redis
 
 from bench.faults.broken_plant import SERVERS, BrokenPlant
 from bench.faults.load import QUEUE
-from queues.errors import WeirError
+from common.errors import WeirError
 from queues.segments.segment import Segment
 
 NODES = tuple(name for name in SERVERS if name != "control")

@@ -31,7 +31,7 @@ from bench.peers.work import run_matcher, sequence_events, shorten_window, write
 from bench.pipeline import pipeline
 from bench.pipeline.events import telemetry
 from bench.pipeline.pipeline import SEQUENCE, drain, spark_rate
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.pipeline.declaration.declaration import Application, parse_application_text, read_application
 from workers.pipeline.rules.rule_sql import apply_rules
 from workers.pipeline.rules.rules import Enrich

@@ -36,10 +36,10 @@ from scipy.stats import theilslopes
 from bench.plant.burst import QUEUE, Watch, events_of
 from bench.plant.overload import PAGES
 from bench.plant.running_plant import RunningPlant
+from common.errors import WeirError
+from common.redis_types import Fields
 from queues import keys
-from queues.errors import WeirError
 from queues.publishing.client import Client
-from queues.redis_types import Fields
 from workers.batch.jobs import handled_rows
 from workers.consumer.latency import Latencies
 from workers.history.metrics import RETAINED_ROWS

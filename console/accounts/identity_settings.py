@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from queues import environment as variables
+from common import environment as variables
 
 NEEDED = (variables.OIDC_CLIENT_ID, variables.OIDC_CLIENT_SECRET, variables.OIDC_ROLES)
 ROLES = ("viewer", "operator", "administrator")

@@ -10,12 +10,12 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts import second_factor, sessions, tokens
 from console.accounts.access import Actor, find_user_role, get_user_queues, require_permission
 from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
 from console.models import Identity, QueueLimit
-from queues.errors import BadInput
 from queues.models import Queue
 from workers.steering.overrides import read_reason
 

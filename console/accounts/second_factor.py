@@ -14,9 +14,9 @@ import segno
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from common.errors import BadInput
 from console.models import RecoveryCode, SecondFactor
 from console.storage import sealing
-from queues.errors import BadInput
 
 KEY_BYTES = 20
 RECOVERY_CODES = 10

@@ -14,6 +14,9 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from common import checks
+from common.errors import BadInput
+from common.parameter import Parameter
 from console.accounts.access import (
     ACTIONS,
     BY_NAME_ONLY,
@@ -30,9 +33,6 @@ from console.accounts.access import (
 from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
 from console.models import ApiToken, SharedLink
-from controllers.framework.parameter import Parameter
-from queues import checks
-from queues.errors import BadInput
 from queues.models import Queue
 from workers.steering import plant_settings
 from workers.steering.overrides import read_reason

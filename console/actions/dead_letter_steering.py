@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from common.errors import BadInput, MalformedEvent, NodeFull, NodeUnavailable
 from console.accounts.access import Actor, require_permission
 from console.actions import dead_letters
 from console.actions.dead_letters import DeadLetterFilter, Name, NamedDeadLetter
 from console.audit import audit_log
 from controllers.framework.reason import are, format_count, format_names
-from queues.errors import BadInput, MalformedEvent, NodeFull, NodeUnavailable
 from queues.events.block import from_events, parse_event
 from queues.segments.dead_letters import WORDS, DeadLetters
 from queues.segments.segment import CHUNK

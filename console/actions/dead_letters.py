@@ -17,16 +17,16 @@ from typing import Any
 import redis
 from django.http import HttpResponse
 
+from common.errors import BadInput, MalformedEvent, NodeUnavailable
+from common.text import numbers
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
-from queues.errors import BadInput, MalformedEvent, NodeUnavailable
 from queues.events.unreadable import TYPE as UNREADABLE
 from queues.events.unreadable import decode_unreadable_bytes
 from queues.models import Container, Queue
 from queues.nodes.login import add_login
 from queues.segments.dead_letters import DeadLetter, DeadLetters
 from queues.segments.segment import Segment, parse_entry_seconds
-from queues.text import numbers
 
 # Limit of a search; a block's letter may have a megabyte, and all that were found are in memory at once.
 MAX_SCANNED, MAX_SCANNED_BYTES = 20_000, 128 * 2**20

@@ -9,10 +9,10 @@ from datetime import date, datetime
 
 from django.db import transaction
 
+from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.actions.alerts import list_alert_queues
 from console.audit import audit_log
-from queues.errors import BadInput
 from workers.alerts import incidents
 from workers.alerts.lifecycle.models import FollowUp, Incident
 from workers.batch.jobs import retention

@@ -12,13 +12,13 @@ from typing import Any
 import redis
 from django.db import transaction
 
+from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.actions.shorter_stop import require_later_end
 from console.audit import audit_log
 from console.display.override_words import describe_end, format_short_value
 from controllers import catalog
 from queues import projection
-from queues.errors import BadInput
 from queues.models import Node
 from workers.coordination.transaction_locks import lock_until_commit
 from workers.models import Loop, Override

@@ -9,9 +9,9 @@ from typing import Any
 
 from django.db import transaction
 
+from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
-from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert
 from workers.objectives import definitions
 from workers.objectives.models import Objective

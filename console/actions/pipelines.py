@@ -11,10 +11,10 @@ from typing import Any
 import redis
 from django.db import IntegrityError, transaction
 
+from common.errors import BadInput, Forbidden
 from console.accounts.access import Actor, admit, require_permission
 from console.actions import plant_control
 from console.audit import audit_log
-from queues.errors import BadInput, Forbidden
 from queues.models import Queue
 from workers.documents.pipeline import PipelineOrder
 from workers.models import PipelineVersion

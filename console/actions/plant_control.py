@@ -13,11 +13,11 @@ import redis
 from django.db import transaction
 from django.utils import timezone
 
+from common.errors import BadInput, WeirError
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from controllers.framework.guard import STALE_SECONDS
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.errors import BadInput, WeirError
 from workers.documents.plants import PlantHolder
 from workers.documents.snapshot import Snapshot
 from workers.plants import holding, orders

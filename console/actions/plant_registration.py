@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.input.shown_digest import check_unchanged, digest_of
-from queues.errors import BadInput
 from workers.control import first_reports
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPlant

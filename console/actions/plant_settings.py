@@ -8,13 +8,13 @@ from typing import Any
 
 from django.db import transaction
 
+from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.actions.loops import require_no_override
 from console.audit import audit_log
 from console.display.override_words import format_short_value
 from controllers import catalog
 from controllers.framework import guard
-from queues.errors import BadInput
 from workers.control.kinds.registry import get_kind
 from workers.models import Loop
 from workers.steering import overrides, plant_settings

@@ -6,10 +6,10 @@ from urllib.parse import parse_qsl, urlencode
 from django.db import transaction
 from django.db.models import QuerySet
 
+from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.models import SavedFilter
-from queues.errors import BadInput
 
 MAX_NAME, MAX_QUERY, MAX_FILTERS = 60, 1_000, 30
 PLACES = ("before", "after")  # the user's position in the list, not part of a filter

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from common.errors import BadInput
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.models import AuditEntry
-from queues.errors import BadInput
 from workers.batch.jobs import retention
 
 JOB = "retention"

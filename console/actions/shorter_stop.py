@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
+from common.errors import BadInput
 from console.display.override_words import describe_end
-from queues.errors import BadInput
 from workers.steering import overrides
 from workers.steering.expiry import Expiry
 from workers.steering.scope import DRAINING, Scope

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
+from common.errors import BadInput
 from console.input.shown_digest import digest_of
-from queues.errors import BadInput
 from workers.batch import catalog, timetable
 from workers.batch.jobs.job import Job
 from workers.batch.jobs.parameters import JobParameter

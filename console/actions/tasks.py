@@ -11,12 +11,12 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts.access import Actor, admit, require_permission, require_recent_confirmation
 from console.actions import second_person
 from console.actions.task_documents import audit_document
 from console.audit import audit_log
 from console.input.shown_digest import check_unchanged
-from queues.errors import BadInput
 from workers.batch import runs, task_definitions
 from workers.batch.catalog import OWN
 from workers.batch.jobs.job import JobContext

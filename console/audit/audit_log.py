@@ -16,10 +16,10 @@ from typing import Any, Protocol
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from common.checks import make_storable
+from common.errors import BadInput, Forbidden
 from console.audit import chain, refusals, repeats
 from console.models import AuditEntry
-from queues.checks import make_storable
-from queues.errors import BadInput, Forbidden
 
 MAXIMUM_TEXT = 200
 

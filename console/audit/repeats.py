@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 
 import redis
 
+from common.errors import RateLimited
 from console.connections.control_server import control
 from queues import keys
-from queues.errors import RateLimited
 from queues.lua.script import load_script
 
 logger = logging.getLogger(__name__)

@@ -12,11 +12,11 @@ from pathlib import Path
 import redis
 from django.db import DatabaseError, close_old_connections, connections
 
+from common.stored_document import convert, encode_document
 from console.audit import witness
 from console.audit.check import Checker, Verdict
 from console.connections.control_server import control
 from queues import keys
-from queues.stored_document import convert, encode_document
 from workers.documents.alerts import AuditVerdict
 
 logger = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ import time
 import redis
 from django.conf import settings
 
+from common.stored_document import BadDocument
 from queues import keys
 from queues.control.connection import connect
-from queues.stored_document import BadDocument
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 
 TIMEOUT_SECONDS = 2.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from queues import environment as variables
+from common import environment as variables
 
 HIDDEN = "…"
 MIN_WORD_LENGTH = 6  # a shorter word would be found everywhere

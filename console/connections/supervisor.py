@@ -15,10 +15,10 @@ from xmlrpc.client import Fault, ServerProxy
 import msgspec
 from supervisor.xmlrpc import SupervisorTransport, UnixStreamHTTPConnection
 
+from common import environment as variables
+from common.errors import BadInput, WeirError
+from common.stored_document import get_decoder
 from console.connections.log_text import end_of, mask_secrets
-from queues import environment as variables
-from queues.errors import BadInput, WeirError
-from queues.stored_document import get_decoder
 
 RUNNING = ("RUNNING", "STARTING")
 SUSPENDED = "SUSPENDED"  # our own: the supervisor knows no such state

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from common.stored_document import convert
 from controllers.framework.reason import format_count, format_percent
-from queues.stored_document import convert
 from workers.control.first_reports import MIN_SECONDS
 from workers.documents.loops import FirstReportFigures
 from workers.models import FirstReport

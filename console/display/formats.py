@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from queues import checks
+from common import checks
 
 UNKNOWN = "—"
 MINUS = "\u2212"

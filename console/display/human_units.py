@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from queues import checks
+from common import checks
 
 MEBIBYTE = 2.0**20
 DIGITS = 12

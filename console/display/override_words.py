@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from queues import checks
+from common import checks
 from workers.models import Override
 from workers.steering.expiry import format_time
 

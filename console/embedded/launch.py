@@ -17,6 +17,10 @@ from typing import IO
 
 import redis
 
+from common import environment as variables
+from common.errors import BadInput
+from common.private_files import keep_private, mend
+from common.text.numbers import MAX_SHOWN, parse_digits
 from console import release
 from console.embedded.leftovers import end_leftovers
 from console.embedded.listening import LOOPBACK, PageAddress
@@ -25,15 +29,11 @@ from console.embedded.preparation import Preparation
 from console.embedded.processes import Process, list_plant_processes
 from console.embedded.runtime_folder import remove_of_dead_launchers
 from console.embedded.supervision import Supervisor, end_with_the_parent
-from queues import environment as variables
 from queues.control.connection import connect
-from queues.errors import BadInput
 from queues.nodes.file_sync import FileSync
 from queues.nodes.node_list import parse_nodes
 from queues.nodes.open_files import raise_open_file_limit
 from queues.nodes.server import free_port, prepare_server_process
-from queues.private_files import keep_private, mend
-from queues.text.numbers import MAX_SHOWN, parse_digits
 
 PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
 NODES = ("n1", "n2", "n3")

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from queues import environment as variables
+from common import environment as variables
 from queues.nodes.server import NAMES
 
 STOP_SECONDS = 15.0  # for the plant, and then for the servers it writes to, before they are killed

@@ -5,9 +5,9 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from queues import environment as variables
-from queues.errors import BadInput
-from queues.private_files import write_private
+from common import environment as variables
+from common.errors import BadInput
+from common.private_files import write_private
 
 # Exists while the folder's plant is restored from a backup, and after a restore that was killed.
 RESTORING = "restoring"

@@ -10,9 +10,9 @@ import sys
 from types import TracebackType
 from typing import Self
 
+from common.private_files import keep_private
 from console import release
 from console.embedded.supervision import end_with_the_parent
-from queues.private_files import keep_private
 
 MODULE = "console.embedded.preparation"
 MIGRATED, SEED = "migrated", "--seed"

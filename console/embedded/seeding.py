@@ -17,14 +17,14 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from common import environment as variables
+from common.errors import BadInput
+from common.private_files import create_private_folder, write_private
 from console.accounts.identity_settings import ROLES
 from console.connections.control_server import control
-from queues import environment as variables
 from queues import points, projection
-from queues.errors import BadInput
 from queues.models import Container, Node, Queue
 from queues.nodes.node_list import parse_nodes
-from queues.private_files import create_private_folder, write_private
 from queues.topology import Topology
 from workers.alerts.rules.shipped import ensure_rules
 from workers.batch import task_definitions

@@ -17,12 +17,12 @@ from xmlrpc.client import Error, Fault
 
 import msgspec
 
+from common import environment as variables
+from common.private_files import create_private_folder, write_private
 from console.connections.supervisor import ProcessEnd, ends_file, open_supervisor
 from console.embedded.leftovers import STOP_SECONDS, end_leftovers
 from console.embedded.processes import Process
 from console.embedded.runtime_folder import RuntimeFolder
-from queues import environment as variables
-from queues.private_files import create_private_folder, write_private
 
 HEAD = """[supervisord]
 nodaemon=true

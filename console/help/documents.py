@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from msgspec import NODEFAULT, inspect
 
+from common.stored_document import StoredDocument
 from queues import keys
 from queues.nodes.heartbeat import Heartbeat
-from queues.stored_document import StoredDocument
 from workers.documents.alerts import AuditVerdict
 from workers.documents.controls import ControlValues
 from workers.documents.hosts import ReportedHost

@@ -1,6 +1,6 @@
 """The generated pages: made from the declarations themselves, so they can't differ from them.
 
-A value's name, unit, default, range, and help text are at its declaration (`controllers.framework.parameter`); here
+A value's name, unit, default, range, and help text are at its declaration (`common.parameter`); here
 they become tables. The map is ARCHITECTURE.md.
 """
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from django.conf import settings
 
+from common import environment as variables
+from common.parameter import Parameter
 from console.help import documents, glossary
 from controllers.catalog import LAWS
 from controllers.framework import guard
 from controllers.framework.law import Law
-from controllers.framework.parameter import Parameter
 from controllers.simulation.catalog import SCENARIOS
-from queues import environment as variables
 from queues import keys
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.rules.rules import NUMBERS
@@ -241,7 +241,7 @@ def build_plant_settings_page() -> str:
 
 
 def build_environment_page() -> str:
-    """Return every environment variable of Weir's processes (`queues.environment`)."""
+    """Return every environment variable of Weir's processes (`common.environment`)."""
     rows = ((f"`{name}`", default, meaning) for name, default, meaning in variables.iterate_reference_rows())
     return (
         "# Environment variables\n\nAn empty variable counts as not set. Handlers, receivers, and "

@@ -10,7 +10,7 @@ import django
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from queues import environment as variables
+from common import environment as variables
 
 # Reading the settings creates a data folder that belongs to no plant; it is deleted when the process ends.
 _data = tempfile.TemporaryDirectory(prefix="weir-docs-")

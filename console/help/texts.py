@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
-PYTHON_FOLDERS = ("queues", "controllers", "workers", "console")
+PYTHON_FOLDERS = ("common", "queues", "controllers", "workers", "console")
 READ_ATTRIBUTES = ("title", "placeholder", "alt", "aria-label", "aria-description", "data-confirm", "content")
 PHRASE = re.compile(r"[A-Za-z}][,.:;)]? [(]?[A-Za-z{]")
 LABEL = re.compile(r"[A-Z][a-z]+( [a-z]+)*[.:]?")

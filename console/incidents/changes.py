@@ -16,6 +16,7 @@ from typing import Any
 from django.db.models import Count
 from django.db.models.functions import TruncMinute
 
+from common.stored_document import BadDocument
 from console.incidents.change_sources import FoundChange, find_changes, query_audited
 from console.models import AuditEntry, Mark
 from console.timeline.restarts import list_restarts
@@ -27,7 +28,6 @@ from controllers.diagnosis.changes import (
     rank_changes,
 )
 from controllers.diagnosis.influence import compute_distances
-from queues.stored_document import BadDocument
 from workers.alerts.incidents import REACH, compute_onset, find_return_time
 from workers.alerts.lifecycle.models import Alert, Incident
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from common import checks
+from common.errors import BadInput
 from controllers.diagnosis.differences import Difference, find_differences
-from queues import checks
-from queues.errors import BadInput
 from workers.history.stretch_counts import TimeRangeCounts, read_counts
 from workers.history.stretches import (
     INSTEAD,

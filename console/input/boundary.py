@@ -19,12 +19,12 @@ from django.http.multipartparser import MultiPartParserError
 from django.utils.deprecation import MiddlewareMixin
 from ninja.parser import Parser
 
+from common.documents import parse_json
+from common.errors import BadInput
 from console.input.plain_text import UNSTORABLE, is_plain
 from console.web.problem import is_for_a_program
 from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
-from queues.documents import parse_json
-from queues.errors import BadInput
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 HEADERS = ("User-Agent", "Authorization", "Idempotency-Key", "X-Request-ID", "Referer", "Host")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.utils.dateparse import parse_datetime
 
+from common.errors import BadInput
+from common.text.numbers import parse_decimal_number
 from console.input.instant import TAKES, is_representable
-from queues.errors import BadInput
-from queues.text.numbers import parse_decimal_number
 from workers.steering.expiry import Expiry
 
 if TYPE_CHECKING:

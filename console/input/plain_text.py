@@ -1,6 +1,6 @@
 """The text that can be stored: UTF-8 without NUL (PostgreSQL stores none) and without lone surrogates."""
 
-from queues.checks import UNSTORABLE_CHARACTER
+from common.checks import UNSTORABLE_CHARACTER
 
 UNSTORABLE = "must be UTF-8 text without NUL characters or unpaired surrogates."
 

@@ -11,8 +11,8 @@ from django.db import models
 from django.db.backends.base.operations import BaseDatabaseOperations
 from django.db.models.signals import pre_save
 
+from common.errors import BadInput
 from console.input.plain_text import UNSTORABLE, is_plain
-from queues.errors import BadInput
 
 OURS = ("console", "queues", "workers")
 

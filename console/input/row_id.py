@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from queues.text import numbers
+from common.text import numbers
 
 Id = Annotated[int, Field(ge=0, lt=2**63)]
 

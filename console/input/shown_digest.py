@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 
 def digest_of(shown: Mapping[str, Any]) -> str:

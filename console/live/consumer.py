@@ -15,14 +15,14 @@ import orjson
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
+from common.errors import BadInput
+from common.text.numbers import parse_option_whole_number, read_number
 from console.accounts.access import Actor
 from console.accounts.connection import authenticate_connection, run_in_thread
 from console.live.fanout import get_fanout
 from console.live.listener import Listener
 from console.live.places import PLACES, NoPlace
 from console.live.view import find_view
-from queues.errors import BadInput
-from queues.text.numbers import parse_option_whole_number, read_number
 
 log = logging.getLogger(__name__)
 RECHECK_SECONDS = 30.0  # a thousand sockets query the database 33 times a second

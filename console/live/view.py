@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 Document = dict[str, Any]
 

@@ -11,17 +11,17 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from common.documents import MAX_JSON_BYTES, read_json
+from common.errors import BadInput
+from common.standard_input import get_standard_input
 from console.management.one_line import OneLineCommand, format_one_line
-from queues.documents import MAX_JSON_BYTES, read_json
-from queues.errors import BadInput
-from queues.standard_input import get_standard_input
 
 
 def read_document(path: str) -> dict[str, Any]:
     """Return the JSON object in a file, or on standard input for `-`.
 
     Raises `BadInput` that names the place if it can't be read, is not JSON, not an object, or contains what
-    `queues.documents` rejects.
+    `common.documents` rejects.
     """
     document = read_json(_read_text(path))
     if not isinstance(document, dict):

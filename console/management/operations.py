@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from queues.errors import BadInput
-from queues.text.numbers import parse_any_number
+from common.errors import BadInput
+from common.text.numbers import parse_any_number
 
 PREFIX = "/api/v1/"
 VERBS = {"put": "set", "patch": "change", "delete": "delete"}

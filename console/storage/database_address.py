@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import dj_database_url
 
-from queues import environment as variables
+from common import environment as variables
+from common.errors import BadInput
 from queues.control.address import HOST, split_url
-from queues.errors import BadInput
 
 POSTGRESQL = "django.db.backends.postgresql"
 DEFAULT_PORT = "5432"

@@ -10,13 +10,13 @@ from django import template
 from django.urls import reverse
 from django.utils.html import format_html
 
+from common.errors import BadInput
+from common.stored_document import StoredDocument, find_value
 from console.display import formats, state_words
 from console.display.formats import format_compactly, is_finite_number
 from console.help.glossary import load_definitions
 from console.input.form_values import format_iso_time, parse_time
 from controllers.patterns.expression import Expression, render
-from queues.errors import BadInput
-from queues.stored_document import StoredDocument, find_value
 from workers.alerts.conditions.loop_words import describe_loop
 from workers.control.kinds.registry import find_display
 from workers.control.ledger.runs import TickRun, compute_entry_lateness

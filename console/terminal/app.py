@@ -11,6 +11,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
 
+from common.stored_document import convert
 from console.api.request.calls import Calls, NoAnswer, RequestRejected
 from console.pages.frame.frame import list_calling_alerts
 from console.terminal.acts import Act
@@ -33,7 +34,6 @@ from console.terminal.rows import (
     limit_rows,
 )
 from queues.nodes.node_state import NORMAL
-from queues.stored_document import convert
 from workers.documents.snapshot import Snapshot
 
 EACH_SECONDS = 1.0

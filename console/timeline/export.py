@@ -7,12 +7,12 @@ from typing import Any
 
 import redis
 
+from common.errors import BadInput
 from console.actions.exports import ROWS
 from console.actions.timeline import marks
 from console.timeline.happenings import compute_end, list_alerts_during, list_overrides_during
 from console.timeline.strips import PATHS, format_state_path
 from console.timeline.window import Window
-from queues.errors import BadInput
 from queues.models import Node
 from queues.nodes.node_state import STATES
 from workers.history import metric_history

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
+from common.checks import make_storable
 from console.actions.timeline import marks
 from console.models import Mark
-from queues.checks import make_storable
 from workers.documents.snapshot import Snapshot
 
 SEEN = "seen"

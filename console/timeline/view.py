@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import redis
 
+from common.stored_document import BadDocument
 from console.timeline import happenings
 from console.timeline.axis import AxisTick, compute_time_ticks
 from console.timeline.bars import Bar, count_rows
@@ -15,7 +16,6 @@ from console.timeline.restarts import has_log
 from console.timeline.strips import PATHS, Figures, build_figures, format_state_path, reach_seconds
 from console.timeline.window import Window
 from queues.models import Node
-from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_history
 from workers.history.snapshot_archive import snapshot_at

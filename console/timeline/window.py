@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
+from common.errors import BadInput
 from console.input.form_values import format_iso_time, parse_number, parse_time
-from queues.errors import BadInput
 
 PRESETS = {15: "15 min", 60: "1 h", 360: "6 h", 1_440: "1 d", 10_080: "7 d"}  # minutes → words
 FIRST_MINUTES = 60

@@ -20,15 +20,15 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
+from common import environment as variables
+from common.stored_document import convert_to_plain
 from console import release
 from console.connections.control_server import control
 from console.connections.log_text import HIDDEN, MIN_WORD_LENGTH, end_of, mask_secrets, mask_words
 from console.embedded.local import EmbeddedServers
 from console.upkeep.backup.archive import build_partial_path, create_file
 from console.upkeep.doctor import FAULTS, report
-from queues import environment as variables
 from queues import keys
-from queues.stored_document import convert_to_plain
 from queues.topology import Topology
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.coordination.connections import create_connection

@@ -20,6 +20,9 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
+from common import environment as variables
+from common.errors import WeirError
+from common.private_files import OTHERS
 from console.audit.check import Checker
 from console.connections.control_server import control, load_latest_snapshot
 from console.connections.log_text import mask_secrets
@@ -28,13 +31,10 @@ from console.pages.health import readiness
 from console.storage.append_only import TABLE
 from console.storage.migrations import list_newer_migrations
 from controllers.framework.reason import capitalize
-from queues import environment as variables
 from queues import keys
 from queues.control.acknowledged import COPIES
 from queues.control.address import parse_sentinels
-from queues.errors import WeirError
 from queues.nodes.node_state import SILENT
-from queues.private_files import OTHERS
 from queues.topology import Topology
 from workers.coordination.connections import create_connection
 from workers.host.java import find_java_home

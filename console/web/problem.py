@@ -16,10 +16,10 @@ from django.db import IntegrityError
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 
+from common.errors import RateLimited
 from console.storage.database_limits import AWAY, TOO_LONG, is_away, is_over_time
 from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
-from queues.errors import RateLimited
 
 logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"

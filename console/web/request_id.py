@@ -10,9 +10,9 @@ from typing import cast
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 
+from common import logs
 from console.web.proxies import is_via_trusted_proxy
 from console.web.web_request import WebRequest
-from queues import logs
 
 HEADER = "X-Request-ID"
 GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)

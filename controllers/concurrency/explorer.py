@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.concurrency.steady import MAX_PER_SECOND, STEADY
 from controllers.concurrency.tcc import decrease_threads, increase_threads
 from controllers.concurrency.throughput import MAX_THREADS, ThroughputMoments
@@ -25,8 +27,6 @@ from controllers.concurrency.throughput_curve import BEND, Curve, Point, Scalabi
 from controllers.design.friendliness import scale_q
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
-from controllers.framework.parameter import Parameter
-from queues.errors import BadInput
 
 LOSS_ERRORS = 3.0  # standard errors by which a loss must stand out
 PHASES = ("probe", "verify", "steady", "tcc")

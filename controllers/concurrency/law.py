@@ -33,6 +33,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from common.errors import BadInput
+from common.parameter import Parameter, check_range
 from controllers.concurrency import explorer, tcc, trial
 from controllers.concurrency.explorer import CurveSearch
 from controllers.concurrency.memory import (
@@ -51,9 +53,7 @@ from controllers.concurrency.trial import Origin, Trial
 from controllers.design.friendliness import compute_minimum_q, compute_minimum_w
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import format_count, format_no_action, format_reason, measure
-from queues.errors import BadInput
 
 # Significance that a change of throughput needs: a probability of 0.1 % per check.
 CHANGE_Z = 3.3

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.concurrency import explorer, tcc
 from controllers.concurrency.explorer import CurveSearch, check_search, search_from
 from controllers.concurrency.tcc import Cycle, check_cycle, cycle_from
@@ -11,8 +13,6 @@ from controllers.concurrency.throughput import MAX_THREADS, SAMPLE, ThroughputSa
 from controllers.concurrency.trial import ORIGIN, TRIAL, Origin, Trial, restore_origin, restore_trial
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
-from controllers.framework.parameter import Parameter
-from queues.errors import BadInput
 
 Exploration = Cycle | CurveSearch
 STATE = (

@@ -1,6 +1,6 @@
 """Parameters and observation of the concurrency law."""
 
-from controllers.framework.parameter import Parameter
+from common.parameter import Parameter
 
 PARAMETERS = (
     Parameter(

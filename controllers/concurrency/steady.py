@@ -1,6 +1,6 @@
 """The steady state as both explorations declare it in their states."""
 
-from controllers.framework.parameter import Parameter
+from common.parameter import Parameter
 
 MAX_STEPS = 1e15
 MAX_PER_SECOND = 1e12

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.concurrency.steady import MAX_PER_SECOND, STEADY
 from controllers.concurrency.throughput import (
     MAX_THREADS,
@@ -27,8 +29,6 @@ from controllers.concurrency.throughput import (
 from controllers.design.friendliness import scale_q
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
-from controllers.framework.parameter import Parameter
-from queues.errors import BadInput
 
 PHASES = ("base", "add", "max", "remove", "steady")
 STATE = (

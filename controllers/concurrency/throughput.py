@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.framework.decision import Json
-from controllers.framework.parameter import Parameter
-from queues.errors import BadInput
 
 DISCARDED_SHARE = 0.01
 MAX_DISCARDED = 500

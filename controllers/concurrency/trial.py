@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from common.parameter import Parameter
 from controllers.concurrency import explorer, tcc
 from controllers.concurrency.explorer import CurveSearch
 from controllers.concurrency.steady import MAX_PER_SECOND
@@ -24,7 +25,6 @@ from controllers.concurrency.throughput_curve import Point
 from controllers.design.friendliness import scale_q
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
-from controllers.framework.parameter import Parameter
 
 MAX_FRUITLESS = 1_000
 # A pool is behind if the mean is more than this multiple of its threads.

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 MAX_POINTS, CLIMBS, GROWTH, REFIT_DAYS = 240, 3, 0.25, 2.0

@@ -10,9 +10,9 @@ p: threads added per step, q: gain that they have to bring, w: threads removed b
 
 from typing import Any
 
+from common.errors import BadInput
+from common.parameter import Parameter, read_document
 from controllers.framework.decision import Json
-from controllers.framework.parameter import Parameter, read_document
-from queues.errors import BadInput
 
 INPUT = (
     Parameter("p", "share", "Threads added per step.", None, 1e-6, 10, required=True),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 MIN_TRANSITIONS = 8

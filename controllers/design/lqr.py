@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 MAX_DOUBLINGS = 60

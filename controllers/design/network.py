@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from common.errors import BadInput
+from common.parameter import Parameter, read_document
 from controllers.design.queueing_models import (
     Customers,
     Solution,
@@ -24,8 +26,6 @@ from controllers.design.queueing_models import (
     solve_limited,
 )
 from controllers.framework.decision import Json
-from controllers.framework.parameter import Parameter, read_document
-from queues.errors import BadInput
 
 MAX_POPULATIONS = 200_000
 MIN_MAGNITUDE = 1e-50

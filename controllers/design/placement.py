@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 FORMS = ("i-p", "pi")

@@ -24,7 +24,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 

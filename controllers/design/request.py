@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from common import checks
+from common.checks import refuse_unknown
+from common.errors import BadInput
+from common.parameter import Parameter, read_document, read_object
 from controllers.design import friendliness, lqr, network, placement
 from controllers.design.lqr import Floats
 from controllers.design.placement import FORMS, Gains, GainsReport, Model
 from controllers.framework.decision import Json
-from controllers.framework.parameter import Parameter, read_document, read_object
 from controllers.patterns import selectivity
-from queues import checks
-from queues.checks import refuse_unknown
-from queues.errors import BadInput
 
 MODEL = (
     Parameter("a", "1", "Share of y that remains after a sample.", None, -1e6, 1e6, required=True),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from controllers.framework.parameter import Parameter
+from common.parameter import Parameter
 
 REACH = 4.0
 EVALUATIONS, MEMBERS = 60, 5  # relative to the cost; per generation and parameter

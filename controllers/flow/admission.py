@@ -22,14 +22,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.design import placement
 from controllers.design.placement import FORMS, Gains, Model
 from controllers.design.recursive import A_BOUNDS, RATIO_BOUNDS, Estimate, build_initial_estimate, follow, is_covariance
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
-from controllers.framework.parameter import Parameter
 from controllers.framework.reason import format_reason
-from queues.errors import BadInput
 
 PARAMETERS = (
     Parameter("setpoint", "bytes", "Target for the free space.", 4e8, 0.0, 1e15),

@@ -34,12 +34,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.design.lqr import design_regulator
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
-from controllers.framework.parameter import Parameter
 from controllers.framework.reason import format_count, format_no_action, format_number, format_percent, format_reason
-from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 A = Parameter("a", "1", "Model: share of a response time that remains at the next decision.", 0.5, 0.0, 1.2)

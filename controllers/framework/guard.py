@@ -28,12 +28,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from common.errors import BadInput
+from common.parameter import Parameter, clip_values, read_object, read_values
 from controllers.framework import cost_cap
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Latching, Law, Values, correct_state, decide_next, observe_value_in_force
-from controllers.framework.parameter import Parameter, clip_values, read_object, read_values
 from controllers.framework.reason import NO_ACTION, format_no_action, format_reason
-from queues.errors import BadInput
 
 STALE_SECONDS = 3.0
 COST_CAP, COOL_DOWN = "guard cost cap", "guard cool-down"

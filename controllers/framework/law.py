@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from common.parameter import Parameter, clip_values
 from controllers.framework.decision import Decision, Json
-from controllers.framework.parameter import Parameter, clip_values
 
 Values = Mapping[str, Any]
 

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter
 from controllers.framework.reason import format_count, format_reason
-from queues.errors import BadInput
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 PARAMETERS = (

@@ -22,9 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from common.checks import shorten_for_message
+from common.errors import BadInput
+from common.parameter import Parameter, check_range
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
 from controllers.parallelism.fluid_backlog import compute_waiting_cost
 from controllers.parallelism.measured_paths import TAKEN, compute_task_range, hold_unmeasured, list_operators
@@ -42,8 +44,6 @@ from controllers.parallelism.needs import (
 from controllers.parallelism.plan import Ints, ParallelismPlan, PlanRanges, find_cheapest_plan
 from controllers.parallelism.queueing_topology import check_paths
 from controllers.parallelism.scaling_curve import REMEMBERED, ScalingCurve, remember
-from queues.checks import shorten_for_message
-from queues.errors import BadInput
 
 # Minimum gain of capacity that noise could not cause.
 NOTABLE = 0.05

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from common.parameter import Parameter
 from controllers.framework.decision import Decision
-from controllers.framework.parameter import Parameter
 from controllers.framework.reason import format_names, format_no_action
 from controllers.parallelism.measured_topology import MAX_TASKS
 

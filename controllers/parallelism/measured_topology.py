@@ -16,8 +16,8 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from controllers.framework.parameter import Parameter, read_values
-from queues.errors import BadInput
+from common.errors import BadInput
+from common.parameter import Parameter, read_values
 
 AGGREGATES: Mapping[str, Callable[[list[float]], float]] = {"AVG": fmean, "SUM": sum, "MAX": max, "MIN": min}
 MAX_PATHS = 1_000

@@ -16,7 +16,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 # Rounding must not make a load of exactly p tasks look smaller.
 EXACT = 1e-9

@@ -6,9 +6,9 @@ A bad number of an operator leaves only that number unknown.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from controllers.framework.parameter import Parameter
+from common.checks import is_number, shorten_for_message
+from common.parameter import Parameter
 from controllers.parallelism.measured_topology import LINK_MEASURES, MEASURES, OPERATOR_MEASURES
-from queues.checks import is_number, shorten_for_message
 
 MAX_FAULTS = 50
 

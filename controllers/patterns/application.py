@@ -13,9 +13,9 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 import numpy.typing as npt
 
+from common.errors import BadInput
 from controllers.patterns.needs import Needs
 from controllers.patterns.selectivity import compute_output_rate
-from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from queues.errors import BadInput, Forbidden
+from common.errors import BadInput, Forbidden
 
 MAX_REPEATS = 1000  # Maximum number of a quantifier, and maximum product of nested quantifiers.
 MAX_DEPTH = 20

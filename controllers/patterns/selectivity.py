@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import scipy
 
+from common.errors import BadInput
+from common.parameter import Parameter, read_document
 from controllers.framework.decision import Json
-from controllers.framework.parameter import Parameter, read_document
 from controllers.patterns.needs import Needs, needs_of
-from queues.errors import BadInput
 
 # Relative decrease of a type's rate that tests whether it limits the output, and the minimum relative
 # decrease of the output that counts.

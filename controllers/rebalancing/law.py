@@ -30,14 +30,14 @@ from typing import Any
 
 import numpy as np
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter
 from controllers.framework.reason import NO_ACTION, are, format_count, format_names, format_percent, format_reason
 from controllers.rebalancing import relocation
 from controllers.rebalancing.allocation import Allocation, Floats, from_observation
 from controllers.rebalancing.greedy import MoveRules
-from queues.errors import BadInput
 from queues.nodes.node_state import BUSY, NORMAL, STATES
 from queues.points import TOTAL
 

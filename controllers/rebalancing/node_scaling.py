@@ -30,13 +30,13 @@ from typing import Any
 
 import numpy as np
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter
 from controllers.framework.reason import NO_ACTION, are, capitalize, format_count, format_names, format_reason, measure
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, from_observation
 from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds, compute_minimum_containers
-from queues.errors import BadInput
 from queues.points import TOTAL, apportion
 
 PARAMETERS = (

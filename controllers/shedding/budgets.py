@@ -12,7 +12,7 @@ with less than `MIN_TO_ENABLE` of its budget, and ends at `MIN_TO_KEEP`. A budge
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controllers.framework.parameter import Parameter
+from common.parameter import Parameter
 
 LEVELS = ("throttle", "shed")
 MIN_TO_KEEP, MIN_TO_ENABLE = 0.01, 0.02

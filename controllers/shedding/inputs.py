@@ -6,13 +6,13 @@ from functools import cached_property
 
 import numpy as np
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.framework.law import Values
-from controllers.framework.parameter import Parameter
 from controllers.patterns.application import ArrangedPatterns, Floats, OperatorPattern, arrange
 from controllers.patterns.needs import Needs, needs_of
 from controllers.shedding.budgets import BUDGET_SECONDS, BUDGETS, compute_allowed_per_second
 from controllers.shedding.latency_bound import WaitingTimeModel
-from queues.errors import BadInput
 
 ALL_SINKS = "sinks"
 

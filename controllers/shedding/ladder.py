@@ -30,12 +30,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
-from controllers.framework.parameter import Parameter
 from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
 from controllers.shedding.budgets import BUDGET_SECONDS, BUDGETS, compute_allowed_per_second, find_exhausted_objective
-from queues.errors import BadInput
 
 LEVELS = ("rebalance", "workers", "nodes", "throttle", "shed")
 LEVEL_NAMES = {

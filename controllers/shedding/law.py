@@ -20,9 +20,9 @@ budgets pay for shedding (`budgets`), the table sheds no more than they allow, e
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from common.parameter import Parameter
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
-from controllers.framework.parameter import Parameter
 from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
 from controllers.patterns.application import Floats
 from controllers.shedding.budget_cut import compute_flows, cut

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from common.parameter import Parameter
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
-from controllers.framework.parameter import Parameter
 from controllers.patterns.application import Floats
 from controllers.shedding.budget_cut import compute_flows, shed_per_second
 from controllers.shedding.inputs import OBSERVATION, PARAMETERS, SheddingInputs, compute_max_shed_rate

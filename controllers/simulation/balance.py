@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from common.parameter import Parameter
 from controllers.baselines.shortest_queue import join
 from controllers.flow.balance import Balance
-from controllers.framework.parameter import Parameter
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
 

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from common.parameter import Parameter
 from controllers.baselines.greedy_band import GreedyBand
-from controllers.framework.parameter import Parameter
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove
 from controllers.rebalancing.node_scaling import find_restoring_moves
 from controllers.simulation.model import arrivals

@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.baselines.concurrency_limits import BASELINES, Limit, LimitStep, get_envoy_threads
 from controllers.concurrency.law import Concurrency
 from controllers.design.friendliness import TABLE_1
 from controllers.design.queueing_models import Station, compute_throughput
-from controllers.framework.parameter import Parameter
 from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome
-from queues.errors import BadInput
 
 MODELS = ("repairman", "escalation", "enrichment", "section-4.8")
 MAX_THREADS, MAX_STEPS, SETTLED = 600, 3_000, 30

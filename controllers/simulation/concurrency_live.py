@@ -29,9 +29,10 @@ from typing import Any
 
 import numpy as np
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.baselines.concurrency_limits import BASELINES, Limit, LimitStep, get_envoy_threads
 from controllers.concurrency.law import Concurrency
-from controllers.framework.parameter import Parameter
 from controllers.simulation.model.scenario import (
     Floats,
     Scenario,
@@ -41,7 +42,6 @@ from controllers.simulation.model.scenario import (
     create_random_generator,
 )
 from controllers.simulation.model.thread_engine import EnginePool, EngineStation, ThreadEngine
-from queues.errors import BadInput
 
 SECONDS, TICK_SECONDS, STEADY_SECONDS = 900.0, 1.0, 50.0
 COMPETES, RELIEVED = 300.0, 600.0

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from controllers.framework.parameter import Parameter
+from common.parameter import Parameter
 from controllers.rebalancing.allocation import Allocation
 from controllers.rebalancing.node_scaling import NodeScaling
 from controllers.simulation.model import arrivals

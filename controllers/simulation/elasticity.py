@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from common.parameter import Parameter
 from controllers.baselines.parallelism_rules import SeenPath, compute_sufficient_tasks
-from controllers.framework.parameter import Parameter
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.model.elastic_laws import LAWS, Course, Law

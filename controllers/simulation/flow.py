@@ -32,11 +32,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from common.parameter import Parameter
 from controllers.baselines.spark_pid import SparkPid
 from controllers.design import placement
 from controllers.design.placement import Model
 from controllers.flow.admission import Flow, limit_of
-from controllers.framework.parameter import Parameter
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from controllers.framework.parameter import Parameter
+from common.parameter import Parameter
 from controllers.shedding.ladder import LEVELS, Ladder, allows
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome

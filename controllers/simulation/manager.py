@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from controllers.framework.parameter import Parameter
+from common.parameter import Parameter
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
 from controllers.worker_rate.law import WorkerRate

@@ -22,9 +22,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from common.parameter import Parameter
 from controllers.baselines.greedy_band import GreedyBand
 from controllers.baselines.thesis_queues import Thesis
-from controllers.framework.parameter import Parameter
 from controllers.rebalancing.allocation import Allocation, IndexedMove
 from controllers.rebalancing.law import Rebalancing
 from controllers.rebalancing.node_scaling import NodeScaling

@@ -21,11 +21,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from common.errors import BadInput
 from controllers.design.identify import identify
 from controllers.flow.admission import Flow, limit_of, model_of
 from controllers.framework.law import Values
 from controllers.simulation.model.scenario import Floats
-from queues.errors import BadInput
 
 FULL_PRICE, WAITING_PRICE, REFUSED = 10.0, 0.01, 1e6
 TUNED = ("kp", "ki")

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from common.parameter import Parameter
 from controllers.baselines.shedders import SHEDDERS, MeasuredStream, Table
-from controllers.framework.parameter import Parameter
 from controllers.shedding.inputs import ALL_SINKS, PARAMETERS
 from controllers.shedding.latency_bound import compute_operator_budget
 from controllers.shedding.law import Shedding

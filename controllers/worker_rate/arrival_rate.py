@@ -18,8 +18,8 @@ intervals do.
 import math
 from dataclasses import dataclass
 
+from common.parameter import Parameter
 from controllers.framework.decision import Json
-from controllers.framework.parameter import Parameter
 
 GAIN = 0.2
 MIN_GAIN, GREATEST_GAIN = 0.1, 0.9

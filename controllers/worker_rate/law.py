@@ -17,14 +17,14 @@ that those that started are done.
 import math
 from collections.abc import Sequence
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter
 from controllers.worker_rate import forecast_manager, permanent_pool, thesis_manager
 from controllers.worker_rate.arrival_rate import ARRIVALS, ArrivalRate
 from controllers.worker_rate.permanent_pool import PERMANENT, SHORT
 from controllers.worker_rate.shared import Manager, Start, clip_rate
-from queues.errors import BadInput
 from queues.nodes.node_state import STATES
 
 MIN_SETTLING_SECONDS = 4.0

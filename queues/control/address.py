@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from queues import environment as variables
-from queues.errors import BadInput
+from common import environment as variables
+from common.errors import BadInput
 
 SENTINEL = "sentinel"
 SINGLE = ("redis", "rediss", "unix")

@@ -8,7 +8,7 @@ offset is checked against the header's end, so that a wrong one is an error and 
 import struct
 from dataclasses import dataclass
 
-from queues.errors import MalformedEvent
+from common.errors import MalformedEvent
 
 _U16, _I32, _I64 = struct.Struct("<H"), struct.Struct("<i"), struct.Struct("<q")
 _PAIR = struct.Struct("<qq")  # FieldNode {length, null_count} and Buffer {offset, length}

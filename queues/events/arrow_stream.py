@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from queues.errors import MalformedEvent
+from common.errors import MalformedEvent
 from queues.events.arrow_message import record_batch_header
 from queues.events.block import FIELDS, from_columns, takes_type
 

@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queues.errors import MalformedEvent
+from common.errors import MalformedEvent
 from queues.events.times import MAX_TIME_US, MIN_TIME_US, convert_number_to_us, convert_numbers_to_us
 
 BLOCK_EVENTS = 512

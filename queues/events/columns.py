@@ -18,7 +18,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queues.errors import BadInput, MalformedEvent
+from common.errors import BadInput, MalformedEvent
+from common.text.numbers import parse_any_number
 from queues.events.block import (
     FIELDS,
     MAX_ATTRIBUTES,
@@ -31,7 +32,6 @@ from queues.events.block import (
     parse_value,
 )
 from queues.events.times import convert_numbers_to_us, find_unit_ns
-from queues.text.numbers import parse_any_number
 
 _TO_ESCAPE = r'["\\\x00-\x1f]'
 

@@ -20,12 +20,12 @@ from typing import Any, BinaryIO, cast
 import orjson
 import pyarrow as pa
 
-from queues.errors import BadInput, MalformedEvent
+from common.errors import BadInput, MalformedEvent
+from common.standard_input import get_standard_input
+from common.text.csv_dialect import NAMES, convert_decimal_comma, detect_separator, split_header_cells
 from queues.events.block import FIELDS
 from queues.events.columns import Columns, Mapper, convert_rows_to_batch, group_by_name
 from queues.events.plain_lines import MAX_LINE_BYTES, build_plain_batch
-from queues.standard_input import get_standard_input
-from queues.text.csv_dialect import NAMES, convert_decimal_comma, detect_separator, split_header_cells
 
 FORMATS = ("csv", "jsonl")
 CHUNK_BYTES = 512 * 1024

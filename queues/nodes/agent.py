@@ -16,10 +16,13 @@ from types import FrameType
 
 import redis
 
-from queues import environment as variables
-from queues import keys, logs
+from common import environment as variables
+from common import logs
+from common.errors import BadInput, WeirError
+from common.private_files import keep_private
+from common.stored_document import BadDocument, convert
+from queues import keys
 from queues.control import connection as control_connection
-from queues.errors import BadInput, WeirError
 from queues.nodes import heartbeat_file, process_watchdog
 from queues.nodes.cadence import wait_seconds
 from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilizationByPart
@@ -28,10 +31,8 @@ from queues.nodes.node_state import NodeState, StateThresholds, smooth, step
 from queues.nodes.open_files import raise_open_file_limit
 from queues.nodes.server_time import CommandTime, compute_time_shares
 from queues.nodes.waiting_age import WaitingAges
-from queues.private_files import keep_private
 from queues.segments.gauge import Gauge, read_gauges
 from queues.segments.scripts import GROUP, SCRIPTS
-from queues.stored_document import BadDocument, convert
 from queues.topology import KnownTopology, NodeSpec, Topology
 
 TIMEOUT_SECONDS = 0.4

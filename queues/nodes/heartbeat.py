@@ -1,6 +1,6 @@
 """The heartbeat that a node's agent sends once a second (`weir:heartbeats`)."""
 
-from queues.stored_document import StoredDocument, decode_document, encode_document
+from common.stored_document import StoredDocument, decode_document, encode_document
 
 
 class UtilizationByPart(StoredDocument, frozen=True, gc=False):

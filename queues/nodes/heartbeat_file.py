@@ -6,7 +6,7 @@ A request would cost more than most health checks. Each process documents where 
 from contextlib import suppress
 from pathlib import Path
 
-from queues import environment as variables
+from common import environment as variables
 
 
 def touch() -> None:

@@ -7,7 +7,7 @@ has its own login in WEIR_NODE_LOGIN (user:password), which is in no document.
 from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
-from queues import environment as variables
+from common import environment as variables
 
 
 def add_login(url: str, environment: Mapping[str, str] = variables.PROCESS) -> str:

@@ -3,10 +3,10 @@
 Without Django: the launcher reads it before it starts anything.
 """
 
-from queues import checks
-from queues import environment as variables
+from common import checks
+from common import environment as variables
+from common.errors import BadInput
 from queues.control.address import is_of_one_server
-from queues.errors import BadInput
 
 TAKES = "name=redis://host:port/0 pairs, separated by spaces"
 

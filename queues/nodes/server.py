@@ -7,8 +7,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from queues.errors import WeirError
-from queues.private_files import create_private_folder, write_private
+from common.errors import WeirError
+from common.private_files import create_private_folder, write_private
 
 NAMES = ("valkey-server", "redis-server")
 

@@ -30,9 +30,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from queues import environment as variables
+from common import environment as variables
+from common.errors import BadInput
 from queues import keys
-from queues.errors import BadInput
 
 MIN_PASSWORD = 32
 REPLICA, SENTINEL = "replica", "sentinel"

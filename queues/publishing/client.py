@@ -19,9 +19,7 @@ from typing import Any, TypeAlias, cast
 import pyarrow as pa
 import redis
 
-from queues import keys, pausing
-from queues.control.connection import connect
-from queues.errors import (
+from common.errors import (
     BadInput,
     NoContainerAvailable,
     NodeFull,
@@ -29,6 +27,8 @@ from queues.errors import (
     QueuePaused,
     describe_connection_error,
 )
+from queues import keys, pausing
+from queues.control.connection import connect
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.login import add_login
 from queues.publishing.gates import Gates

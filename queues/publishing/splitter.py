@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from math import gcd
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 
 MAXIMUM_POINTS = 1_000_000_000
 MAXIMUM_COUNT = 1_000_000

@@ -20,14 +20,14 @@ from typing import Any
 
 import psutil
 
-from queues import checks, logs
-from queues import environment as variables
-from queues.errors import BadInput, MalformedEvent, WeirError
+from common import checks, logs
+from common import environment as variables
+from common.errors import BadInput, MalformedEvent, WeirError
+from common.private_files import keep_private
 from queues.events.block import MAX_TEXT, EncodedBlock
 from queues.nodes import heartbeat_file, process_watchdog
 from queues.nodes.cadence import wait_seconds
 from queues.nodes.open_files import raise_open_file_limit
-from queues.private_files import keep_private
 from queues.publishing.client import Client
 
 QUEUE, PROCESS_QUEUE, PRODUCER = "telemetry", "process", "host"

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from common.errors import BadInput
+from common.redis_types import Entries
 from queues import keys
-from queues.errors import BadInput
 from queues.events.block import BlockIds, decode, find_newest_time_us
-from queues.redis_types import Entries
 from queues.segments.segment import (
     CHUNK,
     FIRST_READ_BLOCKS,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from queues.errors import MalformedEvent
+from common.errors import MalformedEvent
+from common.redis_types import Entries
 from queues.events.block import decode
-from queues.redis_types import Entries
 from queues.segments.segment import Segment, parse_entry_seconds, read_stored_bytes
 
 MAX_EVENTS = 100

@@ -15,12 +15,12 @@ import redis
 from redis.exceptions import ExecAbortError, MasterDownError
 from redis.typing import EncodableT, FieldT
 
+from common.errors import BadInput, NodeFull, NodeUnavailable, describe_connection_error
+from common.redis_types import Entries
 from queues import keys
 from queues.control.refused import know_of_refused_writes
-from queues.errors import BadInput, NodeFull, NodeUnavailable, describe_connection_error
 from queues.events.block import Block, EncodedBlock, decode, find_newest_time_us
 from queues.events.times import MAX_TIME_US
-from queues.redis_types import Entries
 from queues.segments.flush import Flush
 from queues.segments.gauge import read_gauges
 from queues.segments.scripts import COUNTERS, GROUP, SCRIPTS

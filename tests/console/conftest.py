@@ -16,12 +16,12 @@ from django.template import Variable, VariableDoesNotExist
 from django.test import Client
 from django.utils import timezone
 
+from common.stored_document import StoredDocument, convert_to_plain
 from console.accounts.access import ROLES, create_token
 from queues import keys
 from queues.events.block import BlockIds, cut, from_events
 from queues.models import Container, Node, Queue
 from queues.segments.segment import Segment
-from queues.stored_document import StoredDocument, convert_to_plain
 from tests.console.pipeline_sample import sample_application
 from tests.console.served import PASSWORD
 from tests.servers import Server

@@ -74,7 +74,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_a_wheel_holds_what_is_in_the_repository_for_run_time_and_nothing_else(wheel):
     names = {name.removeprefix(SHIPPED) for name in zipfile.ZipFile(wheel).namelist()}
-    sources = ("console", "controllers", "queues", "workers", "docs", "static", "templates")
+    sources = ("common", "console", "controllers", "queues", "workers", "docs", "static", "templates")
     listed = ["git", "ls-files", *sources, "manage.py", "ARCHITECTURE.md"]
     tracked = set(subprocess.run(listed, cwd=ROOT, capture_output=True, text=True).stdout.split())
     assert tracked and tracked <= names

@@ -2,8 +2,8 @@
 
 import pytest
 
+from common.errors import BadInput
 from controllers import catalog
-from queues.errors import BadInput
 
 
 def test_a_law_that_is_not_there_is_refused_with_those_that_are():

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
+from common.parameter import Parameter, read_values
 from controllers import catalog, flow
 from controllers.framework import guard
 from controllers.framework.discovery import import_modules
 from controllers.framework.law import correct_state, decide_next
-from controllers.framework.parameter import Parameter, read_values
-from queues.errors import BadInput
 from tests.controllers.rebalancing.plants import observations
 from tests.controllers.shedding import applications
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.documents import read_json
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers import catalog, request
 from controllers.framework import guard
-from controllers.framework.parameter import Parameter
-from queues.documents import read_json
-from queues.errors import BadInput
 from tests.controllers.decide_runs import RUNS, documents
 
 each_law = pytest.mark.parametrize("law", list(catalog.LAWS))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import psycopg
 import redis
 
+from common.errors import WeirError
 from queues import keys
-from queues.errors import WeirError
 from queues.points import TOTAL
 from queues.publishing.client import Client
 from queues.topology import Topology

@@ -156,7 +156,7 @@ def test_what_a_route_says_of_itself_has_no_name_of_our_code_in_it():
     """A name that was changed everywhere was changed in sentences, too."""
     names = {
         node.name
-        for package in ("console", "workers", "controllers", "queues")
+        for package in ("console", "workers", "controllers", "queues", "common")
         for path in (ROOT / package).rglob("*.py")
         for node in sources.nodes(path)
         if isinstance(node, ast.ClassDef) and re.search(r"[a-z][A-Z]", node.name)

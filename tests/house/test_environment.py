@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from common import environment
+from common.errors import BadInput
 from console.help import reference
-from queues import environment
-from queues.errors import BadInput
 from tests.house import sources
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("queues", "controllers", "workers", "console")
-HOME = "queues/environment.py"
+PACKAGES = ("common", "queues", "controllers", "workers", "console")
+HOME = "common/environment.py"
 NAMES = {each.name for each in environment.DECLARED}
 # Of Compose alone: its own database, which of our images, and where the console is bound.
 OF_COMPOSE = {

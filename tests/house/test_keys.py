@@ -15,7 +15,7 @@ from queues.nodes.server_roles import ROLES
 from tests.house import sources
 from tests.house.test_structure import ROOT, named
 
-CODE = ("queues", "controllers", "workers", "console", "bench")
+CODE = ("common", "queues", "controllers", "workers", "console", "bench")
 NAME = re.compile(r"\bweir:(?! )")  # "weir: …" begins a sentence, or a row of the schedule
 # The number of an advisory lock of PostgreSQL; and all of them, in the words of an ACL.
 NO_KEYS = {"workers/consumer/handlers/sql.py": "weir:handled", "queues/nodes/server_roles.py": "weir:*"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("queues", "controllers", "workers", "console")
+PACKAGES = ("common", "queues", "controllers", "workers", "console")
 FOLDERS = (*PACKAGES, "tests", "templates", "static", "docs", "bench", "bin", ".ci")
 MAP = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`([^`\n]+)`")

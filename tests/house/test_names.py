@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("queues", "controllers", "workers", "console")
+PACKAGES = ("common", "queues", "controllers", "workers", "console")
 VERBS = frozenset((Path(__file__).parent / "verbs.txt").read_text(encoding="utf-8").split())
 # Conversions and event handlers, as in the standard library.
 CONVERSIONS = ("to", "from", "as", "on")

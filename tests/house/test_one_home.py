@@ -13,7 +13,7 @@ from workers.control.kinds.registry import KINDS
 from workers.documents.snapshot import SILENT_AFTER_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("queues", "controllers", "workers", "console")
+PACKAGES = ("common", "queues", "controllers", "workers", "console")
 # A dictionary for compression has whole documents as text.
 SAMPLES = "workers/coordination/packed_json.py"
 
@@ -78,10 +78,10 @@ def test_a_kind_of_loop_names_no_law():
 
 # Who tells truth values from numbers beside the checks: readers of each event, and what only computes.
 TELL_TRUTH_VALUES = {
-    "queues/checks.py",
+    "common/checks.py",
     "queues/events/block.py",
     "queues/events/columns.py",
-    "queues/text/numbers.py",
+    "common/text/numbers.py",
     "workers/pipeline/events/attributes.py",
     "workers/pipeline/patterns/predicate.py",
     "workers/control/parts/actions.py",
@@ -98,7 +98,7 @@ def is_truth_test(node: ast.AST) -> bool:
 
 def test_values_from_outside_are_checked_in_one_module():
     found = {name for name, node in nodes() if is_truth_test(node)}
-    assert found - TELL_TRUTH_VALUES == set(), "check the value by queues.checks"
+    assert found - TELL_TRUTH_VALUES == set(), "check the value by common.checks"
 
 
 def test_pages_take_the_plant_for_silent_after_as_long_as_sockets_and_terminals():
@@ -111,8 +111,8 @@ def test_types_are_decoded_by_msgspec_in_one_module():
     used = [
         (name, node.lineno)
         for name, node in nodes()
-        if name != "queues/stored_document.py"
+        if name != "common/stored_document.py"
         and isinstance(node, ast.Call)
         and re.fullmatch(r"msgspec\.(convert|json\.(decode|Decoder))", ast.unparse(node.func))
     ]
-    assert used == [], "use queues.stored_document.get_decoder"
+    assert used == [], "use common.stored_document.get_decoder"

@@ -12,7 +12,7 @@ import pytest
 from tests.house import sources
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("queues", "controllers", "workers", "console")
+PACKAGES = ("common", "queues", "controllers", "workers", "console")
 # A table keeps its name; and handlers that others wrote name what they are given.
 SHARED = {"Delivery"}
 # Tests of the whole, by what they share: a running plant, a browser, a network, or how they explore.

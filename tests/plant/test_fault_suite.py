@@ -16,7 +16,7 @@ from bench.faults import suite
 from bench.faults.account import Account, Order, compare
 from bench.faults.kinds import MAX_ORDERS_A_FAULT, Kind, freeze, kill, takes_orders
 from bench.faults.suite import Struck, choose_kinds, recovery, run, select_kinds
-from queues.errors import BadInput
+from common.errors import BadInput
 
 KINDS: list[Kind] = [each(name) for name in ("web", "beat", "n1") for each in (kill, freeze)]
 SEEDS, FAULTS, RATE = range(1, 11), 20, 10_000

@@ -6,7 +6,7 @@ import pytest
 
 from bench.peers import peers
 from bench.peers.work import WINDOW_EVENTS, run_matcher, sequence_events, shorten_window, write_sequence
-from queues.errors import BadInput
+from common.errors import BadInput
 
 RIGHT = {"production": [3, 1.5], "None": [1, 0.25]}
 

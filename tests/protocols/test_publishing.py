@@ -9,8 +9,8 @@ import redis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from common.errors import NoContainerAvailable, NodeUnavailable, QueuePaused
 from queues import keys, pausing
-from queues.errors import NoContainerAvailable, NodeUnavailable, QueuePaused
 from queues.events.block import EncodedBlock, decode
 from queues.publishing.client import REFRESH_SECONDS, Client
 from queues.segments.segment import Segment

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from common.errors import NodeFull
 from queues import keys
-from queues.errors import NodeFull
 from queues.events.block import decode
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import ClaimedBlock, DepartingBlock, Segment

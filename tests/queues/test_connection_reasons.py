@@ -9,7 +9,7 @@ import pytest
 import redis
 from kombu import Connection
 
-from queues.errors import MAX_CHARACTERS, describe_connection_error
+from common.errors import MAX_CHARACTERS, describe_connection_error
 from tests.servers import free_port
 
 UNLISTENED = "no service listens on its port"

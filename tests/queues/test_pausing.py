@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from common.errors import QueuePaused
 from queues import keys, pausing
-from queues.errors import QueuePaused
 from queues.pausing import CONSUMPTION, INTAKE, Pause
 from queues.publishing.client import Client
 from queues.segments.segment import Segment

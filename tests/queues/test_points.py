@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from queues import points as thousand
-from queues.errors import BadInput
 
 NODES = st.lists(st.sampled_from([f"n{n}" for n in range(12)]), min_size=1, max_size=12, unique=True)
 SPLITS = st.tuples(NODES, st.randoms(use_true_random=False)).map(

@@ -2,8 +2,8 @@
 
 import pytest
 
+from common.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue
 from queues import keys, projection
-from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import Topology
 from tests.races import PausedControl, another_thread, until_another_waits

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from queues.errors import BadInput, BadTopology, UnknownQueue
+from common.errors import BadInput, BadTopology, UnknownQueue
 from queues.topology import Capacity, KnownTopology, NodeSpec, QueueSpec, Topology
 
 TOPOLOGY = Topology(

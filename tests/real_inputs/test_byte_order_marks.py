@@ -8,12 +8,12 @@ import httpx
 import orjson
 import pytest
 
+from common.documents import decode_text, parse_json, read_json, read_yaml
+from common.environment import read_secret
 from console.actions.lab.trace_files import read_trace
 from console.input.boundary import document_of
 from console.management.commands.attach import _read_text
 from console.management.document import read_document
-from queues.documents import decode_text, parse_json, read_json, read_yaml
-from queues.environment import read_secret
 from workers.pipeline.rules.reference import ReferenceTable
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.declaration import parse_declaration

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.alerts.delivery import schedule_process
 from workers.alerts.delivery.schedule import on_call, read_calendar_shifts, read_rota
 

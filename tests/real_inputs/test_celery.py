@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.plants.foreign import adapters
 from workers.plants.foreign.celery_app import ADAPTER, broker
 from workers.plants.foreign.celery_app.broker import AmqpBroker, RedisBroker, create_app

@@ -5,8 +5,8 @@ from contextlib import closing
 import httpx
 import pytest
 
+from common.stored_document import replace_fields
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.stored_document import replace_fields
 from workers.alerts.conditions import sensor_conditions
 from workers.control.parts.operators import build_topology_inputs
 from workers.documents.plants import PlantStatus

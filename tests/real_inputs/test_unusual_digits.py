@@ -5,9 +5,9 @@ import argparse
 import pytest
 from django_celery_beat.models import CrontabSchedule
 
+from common.errors import BadInput
 from console.embedded.launch import parse_port_number
 from console.upkeep.backup.files import _find_newest_number
-from queues.errors import BadInput
 from workers.batch import timetable
 from workers.batch.jobs import files
 from workers.pipeline.rules.rule_language import _is_number

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from queues.stored_document import convert_to_plain, encode_document, replace_fields
+from common.stored_document import convert_to_plain, encode_document, replace_fields
 from workers.documents.snapshot import Snapshot
 from workers.snapshot.health import evaluate_health
 from workers.snapshot.states.evaluate import evaluate_states

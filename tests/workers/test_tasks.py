@@ -11,11 +11,11 @@ import redis
 from celery import current_app
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
+from common.stored_document import encode_document
 from queues import keys, pausing
 from queues.control.acknowledged import NotReplicated
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
-from queues.stored_document import encode_document
 from queues.topology import Topology
 from tests.servers import Server
 from tests.waiting import until

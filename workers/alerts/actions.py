@@ -10,8 +10,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 from workers.alerts.delivery import outbox
 from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.episodes import build_episode, keep

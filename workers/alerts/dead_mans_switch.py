@@ -20,10 +20,10 @@ from django.db import DatabaseError, close_old_connections, connections
 from django.db.models import Max, Q
 from django.utils import timezone
 
-from queues import environment as variables
+from common import environment as variables
+from common.errors import BadInput
+from common.stored_document import get_decoder
 from queues import keys
-from queues.errors import BadInput
-from queues.stored_document import get_decoder
 from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS
 from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
 from workers.coordination.leases import Lease

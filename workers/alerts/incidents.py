@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, FollowUp, Incident, compute_seconds_between
 

@@ -4,8 +4,8 @@ import importlib
 from collections.abc import Iterator
 from datetime import date, timedelta
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 from workers.batch.jobs import experiment as lab_job
 from workers.batch.jobs import extract_names, folding, retention, spill
 from workers.batch.jobs import tuning as tuning_job

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from django.db import models, transaction
 
-from queues.checks import make_storable
-from queues.errors import BadInput, WeirError
+from common.checks import make_storable
+from common.errors import BadInput, WeirError
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult, JobContext
 from workers.models import Chunk, Run, Task

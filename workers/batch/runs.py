@@ -9,9 +9,10 @@ from typing import Any
 import redis
 from django.db import DatabaseError, IntegrityError, transaction
 
-from queues import checks, keys
-from queues.errors import BadInput, WeirError
-from queues.text import numbers
+from common import checks
+from common.errors import BadInput, WeirError
+from common.text import numbers
+from queues import keys
 from workers.batch import catalog, deadline, run_quota
 from workers.batch.jobs.job import ChunkSpec, Job, JobContext, Values
 from workers.models import Chunk, Run, Task

@@ -12,8 +12,8 @@ from celery.schedules import ParseException, crontab
 from django.db import transaction
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 from workers.batch import catalog
 from workers.batch.jobs.job import REQUIREMENTS
 from workers.control.schedule import schedule_row

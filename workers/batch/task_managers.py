@@ -15,8 +15,8 @@ import orjson
 import redis
 from django.db.models import Count, Q, Sum
 
+from common.redis_types import Fields
 from queues import keys
-from queues.redis_types import Fields
 from workers.batch import deadline, runs
 from workers.coordination.leases import Lease
 from workers.models import Chunk, Run

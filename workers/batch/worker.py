@@ -15,9 +15,9 @@ import orjson
 import redis
 from django.db import DatabaseError, transaction
 
+from common.checks import make_storable
+from common.errors import BadInput
 from queues import keys
-from queues.checks import make_storable
-from queues.errors import BadInput
 from workers.batch import catalog, fair_share, runs
 from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, ChunkYielded, claim
 from workers.batch.jobs import files

@@ -6,7 +6,7 @@ from typing import Any
 import redis
 from celery import current_app
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from queues.topology import Topology
 from workers.consumer.work_report import SUBMISSION_EXPIRES_SECONDS, submit
 from workers.consumer.worker import compute_work_seconds

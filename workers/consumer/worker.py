@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import redis
 
-from queues.errors import MalformedEvent
+from common.errors import MalformedEvent
 from queues.events.block import decode
 from queues.events.unreadable import build_unreadable_event
 from queues.segments.segment import ClaimedBlock, Segment

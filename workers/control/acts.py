@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
-from queues.errors import WeirError
+from common.errors import WeirError
 from workers.control import loop_memory
 from workers.control.kinds.registry import get_kind
 from workers.control.ledger import ledger

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import redis
 
+from common.errors import BadInput
 from controllers import catalog
-from queues.errors import BadInput
 from workers.control.kinds.registry import KINDS
 from workers.control.ledger import folds
 from workers.control.parts.rehearsal import LoadReplay, Observed, Seconds, WorkedLoad

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from common.errors import WeirError
 from controllers.framework import guard
 from controllers.parallelism.measured_paths import UNMEASURED
-from queues.errors import WeirError
 from workers.control.kinds.registry import KINDS
 from workers.control.ledger import ledger
 from workers.models import Loop

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from common.stored_document import convert_to_plain
 from controllers.parallelism.advice_value import AdvisedOperator, AdvisedTick, compute_advice_value
-from queues.stored_document import convert_to_plain
 from workers.control.ledger import folds
 from workers.control.parts.operators import OWNERS
 from workers.documents.loops import FirstReportFigures

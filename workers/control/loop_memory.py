@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from common.errors import BadInput
 from controllers import catalog, request
 from controllers.framework import guard
 from controllers.framework.guard import GuardedDecision
 from controllers.framework.law import AntiWindup, Expiring, Law, resume_state
 from controllers.framework.sensed import Measurement
-from queues.errors import BadInput
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 

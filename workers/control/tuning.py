@@ -22,13 +22,13 @@ from typing import Any
 
 from django.db import transaction
 
+from common.errors import BadInput
 from controllers import catalog
 from controllers.design import tuning as design
 from controllers.design.tuning import EVALUATIONS, Improvement, SearchRange
 from controllers.framework import code
 from controllers.framework.law import Law
 from controllers.framework.reason import format_percent
-from queues.errors import BadInput
 from workers.control.kinds.registry import KINDS, get_rest_seconds
 from workers.control.ledger import folds
 from workers.control.parts.rehearsal import Floats, Observed, TuningModel

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from common.errors import BadInput
 from controllers import catalog, request
 from controllers.framework import guard
 from controllers.framework.guard import GuardedDecision
 from controllers.framework.law import Law
-from queues.errors import BadInput
 from workers.control import loop_memory
 from workers.control.kinds.registry import find_display
 from workers.control.ledger import folds, ledger

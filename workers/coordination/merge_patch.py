@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 
 JsonObject = dict[str, Any]
 

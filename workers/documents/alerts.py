@@ -1,6 +1,6 @@
 """Open alerts in the snapshot, and the audit findings that alerts read."""
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 
 
 class AlertStatus(StoredDocument, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Expected ranges of rates, in the snapshot."""
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 
 
 class RateChange(StoredDocument, frozen=True, kw_only=True):

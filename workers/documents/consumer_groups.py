@@ -1,6 +1,6 @@
 """Consumer groups that read an external log, and their lags, in the snapshot."""
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 from workers.documents.queues import Trend
 
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 
 
 class CriterionHold(StoredDocument, frozen=True, kw_only=True):

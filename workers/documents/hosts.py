@@ -2,7 +2,7 @@
 
 from msgspec.structs import force_setattr
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 from workers.documents.queues import PauseStatus
 
 

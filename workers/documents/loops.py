@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 
 
 class FirstReportFigures(StoredDocument, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Nodes in the snapshot."""
 
+from common.stored_document import StoredDocument
 from queues.nodes.heartbeat import UtilizationByPart
-from queues.stored_document import StoredDocument
 from queues.topology import Capacity, NodeSpec
 
 _SPEC = NodeSpec("", "")

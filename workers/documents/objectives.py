@@ -1,6 +1,6 @@
 """Service level objectives in the snapshot, and their remaining error budgets."""
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 
 
 class RunningMinute(StoredDocument, frozen=True, kw_only=True):

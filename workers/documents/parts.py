@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 
 # The part that consumes a queue, by the queue's kind.
 CONSUMERS = {"jobs": "workers.jobs", "pipeline": "pipeline"}

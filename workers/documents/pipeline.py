@@ -5,7 +5,7 @@
 
 from msgspec import field
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 from workers.documents.controls import ControlValues
 
 # States of the pipeline's process and of its applications.

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import field
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 
 
 class PlanMove(StoredDocument, frozen=True, kw_only=True):

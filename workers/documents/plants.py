@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.hosts import PoolWork
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 
 Trend = Literal["rising", "falling", "steady"]
 

@@ -2,8 +2,8 @@
 
 from msgspec.structs import force_setattr
 
+from common.stored_document import StoredDocument, decode_document, encode_document
 from queues.nodes.node_state import NORMAL
-from queues.stored_document import StoredDocument, decode_document, encode_document
 from workers.documents.alerts import AlertStatus
 from workers.documents.bands import ExpectedBands
 from workers.documents.hosts import HostStatus

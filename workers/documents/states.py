@@ -5,7 +5,7 @@ Each subject has one state, which every page, alert, and list uses.
 
 from typing import Literal
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 
 Severity = Literal["well", "unknown", "notice", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("well", "unknown", "notice", "warning", "critical")  # from good to bad

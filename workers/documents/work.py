@@ -1,6 +1,6 @@
 """Open runs of batch tasks in the snapshot."""
 
-from queues.stored_document import StoredDocument
+from common.stored_document import StoredDocument
 
 
 class RunStatus(StoredDocument, frozen=True, kw_only=True):

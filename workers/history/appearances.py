@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from queues.stored_document import BadDocument
+from common.stored_document import BadDocument
 from workers.documents.queues import PIPELINE_PRODUCER
 from workers.documents.snapshot import Snapshot
 from workers.history.snapshot_archive import REACH_SECONDS, snapshot_at

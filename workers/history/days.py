@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from queues import checks
+from common import checks
 
 
 def is_day(text: str) -> bool:

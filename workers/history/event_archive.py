@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from queues.errors import BadInput
+from common.errors import BadInput
+from common.files.inside_folder import resolve_inside_folder
 from queues.events.block import SCHEMA
-from queues.files.inside_folder import resolve_inside_folder
 from workers.history.days import is_day
 
 ROOT = "archive"

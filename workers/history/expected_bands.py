@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import redis
 
+from common.stored_document import replace_fields
 from controllers.design.change_points import change_points
 from controllers.design.expected_band import AHEAD_SECONDS, DAY_SECONDS, BandForecaster, ForecastBand
-from queues.stored_document import replace_fields
 from workers.documents.bands import ExpectedBand, ExpectedBands, RateChange
 from workers.history.minute_rates import MINUTE_SECONDS, MinuteRates
 

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import redis
 
+from common.stored_document import replace_fields
 from controllers.design.expected_band import MIN_STRETCHES, PastRanges
 from controllers.design.forecast import Forecaster
-from queues.stored_document import replace_fields
 from workers.documents.plants import LoadForecast
 from workers.history import training_sets
 from workers.history.minute_rates import DAY_SECONDS, MinuteRates

@@ -12,10 +12,11 @@ from typing import Any, cast
 import redis
 from redis.typing import EncodableT, FieldT
 
-from queues import checks, keys
+from common import checks
+from common.redis_types import Entries
+from common.stored_document import StoredDocument
+from queues import keys
 from queues.nodes.node_state import STATES
-from queues.redis_types import Entries
-from queues.stored_document import StoredDocument
 from workers.documents.bands import ExpectedBands
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot

@@ -29,9 +29,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq  # not its dataset module, which imports pandas: 32 MB in each web process
 
-from queues.errors import BadInput
+from common.errors import BadInput
+from common.stored_document import BadDocument
 from queues.events.composition import COLUMNS, NONE
-from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
 from workers.history.event_archive import Partition, check_files, list_parquet_files, list_partitions
 from workers.history.snapshot_archive import snapshot_at

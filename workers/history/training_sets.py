@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from queues.errors import WeirError
-from queues.files.inside_folder import resolve_inside_folder
+from common.errors import WeirError
+from common.files.inside_folder import resolve_inside_folder
 
 ROOT = "training"
 ALL_TYPES = ""

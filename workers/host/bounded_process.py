@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from queues import environment as variables
+from common import environment as variables
 from workers.host.environment import build_python_path, select_needed
 from workers.host.process_limits import ProcessLimits, was_over_cpu
 

@@ -2,7 +2,7 @@
 
 import socket
 
-from queues import environment as variables
+from common import environment as variables
 
 SCHEME = "spark://"
 

@@ -29,8 +29,8 @@ import httpcore
 import httpx
 from django.conf import settings
 
-from queues import environment as variables
-from queues.errors import BadInput, Forbidden, describe_connection_error
+from common import environment as variables
+from common.errors import BadInput, Forbidden, describe_connection_error
 from workers.host.carried_addresses import Address, list_carried_addresses
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from queues import environment as variables
+from common import environment as variables
 
 EVERYWHERE = frozenset(
     {

@@ -6,8 +6,8 @@ A line break in a header would start another header or another request.
 import re
 from collections.abc import Mapping
 
-from queues import checks
-from queues.errors import BadInput, Forbidden
+from common import checks
+from common.errors import BadInput, Forbidden
 
 MAX_HEADERS = 32
 MAX_VALUE_CHARACTERS = 4_096

@@ -10,9 +10,9 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
-from queues import environment as variables
-from queues.errors import WeirError
-from queues.private_files import create_private_folder, write_private
+from common import environment as variables
+from common.errors import WeirError
+from common.private_files import create_private_folder, write_private
 from workers.host.environment import build_python_path
 
 OLDEST = 17

@@ -5,8 +5,8 @@ Pages and the API accept only what WEIR_HANDLERS lists, or what is below that. T
 restricted.
 """
 
-from queues import environment as variables
-from queues.errors import Forbidden
+from common import environment as variables
+from common.errors import Forbidden
 
 
 def list_handler_prefixes() -> list[str]:

@@ -17,9 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from queues import environment as variables
-from queues.errors import BadInput
-from queues.private_files import create_private_folder, write_private
+from common import environment as variables
+from common.errors import BadInput
+from common.private_files import create_private_folder, write_private
 from workers.host.java import quote_option
 
 MIN_SECRET = 32

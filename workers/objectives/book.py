@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from django.db import DatabaseError
 
+from common.errors import BadInput
 from controllers.design.error_budget import (
     PAIRS,
     MinuteCounts,
@@ -26,7 +27,6 @@ from controllers.design.error_budget import (
     compute_window_budget,
     pair_rate,
 )
-from queues.errors import BadInput
 from workers.documents.objectives import ObjectiveStatus, RunningMinute
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.objectives.definitions import is_another, measure_of

@@ -7,8 +7,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 from workers.objectives.measure import EVENTS, Measure, measure
 from workers.objectives.models import Objective
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.objectives.figures import NAMES, Figures
 from workers.pipeline.patterns.predicate import Predicate, Quantity, parse, parse_quantity
 

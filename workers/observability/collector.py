@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from queues import environment as variables
+from common import environment as variables
 from workers.observability.unsent import Unsent
 
 SEND_SECONDS = 5.0

@@ -1,4 +1,4 @@
-"""Spans of what a process does, with the ids of its log lines (`queues.logs`), for a collector.
+"""Spans of what a process does, with the ids of its log lines (`common.logs`), for a collector.
 
     with span("tick", loop=loop.name):       # log lines within name the loop, and so does the span
         note({"weir.decision": entry.pk})    # what is known later
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from queues import environment as variables
-from queues import logs
+from common import environment as variables
+from common import logs
 
 if TYPE_CHECKING:
     from workers.observability.collector import Collector

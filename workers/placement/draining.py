@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 import redis
 
+from common.errors import NodeUnavailable, WeirError
 from queues import projection
-from queues.errors import NodeUnavailable, WeirError
 from queues.models import Container
 from queues.topology import Topology
 from workers.coordination.backup_lease import SETTLING, is_copied

@@ -18,9 +18,9 @@ from typing import Any
 import redis
 from django.db import transaction
 
+from common.errors import BadInput, NodeUnavailable, WeirError
 from controllers.framework.reason import format_count
 from queues import projection
-from queues.errors import BadInput, NodeUnavailable, WeirError
 from queues.models import Node
 from queues.nodes.node_state import OFFLINE
 from queues.projection import PointsDrifted

@@ -12,11 +12,11 @@ import redis
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from common.errors import BadInput
+from common.redis_types import Fields
 from controllers.rebalancing.node_scaling import LAW
 from queues import keys, projection
-from queues.errors import BadInput
 from queues.nodes.node_state import SILENT
-from queues.redis_types import Fields
 from queues.topology import Topology
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Plan

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from queues import checks
+from common import checks
+from common.errors import BadInput
 from queues import points as thousand
-from queues.errors import BadInput
 from queues.topology import NodeSpec, Topology
 
 Points = Mapping[str, int]

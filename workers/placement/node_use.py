@@ -8,8 +8,8 @@ from datetime import datetime
 import redis
 from django.db import transaction
 
+from common.errors import BadInput
 from queues import projection
-from queues.errors import BadInput
 from queues.models import Node
 from queues.topology import Topology
 from workers.models import Plan

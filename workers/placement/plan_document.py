@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from queues.stored_document import convert, convert_to_plain, copy_shared_values
+from common.stored_document import convert, convert_to_plain, copy_shared_values
 from workers.documents.plans import NodeForecast, PlanDocument, PlanMove, PlanStatus
 from workers.models import Plan
 from workers.placement.plans import ENDED_WITH_MOVES, has_moved

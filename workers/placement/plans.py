@@ -20,8 +20,8 @@ from django.contrib.auth import models as accounts
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from common.errors import BadInput
 from queues import projection
-from queues.errors import BadInput
 from queues.nodes.node_state import SILENT
 from queues.topology import Topology
 from workers.documents.snapshot import Snapshot

@@ -11,13 +11,13 @@ from typing import Any
 
 from django.db import transaction
 
+from common.errors import BadInput
+from common.stored_document import replace_fields
 from controllers import catalog, request
 from controllers.rebalancing.law import LAW
 from queues import points as thousand
 from queues import projection
-from queues.errors import BadInput
 from queues.nodes.node_state import IDLE
-from queues.stored_document import replace_fields
 from queues.topology import Topology
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Plan

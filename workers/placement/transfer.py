@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from queues.errors import NodeFull, NodeUnavailable, WeirError
+from common.errors import NodeFull, NodeUnavailable, WeirError
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import DepartingBlock, Segment
 

@@ -7,11 +7,11 @@ has one owner.
 
 import redis
 
+from common.errors import WeirError
+from common.stored_document import decode_document, encode_document
 from controllers.parallelism.measured_topology import LATEST_SECONDS
 from queues import keys
-from queues.errors import WeirError
 from queues.lua.script import load_script
-from queues.stored_document import decode_document, encode_document
 from workers.documents.plants import PlantHolder
 
 SECONDS, MIN_SECONDS, MAX_SECONDS = 60.0, 1.0, 3600.0

@@ -16,7 +16,7 @@ loops |
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.documents.snapshot import Snapshot
 from workers.plants.topology import build_topology
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from common.errors import BadInput
+from common.stored_document import convert
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from queues.errors import BadInput
 from queues.nodes.node_state import NORMAL
-from queues.stored_document import convert
 from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration.controls import Controls
 from workers.pool.orders import MAX_THREADS

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from common.errors import BadInput
+from common.stored_document import replace_fields
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.errors import BadInput
-from queues.stored_document import replace_fields
 from workers.documents.plants import OrderStatus, PlantStatus, ProofStatus
 from workers.plants.holding import PlantHeld
 from workers.plants.models import PlantOrder, RegisteredPlant

@@ -6,8 +6,8 @@ Every adapter passes `tests/workers/plants/test_plants.py`.
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from common.errors import WeirError
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.errors import WeirError
 from workers.documents.snapshot import Snapshot
 
 MAX_SAID = 2_000
@@ -58,7 +58,7 @@ class ElasticPlant(Protocol):
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set the tasks of operators, all of them or none. Setting the same again changes nothing.
 
-        Raise `queues.errors.BadInput`, naming an operator that does not exist (any more) or that can't have this many
+        Raise `common.errors.BadInput`, naming an operator that does not exist (any more) or that can't have this many
         tasks, `workers.plants.holding.PlantHeld` while another controller has the plant, and what `topology` raises.
         """
         ...
@@ -81,7 +81,7 @@ class Plant(ElasticPlant, Protocol):
         its id in the store when it starts, and ends at once if it is taken). That makes a resubmission harmless, and
         lets a loop repeat an uncertain action without applying it twice.
 
-        Raise `queues.errors.BadInput` if count and ids don't agree or the container does not exist, and what the
+        Raise `common.errors.BadInput` if count and ids don't agree or the container does not exist, and what the
         transport raises if the workers can't be submitted; the ledger entry then contains the error.
         """
         ...
@@ -90,7 +90,7 @@ class Plant(ElasticPlant, Protocol):
         """Set how many tasks a worker host runs at once, from about one second later. Running work continues.
 
         Repeating the same order changes nothing. It expires after `workers.pool.orders.ORDER_SECONDS` unless it is
-        kept; the pool then returns to its start size. Raise `queues.errors.BadInput` for a host that does not report or
+        kept; the pool then returns to its start size. Raise `common.errors.BadInput` for a host that does not report or
         can't be resized, and for an invalid number.
         """
         ...
@@ -103,7 +103,7 @@ class Plant(ElasticPlant, Protocol):
         """Override an application's controls: admission, shares, tasks.
 
         See `workers.pipeline.declaration.controls`. The values are in force within two of its batches. Repeating the
-        same values changes nothing. Raise `queues.errors.BadInput`, naming a control that is unknown or whose value is
+        same values changes nothing. Raise `common.errors.BadInput`, naming a control that is unknown or whose value is
         invalid; nothing is changed then.
         """
         ...

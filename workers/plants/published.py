@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import redis
 
+from common.errors import WeirError
+from common.stored_document import BadDocument, replace_fields
 from queues import keys
-from queues.errors import WeirError
-from queues.stored_document import BadDocument, replace_fields
 from workers.documents.snapshot import Snapshot
 from workers.plants.steered import SteeredPlant
 

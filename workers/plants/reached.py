@@ -19,7 +19,7 @@ person releases it (the order is forgotten).
 
 from dataclasses import dataclass
 
-from queues.stored_document import replace_fields
+from common.stored_document import replace_fields
 from workers.documents.plants import OrderStatus
 
 PENDING, REACHED, MISSED, UNDONE = "pending", "reached", "missed", "undone"

@@ -1,7 +1,7 @@
 """Plants by name: the local one, and those that an administrator has added."""
 
+from common.errors import BadInput
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.errors import BadInput
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import Snapshot
 from workers.plants.plant import PlantUnavailable

@@ -19,8 +19,8 @@ import redis
 from celery import bootsteps, signals
 from celery.worker import state
 
+from common.stored_document import BadDocument, convert, decode_document, encode_document, replace_fields
 from queues import keys
-from queues.stored_document import BadDocument, convert, decode_document, encode_document, replace_fields
 from workers.coordination.connections import control_server
 from workers.documents.hosts import PoolWork, ReportedHost, parse_role
 from workers.pool import completions

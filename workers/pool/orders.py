@@ -9,9 +9,9 @@ size, and gets a new order.
 import orjson
 import redis
 
+from common.errors import BadInput
+from common.stored_document import BadDocument, decode_document
 from queues import keys
-from queues.errors import BadInput
-from queues.stored_document import BadDocument, decode_document
 from workers.documents.hosts import ReportedHost
 
 ORDER_SECONDS = 60

@@ -5,9 +5,9 @@ from typing import cast
 
 import redis
 
+from common.redis_types import Fields
+from common.stored_document import ReportReader
 from queues import keys
-from queues.redis_types import Fields
-from queues.stored_document import ReportReader
 from workers.documents.hosts import ReportedHost
 
 _READER = ReportReader(logging.getLogger(__name__))

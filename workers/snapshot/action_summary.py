@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from common.stored_document import replace_fields
 from controllers.framework.reason import capitalize, format_count
 from queues.nodes.node_state import OVERLOADED
-from queues.stored_document import replace_fields
 from workers.alerts.evaluation.impact import is_falling_behind
 from workers.control.kinds.registry import find_display
 from workers.documents.loops import RecentAction

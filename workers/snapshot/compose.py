@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from common.stored_document import copy_shared_values, replace_fields
 from queues.events.composition import COLUMNS, MAX_VALUE_LENGTH, MAX_VALUES
 from queues.nodes.heartbeat import ContainerCounters
 from queues.nodes.membership import Membership
 from queues.nodes.node_state import OFFLINE, SILENT
-from queues.stored_document import copy_shared_values, replace_fields
 from queues.topology import NodeSpec, QueueSpec
 from workers.consumer.handlers.sink import get_sink_name
 from workers.consumer.latency import Latencies

@@ -7,11 +7,11 @@ from typing import cast
 
 import redis
 
+from common.redis_types import Fields
+from common.stored_document import decode_readable_document
 from queues import keys
 from queues.lua.script import load_script
 from queues.publishing.producers import KNOWN_SECONDS, LEFT_SECONDS
-from queues.redis_types import Fields
-from queues.stored_document import decode_readable_document
 from workers.coordination.freshness import Freshness
 from workers.documents.queues import ReportedProducer
 

@@ -9,9 +9,9 @@ from typing import cast
 
 import redis
 
+from common.stored_document import ReportReader, decode_readable_document, replace_fields
 from queues import keys
 from queues.nodes.membership import Membership
-from queues.stored_document import ReportReader, decode_readable_document, replace_fields
 from queues.topology import KnownTopology
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness

@@ -16,9 +16,9 @@ import msgspec
 import redis
 from django.db import DatabaseError, close_old_connections
 
+from common.stored_document import BadDocument, encode_document, replace_fields
 from queues import keys
 from queues.nodes import heartbeat_file
-from queues.stored_document import BadDocument, encode_document, replace_fields
 from workers.coordination.leases import Lease
 from workers.coordination.merge_patch import JsonObject, document_difference
 from workers.documents.snapshot import Snapshot

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import redis
 
+from common.errors import BadTopology
+from common.stored_document import ReportReader, decode_readable_document
+from common.text.numbers import parse_whole_number
 from queues import keys
-from queues.errors import BadTopology
 from queues.nodes.heartbeat import Heartbeat
-from queues.stored_document import ReportReader, decode_readable_document
-from queues.text.numbers import parse_whole_number
 from queues.topology import KnownTopology, Topology
 from workers.consumer.latency import Latencies
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS

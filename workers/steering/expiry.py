@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 from workers.steering import plant_settings
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from queues.stored_document import convert_to_plain
+from common.stored_document import convert_to_plain
 from workers.documents.loops import OverrideStatus
 from workers.models import Override
 from workers.steering.expiry import notice_at, notice_period

@@ -32,11 +32,12 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
+from common import checks
+from common.errors import BadInput
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law
-from queues import checks, projection
-from queues.errors import BadInput
+from queues import projection
 from queues.models import Node
 from workers.coordination.transaction_locks import lock_until_commit
 from workers.models import Loop, Override

@@ -9,8 +9,8 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from controllers.framework.parameter import Parameter
-from queues.errors import BadInput
+from common.errors import BadInput
+from common.parameter import Parameter
 from workers.models import Setting
 
 CURRENCY = "Use one currency for all prices. Without a price, Weir computes no cost."

@@ -10,13 +10,13 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.http import Http404
 
+from common.files.inside_folder import resolve_inside_folder
 from console.accounts.access import Actor, require_data_access
 from console.display.downsampling import downsample
 from console.display.formats import format_for_input
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.metrics import Metric, find_best_value, get_metric, list_metric_names
 from controllers.simulation.model.scenario import Floats
-from queues.files.inside_folder import resolve_inside_folder
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import read_series
 from workers.models import Run

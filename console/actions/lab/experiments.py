@@ -6,13 +6,13 @@ from typing import Any
 
 from django.db import transaction
 
+from common.errors import BadInput
 from console.accounts.access import Actor, require_data_access
 from console.actions import loops as steering
 from console.actions.lab.lab import PlantEquivalent, WantedExperiment, list_applicable_settings
 from console.actions.proposals import plans
 from console.audit import audit_log
 from controllers import catalog
-from queues.errors import BadInput
 from workers.batch import runs
 from workers.batch.jobs import experiment as job
 from workers.batch.jobs.job import JobContext

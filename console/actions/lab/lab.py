@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from common import checks
+from common.errors import BadInput
+from common.parameter import Parameter
+from common.text.numbers import parse_decimal_number
 from console.actions.lab.traces import Trace
 from controllers import catalog as laws
-from controllers.framework.parameter import Parameter
 from controllers.rebalancing import law as rebalancing
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario
-from queues import checks
-from queues.errors import BadInput
-from queues.text.numbers import parse_decimal_number
 from workers.batch.jobs.experiment import check_cost
 from workers.lab.models import Experiment
 

@@ -12,11 +12,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from queues.documents import decode_text
-from queues.errors import BadInput
-from queues.standard_input import get_standard_input
-from queues.text.csv_dialect import describe_separator
-from queues.text.numbers import parse_decimal_number
+from common.documents import decode_text
+from common.errors import BadInput
+from common.standard_input import get_standard_input
+from common.text.csv_dialect import describe_separator
+from common.text.numbers import parse_decimal_number
 
 # A row costs as much as it has columns, even if it contains one value.
 MAX_COLUMNS = 256

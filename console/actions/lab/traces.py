@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from common.errors import BadInput
+from common.files.inside_folder import resolve_inside_folder
 from console.accounts.access import Actor, require_data_access
 from console.actions.lab.trace_files import read_trace
 from controllers.simulation.model.scenario import Floats
-from queues.errors import BadInput
-from queues.files.inside_folder import resolve_inside_folder
 from workers.history import extract_files
 from workers.history.extract_files import EXTRACTS, OF_QUEUE
 from workers.lab import series

@@ -22,15 +22,15 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 
+from common import checks
+from common.errors import BadInput
+from common.parameter import Parameter, read_values
 from console.accounts.access import Actor, is_valid, require_permission
 from console.actions import alerts, loops
 from console.actions.proposals import plans
 from console.audit import audit_log
 from console.connections.control_server import LIVE_SECONDS
 from console.models import AssistantProposal
-from controllers.framework.parameter import Parameter, read_values
-from queues import checks
-from queues.errors import BadInput
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.steering import overrides

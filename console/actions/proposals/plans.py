@@ -10,11 +10,11 @@ from datetime import datetime
 import redis
 from django.db import transaction
 
+from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.input.shown_digest import check_unchanged
 from queues import projection
-from queues.errors import BadInput
 from queues.models import Container, Node
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan

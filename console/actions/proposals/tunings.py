@@ -8,10 +8,10 @@ from datetime import datetime
 
 from django.db import transaction
 
+from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.actions import loops
 from console.audit import audit_log
-from queues.errors import BadInput
 from workers.control import tuning as learning
 from workers.models import Override, Tuning
 from workers.steering import overrides

@@ -13,11 +13,11 @@ import redis
 from django.conf import settings
 from django.db import transaction
 
+from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.input.shown_digest import digest_of
 from queues import projection
-from queues.errors import BadInput
 from queues.models import Queue
 from queues.topology import Topology
 from workers.consumer.handlers import registry, typed

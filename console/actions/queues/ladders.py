@@ -4,12 +4,12 @@ from datetime import datetime
 
 from django.db import transaction
 
+from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.actions.loops import require_no_override
 from console.audit import audit_log
 from controllers import catalog
 from controllers.shedding.ladder import LAW
-from queues.errors import BadInput
 from workers.models import Loop
 from workers.steering.overrides import read_reason
 

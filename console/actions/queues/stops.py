@@ -11,11 +11,11 @@ import redis
 from django.db import transaction
 from django.db.models import QuerySet
 
+from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.actions.shorter_stop import require_later_end
 from console.audit import audit_log
 from queues import pausing, projection
-from queues.errors import BadInput
 from queues.models import Queue
 from workers.documents.hosts import ReportedHost
 from workers.models import Override

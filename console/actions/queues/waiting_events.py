@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import redis
 
+from common import checks
+from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
-from queues import checks
-from queues.errors import BadInput
 from queues.models import Container, Queue
 from queues.nodes.login import add_login
 from queues.segments.peek import MAX_EVENTS, WaitingEvent, peek

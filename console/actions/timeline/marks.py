@@ -14,10 +14,10 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
+from common.errors import BadInput, RateLimited
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.models import Mark
-from queues.errors import BadInput, RateLimited
 from queues.models import Node, Queue
 
 MAX_TITLE, MAX_TEXT = 80, 2_000

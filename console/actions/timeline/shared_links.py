@@ -18,11 +18,11 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.urls import reverse
 
+from common.errors import BadInput
+from common.text import numbers
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.models import SharedLink
-from queues.errors import BadInput
-from queues.text import numbers
 from workers.history.snapshot_archive import snapshot_at
 
 SALT = "weir.shared-link"

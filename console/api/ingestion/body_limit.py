@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from common.text.numbers import parse_digits
 from console.web.refusal import RequestRefused, refuse
-from queues.text.numbers import parse_digits
 
 STRANGER_BYTES = 64 * 1024
 # Time limit for a body, extended by what has arrived of it at this rate.

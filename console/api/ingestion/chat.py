@@ -14,6 +14,8 @@ from django.urls import reverse
 from django.utils import timezone
 from ninja.errors import AuthenticationError
 
+from common import environment as variables
+from common.errors import BadInput
 from console.accounts import token_failures
 from console.accounts.access import Actor
 from console.actions import alerts
@@ -24,8 +26,6 @@ from console.api.ingestion.chat_message import ChatMessage, Unproven
 from console.api.request.refusals import RefusedError
 from console.api.schemas.alerts.receivers import ChatReply
 from console.input.plain_text import UNSTORABLE, is_plain
-from queues import environment as variables
-from queues.errors import BadInput
 from workers.alerts.delivery.channels import apprise
 from workers.alerts.lifecycle.models import AlertEvent, Receiver
 

@@ -24,9 +24,9 @@ from urllib.parse import parse_qs
 
 import orjson
 
+from common.errors import BadInput
+from common.text.numbers import parse_digits
 from console.input.boundary import parse_json_body
-from queues.errors import BadInput
-from queues.text.numbers import parse_digits
 
 NEWEST_SECONDS = 300.0
 # A form repeats a field for each person that its text mentions.

@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
+from common.errors import BadInput
 from console.actions.timeline.marks import MAX_TEXT, MAX_TITLE, PART, OutsideChange, check_names
 from console.input.form_values import parse_time
 from console.input.plain_text import UNSTORABLE, is_plain
-from queues.errors import BadInput
 
 SPEC = "1.0"
 PREFIX = "ce-"

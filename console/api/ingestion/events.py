@@ -11,6 +11,7 @@ import redis
 from django.http import HttpRequest
 from ninja import Status
 
+from common.errors import BadInput, MalformedEvent, NoContainerAvailable
 from console.accounts.access import require_permission
 from console.accounts.quotas import Quota, get_actor_quota
 from console.api.answer.router import Router
@@ -21,7 +22,6 @@ from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.api.schemas.events import PublishedEvents
 from console.connections.control_server import control
 from queues import keys
-from queues.errors import BadInput, MalformedEvent, NoContainerAvailable
 from queues.events.arrow_stream import read_events
 from queues.events.lines import EventLines, merge_batches
 from queues.publishing.client import Client, PublishResult

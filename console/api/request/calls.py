@@ -11,10 +11,10 @@ from urllib.parse import urlencode
 import httpx
 import orjson
 
+from common.errors import BadInput
 from console.accounts.access import Actor
 from console.api.request import in_process
 from console.input.plain_text import UNSTORABLE, is_plain
-from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 60.0
 MAX_BYTES = 64_000_000  # of an answer, decompressed

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from common.checks import is_number
+from common.text.numbers import parse_any_number
 from console.input.instant import TAKES, is_representable
-from queues.checks import is_number
 from queues.events.times import convert_number_to_us
-from queues.text.numbers import parse_any_number
 
 
 def _convert_number_to_time(given: Any) -> Any:

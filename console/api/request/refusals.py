@@ -12,8 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from console.accounts.submissions import AnsweredError
-from queues.errors import (
+from common.errors import (
     BadInput,
     BadTopology,
     NodeUnavailable,
@@ -22,6 +21,7 @@ from queues.errors import (
     UnknownQueue,
     describe_connection_error,
 )
+from console.accounts.submissions import AnsweredError
 
 RETRY_AFTER_SECONDS = 2
 WORDS = {"extra_forbidden": "is unknown.", "missing": "is missing."}

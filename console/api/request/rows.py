@@ -1,6 +1,6 @@
 """The maximum number of rows in an answer."""
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 MAX_ROWS = 500
 

@@ -6,6 +6,8 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import Status
 
+from common.errors import BadInput
+from common.stored_document import convert_to_plain
 from console.actions import loops
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
@@ -33,8 +35,6 @@ from console.input.row_id import Id, parse_row_id
 from console.pages.loops.loop_view import DescribedLoop, ParameterRow, build_parameter_rows, describe, describe_loops
 from console.pages.loops.overrides import find_scope, split_law_and_name
 from controllers import catalog
-from queues.errors import BadInput
-from queues.stored_document import convert_to_plain
 from workers.control.desired import NothingDesired, compute_desired
 from workers.models import Loop, Override
 from workers.steering import override_document, overrides

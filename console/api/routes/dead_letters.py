@@ -8,6 +8,7 @@ from django.utils import timezone
 from ninja import Query, Schema
 from pydantic import Field
 
+from common.errors import BadInput
 from console.accounts.access import Actor
 from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letters import DeadLetterFilter, Name
@@ -19,7 +20,6 @@ from console.api.request.bodies import RequestBody
 from console.api.request.instant import GivenTime, UtcTime
 from console.api.request.rows import check_rows
 from console.api.schemas.dead_letters import DeadLetterActionReport, DeadLetterGroup, DeadLetterList, DeadLetterRow
-from queues.errors import BadInput
 
 router = Router(tags=["dead letters"])
 

@@ -7,12 +7,12 @@ from django.conf import settings
 from django.http import HttpRequest
 from ninja import Query
 
+from common.errors import BadInput
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.schemas.timeline import HistorySeries
 from console.connections.control_server import control
 from console.display.downsampling import downsample
-from queues.errors import BadInput
 from workers.history import metric_history
 
 router = Router(tags=["plant"])

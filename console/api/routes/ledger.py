@@ -12,6 +12,7 @@ from django.utils import timezone
 from ninja import Query, Schema
 from pydantic import Field
 
+from common.errors import BadInput
 from console.actions.exports import export, iterate_newest_first
 from console.api.answer.files import EXPORTED_ROWS
 from console.api.answer.router import Router
@@ -37,7 +38,6 @@ from console.input.form_values import parse_any_value
 from console.input.row_id import Id
 from console.pages.loops import what_if
 from console.pages.records.costs import FIRST_HOURS
-from queues.errors import BadInput
 from workers.control import costs
 from workers.control.ledger import folds, ledger
 from workers.control.ledger.ledger_filter import LedgerFilter

@@ -3,6 +3,7 @@
 from django.http import HttpRequest
 from django.utils import timezone
 
+from common.stored_document import convert_to_plain
 from console.actions import pipelines
 from console.actions.plant_control import HAND_MINUTES
 from console.api.answer.router import Router
@@ -20,7 +21,6 @@ from console.api.schemas.pipelines import (
 )
 from console.connections.control_server import control
 from console.input.row_id import Id
-from queues.stored_document import convert_to_plain
 from workers.coordination import keyset
 from workers.documents.pipeline import PipelineOrder
 from workers.models import PipelineVersion

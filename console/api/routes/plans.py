@@ -3,6 +3,7 @@
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.actions.proposals import plans
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
@@ -12,7 +13,6 @@ from console.api.request.rows import check_rows
 from console.api.schemas.plans import NodeUse, PlanList, PlanRow
 from console.connections.control_server import control, load_latest_snapshot
 from console.input.row_id import Id
-from queues.errors import BadInput
 from workers.models import Plan
 from workers.placement.plan_document import plan_document
 

@@ -5,6 +5,8 @@ from typing import Any
 from django.forms.models import model_to_dict
 from django.http import Http404, HttpRequest
 
+from common.errors import UnknownQueue
+from common.stored_document import convert_to_plain
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
@@ -13,9 +15,7 @@ from console.api.schemas.plant import NodeList, NodeRow, QueueList, QueueRow
 from console.api.schemas.snapshot import SnapshotMessage
 from console.connections.control_server import load_latest_snapshot, load_live_snapshot
 from console.live.view import find_view
-from queues.errors import UnknownQueue
 from queues.models import Node, Queue
-from queues.stored_document import convert_to_plain
 
 router = Router(tags=["plant"])
 

@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import NinjaAPI, Path, Query
 
+from common.errors import BadInput
 from console.accounts.access import Actor
 from console.actions import plant_control
 from console.api.answer.named_operations import NamedOperations
@@ -40,7 +41,6 @@ from console.connections.control_server import control, load_latest_snapshot
 from console.input.boundary import Documents
 from console.input.row_id import parse_row_id
 from controllers.parallelism.measured_topology import AGGREGATES, MeasuredOperator, MeasuredTopology
-from queues.errors import BadInput
 from workers.plants import holding
 from workers.plants.foreign import adapters
 from workers.plants.holding import PlantHeld

@@ -4,6 +4,7 @@ import time
 
 from django.http import Http404, HttpRequest
 
+from common.stored_document import convert_to_plain
 from console.actions import plant_control, plant_registration
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
@@ -29,7 +30,6 @@ from console.api.schemas.plants import (
 from console.connections.control_server import control, load_latest_snapshot
 from console.display.found_plant import describe_discovered_plant
 from console.input.shown_digest import digest_of
-from queues.stored_document import convert_to_plain
 from workers.control.parts.operators import OWNERS
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN

@@ -6,6 +6,7 @@ from typing import Any
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.actions import tasks
 from console.actions.task_documents import build_chunk_document, build_task_document, run_document
 from console.actions.tasks import WantedTask
@@ -18,7 +19,6 @@ from console.api.request.rows import check_rows
 from console.api.schemas.tasks import ChunkRow, RunDetail, RunList, RunRow, TaskList, TaskRow
 from console.connections.surroundings import build_job_context
 from console.input.row_id import Id
-from queues.errors import BadInput
 from workers.models import Run, Task
 
 router = Router(tags=["tasks"])

@@ -9,6 +9,8 @@ from django.utils import timezone
 from ninja import Query, Schema, Status
 from pydantic import BeforeValidator, ConfigDict
 
+from common.errors import BadInput
+from common.stored_document import convert_to_plain
 from console.accounts.access import require_data_access
 from console.actions.timeline import marks, shared_links
 from console.api.answer.router import Router
@@ -41,8 +43,6 @@ from console.models import Mark, SharedLink
 from console.timeline import happenings
 from console.timeline.happenings import TimelineLane, Triangle
 from console.timeline.window import Window
-from queues.errors import BadInput
-from queues.stored_document import convert_to_plain
 from workers.history.metric_history import LAST_SECONDS
 from workers.history.snapshot_archive import snapshot_at
 

@@ -5,10 +5,10 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
+from common.parameter import Parameter
 from console.accounts.identity_settings import ROLES
 from console.api.answer.schema import ApiAnswer, Json, build_enum_field
 from console.models import ApiToken
-from controllers.framework.parameter import Parameter
 
 KINDS = get_args(Parameter.__annotations__["kind"])
 

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 from django.core.management.base import CommandParser
 
+from common.errors import BadInput
+from common.stored_document import convert_to_plain
 from console.accounts.access import Actor
 from console.actions import plant_registration
 from console.display.found_plant import describe_discovered_plant
 from console.management.document import JsonCommand
-from queues.errors import BadInput
-from queues.stored_document import convert_to_plain
 from workers.plants.foreign import adapters
 from workers.plants.foreign.kind import AdapterKind
 

@@ -16,9 +16,9 @@ from typing import Any
 import psutil
 from django.core.management.base import CommandParser
 
+from common.errors import BadInput
+from common.text.numbers import parse_option_number
 from console.management.document import JsonCommand
-from queues.errors import BadInput
-from queues.text.numbers import parse_option_number
 
 # The folder of `bench` that has it; "" if it is a folder itself.
 BENCHES = {

@@ -7,13 +7,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from common import checks
+from common.errors import BadInput
 from console.accounts.access import Actor
 from console.actions import tasks
 from console.actions.task_documents import build_task_document, run_document
 from console.connections.surroundings import build_job_context
 from console.management.document import JsonCommand
-from queues import checks
-from queues.errors import BadInput
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.jobs.job import JobContext

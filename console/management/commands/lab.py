@@ -8,13 +8,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from common.errors import BadInput
+from common.files.csv_text import iterate_csv_text
+from common.text.numbers import parse_decimal_number, parse_option_whole_number
 from console.actions.lab.trace_files import Floats, read_trace
 from console.management.document import JsonCommand
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario, ScenarioOutcome
-from queues.errors import BadInput
-from queues.files.csv_text import iterate_csv_text
-from queues.text.numbers import parse_decimal_number, parse_option_whole_number
 
 DEFAULT_SEED = 1
 

@@ -9,10 +9,10 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
+from common import environment as variables
 from console.management.one_line import OneLineCommand
 from console.storage.database_limits import hold_work_limits
 from console.timeline.rollouts import RolloutMarks
-from queues import environment as variables
 from queues.nodes import process_watchdog
 from workers.coordination.connections import control_server
 from workers.coordination.plant_clock import get_plant_clock

@@ -9,14 +9,14 @@ import pyarrow as pa
 from django.conf import settings
 from django.core.management.base import CommandParser
 
+from common.errors import BadInput, NoContainerAvailable, WeirError
+from common.text.numbers import parse_option_number, parse_option_whole_number
 from console.management.document import JsonCommand
 from controllers.framework.reason import format_count
-from queues.errors import BadInput, NoContainerAvailable, WeirError
 from queues.events.columns import Columns
 from queues.events.lines import FORMATS, NAMED, EventLines, format_of, open_events
 from queues.publishing.client import Client, PublishResult
 from queues.publishing.replay import Pace, limit_events, multiply_events
-from queues.text.numbers import parse_option_number, parse_option_whole_number
 
 PRODUCER = "publish"
 

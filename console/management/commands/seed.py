@@ -4,11 +4,11 @@ from typing import Any
 
 from django.conf import settings
 
+from common.private_files import mend
 from console.connections.control_server import control
 from console.embedded.local import check_whole
 from console.embedded.seeding import seed
 from console.management.document import JsonCommand
-from queues.private_files import mend
 
 
 class Command(JsonCommand):

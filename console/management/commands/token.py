@@ -6,11 +6,11 @@ from django.contrib.auth.models import User
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
+from common.errors import BadInput
+from common.text.numbers import parse_option_whole_number
 from console.accounts import tokens
 from console.accounts.access import Actor, find_user_role, get_user_queues
 from console.management.document import JsonCommand
-from queues.errors import BadInput
-from queues.text.numbers import parse_option_whole_number
 
 FIELDS = {"role": "--role", "days": "--days", "queues": "--queue", "actions": "--action", "owner": "--owner"}
 

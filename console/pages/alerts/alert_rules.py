@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import alerts
 from console.connections.control_server import control
@@ -23,7 +24,6 @@ from console.input.row_id import parse_row_id
 from console.pages.alerts.matchers import MatcherRow, build_matcher_rows, read_matchers
 from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
-from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
 from workers.alerts.evaluation import preview as previews

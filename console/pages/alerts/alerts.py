@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.text import numbers
 from console.accounts.access import actor_of, requires
 from console.actions import alerts as alerting
 from console.input.form_values import parse_minutes
@@ -18,7 +19,6 @@ from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.frame import Absence, absence_of, get_snapshot
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.health.readiness import ALERTER_SECONDS
-from queues.text import numbers
 from workers.alerts.evaluation.impact import join_names
 from workers.alerts.lifecycle.models import Alert, AlertWatch
 from workers.alerts.lifecycle.open_alerts import OPEN

@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import incidents as acting
 from console.audit import audit_log
@@ -22,7 +23,6 @@ from console.input.form_values import is_untouched
 from console.input.row_id import parse_row_id
 from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
-from queues.errors import BadInput
 from workers.alerts import incidents
 from workers.alerts.delivery.notification import Notification, load_notification
 from workers.alerts.lifecycle.models import Alert, AlertRule, FollowUp, Incident

@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import objectives
 from console.input.form_values import parse_number
@@ -22,7 +23,6 @@ from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import Errors, FormPage, Submitted, render_page
 from controllers.design.error_budget import PAIRS
-from queues.errors import BadInput
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, TOOBUSY
 from workers.documents.objectives import ObjectiveStatus
 from workers.documents.snapshot import Snapshot

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
+from common.text.numbers import parse_digits
 from console.display.subject_pages import find_subject_page
-from queues.text.numbers import parse_digits
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop

@@ -13,13 +13,13 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import Actor, actor_of, requires
 from console.actions import alerts
 from console.input.form_values import fill_form
 from console.input.shown_digest import digest_of
 from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
-from queues.errors import BadInput
 from workers.alerts.delivery import receivers as kept
 from workers.alerts.delivery import schedule
 from workers.alerts.delivery.channels import alertmanager, apprise, webhook

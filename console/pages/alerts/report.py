@@ -7,10 +7,10 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import requires
 from console.input.form_values import format_iso_time, parse_time
 from console.pages.frame.page import ConsolePage, Errors, render_page
-from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Receiver
 from workers.reports.sending import compute_due_time
 from workers.reports.week import LENGTH, WeekReport, build_week_report

@@ -13,11 +13,11 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import requires
 from console.actions.exports import export
 from console.input.form_values import format_iso_time, parse_time
 from console.pages.frame.page import ConsolePage, Errors, render_page
-from queues.errors import BadInput
 from workers.alerts import review as reviews
 
 HOURS = (12, 24, 72, 168)

@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import alerts
 from console.input.form_values import parse_minutes
@@ -17,7 +18,6 @@ from console.pages.alerts.matchers import MatcherRow, build_matcher_rows, read_m
 from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from controllers.framework.reason import format_count
-from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Silence
 from workers.alerts.rules import matching
 from workers.alerts.rules import silences as kept

@@ -15,11 +15,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 from django.views.defaults import permission_denied
 
+from common.errors import BadInput, NodeFull, NodeUnavailable, RateLimited
 from console.accounts.access import ConfirmationNeeded, requires
 from console.accounts.login import add_next_parameter, page_of
 from console.web.problem import wants_json
 from console.web.web_request import WebRequest
-from queues.errors import BadInput, NodeFull, NodeUnavailable, RateLimited
 
 Refused = Callable[..., HttpResponse]
 

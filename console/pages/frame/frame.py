@@ -9,6 +9,7 @@ import redis
 from django.http import HttpRequest
 from django.urls import reverse
 
+from common.stored_document import BadDocument
 from console.accounts.access import Actor, actor_of
 from console.connections.control_server import load_snapshot
 from console.display.state_words import get_health_word
@@ -17,7 +18,6 @@ from console.pages.frame.declared_page import SECTIONS, load_pages
 from console.pages.frame.past import PastInstant
 from console.web.web_request import WebRequest
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
-from queues.stored_document import BadDocument
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import OverrideStatus
 from workers.documents.plants import PlantStatus

@@ -8,10 +8,10 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict
 
+from common.errors import BadInput
 from console.input.form_values import parse_time
 from console.input.row_id import parse_row_id
 from console.pages.frame.page import Errors
-from queues.errors import BadInput
 from workers.control.ledger.runs import TickRunPage
 from workers.coordination import keyset
 

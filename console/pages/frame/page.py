@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
+from common.stored_document import convert_to_plain
 from console.live.view import find_view
 from console.pages.frame.declared_page import help_of
 from console.pages.frame.frame import snapshot_of
 from console.web.template_context import TemplateContext
-from queues.stored_document import convert_to_plain
 from workers.documents.snapshot import Snapshot
 
 Document = dict[str, Any]  # plain JSON for scripts and exports; templates read typed values

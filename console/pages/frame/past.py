@@ -12,10 +12,10 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils import timezone
 
+from common.errors import BadInput
+from common.stored_document import BadDocument
 from console.input.form_values import format_iso_time, parse_time
 from console.web.web_request import WebRequest
-from queues.errors import BadInput
-from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
 from workers.history.snapshot_archive import find_nearest_times, snapshot_at
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from common.stored_document import StoredDocument
 from queues.nodes.node_state import STATES
-from queues.stored_document import StoredDocument
 from workers.documents.loops import LoopStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus

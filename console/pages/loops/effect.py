@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.control import what_if
 from workers.control.kinds.registry import find_display
 from workers.models import Loop

@@ -6,6 +6,8 @@ from datetime import datetime
 from math import ceil
 from typing import Any
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from console.input.form_values import parse_number
 from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
 from console.timeline.axis import compute_value_ticks
@@ -20,9 +22,7 @@ from controllers.concurrency.throughput_prediction import (
     fit_curve_to_points,
     predict_throughput,
 )
-from controllers.framework.parameter import Parameter
 from controllers.framework.reason import cause_of
-from queues.errors import BadInput
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 

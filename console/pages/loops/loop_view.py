@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from common.parameter import Parameter
 from console.display.human_units import HumanValues, build_human_values
 from console.input.form_values import FLAGS
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law
-from controllers.framework.parameter import Parameter
 from workers.models import Loop, Override
 from workers.steering import overrides
 from workers.steering.ownership import is_advisory_only

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import loops as steering
 from console.connections.control_server import control
@@ -46,7 +47,6 @@ from controllers.concurrency.law import LAW as CONCURRENCY
 from controllers.framework.law import Law
 from controllers.shedding import ladder
 from controllers.shedding.law import LAW as SHEDDING
-from queues.errors import BadInput
 from workers.control.kinds.registry import find_display, get_kind
 from workers.control.ledger import runs
 from workers.control.ledger.runs import TickRun

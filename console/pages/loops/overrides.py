@@ -11,6 +11,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from console.accounts.access import actor_of, requires
 from console.actions import loops
 from console.connections.control_server import control
@@ -33,8 +35,6 @@ from console.pages.plant.worker_hosts import worker_host_page
 from console.pages.queues.queues import queue_page
 from controllers import catalog
 from controllers.framework import guard
-from controllers.framework.parameter import Parameter
-from queues.errors import BadInput
 from queues.models import Node, Queue
 from workers.coordination import keyset
 from workers.documents.loops import ManualChange

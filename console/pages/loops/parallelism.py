@@ -8,6 +8,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts.access import actor_of
 from console.actions import loops
 from console.display.override_words import describe_end, describe_replaced_overrides
@@ -16,7 +17,6 @@ from console.pages.frame.action import ActionResult, declare_action
 from console.pages.loops.loops import loop_page
 from console.pages.loops.parallelism_view import JOINT, list_manual_tasks
 from controllers import catalog
-from queues.errors import BadInput
 from workers.models import Loop
 from workers.steering import overrides
 from workers.steering.expiry import Expiry

@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import plant_settings
 from console.input.form_values import parse_number
@@ -18,7 +19,6 @@ from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.loops.loop_view import ParameterRow, build_guard_rows, build_parameter_rows
 from console.pages.loops.workbench import parse_value
 from controllers import catalog
-from queues.errors import BadInput
 from workers.control.kinds.registry import get_kind
 from workers.models import Loop
 from workers.steering import plant_settings as plant_settings_of

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from common.errors import BadInput
 from console.input.form_values import is_untouched, parse_number
 from console.pages.queues.ladder_view import LadderSteps, build_ladder
 from controllers import catalog
 from controllers.framework.decision import Decision
 from controllers.shedding.inputs import ALL_SINKS
 from controllers.shedding.law import LAW
-from queues.errors import BadInput
 from workers.control.ledger import ledger
 from workers.documents.pipeline import ApplicationStatus, PatternStatus, RecallEstimate
 from workers.models import Loop

@@ -5,13 +5,13 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 
+from common.text.numbers import parse_digits
 from console.accounts.access import actor_of
 from console.actions.proposals import tunings
 from console.display.override_words import describe_end, describe_replaced_overrides
 from console.input.form_values import parse_expiry
 from console.pages.frame.action import ActionResult, declare_action
 from console.pages.loops.loops import loop_page
-from queues.text.numbers import parse_digits
 from workers.models import Tuning
 
 

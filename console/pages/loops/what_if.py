@@ -11,14 +11,14 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
+from common.text.numbers import parse_decimal_number
 from console.accounts.access import requires
 from console.input.form_values import is_untouched, parse_number
 from console.pages.frame.page import FormPage, render_page
 from console.pages.loops.loop_view import DescribedLoop, ParameterRow, build_guard_rows, build_parameter_rows, describe
 from console.pages.loops.workbench import UNIT, WOULD, read_value
 from controllers import catalog
-from queues.errors import BadInput
-from queues.text.numbers import parse_decimal_number
 from workers.control import what_if
 from workers.control.kinds.registry import find_display
 from workers.control.parts.kind import Lanes

@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from common.errors import BadInput
 from console.accounts import identity_provider, sessions, tokens
 from console.accounts.access import Actor, actor_of, requires, user_of
 from console.accounts.password_form import OwnPasswordForm
@@ -23,7 +24,6 @@ from console.input.form_values import parse_number
 from console.models import ApiToken, UserSession
 from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import ConsolePage, Errors, Submitted, render_page
-from queues.errors import BadInput
 from queues.models import Queue
 from workers.steering import plant_settings
 

@@ -14,13 +14,13 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
+from common.errors import BadInput
 from console.accounts import identity_provider, people, second_factor, sessions
 from console.accounts.access import actor_of, find_user_role, get_user_queues, requires
 from console.accounts.identity_settings import ROLES
 from console.models import ApiToken, UserSession
 from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
-from queues.errors import BadInput
 from queues.models import Queue
 
 

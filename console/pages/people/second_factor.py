@@ -7,12 +7,12 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from common.errors import BadInput
 from console.accounts import identity_provider
 from console.accounts import second_factor as factor
 from console.accounts.access import actor_of, require_recent_confirmation, requires, user_of
 from console.audit import audit_log
 from console.pages.frame.page import ConsolePage, render_page
-from queues.errors import BadInput
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import Actor, actor_of, requires
 from console.actions import pipelines
 from console.actions.plant_control import HAND_MINUTES
@@ -25,7 +26,6 @@ from controllers.flow import admission, balance
 from controllers.framework.reason import format_count
 from controllers.shedding import law as shedding
 from queues import keys
-from queues.errors import BadInput
 from queues.nodes.node_state import StateThresholds
 from workers.documents.controls import CriterionHold
 from workers.documents.loops import LoopStatus

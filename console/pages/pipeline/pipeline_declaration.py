@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import pipelines
 from console.connections.control_server import control
@@ -18,7 +19,6 @@ from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.frame.wrong_line import find_line_number, find_wrong_line
 from controllers.framework.reason import capitalize, format_count
-from queues.errors import BadInput
 from workers.alerts.evaluation.impact import join_names
 from workers.documents.pipeline import ApplicationAtWork
 from workers.models import PipelineVersion

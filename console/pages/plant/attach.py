@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.views.decorators.http import require_http_methods
 
+from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import plant_registration
 from console.display.found_plant import describe_discovered_plant
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.plant.plant_form import FormOption, PlantForm, build_form, iterate_form_options, read_options
-from queues.errors import BadInput
 from workers.documents.plants import FoundPlant
 from workers.plants.foreign import adapters
 from workers.plants.foreign.kind import AdapterKind

@@ -5,10 +5,10 @@ It has its headline, the dumbbell chart of utilization, and the contents of each
 
 from collections.abc import Callable, Iterable
 
+from common.stored_document import copy_shared_values, replace_fields
 from console.display.dumbbell import Dumbbell
 from controllers.framework.reason import format_applied, format_count
 from queues.nodes.node_state import OVERLOADED
-from queues.stored_document import copy_shared_values, replace_fields
 from workers.documents.nodes import NodeStatus
 from workers.documents.plans import NodeForecast, PlanDocument, PlanMove
 from workers.documents.queues import ContainerStatus, QueueStatus

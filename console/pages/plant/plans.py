@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import Actor, actor_of, requires
 from console.actions.proposals import assistant_proposals
 from console.actions.proposals import plans as planning
@@ -21,7 +22,6 @@ from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.plant.plan_view import ShownPlan, build_view
 from console.pages.plant.plant import node_page, nodes_page
 from console.pages.queues.queues import queue_page
-from queues.errors import BadInput
 from queues.models import Node, Queue
 from workers.models import Plan
 from workers.placement.plan_document import build_plan_document

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from common.errors import BadInput
 from console.display.first_report import ShownReport, report_of
 from controllers.framework.reason import format_count, format_names
 from controllers.parallelism.inputs import compute_rate_per_second, compute_service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
-from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.loops import LoopStatus
 from workers.documents.plants import OrderStatus, PlantHolder, PlantSection, PlantStatus, SensorStatus

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import plant_control, plant_registration
 from console.connections.control_server import control
@@ -35,7 +36,6 @@ from console.pages.plant.plant_view import (
     list_paths,
 )
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.errors import BadInput
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import AdapterKind, InterventionKind

@@ -7,13 +7,13 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions.queues import processes as actions
 from console.connections import supervisor
 from console.connections.supervisor import NoSupervisor, ProcessRow
 from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
-from queues.errors import BadInput
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput, NodeUnavailable
 from console.accounts.access import actor_of, admit, require_permission, requires
 from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letter_steering import EDITABLE
@@ -22,7 +23,6 @@ from console.input.row_id import parse_row_id
 from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.keyset import read_filter, span_of
 from console.pages.frame.page import Errors, FormPage, render_page
-from queues.errors import BadInput, NodeUnavailable
 from queues.models import Queue
 
 PAGE_ROWS = 50

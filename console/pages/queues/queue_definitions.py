@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from common.errors import BadInput
 from console.accounts.access import ConfirmationNeeded, actor_of, requires
 from console.actions.queues import definitions as queue_definitions
 from console.actions.queues.definitions import FIELDS
@@ -19,7 +20,6 @@ from console.input.form_values import parse_number
 from console.input.shown_digest import digest_of
 from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
-from queues.errors import BadInput
 from queues.models import Queue
 from workers.consumer.handlers.registry import HANDLERS
 

@@ -7,12 +7,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput, NodeUnavailable
 from console.accounts.access import actor_of, requires
 from console.actions.queues import waiting_events
 from console.actions.queues.waiting_events import FEW_EVENTS, ORDERS, PeekRequest, WaitingEvents
 from console.input.form_values import parse_number
 from console.pages.frame.page import FormPage, render_page
-from queues.errors import BadInput, NodeUnavailable
 from queues.models import Queue
 from queues.segments.peek import MAX_EVENTS
 

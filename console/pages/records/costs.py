@@ -12,11 +12,11 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import requires
 from console.connections.control_server import control, load_latest_snapshot
 from console.input.form_values import parse_number
 from console.pages.frame.page import ConsolePage, Errors, render_page
-from queues.errors import BadInput
 from workers.control import costs
 from workers.control.costs import CostPrices, LoopCosts, PlantCosts
 from workers.control.kinds.registry import KINDS

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import Actor, actor_of, require_data_access, requires
 from console.actions.task_documents import DescribedRun, describe_run
 from console.connections.surroundings import build_job_context
@@ -20,7 +21,6 @@ from console.input.form_values import format_iso_time, parse_time
 from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import ConsolePage, Errors, render_page
 from controllers.diagnosis.differences import Difference
-from queues.errors import BadInput
 from queues.models import Queue
 from workers.batch import runs
 from workers.history.stretches import ReadLimitExceeded

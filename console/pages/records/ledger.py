@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import requires
 from console.models import SavedFilter
 from console.pages.frame.keyset import FilteredList, build_listing, span_of
@@ -15,7 +16,6 @@ from console.pages.frame.page import ConsolePage, Document, render_page
 from console.pages.frame.saved_filters import filters_of
 from controllers import catalog
 from controllers.framework import guard
-from queues.errors import BadInput
 from queues.models import Node, Queue
 from workers.control.ledger import folds, runs
 from workers.control.ledger import ledger as ledger_of_loops

@@ -19,6 +19,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from common.stored_document import BadDocument, replace_fields
 from console.accounts.access import actor_of
 from console.actions.timeline import shared_links
 from console.connections.control_server import control
@@ -33,7 +34,6 @@ from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import Errors
 from console.pages.records.timeline import timeline_page
 from console.web.template_context import TemplateContext, render_context
-from queues.stored_document import BadDocument, replace_fields
 from workers.documents.alerts import AlertStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus

@@ -15,6 +15,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
+from common.files.csv_text import iterate_csv_text
 from console.accounts.access import actor_of, requires
 from console.actions.exports import CSV, format_query, record_export, stream_download
 from console.actions.timeline import marks, shared_links
@@ -31,8 +33,6 @@ from console.timeline.style import style_sheet
 from console.timeline.view import PlantMoment, Timeline, build_timeline, load_plant_at, read_time_zone
 from console.timeline.window import PRESETS, Window, parse_window
 from console.web.template_context import TemplateContext, render_context_text
-from queues.errors import BadInput
-from queues.files.csv_text import iterate_csv_text
 
 # The picture moves by about a pixel in this share of its length, so it need not be drawn more often.
 REFRESH_SHARE = 1 / 720

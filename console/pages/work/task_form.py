@@ -6,10 +6,10 @@ from datetime import time
 from django.http import QueryDict
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.actions.task_documents import RunParameter, describe_task
 from console.actions.tasks import WantedTask
 from console.input.form_values import WAS, parse_number
-from queues.errors import BadInput
 from workers.models import Task
 
 SET = "set-"  # the fields of a job's parameters

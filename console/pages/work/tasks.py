@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import second_person
 from console.actions import tasks as task_steering
@@ -38,7 +39,6 @@ from console.pages.work.task_form import (
     read_task,
     restore_typed_values,
 )
-from queues.errors import BadInput
 from workers.batch import catalog, runs
 from workers.batch.jobs.job import REQUIREMENTS, Job
 from workers.models import Run, Task

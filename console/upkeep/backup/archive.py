@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import orjson
 
-from queues.errors import BadInput
-from queues.files.inside_folder import split_relative_name
+from common.errors import BadInput
+from common.files.inside_folder import split_relative_name
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -9,16 +9,16 @@ import redis
 from django.db import connection, transaction
 from django.utils import timezone
 
+from common import environment as variables
+from common.errors import BadInput, WeirError
+from common.files.inside_folder import resolve_inside_folder, write_inside
+from common.private_files import create_private_folder, write_private
 from console.audit import witness
 from console.embedded.local import RESTORING
 from console.upkeep.backup import archive, database, files, passages, servers
 from console.upkeep.backup.rest import AGAIN, QuiesceFailed, Rest
-from queues import environment as variables
 from queues import projection
-from queues.errors import BadInput, WeirError
-from queues.files.inside_folder import resolve_inside_folder, write_inside
 from queues.models import Node
-from queues.private_files import create_private_folder, write_private
 from workers.models import Override
 from workers.steering import overrides
 

@@ -19,8 +19,8 @@ from django.db import connection, models
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
+from common.errors import BadInput
 from console.storage import append_only
-from queues.errors import BadInput
 from workers.coordination.packed_json import PackedJSONField
 
 AT_ONCE = 1_000

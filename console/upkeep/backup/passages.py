@@ -10,9 +10,9 @@ from typing import cast
 
 import redis
 
+from common.redis_types import Fields
 from queues import keys
 from queues.models import Node, Queue
-from queues.redis_types import Fields
 from queues.segments.gauge import read_gauges
 
 # Arriving events change none of them.

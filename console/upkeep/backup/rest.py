@@ -19,11 +19,11 @@ from django.contrib.auth.models import User
 from django.db import DatabaseError, InterfaceError, connections
 from django.utils import timezone
 
+from common.errors import BadInput, WeirError
+from common.stored_document import BadDocument, decode_document
 from console.upkeep.backup import files
 from queues import keys, pausing
-from queues.errors import BadInput, WeirError
 from queues.models import Queue
-from queues.stored_document import BadDocument, decode_document
 from workers.coordination.backup_lease import create_backup_lease, list_transfer_leases
 from workers.coordination.leases import Lease
 from workers.documents.pipeline import PipelineReport

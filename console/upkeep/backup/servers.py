@@ -12,8 +12,8 @@ from typing import Any, cast
 import orjson
 import redis
 
+from common.redis_types import Entries
 from queues import keys
-from queues.redis_types import Entries
 from queues.segments.segment import Segment
 
 AT_ONCE = 1_000

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from common.errors import BadInput
 from controllers.simulation.model.scenario import Floats
-from queues.errors import BadInput
 
 
 def compute_day_sine(steps: int) -> Floats:

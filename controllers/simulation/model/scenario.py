@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from controllers.framework.parameter import Parameter, read_values
-from queues.errors import BadInput
+from common.errors import BadInput
+from common.parameter import Parameter, read_values
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,10 +7,10 @@ from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.test import Client
 
+from common.errors import BadInput
 from console.accounts import people
 from console.accounts.access import build_user_actor, find_user_role
 from console.models import AuditEntry, UserSession
-from queues.errors import BadInput
 from tests.console.conftest import PASSWORD
 from tests.races import another_thread, until_another_waits
 from workers.models import Loop, Setting

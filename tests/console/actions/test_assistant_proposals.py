@@ -11,12 +11,12 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts.access import Actor, create_token, find_token_actor
 from console.actions.proposals import assistant_proposals
 from console.actions.proposals.assistant_proposals import MAX_OPEN, PROPOSAL_SECONDS, approve, propose, reject
 from console.management.commands.weir import find_acting_user
 from console.models import AssistantProposal, AuditEntry
-from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Silence
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Override

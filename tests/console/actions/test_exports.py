@@ -161,9 +161,9 @@ def test_every_csv_is_written_by_one_writer():
     root = Path(__file__).resolve().parents[3]
     found = [
         path.relative_to(root).as_posix()
-        for package in ("queues", "controllers", "workers", "console")
+        for package in ("common", "queues", "controllers", "workers", "console")
         for path in (root / package).rglob("*.py")
         if re.search(r"csv\.(writer|DictWriter)\b|\.to_csv\(|write_csv\(", path.read_text(encoding="utf-8"))
     ]
     # The extract's rates are numbers, its events are marked by Spark.
-    assert sorted(found) == ["queues/files/csv_text.py", "workers/batch/jobs/spark/extract.py"]
+    assert sorted(found) == ["common/files/csv_text.py", "workers/batch/jobs/spark/extract.py"]

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts.access import build_user_actor
 from console.actions import loops
-from queues.errors import BadInput
 from workers.models import Loop
 from workers.steering import overrides
 from workers.steering.expiry import Expiry

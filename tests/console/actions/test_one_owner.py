@@ -3,9 +3,9 @@
 import pytest
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts.access import build_user_actor
 from console.actions import loops
-from queues.errors import BadInput
 from workers.models import Loop, Override
 from workers.steering import overrides
 

@@ -5,13 +5,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from common.errors import BadInput
+from common.stored_document import encode_document
 from console.accounts.access import Actor
 from console.actions import plant_registration
 from console.display.first_report import report_of
 from console.models import AuditEntry
 from queues import keys
-from queues.errors import BadInput
-from queues.stored_document import encode_document
 from workers.control import first_reports
 from workers.models import FirstReport, Loop
 from workers.plants.foreign import adapters

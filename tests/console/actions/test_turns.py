@@ -9,13 +9,13 @@ import redis
 from django.db import transaction
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts.access import Actor
 from console.actions import loops, pipelines
 from console.actions.proposals import plans
 from console.actions.queues import definitions
 from console.embedded.seeding import seed
 from console.models import AuditEntry
-from queues.errors import BadInput
 from queues.models import Node, Queue
 from tests.races import PausedControl, another_thread, until_another_waits
 from tests.waiting import MAX_SECONDS

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from common.errors import BadInput
 from console.api.request import calls
 from console.api.request.calls import NoAnswer, RemoteConsole, RequestRejected
-from queues.errors import BadInput
 
 HEAD = b"HTTP/1.1 %s\r\nConnection: close\r\n%sContent-Length: %d\r\n\r\n"
 Serve = Callable[..., RemoteConsole]

@@ -12,9 +12,9 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from console.api.ingestion.chat_message import ChatMessage, Unproven, read
 from console.models import AuditEntry
-from queues.errors import BadInput
 from tests.workers.alerts.checks import Looks, lost, rule
 from workers.alerts.delivery import receivers
 from workers.alerts.lifecycle.models import Alert, AlertEvent

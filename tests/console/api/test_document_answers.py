@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from typing_extensions import is_typeddict
 
+from common.stored_document import StoredDocument
 from console.api.schemas import pipeline_status, pipelines, plants, snapshot
-from queues.stored_document import StoredDocument
 from workers.documents import alerts, controls, hosts, loops, pipeline, queues
 from workers.documents import plants as plant_documents
 from workers.documents import snapshot as plant_snapshot

@@ -8,11 +8,11 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from console.actions.timeline import marks
 from console.api.ingestion import cloud_event
 from console.api.ingestion.cloud_event import EventIgnored, read_outside_change
 from console.models import AuditEntry, Mark
-from queues.errors import BadInput
 from queues.models import Queue
 
 pytestmark = pytest.mark.django_db

@@ -7,11 +7,11 @@ import pytest
 from django.test import Client as Browser
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts.access import create_token
 from console.api.routes.plant_control import parse_operator_tasks
 from console.models import AuditEntry
 from queues import keys
-from queues.errors import BadInput
 from workers.plants.plant import InvalidPlantResponse
 from workers.plants.published import PublishedPlant
 

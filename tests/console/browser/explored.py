@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import django
 
+from common.stored_document import encode_document
 from queues import keys
-from queues.stored_document import encode_document
 
 django.setup()
 

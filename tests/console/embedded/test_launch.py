@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from common import environment as variables
 from console.embedded import launch
 from console.embedded.listening import PageAddress
 from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, list_plant_processes
 from console.embedded.supervision import Supervisor
-from queues import environment as variables
 from queues.nodes.server import ServerConfig, free_port
 from tests.servers import Server
 from tests.waiting import until

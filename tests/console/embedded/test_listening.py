@@ -14,9 +14,9 @@ import pytest
 import yaml
 from django.http.request import split_domain_port, validate_host
 
+from common import environment as variables
 from console.embedded import launch
 from console.embedded.listening import PageAddress
-from queues import environment as variables
 from queues.nodes.server import free_port
 
 OWN = [row.address for rows in psutil.net_if_addrs().values() for row in rows if row.family == socket.AF_INET]

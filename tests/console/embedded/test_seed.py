@@ -11,11 +11,11 @@ from django.core.management import call_command
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
+from common.errors import BadInput
 from console.accounts.access import find_token_actor, find_user_role
 from console.embedded.seeding import FIRST_LOGIN, read_first_password, seed, seed_plant
 from console.models import ApiToken, AuditEntry
 from queues import keys
-from queues.errors import BadInput
 from queues.models import Node, Queue
 from queues.nodes.node_list import parse_nodes
 from queues.topology import Topology

@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from common import environment as variables
+from common.errors import BadInput
 from console.connections import supervisor
 from console.connections.log_text import mask_secrets
 from console.embedded.launch import can_begin
@@ -19,8 +21,6 @@ from console.embedded.listening import PageAddress
 from console.embedded.processes import Process
 from console.embedded.supervision import FIRST_NICE, Supervisor, may_go_first
 from console.timeline.restarts import PLANT, list_restarts
-from queues import environment as variables
-from queues.errors import BadInput
 from queues.nodes.server import ServerConfig, free_port
 from tests.servers import Server
 from tests.waiting import MAX_SECONDS, until

@@ -9,6 +9,7 @@ import pytest
 import redis
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.incidents import changes
@@ -16,7 +17,6 @@ from console.incidents.change_sources import _describe_appearance, find_changes
 from console.incidents.keeper import ChangeKeeper
 from console.models import AuditEntry, Mark
 from console.pages.alerts.incident_changes import build_change_rows
-from queues.errors import BadInput
 from queues.models import Node, Queue
 from tests.workers.alerts.checks import node, queue
 from tests.workers.snapshots import snapshot_of

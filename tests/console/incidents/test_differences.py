@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.errors import BadInput
 from console.incidents import comparison_runs, differences
 from console.models import AuditEntry
 from controllers.diagnosis.differences import Difference
-from queues.errors import BadInput
 from tests.workers.history.test_stretches import START, STRETCH, keep, plant
 from tests.workers.snapshots import snapshot_of
 from workers.batch.jobs.files import show, write_table

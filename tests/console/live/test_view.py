@@ -10,9 +10,9 @@ from django.test import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from console.live.view import VIEWS, find_view
 from queues import keys
-from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import judged_document
 from workers.coordination.merge_patch import apply_patch, compute_patch

@@ -10,6 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from common.errors import BadInput
 from console.accounts import access
 from console.accounts.access import ACTIONS
 from console.api.v1 import api
@@ -17,7 +18,6 @@ from console.management.commands import publish, weir
 from console.management.commands.weir import format_answer
 from console.management.operations import Operation, find_operation, list_operations
 from console.models import AuditEntry
-from queues.errors import BadInput
 from queues.models import Queue
 from tests.console.accounts.route_permissions import API_BODIES, ROUTE_PERMISSIONS, of_api, request_route
 from tests.console.accounts.things import things

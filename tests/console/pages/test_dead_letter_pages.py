@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from common.errors import NodeUnavailable
 from console.actions import dead_letter_steering, dead_letters
 from console.models import AuditEntry
-from queues.errors import NodeUnavailable
 from queues.events.block import BlockIds, cut, from_events
 from queues.models import Container, Node, Queue
 from queues.segments.dead_letters import DeadLetters

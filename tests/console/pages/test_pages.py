@@ -13,12 +13,12 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.stored_document import convert_to_plain
 from console.display.worst_first import rank_subjects
 from console.embedded.seeding import seed
 from console.models import ApiToken
 from queues import keys
 from queues.models import Node, Queue
-from queues.stored_document import convert_to_plain
 from tests.console.conftest import PASSWORD, sample_snapshot
 from tests.console.page_text import source_of
 from tests.workers.snapshots import snapshot_of

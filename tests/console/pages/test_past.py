@@ -9,10 +9,10 @@ import orjson
 import pytest
 from django.test import Client
 
+from common.stored_document import encode_document
 from console.input.form_values import format_iso_time
 from queues import keys
 from queues.models import Node, Queue
-from queues.stored_document import encode_document
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.snapshots import snapshot_of

@@ -7,12 +7,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from common.stored_document import replace_fields
 from console.actions.proposals.plans import count_moved_points
 from console.models import AuditEntry
 from console.pages.plant.plan_view import build_dumbbells, describe_plan
 from queues import keys, projection
 from queues.models import Node
-from queues.stored_document import replace_fields
 from queues.topology import Topology
 from tests.console.page_form import form_of
 from tests.workers.placement.plan_plant import Plant, loaded

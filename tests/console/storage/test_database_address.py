@@ -2,8 +2,8 @@
 
 import pytest
 
+from common.errors import BadInput
 from console.storage.database_address import build_file_url, parse_database_url
-from queues.errors import BadInput
 
 
 def test_one_server_is_given_up_soon():

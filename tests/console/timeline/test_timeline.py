@@ -15,6 +15,7 @@ from django.test import Client
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from console.accounts.access import Actor
 from console.actions.timeline import marks
 from console.models import Mark
@@ -24,7 +25,6 @@ from console.timeline.axis import MAX_TIMES, compute_time_ticks, compute_value_t
 from console.timeline.strips import PATHS, build_figures, format_state_path
 from console.timeline.window import PRESETS, Window, parse_window
 from queues import keys
-from queues.errors import BadInput
 from queues.models import Node
 from tests.workers.history.test_metric_history import roll_up
 from workers.alerts.lifecycle.models import Alert

@@ -19,6 +19,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
+from common import environment as variables
+from common.errors import BadInput
 from console.accounts.access import Actor
 from console.audit import audit_log, witness
 from console.audit.check import Checker
@@ -27,9 +29,7 @@ from console.embedded.local import check_whole
 from console.embedded.seeding import seed
 from console.models import AuditEntry, Mark
 from console.upkeep.backup import archive, backup, database, files, rest, servers
-from queues import environment as variables
 from queues import keys, pausing
-from queues.errors import BadInput
 from queues.models import Queue
 from queues.segments.segment import Segment
 from tests.queues.samples import blocks_of

@@ -9,9 +9,9 @@ import orjson
 import pytest
 from django.core.management import CommandError, call_command
 
+from common import environment as variables
 from console.connections.log_text import HIDDEN
 from console.upkeep import bundle
-from queues import environment as variables
 from tests.console.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db

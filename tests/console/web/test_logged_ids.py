@@ -5,8 +5,8 @@ import logging
 import pytest
 from django.test import Client
 
+from common import logs
 from console.celery import app
-from queues import logs
 
 pytestmark = pytest.mark.django_db
 

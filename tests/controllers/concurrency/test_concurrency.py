@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from controllers import catalog
 from controllers.concurrency.explorer import CurveSearch, explore_again
 from controllers.concurrency.law import Concurrency
@@ -32,7 +33,6 @@ from controllers.design.friendliness import TABLE_1, compute_minimum_q, compute_
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
 from controllers.simulation.concurrency import SCENARIO, explore
-from queues.errors import BadInput
 
 LAW = Concurrency()
 RATIOS = (0.1, 0.2, 0.5, 1, 2, 5, 10)

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import linalg
 
+from common.errors import BadInput
 from controllers.design import lqr, placement
 from controllers.design.identify import identify
 from controllers.design.placement import Gains, Model
 from controllers.design.request import DESIGNS
-from queues.errors import BadInput
 from tests.shared_data import DATA
 
 PAPER, LATE = Model(0.985, -134.0), Model(0.985, -134.0, 1)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from controllers.design.forecast import (
     MAX_POINTS,
     Forecaster,
@@ -15,7 +16,6 @@ from controllers.design.forecast import (
     find_likeliest_process,
     is_rejected,
 )
-from queues.errors import BadInput
 
 DAY = 1000.0
 

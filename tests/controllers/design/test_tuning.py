@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.parameter import Parameter
 from controllers.design.tuning import SearchRange, compute_improvement, search
-from controllers.framework.parameter import Parameter
 
 SHARE = Parameter("share", "share", "A share.", 0.5, 0.0, 1.0)
 COUNT = Parameter("count", "events", "A count.", 10, 1, 1_000, "integer")

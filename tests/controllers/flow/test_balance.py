@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from controllers import catalog, request
 from controllers.design.lqr import design_regulator
 from controllers.flow import balance
-from queues.errors import BadInput
 
 LAW = catalog.get_law("balance")
 WEIGHTS = {"q": 1.0, "integral": 0.25, "r": 4.0}

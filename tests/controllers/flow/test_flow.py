@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from controllers import catalog, request
 from controllers.design import placement
 from controllers.design.placement import Gains, Model
 from controllers.design.recursive import build_initial_estimate, follow
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
-from queues.errors import BadInput
 from workers.control.kinds import flow
 
 LAW = catalog.get_law("flow")

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.framework import guard
 from controllers.framework.decision import Decision, Expectation
 from controllers.framework.guard import ObservationQuality
-from controllers.framework.parameter import Parameter
-from queues.errors import BadInput
 
 FRESH = ObservationQuality(0.4)
 

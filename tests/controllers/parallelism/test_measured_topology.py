@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from controllers.parallelism.measured_topology import COUNTS, MEASURES, Link, MeasuredOperator, MeasuredTopology
-from queues.errors import BadInput
 
 
 def task(**measures):

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint
 
+from common.errors import BadInput
 from controllers import catalog, request
 from controllers.framework.solver import minimise
 from controllers.parallelism.forecast_law import ParallelismForecast, find_cheapest_path
 from controllers.parallelism.queueing_law import QueueingParallelism
 from controllers.parallelism.queueing_topology import QueueingOperator
 from controllers.parallelism.task_allocation import Path, allocate_fewest_tasks, find_lacking_path
-from queues.errors import BadInput
 
 QUEUEING, FORECAST = QueueingParallelism(), ParallelismForecast()
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from controllers.patterns.expression import (
     AbsentSymbol,
     Choice,
@@ -19,7 +20,6 @@ from controllers.patterns.expression import (
     read,
     render,
 )
-from queues.errors import BadInput
 
 A, B, C = Symbol("A"), Symbol("B"), Symbol("C")
 

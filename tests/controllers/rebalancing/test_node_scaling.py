@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given, settings
 
+from common.errors import BadInput
 from controllers import catalog
 from controllers.rebalancing.node_scaling import NodeScaling
 from controllers.request import answer
-from queues.errors import BadInput
 from tests.controllers.rebalancing.plants import after, node, observation, observations, queue
 
 LAW = NodeScaling()

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from controllers import catalog
 from controllers.rebalancing.law import Rebalancing, compute_minimum_containers
 from controllers.request import answer
-from queues.errors import BadInput
 from tests.controllers.rebalancing.plants import after, loads, node, observation, observations, queue
 
 LAW = Rebalancing()

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from controllers import catalog
 from controllers.shedding.ladder import LEVELS, Ladder, allows
 from controllers.simulation.ladder import SCENARIO
-from queues.errors import BadInput
 
 LAW = Ladder()
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from controllers import catalog
 from controllers.baselines import full_shedding_program
 from controllers.patterns.application import arrange
@@ -16,7 +17,6 @@ from controllers.shedding.latency_bound import compute_operator_budget, compute_
 from controllers.shedding.law import Shedding, shed_tables
 from controllers.shedding.problem import Overload, SheddingProblem
 from controllers.shedding.program import solve, solve_by_programs
-from queues.errors import BadInput
 from tests.controllers.shedding.applications import observation
 
 LAW = Shedding()

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from common.errors import BadInput
 from controllers.simulation import crash, queues
 from controllers.simulation.model import arrivals
-from queues.errors import BadInput
 
 SINE = queues.SCENARIO
 KEYS = ("toobusy_node_minutes", "points_moved", "nodes_used_mean")

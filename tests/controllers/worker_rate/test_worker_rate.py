@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from controllers import catalog
 from controllers.worker_rate.arrival_rate import ArrivalRate
 from controllers.worker_rate.law import WorkerRate
-from queues.errors import BadInput
 
 LAW = WorkerRate()
 

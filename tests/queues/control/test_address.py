@@ -2,8 +2,8 @@
 
 import pytest
 
+from common.errors import BadInput
 from queues.control.address import parse_sentinels
-from queues.errors import BadInput
 
 
 @pytest.mark.parametrize(

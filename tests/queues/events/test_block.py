@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.errors import MalformedEvent
+from common.errors import MalformedEvent
 from queues.events import block
 from queues.events.block import BLOCK_EVENTS, SCHEMA, Block, BlockIds, cut, decode, from_columns, from_events
 

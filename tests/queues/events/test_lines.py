@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.errors import BadInput, MalformedEvent
+from common.errors import BadInput, MalformedEvent
 from queues.events.columns import Columns
 from queues.events.lines import EventLines, JsonLines, format_of, open_events
 

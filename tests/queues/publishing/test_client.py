@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 import redis
 
+from common.errors import BadTopology, MalformedEvent, NoContainerAvailable, NodeUnavailable, QueuePaused, UnknownQueue
 from queues import keys, pausing
-from queues.errors import BadTopology, MalformedEvent, NoContainerAvailable, NodeUnavailable, QueuePaused, UnknownQueue
 from queues.events.block import decode, from_events
 from queues.publishing.client import Client
 from queues.publishing.producers import KNOWN_PROCESSES, ProducerReport

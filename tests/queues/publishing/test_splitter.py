@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from queues.publishing.splitter import Splitter, split_request
 from tests.shared_data import DATA
 

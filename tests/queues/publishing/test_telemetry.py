@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from common.errors import NodeUnavailable
 from queues import keys
-from queues.errors import NodeUnavailable
 from queues.events.block import decode, from_events
 from queues.publishing.client import Client
 from queues.publishing.telemetry import CounterRates, HostTelemetry, UnpublishedEvents, find_primary_address

@@ -8,7 +8,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from queues.events.block import Block, from_events
 from queues.segments.dead_letters import CHANGED, GONE, DeadLetter, DeadLetters
 from queues.segments.segment import Segment

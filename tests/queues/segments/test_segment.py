@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import redis
 
-from queues.errors import BadInput, NodeFull, NodeUnavailable
+from common.errors import BadInput, NodeFull, NodeUnavailable
 from queues.events.block import Block, BlockIds, EncodedBlock, cut, decode
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Removal, Segment

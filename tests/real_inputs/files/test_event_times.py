@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from queues.errors import MalformedEvent
+from common.errors import MalformedEvent
 from queues.events import block
 from queues.events.columns import Columns
 from queues.events.lines import EventLines

@@ -2,8 +2,8 @@
 
 import pytest
 
-from queues.documents import read_yaml
-from queues.errors import BadInput
+from common.documents import read_yaml
+from common.errors import BadInput
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import sys
 import pytest
 from django.core.management import call_command
 
-from queues.documents import MAX_DEPTH, MAX_YAML_CHARACTERS, check_value, read_json, read_yaml
-from queues.errors import BadInput
+from common.documents import MAX_DEPTH, MAX_YAML_CHARACTERS, check_value, read_json, read_yaml
+from common.errors import BadInput
 
 DEEP = "[" * 100_000 + "]" * 100_000
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from queues.errors import BadInput, Forbidden
+from common.errors import BadInput, Forbidden
 from tests.workers.samples import delivery_of
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.security.declarations.test_rule_language import HOSTILE as EXPRESSIONS
 from tests.security.requests.yardstick import slowness
 from workers.pipeline.declaration.declaration import MAX_PATTERNS, parse_application_text

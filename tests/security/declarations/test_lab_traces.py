@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 
+from common.errors import BadInput
 from console.accounts.access import Actor
 from console.actions.lab.traces import MAX_TRACE_BYTES, MAX_TRACE_LINES, save_upload
-from queues.errors import BadInput
 
 PERSON = Actor("ada", "operator", user=User(pk=7, username="ada"))
 MANY = MAX_TRACE_LINES + 1

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.pipeline.declaration.declaration import build_application, parse_application_text
 from workers.pipeline.rules.reference import MAX_BYTES, MAX_ROWS, ReferenceTable, read_reference
 from workers.pipeline.runtime.application import SHIPPED

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queues.errors import BadInput, Forbidden
+from common.errors import BadInput, Forbidden
 from workers.pipeline.rules.rule_check import check_expressions
 from workers.pipeline.rules.rule_language import MAX_CHARACTERS, MAX_DEPTH, parse_expression
 from workers.pipeline.rules.rules import Filter, Project

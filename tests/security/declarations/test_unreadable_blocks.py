@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.errors import MalformedEvent
 from console.actions.dead_letters import find
 from queues import keys
-from queues.errors import MalformedEvent
 from queues.events.block import SCHEMA, BlockIds, cut, from_events
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment

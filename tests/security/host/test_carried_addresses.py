@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from queues.errors import Forbidden
+from common.errors import Forbidden
 from workers.host import egress
 
 LOOPBACK = (

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
+from common.errors import BadInput
 from console.models import AuditEntry
-from queues.errors import BadInput
 from workers.alerts.delivery import receivers
 from workers.alerts.delivery.channels import webhook
 from workers.alerts.delivery.channels.channel import Failed

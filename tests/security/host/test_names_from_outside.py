@@ -11,11 +11,11 @@ import orjson
 import pytest
 from django.contrib.auth.models import User
 
+from common.errors import BadInput, Forbidden, WeirError
+from common.files.inside_folder import resolve_inside_folder, write_inside
 from console.accounts.access import Actor
 from console.actions.lab.traces import save_upload
 from console.upkeep.backup import archive, backup, files
-from queues.errors import BadInput, Forbidden, WeirError
-from queues.files.inside_folder import resolve_inside_folder, write_inside
 from workers.batch.jobs import files as outputs
 from workers.history.event_archive import Partition
 from workers.history.snapshot_archive import get_day_folder

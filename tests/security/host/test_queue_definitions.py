@@ -11,10 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from common.errors import BadInput
 from console.embedded.seeding import seed
 from console.models import AuditEntry
 from queues import keys
-from queues.errors import BadInput
 from queues.models import Queue
 from workers.consumer.handlers import sql_address, typed
 from workers.consumer.handlers.handler import Place

@@ -3,8 +3,8 @@
 import pytest
 import redis
 
+from common.errors import BadInput
 from queues.control.connection import connect
-from queues.errors import BadInput
 from queues.nodes.server import ServerConfig, free_port
 from queues.nodes.server_roles import FAILING_OVER, ROLES, build_acl_files, get_user_variable
 from tests.sentinels import NAME, Replicated, Sentinel, ended

@@ -13,9 +13,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from common.environment import NODE_LOGIN, PROCESS
+from common.errors import BadInput
 from queues import keys
-from queues.environment import NODE_LOGIN, PROCESS
-from queues.errors import BadInput
 from queues.nodes import server_roles
 from queues.nodes.login import add_login
 from queues.nodes.server import ServerConfig, free_port

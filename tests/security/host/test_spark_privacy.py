@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from py4j.java_gateway import CallbackServer, CallbackServerParameters
 
-from queues.environment import SPARK_SECRET
-from queues.errors import BadInput
+from common.environment import SPARK_SECRET
+from common.errors import BadInput
 from tests.waiting import MAX_SECONDS
 from workers.host.spark_privacy import (
     ThisUserOnly,

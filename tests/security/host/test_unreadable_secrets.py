@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.alerts.delivery.channels import alertmanager, apprise, webhook
 from workers.alerts.delivery.channels.channel import Failed
 from workers.alerts.lifecycle.models import Receiver

@@ -12,10 +12,10 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts.access import Actor, create_token
 from console.models import AuditEntry, QueueLimit
 from console.pages.pipeline.pipeline import reads_events
-from queues.errors import BadInput
 from queues.models import Queue
 from workers.batch import runs, task_definitions
 from workers.batch.jobs import extract_names

@@ -8,11 +8,11 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
+from common.errors import BadInput
 from console.accounts.access import Actor
 from console.actions import second_person, tasks
 from console.actions.tasks import WantedTask
 from console.models import AuditEntry
-from queues.errors import BadInput
 from workers.batch import task_definitions
 from workers.batch.jobs.job import JobContext
 from workers.models import Run, Task

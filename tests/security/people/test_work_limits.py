@@ -9,8 +9,8 @@ import redis
 from django.test import Client
 from django.utils import timezone
 
+from common.errors import BadInput
 from controllers.simulation.catalog import SCENARIOS
-from queues.errors import BadInput
 from workers.batch import runs, task_definitions
 from workers.batch.jobs import experiment as job
 from workers.batch.jobs.job import JobContext

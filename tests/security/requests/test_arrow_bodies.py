@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.errors import MalformedEvent
+from common.errors import MalformedEvent
 from queues.events.arrow_message import record_batch_header
 from queues.events.arrow_stream import MAX_BATCHES, read_events
 from queues.segments.segment import Segment

@@ -11,11 +11,11 @@ from asgiref.testing import ApplicationCommunicator
 from django.test import Client
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts.access import create_token
 from console.api import v1
 from console.input.row_bounds import check_row
 from console.models import Mark, UserSession
-from queues.errors import BadInput
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from tests.console.accounts.route_permissions import ROUTE_PERMISSIONS, address_of, of_api

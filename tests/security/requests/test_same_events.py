@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from queues.events.arrow_stream import read_events
 from queues.events.block import MAX_ATTRIBUTES, MAX_TEXT, from_columns, from_events
 from queues.events.lines import EventLines

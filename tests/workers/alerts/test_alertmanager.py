@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.accounts.access import create_token
-from queues.errors import BadInput
 from tests.prometheus import alertmanager as running_alertmanager
 from tests.waiting import until
 from tests.workers.alerts.checks import Looks, lost, plant, rule, the_alert

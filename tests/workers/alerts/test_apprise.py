@@ -7,7 +7,7 @@ import time
 import orjson
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.waiting import MAX_SECONDS
 from tests.workers.alerts.checks import Looks, lost, rule
 from tests.workers.alerts.receiving import hook

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.lifecycle.inhibition import EXPLAINS, LINGER_SECONDS, Party, find_causes
 from workers.alerts.rules import matching

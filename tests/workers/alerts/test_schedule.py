@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.workers.alerts.checks import START, Looks, lost, rule, the_alert
 from tests.workers.alerts.receiving import hook
 from workers.alerts.delivery import receivers, schedule, schedule_process

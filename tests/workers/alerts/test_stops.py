@@ -2,8 +2,8 @@
 
 import pytest
 
+from common.stored_document import encode_document
 from queues import keys
-from queues.stored_document import encode_document
 from tests.workers.alerts.checks import Looks, kinds, lost, plant, queue, rule, the_alert
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.evidence import Gatherer, LedgerTick, LoopFacts

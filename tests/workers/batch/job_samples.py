@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, Job
 from workers.batch.jobs.parameters import JobParameter

@@ -14,8 +14,8 @@ import pytest
 import redis
 from django.contrib.auth.models import User
 
+from common.errors import BadInput
 from controllers.simulation.catalog import SCENARIOS
-from queues.errors import BadInput
 from tests.waiting import until
 from workers.batch import catalog, fair_share, runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker

@@ -9,7 +9,7 @@ import pytest
 import redis
 from django.contrib.auth.models import User
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.batch import catalog, fair_share, runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, Job, JobContext

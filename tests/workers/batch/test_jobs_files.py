@@ -12,8 +12,8 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from queues import keys
-from queues.errors import BadInput
 from tests.workers.samples import batch_of
 from workers.batch import catalog
 from workers.batch.jobs import files, spill

@@ -15,8 +15,8 @@ from django.db import OperationalError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from queues import keys
-from queues.errors import BadInput
 from tests.workers.samples import TIME_US, delivery_of
 from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident, Silence
 from workers.batch import runs, task_definitions, task_managers

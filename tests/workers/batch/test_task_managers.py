@@ -9,8 +9,8 @@ from django.db import IntegrityError, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from queues import keys
-from queues.errors import BadInput
 from tests.races import another_thread, until_another_waits
 from tests.servers import Server
 from workers.batch import catalog, runs, task_definitions, task_managers

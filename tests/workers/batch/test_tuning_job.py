@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import BadInput
 from controllers.design.tuning import Improvement
-from queues.errors import BadInput
 from tests.workers.control.records import NOW, wasteful_loop
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker

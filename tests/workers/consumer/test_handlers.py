@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.workers.samples import TIME_US, delivery_of
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Outcome

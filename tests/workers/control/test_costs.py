@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from common.errors import BadInput
 from controllers.simulation import recorded_container
-from queues.errors import BadInput
 from tests.workers.control.records import NOW, wasteful_loop
 from workers.control import costs
 from workers.control.costs import CostPrices, compute_run_seconds, compute_used_seconds, count_lost_events
@@ -141,7 +141,7 @@ def test_events_that_were_shed_are_counted_also_where_the_counter_began_anew():
 
 
 def plain_snapshot(document: dict[str, Any]) -> Snapshot:
-    from queues.stored_document import convert
+    from common.stored_document import convert
 
     return convert(Snapshot, document)
 

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
+from common.stored_document import replace_fields
 from controllers.framework.guard import ObservationQuality
-from queues.stored_document import replace_fields
 from tests.workers.loops import JOBS, ensured, jobs_topology
 from tests.workers.snapshots import snapshot_of
 from workers.control import decided, engine

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from queues.stored_document import replace_fields
+from common.stored_document import replace_fields
 from tests.workers.loops import JOBS, ensured, jobs_topology
 from workers.control import engine
 from workers.control.kinds import worker_rate

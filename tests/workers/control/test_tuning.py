@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from common.errors import BadInput
 from controllers.design.tuning import Improvement
-from queues.errors import BadInput
 from tests.workers.control.records import NOW, WASTEFUL, flow_loop, record, record_flow, wasteful_loop
 from workers.control import tuning
 from workers.models import Loop, Override, Tuning

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
-from queues.errors import BadInput
 from tests.workers.control.test_loops import Clock, override, tick
 from workers.control import what_if
 from workers.control.ledger import ledger

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from queues.nodes.heartbeat import Heartbeat
-from queues.stored_document import (
+from common.stored_document import (
     BadDocument,
     StoredDocument,
     convert,
@@ -22,6 +21,7 @@ from queues.stored_document import (
     find_value,
     replace_fields,
 )
+from queues.nodes.heartbeat import Heartbeat
 from tests.workers.snapshots import snapshot_of
 from workers.coordination.merge_patch import apply_patch, compute_patch, document_difference
 from workers.documents.alerts import AlertStatus, AuditVerdict

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from common.stored_document import replace_fields
 from controllers.design.expected_band import AHEAD_SECONDS, ForecastBand
 from queues import keys
-from queues.stored_document import replace_fields
 from tests.workers.snapshots import snapshot_of
 from workers.documents.bands import ExpectedBand, ExpectedBands
 from workers.history import expected_bands, metrics

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from common.stored_document import convert_to_plain
 from controllers.design.expected_band import PastRanges
 from queues import keys
-from queues.stored_document import convert_to_plain
 from tests.workers.snapshot.test_local_plant import documented
 from workers.history.load_forecasts import History, LoadForecasts, LoadSource, OfferedLoad, read_past_load
 from workers.history.training_sets import TABLE, TrainingRefused, load_newest_set

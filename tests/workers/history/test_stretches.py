@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from queues.events.block import SCHEMA
 from tests.workers.snapshots import snapshot_of
 from workers.documents.snapshot import Snapshot

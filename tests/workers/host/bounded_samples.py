@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-from queues import environment as variables
+from common import environment as variables
 from workers.host import bounded_process
 
 

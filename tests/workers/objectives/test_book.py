@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.errors import BadInput
-from queues.stored_document import replace_fields
+from common.errors import BadInput
+from common.stored_document import replace_fields
 from tests.workers.snapshots import snapshot_of
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.definitions import MAX_OBJECTIVES, define, document, measure_of

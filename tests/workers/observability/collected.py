@@ -2,7 +2,7 @@
 
 import pytest
 
-from queues import environment as variables
+from common import environment as variables
 from workers.observability import spans
 from workers.observability.collector import Collector
 from workers.observability.unsent import Unsent

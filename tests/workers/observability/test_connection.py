@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from queues import environment as variables
+from common import environment as variables
 from tests.waiting import MAX_SECONDS, until
 from workers.observability import collector
 from workers.observability.collector import Collector

@@ -3,8 +3,8 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from common.stored_document import replace_fields
 from console.pages.health.exposition import SnapshotCollector, render_exposition
-from queues.stored_document import replace_fields
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import snapshot_of
 from workers.observability.collector import build_resource

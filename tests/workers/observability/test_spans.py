@@ -8,10 +8,10 @@ import sys
 import pytest
 from celery.signals import before_task_publish
 
+from common import environment as variables
+from common import logs
+from common.errors import BadInput
 from console.celery import app
-from queues import environment as variables
-from queues import logs
-from queues.errors import BadInput
 from tests.workers.observability.collected import Collected
 from workers.observability.spans import carry, note, span
 from workers.pipeline.tiers.batch_work import BatchFailed, BatchWork

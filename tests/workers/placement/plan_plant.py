@@ -5,11 +5,11 @@ from itertools import count
 
 import redis
 
+from common.stored_document import convert_to_plain
 from queues import points, projection
 from queues.models import Container, Node, Queue
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
-from queues.stored_document import convert_to_plain
 from queues.topology import Topology
 from tests.servers import Server
 from tests.workers.snapshots import snapshot_of

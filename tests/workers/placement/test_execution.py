@@ -7,13 +7,13 @@ from itertools import count
 
 import pytest
 
+from common.errors import NodeUnavailable
+from common.stored_document import replace_fields
 from queues import keys, projection
-from queues.errors import NodeUnavailable
 from queues.events.block import decode
 from queues.models import Container, Node
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
-from queues.stored_document import replace_fields
 from queues.topology import Topology
 from tests.queues.samples import batch_of, blocks_of
 from tests.waiting import until

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from queues import points as thousand
-from queues.errors import BadInput
 from queues.topology import NodeSpec, QueueSpec, Topology
 from workers.placement import moves
 from workers.placement.moves import Move

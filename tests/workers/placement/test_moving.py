@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.errors import BadInput, NoContainerAvailable, NodeUnavailable
 from queues import keys, projection
-from queues.errors import BadInput, NoContainerAvailable, NodeUnavailable
 from queues.events.block import decode
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.publishing.client import Client

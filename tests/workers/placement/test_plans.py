@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from common.errors import BadInput
+from common.stored_document import convert_to_plain, replace_fields
 from queues import projection
-from queues.errors import BadInput
 from queues.models import Node, Queue
-from queues.stored_document import convert_to_plain, replace_fields
 from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import loaded
 from tests.workers.snapshots import snapshot_of

@@ -7,10 +7,10 @@ from django.db import OperationalError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.stored_document import replace_fields
 from queues import points as thousand
 from queues import projection
 from queues.models import Container, Node, Queue, TopologyRevision
-from queues.stored_document import replace_fields
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.queues.samples import blocks_of
 from workers.coordination.leases import Lease

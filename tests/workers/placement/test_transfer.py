@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from queues.errors import NodeUnavailable
+from common.errors import NodeUnavailable
 from queues.events.block import decode
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment

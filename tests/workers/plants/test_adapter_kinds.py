@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.host import egress
 from workers.plants.foreign import adapters
 from workers.plants.foreign.client import PlantClient

@@ -13,11 +13,11 @@ import pytest
 from django.test import Client as Browser
 from django.utils import timezone
 
+from common.errors import BadInput
+from common.stored_document import decode_document, encode_document
 from console.accounts.access import create_token
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues import keys
-from queues.errors import BadInput
-from queues.stored_document import decode_document, encode_document
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
 from tests.workers.plants.foreign.celery_app.far import FakeCelery

@@ -6,7 +6,7 @@ from itertools import count
 import httpx
 import pytest
 
-from queues.errors import BadInput, WeirError
+from common.errors import BadInput, WeirError
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron, client_of
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant, check_options

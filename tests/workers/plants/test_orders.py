@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from common.errors import BadInput
+from common.stored_document import replace_fields
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from queues.errors import BadInput
-from queues.stored_document import replace_fields
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.evidence import Evidence
 from workers.control.parts.operators import build_topology_inputs

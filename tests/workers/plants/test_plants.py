@@ -8,12 +8,12 @@ from queue import Empty
 
 import pytest
 
+from common.errors import BadInput
+from common.stored_document import convert_to_plain
 from console.celery import app
 from queues import keys
-from queues.errors import BadInput
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
-from queues.stored_document import convert_to_plain
 from tests.workers.samples import fill
 from workers import tasks
 from workers.documents.snapshot import Snapshot

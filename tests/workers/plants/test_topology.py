@@ -2,7 +2,7 @@
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.console.pipeline_sample import sample_application
 from tests.workers.snapshots import snapshot_of
 from workers.plants.topology import build_application_topology, build_topology

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from common.errors import BadInput
+from common.stored_document import convert_to_plain, encode_document, replace_fields
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from queues.errors import BadInput
-from queues.stored_document import convert_to_plain, encode_document, replace_fields
 from tests.waiting import until
 from tests.workers.snapshot.test_local_plant import documented
 from workers.control.parts.operators import build_topology_inputs

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
-from queues.errors import BadInput, WeirError
+from common.errors import BadInput, WeirError
 from tests.waiting import until
 from tests.workers.plants.wicked_server import WAYS, wicked
 from workers.plants.foreign import adapters

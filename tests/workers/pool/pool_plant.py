@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import redis
 
+from common.stored_document import encode_document
 from queues import keys
-from queues.stored_document import encode_document
 from tests.console.conftest import sample_snapshot
 from tests.workers.loops import ensured
 from workers.control.engine import tick_due

@@ -7,9 +7,9 @@ from datetime import timedelta
 import orjson
 import pytest
 
+from common.errors import BadInput
 from controllers import catalog
 from queues import keys
-from queues.errors import BadInput
 from tests.workers.loops import ensured
 from tests.workers.pool.pool_plant import HOST, RATE, Plant, host_report, station
 from tests.workers.snapshots import snapshot_of

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.workers.alerts.receiving import mail_server
 from tests.workers.reports.weeks import MONDAY, eventful_week
 from tests.workers.snapshots import snapshot_of

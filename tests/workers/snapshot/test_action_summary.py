@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.stored_document import replace_fields
+from common.stored_document import replace_fields
 from tests.workers.snapshots import snapshot_of
 from workers.consumer.handlers.sink import get_sink_name
 from workers.control.kinds.registry import find_display

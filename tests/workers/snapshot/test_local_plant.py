@@ -12,8 +12,8 @@ from django.contrib.auth.models import User
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.stored_document import convert_to_plain
 from queues import keys
-from queues.stored_document import convert_to_plain
 from queues.topology import Topology
 from tests.workers.loops import JOBS, PLANT, ensured
 from workers.batch import task_definitions

@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plant_topology")]

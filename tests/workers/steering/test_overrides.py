@@ -7,8 +7,8 @@ import pytest
 import redis
 from django.db import transaction
 
+from common.errors import BadInput, NodeUnavailable
 from controllers import catalog
-from queues.errors import BadInput, NodeUnavailable
 from queues.models import Node
 from tests.races import another_thread, until_another_waits
 from workers.models import Loop, Override

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from common.errors import BadInput
 from queues import keys, pausing
-from queues.errors import BadInput
 from queues.models import Queue
 from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Override

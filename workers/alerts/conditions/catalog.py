@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from queues import checks
+from common import checks
 from workers.alerts.conditions import (
     control_conditions,
     foreign_conditions,

@@ -17,13 +17,13 @@ import redis
 from django.db.models import Max, Q
 from django.utils import timezone
 
+from common.errors import BadInput
+from common.redis_types import Fields
+from common.stored_document import decode_readable_document
 from controllers import catalog
 from controllers.framework import guard
 from queues import keys
-from queues.errors import BadInput
 from queues.publishing.producers import LEFT_SECONDS
-from queues.redis_types import Fields
-from queues.stored_document import decode_readable_document
 from workers.alerts.conditions.starvation import Starvation, StarvedGroup
 from workers.alerts.lifecycle.models import AlertRule, Message
 from workers.coordination.freshness import Freshness

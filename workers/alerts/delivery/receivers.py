@@ -10,8 +10,8 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 from workers.alerts.delivery import outbox
 from workers.alerts.lifecycle.models import AlertRule, OnCallFeed, Receiver
 from workers.host import egress

@@ -19,7 +19,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.alerts.delivery import schedule_events
 from workers.alerts.delivery.channels.plain_text import format_one_line
 from workers.alerts.delivery.schedule_events import BrokenEvent

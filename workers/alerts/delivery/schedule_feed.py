@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 from django.db import DatabaseError, close_old_connections, connections
 
-from queues import environment as variables
-from queues.errors import BadInput
+from common import environment as variables
+from common.errors import BadInput
 from workers.alerts.delivery import schedule, schedule_process
 from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS
 from workers.alerts.delivery.schedule import Rota

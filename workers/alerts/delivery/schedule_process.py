@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any
 
-from queues.documents import decode_text
-from queues.errors import BadInput
+from common.documents import decode_text
+from common.errors import BadInput
 from workers.alerts.delivery import schedule
 from workers.alerts.delivery.schedule import Rota
 from workers.alerts.delivery.schedule_events import BrokenEvent

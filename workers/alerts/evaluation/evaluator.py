@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import transaction
 
-from queues.checks import make_storable
+from common.checks import make_storable
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Reading
 from workers.alerts.conditions.evidence import Evidence

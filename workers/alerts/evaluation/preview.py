@@ -14,8 +14,8 @@ from typing import Any
 
 import redis
 
+from common.errors import BadTopology
 from queues import keys
-from queues.errors import BadTopology
 from queues.topology import Topology
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from queues.stored_document import convert_to_plain
+from common.stored_document import convert_to_plain
 from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.alerts import AlertStatus

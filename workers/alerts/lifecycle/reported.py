@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from django.db import transaction
 from django.db.models import Q
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, ReportedAlert
 
 VERSION = "4"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 
 OPERATORS = ("=", "!=", "~")
 LABELS = (

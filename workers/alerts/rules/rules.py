@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from django.db import transaction
 
-from controllers.framework.parameter import Parameter
+from common import checks
+from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.framework.reason import capitalize
-from queues import checks
-from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS, get_condition
 from workers.alerts.conditions.evidence import MAX_WINDOW_SECONDS
 from workers.alerts.conditions.loop_words import describe_loop

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 from workers.alerts.conditions.catalog import INTEGRITY
 from workers.alerts.lifecycle.models import Alert, AlertRule, Silence
 from workers.alerts.lifecycle.open_alerts import OPEN

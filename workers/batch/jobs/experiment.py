@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from common import environment as variables
+from common.errors import BadInput, WeirError
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario
-from queues import environment as variables
-from queues.errors import BadInput, WeirError
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.batch.jobs.parameters import JobParameter

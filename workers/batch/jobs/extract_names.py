@@ -2,7 +2,7 @@
 
 from django.db.models import Q
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.batch.jobs.job import JobContext
 from workers.history.extract_files import extract_file
 from workers.models import Run

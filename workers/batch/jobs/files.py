@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from queues.errors import Forbidden
-from queues.files.inside_folder import resolve_inside_folder
-from queues.text.numbers import parse_digits
+from common.errors import Forbidden
+from common.files.inside_folder import resolve_inside_folder
+from common.text.numbers import parse_digits
 
 SUFFIX = ".tmp"
 # The folders that batch jobs write to.

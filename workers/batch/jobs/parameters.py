@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from django.db.models import Max, Q, QuerySet
 
+from common.errors import BadInput
+from common.files.inside_folder import resolve_inside_folder
 from queues import keys
-from queues.errors import BadInput
-from queues.files.inside_folder import resolve_inside_folder
 from workers.alerts.lifecycle.models import Alert, FollowUp, Message
 from workers.batch.jobs import handled_rows, lab_retention, old_records
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work

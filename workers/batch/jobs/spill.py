@@ -12,8 +12,8 @@ from typing import Any, cast
 import pyarrow as pa
 import redis
 
+from common.redis_types import Entries
 from queues import keys
-from queues.redis_types import Entries
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.history import metric_files

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.control import tuning

@@ -6,8 +6,8 @@ Unknown names are rejected.
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 
 WHERE = "handler_options"
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.consumer.handlers.emulate import Emulate
 from workers.consumer.handlers.handler import Handler, Place
 from workers.consumer.handlers.noop import Noop

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from queues import checks
-from queues import environment as variables
-from queues.errors import BadInput
+from common import checks
+from common import environment as variables
+from common.errors import BadInput
 from workers.consumer.handlers import sql_address
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Outcome

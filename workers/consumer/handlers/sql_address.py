@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from queues.errors import BadInput, Forbidden
+from common.errors import BadInput, Forbidden
 from workers.host import egress
 
 FIELD = "handler_options.url"

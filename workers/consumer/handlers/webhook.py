@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
-from queues import environment as variables
-from queues.errors import BadInput, describe_connection_error
-from queues.text import numbers
+from common import environment as variables
+from common.errors import BadInput, describe_connection_error
+from common.text import numbers
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
 from workers.consumer.handlers.handler import Place

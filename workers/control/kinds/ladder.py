@@ -16,12 +16,12 @@ only advises (`workers.control.parts.plant_ladder`).
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from common.errors import BadInput
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from controllers.shedding.ladder import LAW, allows, get_level_name
-from queues.errors import BadInput
 from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts import plant_ladder
 from workers.control.parts.budgets import list_budgets, observe_budgets

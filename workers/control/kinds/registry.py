@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from common.errors import BadInput
 from controllers.framework.discovery import import_modules
-from queues.errors import BadInput
 from workers.control import kinds
 from workers.control.parts.kind import Display, Lanes, LoopKind
 

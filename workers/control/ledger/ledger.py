@@ -18,12 +18,12 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import F, OuterRef, QuerySet, Subquery
 
+from common.checks import make_storable
+from common.errors import BadInput
 from controllers import catalog, request
 from controllers.framework import code
 from controllers.framework.decision import Decision
 from controllers.framework.guard import GuardedDecision
-from queues.checks import make_storable
-from queues.errors import BadInput
 from queues.nodes.node_state import TOOBUSY
 from workers.control.kinds.registry import get_kind
 from workers.documents.snapshot import Snapshot

@@ -8,8 +8,8 @@ from typing import Any
 from django.db.models import Max, Min, QuerySet
 from django.db.models.functions import Coalesce
 
-from queues.errors import BadInput
-from queues.text import numbers
+from common.errors import BadInput
+from common.text import numbers
 from workers.control.ledger import ledger_search
 from workers.models import LedgerEntry, Loop
 

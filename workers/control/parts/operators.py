@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from common.errors import BadInput, WeirError
 from controllers import catalog
 from controllers.framework.guard import ObservationQuality
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.errors import BadInput, WeirError
 from workers.control.parts import applications
 from workers.documents.plants import LoadForecast, PlantHolder
 from workers.documents.snapshot import Snapshot

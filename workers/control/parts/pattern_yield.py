@@ -8,10 +8,10 @@ a fixed cost, so a pattern that is nearly completely shed would seem too expensi
 
 from collections.abc import Mapping
 
+from common.errors import BadInput
 from controllers.framework.sensed import Counters
 from controllers.patterns.needs import needs_of
 from controllers.patterns.selectivity import compute_output_rate
-from queues.errors import BadInput
 from workers.documents.pipeline import ControlKeys, PatternStatus
 
 HALF_LIFE_SECONDS = 60.0

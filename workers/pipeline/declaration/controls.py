@@ -7,9 +7,9 @@ replayed after a crash therefore uses the controls that it was planned with.
 import json
 from typing import Any
 
-from queues import checks
-from queues.errors import BadInput
-from queues.stored_document import convert, convert_to_plain, replace_fields
+from common import checks
+from common.errors import BadInput
+from common.stored_document import convert, convert_to_plain, replace_fields
 from workers.documents.controls import ControlValues, CriterionHold
 from workers.pipeline.shedding.shedder import UNITS, Shedder
 

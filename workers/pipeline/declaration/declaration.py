@@ -38,9 +38,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from queues import checks
-from queues.documents import MAX_YAML_CHARACTERS, read_yaml
-from queues.errors import BadInput, Forbidden
+from common import checks
+from common.documents import MAX_YAML_CHARACTERS, read_yaml
+from common.errors import BadInput, Forbidden
 from workers.pipeline.declaration import fields
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared_rules import COLUMN, read_rule

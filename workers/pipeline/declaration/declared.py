@@ -17,9 +17,9 @@ from typing import cast
 
 import redis
 
+from common.redis_types import Fields
+from common.stored_document import decode_document, encode_document
 from queues import keys
-from queues.redis_types import Fields
-from queues.stored_document import decode_document, encode_document
 from workers.documents.pipeline import ApplicationAtWork
 
 OF_FILE = 0  # version of the declaration that the process was started with

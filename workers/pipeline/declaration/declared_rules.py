@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 from workers.pipeline.declaration import fields
 from workers.pipeline.rules.reference import ReferenceTable, get_table_path
 from workers.pipeline.rules.rule_language import MAX_CHARACTERS

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 
 MAX_ITEMS = 256
 MAX_CHARACTERS = 200

@@ -9,9 +9,9 @@ from typing import cast
 
 import redis
 
+from common.redis_types import Fields
+from common.stored_document import BadDocument, decode_document, encode_document, replace_fields
 from queues import keys
-from queues.redis_types import Fields
-from queues.stored_document import BadDocument, decode_document, encode_document, replace_fields
 from workers.documents.pipeline import PipelineOrder
 
 NO_ORDER = PipelineOrder()

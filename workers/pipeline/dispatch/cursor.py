@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.tiers.checkpoint import NEW_START
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
+from common.errors import BadInput
 from queues import keys, pausing
 from queues.control.connection import connect
-from queues.errors import BadInput
 from queues.events.block import BLOCK_EVENTS
 from queues.topology import KnownTopology, Topology
 from workers.pipeline.declaration.controls import Controls

@@ -17,11 +17,11 @@ from typing import cast
 import redis
 from redis.typing import EncodableT
 
+from common.errors import WeirError
+from common.redis_types import Entries
 from queues import keys
 from queues.control.new_entries import await_entry
-from queues.errors import WeirError
 from queues.lua.script import load_script
-from queues.redis_types import Entries
 from workers.pipeline.dispatch.assignment import Assignment
 from workers.pipeline.dispatch.cursor import Cursor
 

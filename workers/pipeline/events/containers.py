@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import redis
 
-from queues.errors import MalformedEvent, NodeUnavailable
+from common.errors import MalformedEvent, NodeUnavailable
 from queues.events import block
 from queues.events.unreadable import build_unreadable_event
 from queues.nodes.login import add_login

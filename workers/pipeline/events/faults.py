@@ -17,10 +17,10 @@ import pyarrow as pa
 import redis
 from redis.typing import EncodableT
 
+from common.errors import NodeFull, NodeUnavailable
+from common.redis_types import Fields
 from queues import keys
-from queues.errors import NodeFull, NodeUnavailable
 from queues.lua.script import load_script
-from queues.redis_types import Fields
 from queues.segments.dead_letters import DeadLetters
 from queues.topology import KnownTopology, Topology
 from workers.pipeline.events.arrow_blob import decode, encode

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import redis
 
-from queues.errors import WeirError
+from common.errors import WeirError
 from queues.publishing.client import Client
 from workers.pipeline.events.arrow_blob import decode
 from workers.pipeline.tiers.state import RETAINED, StateStore, queue_of

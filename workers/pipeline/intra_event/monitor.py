@@ -22,8 +22,8 @@ import redis
 from datasketches import kll_doubles_sketch
 from redis.typing import EncodableT, FieldT
 
+from common.redis_types import Fields
 from queues import keys
-from queues.redis_types import Fields
 from workers.documents.pipeline import MonitoredStatus
 from workers.pipeline.declaration.monitored import SLOTS, MonitoredQuantile
 from workers.pipeline.declaration.steering import steer, steer_named

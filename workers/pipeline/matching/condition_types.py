@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.pipeline.matching.matcher import compute_masks
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.predicate import format_previous_name

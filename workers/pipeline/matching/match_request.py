@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from queues import checks
-from queues.errors import BadInput
+from common import checks
+from common.errors import BadInput
 from workers.pipeline.matching.matcher import Matcher, compute_masks
 from workers.pipeline.matching.previous import compute_previous_places
 from workers.pipeline.matching.retained.keyed_rows import KeyedRows

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.pipeline.matching.conjunction_once import ConjunctionOnceMatcher
 from workers.pipeline.matching.event_by_event.interpreted import AutomatonMatcher
 from workers.pipeline.matching.partners import find_without_partner, is_rare

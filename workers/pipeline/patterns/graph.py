@@ -14,8 +14,8 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
+from common.errors import BadInput
 from controllers.patterns.expression import Choice, Conjunction, Expression, HiddenItem, Item, Repeat, Sequence, Symbol
-from queues.errors import BadInput
 from workers.pipeline.patterns.pattern import Pattern
 
 KEY_GROUPS = 64

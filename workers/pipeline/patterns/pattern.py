@@ -6,6 +6,7 @@ from functools import cached_property
 from hashlib import blake2s
 from typing import NamedTuple
 
+from common.errors import BadInput, Forbidden
 from controllers.patterns.expression import (
     AbsentSymbol,
     Choice,
@@ -20,7 +21,6 @@ from controllers.patterns.expression import (
     iterate_symbols,
     parse,
 )
-from queues.errors import BadInput, Forbidden
 from workers.pipeline.patterns import predicate
 from workers.pipeline.patterns.automaton import MAX_STATES, Ending, compute_max_states, list_options
 from workers.pipeline.patterns.predicate import Predicate

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queues.errors import BadInput, Forbidden
+from common.errors import BadInput, Forbidden
 from workers.pipeline.patterns import exact_numbers
 from workers.pipeline.patterns.contradiction import can_hold
 

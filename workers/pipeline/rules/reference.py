@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from queues.documents import decode_text
-from queues.errors import BadInput, Forbidden
-from queues.text.csv_dialect import describe_separator
+from common.documents import decode_text
+from common.errors import BadInput, Forbidden
+from common.text.csv_dialect import describe_separator
 
 Row = tuple[str, ...]
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}\.csv\Z", re.ASCII)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from queues.errors import BadInput, Forbidden
+from common.errors import BadInput, Forbidden
 from workers.pipeline.rules.rule_language import Cost, WrittenRule, compute_cost, parse_expression
 from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Rule
 

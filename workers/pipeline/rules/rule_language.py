@@ -29,7 +29,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
-from queues.errors import BadInput, Forbidden
+from common.errors import BadInput, Forbidden
 from workers.pipeline.rules.reference import parse_subnet
 from workers.pipeline.rules.rule_functions import FUNCTIONS, SUBNET, get_literal_number, get_literal_text
 

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.pipeline.events.layout import Layout
 from workers.pipeline.rules.reference import Reference, Row
 from workers.pipeline.rules.rule_columns import DOT, cast_to_long, convert_expression

@@ -1,6 +1,6 @@
 """The pipeline process: `python -m workers.pipeline.runtime.application [--application FILE] [--reset]`.
 
-`queues.environment` describes the environment variables that it reads: REDIS_URL, WEIR_DATA (the checkpoint is in its
+`common.environment` describes the environment variables that it reads: REDIS_URL, WEIR_DATA (the checkpoint is in its
 folder `pipeline`), SPARK_MASTER, WEIR_PIPELINE_…, and OTEL_…. The process keeps only these and those that
 `workers.host.environment` names: no key of the console, and no password of the database.
 
@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from queues import environment as variables
-from queues import keys, logs
+from common import environment as variables
+from common import logs
+from queues import keys
 from workers.host.environment import PIPELINE, PIPELINE_PREFIXES, go_on_with, select_needed
 
 if __name__ == "__main__":
@@ -28,11 +29,11 @@ if __name__ == "__main__":
 import redis
 from py4j.protocol import Py4JError
 
+from common.errors import BadInput, WeirError
+from common.private_files import keep_private
 from queues.control.connection import connect
-from queues.errors import BadInput, WeirError
 from queues.nodes import heartbeat_file, process_watchdog
 from queues.nodes.open_files import raise_open_file_limit
-from queues.private_files import keep_private
 from workers.coordination.plant_clock import PlantClock, read_clock
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import read_application

@@ -13,10 +13,10 @@ from typing import IO, cast
 
 import redis
 
+from common.errors import BadInput, WeirError, describe_connection_error
+from common.private_files import write_private
+from common.text.numbers import parse_digits
 from queues import keys
-from queues.errors import BadInput, WeirError, describe_connection_error
-from queues.private_files import write_private
-from queues.text.numbers import parse_digits
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.inter_event.combining import CombinedOffset

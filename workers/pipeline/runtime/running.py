@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from queues.errors import BadInput, WeirError
+from common.errors import BadInput, WeirError
 from queues.publishing.client import Client
 from workers.documents.queues import PIPELINE_PRODUCER
 from workers.pipeline.declaration.declaration import Application

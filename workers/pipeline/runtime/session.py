@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from queues import environment as variables
+from common import environment as variables
 from workers.host.driver_address import build_driver_settings
 from workers.host.environment import select_needed, use_narrow_environment
 from workers.host.java import archive_options, build_spark_environment

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import redis
 
+from common.redis_types import Fields
+from common.stored_document import BadDocument, decode_document, encode_document
 from queues import keys
-from queues.redis_types import Fields
-from queues.stored_document import BadDocument, decode_document, encode_document
 from workers.documents.pipeline import (
     FAILED,
     RUNNING,

@@ -9,8 +9,8 @@ from typing import cast
 
 import redis
 
+from common.stored_document import BadDocument, decode_document, encode_document
 from queues import keys
-from queues.stored_document import BadDocument, decode_document, encode_document
 from workers.documents.pipeline import LogLine, PipelineLog
 
 MAX_LINES = 60

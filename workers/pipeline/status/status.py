@@ -31,9 +31,9 @@ from typing import Any
 
 import redis
 
+from common.stored_document import decode_readable_document, replace_fields
 from controllers.patterns.expression import render
 from queues.nodes.heartbeat import Heartbeat
-from queues.stored_document import decode_readable_document, replace_fields
 from workers.documents.pipeline import (
     ApplicationStatus,
     CombinerStatus,

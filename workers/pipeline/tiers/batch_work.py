@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
-from queues.errors import WeirError
+from common.errors import WeirError
 from workers.observability.spans import span
 
-OURS = ("queues.errors.", "workers.")
+OURS = ("common.errors.", "workers.")
 WRAPPING = ("java.", "org.", "py4j.", "scala.", "pyspark.")
 RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt): \S")
 

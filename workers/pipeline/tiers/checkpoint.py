@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 COMBINER = "combiner"
 NEW_START = "Start once with --reset to start over at the oldest events still waiting."

@@ -23,11 +23,11 @@ import pyarrow as pa
 import redis
 from redis.typing import EncodableT
 
+from common.errors import WeirError
+from common.redis_types import Entries, Fields
 from queues import keys
 from queues.control.new_entries import await_entry
-from queues.errors import WeirError
 from queues.lua.script import load_script
-from queues.redis_types import Entries, Fields
 from workers.pipeline.events.arrow_blob import decode
 
 ASSUMED_BYTES = 120.0  # of an event in the queue, before any was measured

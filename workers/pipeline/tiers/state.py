@@ -25,11 +25,11 @@ import pyarrow as pa
 import redis
 from redis.typing import EncodableT
 
+from common.errors import WeirError
+from common.redis_types import Entries, Fields
+from common.stored_document import decode_document
 from queues import keys
-from queues.errors import WeirError
 from queues.lua.script import load_script
-from queues.redis_types import Entries, Fields
-from queues.stored_document import decode_document
 from workers.documents.pipeline import ComplexEvent
 from workers.pipeline.events.arrow_blob import decode, encode
 

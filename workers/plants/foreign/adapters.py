@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from common import checks
+from common import environment as variables
+from common.errors import BadInput, WeirError
 from controllers.framework.discovery import import_modules, import_subpackages
-from queues import checks
-from queues import environment as variables
-from queues.errors import BadInput, WeirError
 from workers.host import egress
 from workers.plants import foreign
 from workers.plants.foreign.answer_limit import order_seconds

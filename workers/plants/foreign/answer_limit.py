@@ -6,7 +6,7 @@ their timeouts apply to single reads.
 
 import time
 
-from queues import environment as variables
+from common import environment as variables
 
 
 def answer_seconds() -> float:

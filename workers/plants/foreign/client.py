@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import orjson
 
-from queues.documents import parse_json
-from queues.errors import describe_connection_error
+from common.documents import parse_json
+from common.errors import describe_connection_error
 from workers.host import egress
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable

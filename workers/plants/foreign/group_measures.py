@@ -22,8 +22,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from common.errors import BadInput
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
-from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantStatus
 

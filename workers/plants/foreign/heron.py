@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Any
 
+from common import environment as variables
+from common.errors import BadInput
+from common.text.numbers import parse_measured_number
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from queues import environment as variables
-from queues.errors import BadInput
-from queues.text.numbers import parse_measured_number
 from workers.host.environment import select_needed
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantOption

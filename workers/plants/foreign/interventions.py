@@ -14,10 +14,10 @@ from typing import cast
 
 import redis
 
+from common.errors import BadInput, WeirError
+from common.stored_document import StoredDocument, decode_document, encode_document, replace_fields
 from queues import keys
-from queues.errors import BadInput, WeirError
 from queues.lua.script import load_script
-from queues.stored_document import StoredDocument, decode_document, encode_document, replace_fields
 from workers.plants.foreign.bounded import BoundedPlant
 from workers.plants.foreign.kind import InterventionKind, PartialUndo
 from workers.plants.models import RegisteredPlant

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from common.errors import BadInput
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import (
     FoundPart,

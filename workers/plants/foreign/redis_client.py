@@ -9,7 +9,7 @@ from typing import Any, cast
 import redis
 from redis.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection, parse_url
 
-from queues.errors import describe_connection_error, get_first_line
+from common.errors import describe_connection_error, get_first_line
 from workers.plants.foreign.answer_limit import AnswerLimit, answer_seconds
 from workers.plants.plant import InvalidPlantResponse
 

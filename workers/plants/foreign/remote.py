@@ -8,10 +8,10 @@ which changes nothing.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from common.checks import is_number
+from common.errors import BadInput
 from controllers.parallelism.measured_topology import MeasuredTopology
 from controllers.parallelism.usable_measures import clear_unusable_measures
-from queues.checks import is_number
-from queues.errors import BadInput
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.client import PlantClient, find_first_error
 from workers.plants.foreign.kind import Adapter, AdapterKind, build_unusable_section

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
-from queues.errors import WeirError
+from common.errors import WeirError
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import Snapshot
 from workers.plants.foreign.adapters import list_kinds

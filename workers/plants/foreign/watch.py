@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from common import checks
+from common.errors import BadInput, WeirError
+from common.stored_document import BadDocument, decode_document, encode_document, replace_fields
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues import checks
-from queues.errors import BadInput, WeirError
-from queues.stored_document import BadDocument, decode_document, encode_document, replace_fields
 from workers.documents.plants import PlantSection, PlantStatus, SensorStatus
 from workers.plants.foreign.adapters import create_adapter, list_adapters
 from workers.plants.foreign.answer_limit import compute_stale_seconds

@@ -6,10 +6,10 @@ where it is silent or failed, and then all its applications show old figures.
 
 from collections.abc import Iterator, Mapping
 
+from common.stored_document import replace_fields
 from controllers.framework.reason import format_count
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, TOOBUSY
 from queues.pausing import INTAKE
-from queues.stored_document import replace_fields
 from workers.alerts.evaluation.impact import FIRST_STEPS
 from workers.documents.pipeline import (
     FAILED,

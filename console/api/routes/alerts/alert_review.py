@@ -7,12 +7,12 @@ from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Query
 
+from common.errors import BadInput
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.instant import UtcTime
 from console.api.schemas.alerts.alert_review import AlertReview, ReviewedAlert, ReviewSummary
-from queues.errors import BadInput
 from workers.alerts import review
 
 router = Router(tags=["alerts"])

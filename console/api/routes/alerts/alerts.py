@@ -4,6 +4,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils import timezone
 
+from common.errors import BadInput
 from console.actions import alerts
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
@@ -29,7 +30,6 @@ from console.api.schemas.alerts.incidents import IncidentChangeRow, IncidentChan
 from console.incidents import changes
 from console.input.row_id import Id
 from console.pages.alerts.incident_changes import ShownChange, build_change_rows
-from queues.errors import BadInput
 from workers.alerts import history
 from workers.alerts.delivery.notification import load_notification
 from workers.alerts.incidents import REACH, compute_onset

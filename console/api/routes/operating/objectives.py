@@ -5,6 +5,7 @@ from typing import Any
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 
+from common.stored_document import convert_to_plain
 from console.actions import objectives
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
@@ -12,7 +13,6 @@ from console.api.request.authentication import actor_for
 from console.api.request.bodies import Reason, RequestBody
 from console.api.schemas.alerts.objectives import ObjectiveDetail, ObjectiveList, ObjectiveRemoval, ObjectiveRow
 from console.connections.control_server import load_live_snapshot
-from queues.stored_document import convert_to_plain
 from workers.objectives import definitions
 from workers.objectives.models import Objective
 

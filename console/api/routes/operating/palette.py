@@ -2,12 +2,12 @@
 
 from django.http import HttpRequest
 
+from common.errors import BadInput
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.schemas.operating import PaletteList, PaletteRow
 from console.connections.control_server import load_latest_snapshot
 from console.pages.frame import palette
-from queues.errors import BadInput
 
 router = Router(tags=["plant"])
 

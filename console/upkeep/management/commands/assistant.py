@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from common import environment as variables
+from common.errors import BadInput
 from console.management.one_line import OneLineCommand
-from queues import environment as variables
-from queues.errors import BadInput
 
 
 class Command(OneLineCommand):

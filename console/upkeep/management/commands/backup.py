@@ -12,15 +12,15 @@ from django.contrib.auth.models import User
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError
 
+from common.errors import BadInput, WeirError
+from common.private_files import create_private_folder
+from common.text.numbers import parse_option_number
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.connections.control_server import control
 from console.management.document import JsonCommand
 from console.upkeep.backup import archive, backup
 from console.upkeep.backup.rest import MAX_SECONDS, quiesce
-from queues.errors import BadInput, WeirError
-from queues.private_files import create_private_folder
-from queues.text.numbers import parse_option_number
 from workers.coordination.connections import create_connection
 
 FOLDER = "backups"  # in the data folder; no backup contains it

@@ -19,11 +19,11 @@ from django.core.management.base import CommandParser
 from django.db import connection, transaction
 from psycopg import sql
 
+from common import environment as variables
+from common.errors import BadInput
 from console.management.one_line import OneLineCommand
 from console.storage import worker_tables
 from console.storage.append_only import TABLE
-from queues import environment as variables
-from queues.errors import BadInput
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 # The application reads them; only the owner's migrations write them.

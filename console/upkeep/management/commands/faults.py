@@ -6,10 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from common import checks
+from common.errors import BadInput
+from common.text.numbers import parse_digits, parse_option_whole_number
 from console.management.document import JsonCommand
-from queues import checks
-from queues.errors import BadInput
-from queues.text.numbers import parse_digits, parse_option_whole_number
 
 SUITE = "bench.faults.suite"
 MAX_SEEDS, MAX_FAULTS, MAX_RATE = 100, 1_000, 1_000_000

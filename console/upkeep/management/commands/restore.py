@@ -11,16 +11,16 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError
 
+from common import environment as variables
+from common.errors import BadInput, WeirError
+from common.private_files import write_private
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.connections.control_server import control
 from console.management.document import JsonCommand
 from console.upkeep.backup import archive, backup
 from console.upkeep.backup.files import SIGNING_KEY
-from queues import environment as variables
-from queues.errors import BadInput, WeirError
 from queues.nodes.node_list import parse_nodes
-from queues.private_files import write_private
 from workers.coordination.connections import create_connection
 
 # Errors of missing or damaged data; a member that does not exist raises a ValueError or a LookupError.

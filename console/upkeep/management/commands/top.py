@@ -8,11 +8,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from common import environment as variables
+from common.errors import BadInput
 from console.api.request.calls import Calls, InProcess, RemoteConsole
 from console.management.commands.weir import find_acting_user
 from console.management.one_line import OneLineCommand
-from queues import environment as variables
-from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 4.0  # of a terminal that asks each second
 

@@ -8,12 +8,12 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from common.errors import BadInput
 from console.accounts.access import Actor
 from console.actions.timeline import marks
 from console.api.routes import timeline
 from console.models import AuditEntry, Mark
 from console.pages.records import timeline as timeline_page
-from queues.errors import BadInput
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)

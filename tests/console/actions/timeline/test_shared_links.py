@@ -15,6 +15,7 @@ from django.test import Client
 from django.utils import timezone
 from PIL import Image, ImageDraw
 
+from common.errors import BadInput
 from console.accounts import tokens
 from console.accounts.access import Actor
 from console.actions.timeline import shared_links
@@ -22,7 +23,6 @@ from console.display import plant_picture
 from console.display.plant_picture import HEIGHT, WIDTH, PlantCard, render_png
 from console.models import ApiToken, AuditEntry, QueueLimit, SharedLink
 from console.pages.records import shared_link
-from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from workers.history.snapshot_archive import Recorder
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from common.stored_document import replace_fields
 from console.pages.health.exposition import render_exposition
 from console.pages.health.record_figures import RecordFigures, build_rejection_metric, record_families
-from queues.stored_document import replace_fields
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import snapshot_of
 from workers.documents.consumer_groups import ConsumerGroup

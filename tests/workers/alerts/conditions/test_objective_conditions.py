@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from common.stored_document import convert_to_plain
 from controllers.design.error_budget import PAIRS
-from queues.stored_document import convert_to_plain
 from tests.workers.alerts.checks import START, Looks
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.catalog import CONDITIONS

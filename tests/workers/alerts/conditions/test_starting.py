@@ -2,7 +2,7 @@
 
 import pytest
 
-from queues.stored_document import convert_to_plain
+from common.stored_document import convert_to_plain
 from tests.workers.alerts.checks import START, Looks, node, plant, queue, rule
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.evidence import STALE, LedgerTick, LoopFacts

@@ -6,8 +6,8 @@ from typing import Any
 
 import redis
 
+from common.stored_document import convert
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from queues.stored_document import convert
 from tests.workers.loops import ensured
 from workers.control.engine import tick_due
 from workers.documents.plants import PlantStatus

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from common.errors import BadInput
 from controllers import catalog
-from queues.errors import BadInput
 from tests.workers.control.kinds.pooled_app import ONE, PLANT, TWO, PooledApp
 from workers.control.kinds.concurrency import measure_target
 from workers.control.ledger import ledger

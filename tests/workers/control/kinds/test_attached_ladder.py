@@ -2,9 +2,9 @@
 
 import pytest
 
+from common.errors import BadInput
 from controllers import catalog
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from queues.errors import BadInput
 from tests.workers.control.kinds.pooled_app import ONE, PLANT, PooledApp
 from workers.control.kinds.ladder import collect_readings, measure_target
 from workers.control.ledger import ledger

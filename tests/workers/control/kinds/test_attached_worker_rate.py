@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from common.errors import BadInput
 from controllers import catalog
-from queues.errors import BadInput
 from tests.workers.control.kinds.pooled_app import ONE, PLANT, PooledApp
 from workers.control import tuning
 from workers.control.costs import replay_of

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from common.stored_document import convert_to_plain, encode_document
 from queues import keys
-from queues.stored_document import convert_to_plain, encode_document
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.workers.control import overload

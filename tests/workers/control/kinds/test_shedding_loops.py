@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from common.stored_document import encode_document, replace_fields
 from controllers import catalog
 from queues import keys
-from queues.stored_document import encode_document, replace_fields
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.pipeline.declaration.declaration import build_application, parse_application_text, read_application
 from workers.pipeline.rules.reference import group_by_prefix, read_reference
 from workers.pipeline.runtime.application import SHIPPED, Settings

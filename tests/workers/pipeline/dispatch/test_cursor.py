@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.assignment import MIN_PIECE_EVENTS, divide
 from workers.pipeline.dispatch.cursor import Cursor, Scan, admit, advance, close

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from common.errors import NodeUnavailable
 from queues import keys
-from queues.errors import NodeUnavailable
 from queues.publishing.client import Client
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.stored_document import decode_document
+from common.stored_document import decode_document
 from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from workers.documents.pipeline import MatchAttributes
 from workers.pipeline.matching.complex_event import build_complex_events

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.shared_data import DATA
 from workers.pipeline.matching.match_request import answer
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, seed, settings
 from hypothesis import strategies as st
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from tests.workers.pipeline.matching.test_random_matches import FILTERED, LETTERS, documents, expected, satisfied
 from workers.pipeline.matching import matcher as searching

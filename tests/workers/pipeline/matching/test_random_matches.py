@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from controllers.patterns.expression import (
     AbsentSymbol,
     Choice,
@@ -21,7 +22,6 @@ from controllers.patterns.expression import (
     parse,
     render,
 )
-from queues.errors import BadInput
 from tests.workers.pipeline.matching.reference import Event, Reference
 from workers.pipeline.matching.match_request import answer
 

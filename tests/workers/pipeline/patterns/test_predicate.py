@@ -5,7 +5,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.pipeline.patterns import exact_numbers
 from workers.pipeline.patterns.predicate import format_previous_name, parse
 

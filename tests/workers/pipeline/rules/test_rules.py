@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sql
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from queues.publishing.client import Client
 from workers.pipeline.declaration.declaration import build_application, parse_application_text, read_application
 from workers.pipeline.dispatch.batch_assignment import BatchAssignment

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import redis
 
+from common.errors import BadInput
+from common.stored_document import decode_document
 from queues import keys
-from queues.errors import BadInput
-from queues.stored_document import decode_document
 from tests.console.pipeline_sample import DECLARATION
 from workers.documents.pipeline import PipelineReport
 from workers.pipeline.declaration.declaration import parse_application_text

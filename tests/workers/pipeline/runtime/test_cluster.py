@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from queues.nodes.server import free_port
 from tests.waiting import until
 from workers.pipeline.runtime.cluster import build_command, build_environment

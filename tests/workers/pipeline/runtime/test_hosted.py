@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from common.errors import BadInput
+from common.stored_document import decode_document, replace_fields
 from queues import keys
-from queues.errors import BadInput
-from queues.stored_document import decode_document, replace_fields
 from tests.console.pipeline_sample import DECLARATION
 from workers.documents.pipeline import ApplicationStatus, PipelineReport
 from workers.pipeline.declaration.declared import Declarations, DeclarationText

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from queues.nodes.server import free_port
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatches import Dispatches

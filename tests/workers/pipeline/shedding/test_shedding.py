@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.workers.pipeline.inter_event.test_operators import Tier, batch_of
 from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from workers.pipeline.declaration.controls import Controls

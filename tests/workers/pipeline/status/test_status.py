@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from common.stored_document import convert_to_plain, decode_document
 from queues import keys
-from queues.stored_document import convert_to_plain, decode_document
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from workers.documents.pipeline import PipelineReport
 from workers.pipeline.declaration.controls import Controls

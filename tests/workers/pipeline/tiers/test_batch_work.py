@@ -2,7 +2,7 @@
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.pipeline.tiers.batch_work import BatchFailed, BatchWork, describe_error
 
 PAGES = """An error occurred while calling o325.collectToPython.
@@ -18,7 +18,7 @@ Caused by: java.lang.InterruptedException
 @pytest.mark.parametrize(
     ("cause", "said"),
     [
-        ("queues.errors.BadInput: field: is wrong", "field: is wrong"),
+        ("common.errors.BadInput: field: is wrong", "field: is wrong"),
         ("redis.exceptions.TimeoutError: Timeout reading", "redis.exceptions.TimeoutError: Timeout reading"),
         ("KeyError: 'weir:pipeline'", "KeyError: 'weir:pipeline'"),
         ("", "An error occurred while calling o325.collectToPython."),

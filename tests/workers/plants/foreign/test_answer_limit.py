@@ -2,7 +2,7 @@
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.plants.foreign.answer_limit import answer_seconds, compute_stale_seconds, order_seconds, round_seconds
 
 

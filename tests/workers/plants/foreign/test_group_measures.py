@@ -2,9 +2,9 @@
 
 import pytest
 
+from common.errors import BadInput
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
 from workers.documents.plants import PlantStatus
 from workers.plants.foreign.adapters import list_kinds

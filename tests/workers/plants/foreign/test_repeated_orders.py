@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from queues.stored_document import replace_fields
+from common.stored_document import replace_fields
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.documents.plants import PlantHolder
 from workers.documents.snapshot import Snapshot

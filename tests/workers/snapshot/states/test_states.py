@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from queues.stored_document import replace_fields
+from common.stored_document import replace_fields
 from tests.workers.snapshots import judged, snapshot_of
 from workers.alerts.lifecycle.models import AlertRule
 from workers.documents.snapshot import Snapshot

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from django.conf import settings
 
-from queues import environment as variables
-from queues.errors import BadInput
+from common import environment as variables
+from common.errors import BadInput
 from workers.alerts.delivery.channels.channel import Failed, read_secret_variable
 from workers.alerts.delivery.channels.message_text import format_subject, iterate_message_lines
 from workers.alerts.delivery.channels.plain_text import keep_whole_lines, remove_markup

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.alerts.delivery.channels.apprise_targets import ChatTarget, list_chat_targets
 from workers.alerts.delivery.channels.plain_text import keep_whole_lines
 from workers.host import bounded_process, egress

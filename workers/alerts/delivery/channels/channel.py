@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import httpx
 
-from queues import environment as variables
-from queues.errors import BadInput
+from common import environment as variables
+from common.errors import BadInput
 
 TIMEOUT_SECONDS = 10.0
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.core.mail.backends.smtp import EmailBackend
 
-from queues.errors import describe_connection_error
+from common.errors import describe_connection_error
 from workers.alerts.delivery.channels.channel import Failed
 from workers.alerts.delivery.channels.message_text import format_subject, iterate_message_lines
 from workers.alerts.lifecycle.models import Message

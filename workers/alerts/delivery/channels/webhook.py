@@ -16,8 +16,8 @@ import httpx
 import orjson
 from django.conf import settings
 
-from queues import environment as variables
-from queues.errors import BadInput, describe_connection_error
+from common import environment as variables
+from common.errors import BadInput, describe_connection_error
 from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed, get_server_name, read_secret_variable
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import egress

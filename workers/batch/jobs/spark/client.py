@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from queues import environment as variables
-from queues.errors import BadInput, WeirError
+from common import environment as variables
+from common.errors import BadInput, WeirError
 from workers.batch.jobs.job import ChunkResult, JobContext, Work
 from workers.host.environment import PIPELINE_PREFIX, build_python_path, select_needed
 

@@ -15,8 +15,8 @@ import pyarrow.csv as csv
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from common.files.csv_text import FORMULA
 from queues.events.block import FIELDS
-from queues.files.csv_text import FORMULA
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult
 from workers.batch.jobs.spark.events import run_over_sound_files

@@ -22,9 +22,9 @@ from typing import Any, TextIO
 
 from pyspark.sql import SparkSession
 
-from queues import environment as variables
-from queues.errors import BadInput
-from queues.private_files import keep_private
+from common import environment as variables
+from common.errors import BadInput
+from common.private_files import keep_private
 from workers.batch.jobs.spark import comparison, extract, rollup, statistics, training
 from workers.batch.jobs.spark.request import Request
 from workers.batch.jobs.spark.session import LOCAL_MASTER, start_session

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.coordination.connections import control_server
 from workers.host import egress
 from workers.plants.foreign.celery_app.asking.asked_workers import SharedAskedWorkers

@@ -22,8 +22,8 @@ from kombu.exceptions import OperationalError
 from kombu.utils.url import url_to_parts
 from redis.connection import Connection, SSLConnection
 
-from queues.errors import BadInput, describe_connection_error
-from queues.text.numbers import parse_digits
+from common.errors import BadInput, describe_connection_error
+from common.text.numbers import parse_digits
 from workers.host import egress
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.answer_limit import answer_seconds

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
 from workers.plants.foreign.celery_app.resumed_queues import ResumedQueues
 from workers.plants.foreign.kind import InterventionKind, PartialUndo

@@ -12,7 +12,7 @@ from typing import Any
 
 from celery import Celery
 
-from queues.errors import describe_connection_error
+from common.errors import describe_connection_error
 from workers.plants.foreign.celery_app.broker import FAILURES
 from workers.plants.foreign.celery_app.task_events import TaskEvents
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from queues.checks import is_number, is_whole
+from common.checks import is_number, is_whole
 
 MAX_NAME = 255  # the maximum length in AMQP
 MAX_VALUE = 10**12

@@ -15,7 +15,7 @@ from typing import Any
 
 from kombu.exceptions import ContentDisallowed, DecodeError
 
-from queues.errors import describe_connection_error
+from common.errors import describe_connection_error
 from workers.plants.foreign.celery_app.broker import FAILURES, MAX_QUEUES
 from workers.plants.foreign.celery_app.outside import MAX_NAME, count_of, parse_name, parse_seconds, parse_text
 from workers.plants.foreign.celery_app.transport.bounded_transports import NoWorkerBound, SeparatorDiffers

@@ -1,8 +1,8 @@
 """Plants that are declared in a page of YAML: what is read, what is called, and what proves it."""
 
+from common.documents import MAX_YAML_CHARACTERS
+from common.errors import BadInput
 from controllers.framework.reason import format_count
-from queues.documents import MAX_YAML_CHARACTERS
-from queues.errors import BadInput
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPart, FoundPlant
 from workers.plants.foreign import group_measures

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from queues import checks
-from queues import environment as variables
-from queues.errors import BadInput, Forbidden
+from common import checks
+from common import environment as variables
+from common.errors import BadInput, Forbidden
 from workers.host import egress
 from workers.host.environment import select_needed
 from workers.pipeline.declaration import fields

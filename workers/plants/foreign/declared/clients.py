@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from queues import environment as variables
+from common import environment as variables
 from workers.host import egress
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.login import Login

@@ -35,9 +35,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from queues import checks
-from queues.documents import read_yaml
-from queues.errors import BadInput
+from common import checks
+from common.documents import read_yaml
+from common.errors import BadInput
 from workers.pipeline.declaration import fields
 from workers.plants.foreign.declared.call import Call, TaskOrder, read_call
 from workers.plants.foreign.declared.sensor import DeclaredSensor, read_sensor, read_server

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import httpx
 
+from common import environment as variables
+from common.errors import BadInput, WeirError
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
-from queues import environment as variables
-from queues.errors import BadInput, WeirError
 from workers.documents.plants import ProofStatus, SensorStatus
 from workers.plants.foreign.declared.call import COMMAND_SECONDS, TaskOrder
 from workers.plants.foreign.declared.clients import ServerClients

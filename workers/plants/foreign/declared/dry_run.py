@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import httpx
 
-from queues import environment as variables
-from queues.errors import WeirError
+from common import environment as variables
+from common.errors import WeirError
 from workers.plants.foreign.declared.call import TaskOrder
 from workers.plants.foreign.declared.declaration import Actuator, DeclaredOperator, PlantDeclaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant

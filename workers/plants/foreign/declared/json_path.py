@@ -15,7 +15,7 @@ import jmespath
 from jmespath.exceptions import JMESPathError
 from jmespath.visitor import TreeInterpreter
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.pipeline.declaration import fields
 from workers.plants.plant import InvalidPlantResponse
 

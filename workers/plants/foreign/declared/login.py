@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from queues import checks
-from queues import environment as variables
-from queues.errors import BadInput
+from common import checks
+from common import environment as variables
+from common.errors import BadInput
 from workers.host import egress, http_headers
 
 BEARER, BASIC = "bearer", "basic"

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 import redis
 
-from queues.documents import decode_text
-from queues.errors import BadInput
+from common.documents import decode_text
+from common.errors import BadInput
 from workers.plants.foreign import redis_client
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from queues import checks
-from queues import environment as variables
-from queues.errors import BadInput, Forbidden
+from common import checks
+from common import environment as variables
+from common.errors import BadInput, Forbidden
 from workers.host import egress
 from workers.pipeline.declaration import fields
 from workers.plants.foreign.declared import login

@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-from queues.errors import describe_connection_error, get_first_line
+from common.errors import describe_connection_error, get_first_line
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 SQL_SECONDS = 2.0

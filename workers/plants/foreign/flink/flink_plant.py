@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from common.checks import is_number
+from common.text.numbers import parse_measured_number
 from controllers.parallelism.measured_topology import COUNTS, MAX_TASKS, Link, MeasuredOperator, MeasuredTopology
-from queues.checks import is_number
-from queues.text.numbers import parse_measured_number
 from workers.documents.plants import PlantSection
 from workers.pipeline.status.task_measures import WorkSample, compute_measures
 from workers.plants.foreign.client import PlantClient, find_first_error

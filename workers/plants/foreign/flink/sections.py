@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from queues.stored_document import BadDocument, StoredDocument, convert
+from common.stored_document import BadDocument, StoredDocument, convert
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.redaction import redact

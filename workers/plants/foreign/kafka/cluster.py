@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
-from queues.errors import BadInput, describe_connection_error
+from common.errors import BadInput, describe_connection_error
 from workers.host import egress
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.kafka.checked_client import (

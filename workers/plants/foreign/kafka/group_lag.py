@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from queues.stored_document import replace_fields
+from common.stored_document import replace_fields
 from workers.documents.consumer_groups import ConsumerGroup, GroupMember, PartitionLag
 from workers.plants.foreign.kafka.offset_history import OffsetHistory
 from workers.plants.foreign.kafka.reading import EMPTY, STABLE, ClusterReading, Group, Offsets, Partition

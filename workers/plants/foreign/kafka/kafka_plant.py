@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
+from common.errors import BadInput
+from common.stored_document import replace_fields
 from controllers.parallelism.measured_topology import MAX_PATHS, Link, MeasuredOperator, MeasuredTopology
-from queues.errors import BadInput
-from queues.stored_document import replace_fields
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import FoundPlant, PlantSection
 from workers.plants.foreign.kafka import cluster

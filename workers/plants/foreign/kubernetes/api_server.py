@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
-from queues import environment as variables
-from queues.errors import BadInput
+from common import environment as variables
+from common.errors import BadInput
 from workers.host import egress, http_headers
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.client import JSON, PlantClient

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from queues.checks import is_number
-from queues.errors import BadInput, WeirError
+from common.checks import is_number
+from common.errors import BadInput, WeirError
 from workers.plants.foreign.kubernetes.api_server import ApiServer
 from workers.plants.holding import PlantHeld
 from workers.plants.plant import InvalidPlantResponse

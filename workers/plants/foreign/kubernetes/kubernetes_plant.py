@@ -14,11 +14,11 @@ from contextlib import closing, suppress
 from itertools import pairwise
 from typing import Any
 
+from common import checks
+from common.errors import BadInput, WeirError
+from common.text.numbers import parse_digits
 from controllers.framework.reason import format_count
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from queues import checks
-from queues.errors import BadInput, WeirError
-from queues.text.numbers import parse_digits
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection
 from workers.plants.foreign.group_measures import HELP, OPTION, parse_groups
 from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption

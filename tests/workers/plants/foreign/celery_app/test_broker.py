@@ -7,7 +7,7 @@ import httpx
 import pytest
 import redis
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.celery_app import ADAPTER, broker
 from workers.plants.foreign.celery_app.broker import AmqpBroker, QueueLength, RedisBroker

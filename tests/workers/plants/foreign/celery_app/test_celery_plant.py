@@ -2,8 +2,8 @@
 
 import pytest
 
+from common.errors import BadInput
 from controllers.parallelism import inputs
-from queues.errors import BadInput
 from tests.workers.plants.foreign.celery_app.far import FakeCelery, MemoryOrders
 from workers.plants.foreign.celery_app.asking.asked_workers import OwnAskedWorkers, SharedAskedWorkers
 from workers.plants.foreign.celery_app.orders import SharedOrders

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.stored_document import encode_document
+from common.stored_document import encode_document
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign.celery_app import task_events
 from workers.plants.foreign.celery_app.broker import MAX_QUEUES

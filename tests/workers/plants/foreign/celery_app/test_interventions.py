@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign import interventions
 from workers.plants.foreign.bounded import BoundedPlant

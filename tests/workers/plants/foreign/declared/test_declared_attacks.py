@@ -12,7 +12,7 @@ import orjson
 import psycopg
 import pytest
 
-from queues.errors import BadInput, Forbidden, WeirError
+from common.errors import BadInput, Forbidden, WeirError
 from tests.postgres import postgres_url as postgres_url  # a fixture of these tests
 from workers.plants.foreign import adapters
 from workers.plants.foreign.client import MAX_BYTES, PlantClient

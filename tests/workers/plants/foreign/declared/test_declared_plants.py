@@ -11,8 +11,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from common.errors import BadInput, Forbidden
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.errors import BadInput, Forbidden
 from tests.waiting import until
 from workers.plants.foreign import adapters, declared
 from workers.plants.foreign.declared import OPTION, sensor_reader

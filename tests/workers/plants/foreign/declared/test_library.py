@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from queues.errors import Forbidden
+from common.errors import Forbidden
 from workers.plants.foreign.declared.call import check_allowed
 from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.examples import EXAMPLES

@@ -11,7 +11,7 @@ import rq
 from dramatiq.brokers.redis import RedisBroker
 from huey import RedisHuey
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.waiting import until
 from tests.workers.plants.foreign.endless_server import answering, drops
 from workers.plants.foreign.declared.declaration import parse_declaration

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.workers.plants.foreign.kafka.broker import consumed, mock_cluster, tansu
 from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
 from workers.plants.foreign.adapters import list_kinds

@@ -10,7 +10,7 @@ import certifi
 import httpx
 import pytest
 
-from queues.errors import BadInput
+from common.errors import BadInput
 from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, HPAS, SCALED_OBJECTS, STATEFUL_SETS, cluster
 from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.kind import PlantAddress

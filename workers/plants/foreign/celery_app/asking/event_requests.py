@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import redis
 
-from queues.errors import WeirError
+from common.errors import WeirError
 from workers.plants.foreign.celery_app.asking.asked_workers import AskedWorkers
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.remote_control import Life, RemoteControl, WorkerPool

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import redis
 
-from queues.stored_document import encode_document, replace_fields
+from common.stored_document import encode_document, replace_fields
 from workers.plants.foreign import interventions
 from workers.plants.foreign.celery_app.interventions import LIMIT, PAUSE
 from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from common.stored_document import replace_fields
 from controllers.framework.reason import format_count, format_names
-from queues.stored_document import replace_fields
 from workers.documents.plants import FoundPlant
 from workers.plants.foreign.celery_app.port.plant import ASK, LISTEN, CeleryPlant
 from workers.plants.foreign.kind import PlantAddress, describe_topology

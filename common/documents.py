@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 import orjson
 import yaml
 
-from queues.errors import BadInput, Forbidden
-from queues.text.scalars import read_plain_scalar
+from common.errors import BadInput, Forbidden
+from common.text.scalars import read_plain_scalar
 
 MAX_JSON_BYTES = 64 * 2**20
 MAX_YAML_CHARACTERS = 100_000

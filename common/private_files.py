@@ -5,7 +5,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 UMASK = 0o077
 OTHERS = 0o077  # the bits that group and others must not have

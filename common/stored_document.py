@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from queues.errors import WeirError
+from common.errors import WeirError
 
 
 class StoredDocument(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import math
 import re
 from typing import Any
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 MAX_LENGTH = 400  # of the text: float(2**1000) written out has 302 digits
 MAX_DIGITS = 18

@@ -1,6 +1,6 @@
 """Checks of values from outside: what each takes, in words, and how it is parsed.
 
-A declaration (`controllers.framework.parameter`, a job's or a handler's, an application's) describes a value by a check
+A declaration (`common.parameter`, a job's or a handler's, an application's) describes a value by a check
 from this module. All checks reject the same things: a Boolean as a number, NaN and infinities, values out of range, and
 text that is too long. An error names the field with its path and says what it takes; it quotes a short form of the
 given value.
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, TypeGuard
 
-from queues.errors import BadInput, Forbidden
-from queues.text.numbers import parse_decimal_number, parse_whole_number
+from common.errors import BadInput, Forbidden
+from common.text.numbers import parse_decimal_number, parse_whole_number
 
 MAX_SHOWN = 80
 MAX_KEY = 80

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from queues.errors import BadInput
-from queues.text import numbers
+from common.errors import BadInput
+from common.text import numbers
 
 FULL_WIDTH, ARABIC, SUPERSCRIPT = "\uff11\uff12", "\u0663", "\u00b2"
 NO_NUMBERS = ["", " ", "1_000", FULL_WIDTH, ARABIC, SUPERSCRIPT, "1 000", "1,5", "0x10", "1e", "--1", "12a"]

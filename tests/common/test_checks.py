@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues import checks
-from queues.errors import BadInput, BadTopology, Forbidden
-from queues.text import numbers
+from common import checks
+from common.errors import BadInput, BadTopology, Forbidden
+from common.text import numbers
 
 NUMBERS = {
     "number": checks.accept_number(),

@@ -2,7 +2,7 @@
 
 import shlex
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 
 def split_words(text: str, name: str) -> list[str]:

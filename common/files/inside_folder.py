@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from queues.errors import Forbidden
+from common.errors import Forbidden
 
 MAX_PART_BYTES = 255
 MAX_NAME_BYTES = 4_000

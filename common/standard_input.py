@@ -4,7 +4,7 @@ import io
 import sys
 from typing import TextIO
 
-from queues.errors import BadInput
+from common.errors import BadInput
 
 
 def get_standard_input(field: str) -> TextIO:

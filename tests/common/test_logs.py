@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
-from queues import logs
-from queues.environment import LOG_FORMAT
-from queues.errors import BadInput
+from common import logs
+from common.environment import LOG_FORMAT
+from common.errors import BadInput
 
 
 def logged(form: str, program: str) -> list[str]:

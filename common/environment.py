@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from queues.errors import BadInput
-from queues.text.numbers import parse_decimal_number
-from queues.text.words import split_words
+from common.errors import BadInput
+from common.text.numbers import parse_decimal_number
+from common.text.words import split_words
 
 # of this process
 PROCESS: MutableMapping[str, str] = os.environ

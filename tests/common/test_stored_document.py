@@ -9,7 +9,7 @@ import pytest
 # of `size` is Python code, which runs then.
 TWO_FIRST_READERS = """
 import threading
-from queues.stored_document import StoredDocument, convert, decode_document, get_decoder
+from common.stored_document import StoredDocument, convert, decode_document, get_decoder
 
 def find_type():
     if not threads:

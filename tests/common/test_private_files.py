@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from queues.errors import BadInput
-from queues.private_files import create_private_folder, keep_private, load_or_create_secret, mend, write_private
+from common.errors import BadInput
+from common.private_files import create_private_folder, keep_private, load_or_create_secret, mend, write_private
 
 
 @pytest.fixture(autouse=True)

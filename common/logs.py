@@ -29,8 +29,8 @@ from typing import Any
 
 import orjson
 
-from queues import environment as variables
-from queues.checks import make_storable
+from common import environment as variables
+from common.checks import make_storable
 
 _IDS: ContextVar[Mapping[str, str]] = ContextVar("ids", default=MappingProxyType({}))
 # Loggers that report success too verbosely.
@@ -117,8 +117,8 @@ def build_log_configuration(level: str | int | None = None) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"text": {"()": "queues.logs.LinesForPeople"}, "json": {"()": "queues.logs.LinesForPrograms"}},
-        "filters": {"ids": {"()": "queues.logs.Ids"}},
+        "formatters": {"text": {"()": "common.logs.LinesForPeople"}, "json": {"()": "common.logs.LinesForPrograms"}},
+        "filters": {"ids": {"()": "common.logs.Ids"}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": chosen, "filters": ["ids"]}},
         "root": {"handlers": ["stderr"], "level": level or variables.LOG_LEVEL.get_choice()},
         "loggers": {

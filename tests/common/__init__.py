@@ -1,0 +1,1 @@
+"""Tests of what all packages share: checks, documents, logs, and parsers of text."""
