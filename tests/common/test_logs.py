@@ -16,7 +16,7 @@ from common.errors import BadInput
 
 def logged(form: str, program: str) -> list[str]:
     """What a process that logs in this form writes."""
-    begin = "import logging\nfrom queues import logs\nlogs.configure_logging()\nlog = logging.getLogger('weir.test')\n"
+    begin = "import logging\nfrom common import logs\nlogs.configure_logging()\nlog = logging.getLogger('weir.test')\n"
     done = subprocess.run(
         [sys.executable, "-c", begin + program],
         env={**os.environ, LOG_FORMAT.name: form},
