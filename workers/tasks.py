@@ -25,7 +25,7 @@ from workers.consumer.worker import Consumer
 from workers.control import engine, first_reports
 from workers.control.attached_ticks import AttachedTicks
 from workers.control.loops import ensure_loops
-from workers.control.parts.present import PlantInventory
+from workers.control.parts.kind import PlantInventory
 from workers.coordination.connections import control_server, create_connection
 from workers.coordination.plant_clock import get_plant_clock
 from workers.coordination.tick import TICK

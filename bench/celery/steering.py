@@ -16,7 +16,7 @@ from console.connections.control_server import control
 from queues.topology import Topology
 from workers.control.engine import tick_due
 from workers.control.loops import ensure_loops
-from workers.control.parts.present import PlantInventory
+from workers.control.parts.kind import PlantInventory
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.adapters import check

@@ -10,7 +10,7 @@ from queues import projection
 from queues.models import Container, Node, Queue
 from queues.points import share
 from workers.control.loops import ensure_loops
-from workers.control.parts.present import PlantInventory
+from workers.control.parts.kind import PlantInventory
 from workers.models import LedgerEntry, Loop
 
 QUEUES, CONTAINERS_PER_QUEUE, OF_WHICH_PIPELINE = 100, 10, 20

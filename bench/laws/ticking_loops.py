@@ -13,7 +13,7 @@ from queues.projection import project
 from workers.control.engine import tick_due
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.control.loops import ensure_loops
-from workers.control.parts.present import PlantInventory
+from workers.control.parts.kind import PlantInventory
 from workers.plants.memory import MemoryPlant
 
 EVENTS_A_ROUND = 700

@@ -31,7 +31,7 @@ from workers.batch import task_definitions
 from workers.control import schedule
 from workers.control.kinds.registry import list_seeded_laws
 from workers.control.loops import ensure_loops
-from workers.control.parts.present import PlantInventory
+from workers.control.parts.kind import PlantInventory
 from workers.models import Task
 from workers.steering import overrides
 

@@ -119,7 +119,7 @@ def build_loops_page() -> str:
             kind.display.lanes.measured,
             kind.display.lanes.actuator,
             f"{kind.interval_seconds} s",
-            str(kind.mode),
+            str(kind.defaults.mode),
         )
         for name, kind in registry.KINDS.items()
     )

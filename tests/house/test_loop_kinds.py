@@ -15,8 +15,7 @@ from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.workers.snapshots import snapshot_of
 from workers.control import kinds, schedule
 from workers.control.kinds.registry import KINDS
-from workers.control.parts.kind import LoopStart
-from workers.control.parts.present import PlantInventory
+from workers.control.parts.kind import LoopStart, PlantInventory
 from workers.documents.hosts import ReportedHost
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.plants.foreign import adapters
@@ -119,7 +118,7 @@ def test_a_kind_has_a_line_in_the_docs(kind):
     display = kind.display
     assert display.of_each and "|" not in f"{display.of_each}{display.purpose}"
     said = [display.of_each, display.purpose, display.lanes.measured, display.lanes.actuator]
-    assert rows[kind.name] == [" | ".join(said), str(kind.interval_seconds), kind.mode]
+    assert rows[kind.name] == [" | ".join(said), str(kind.interval_seconds), kind.defaults.mode]
 
 
 @each_kind
@@ -129,7 +128,7 @@ def test_a_kind_names_the_scenario_in_which_its_law_is_tried(kind):
         for name, scenario in SCENARIOS.items()
         if kind.name in (name, *scenario.laws, *(law for law, _ in scenario.steers.values()))
     }
-    assert kind.scenario in (tried_in or {None})
+    assert kind.tuning.scenario in (tried_in or {None})
 
 
 @each_kind

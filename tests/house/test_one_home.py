@@ -72,7 +72,7 @@ def test_what_is_known_of_a_law_is_said_by_the_law_or_its_kind():
 
 def test_a_kind_of_loop_names_no_law():
     kinds = [(name, line, text) for name, line, text in texts() if name.startswith("workers/control/kinds/")]
-    scenarios = {kind.scenario for kind in KINDS.values()}
+    scenarios = {kind.tuning.scenario for kind in KINDS.values()}
     assert [each for each in kinds if each[2].partition("/")[0] in set(LAWS) - scenarios] == []
 
 
@@ -84,7 +84,7 @@ TELL_TRUTH_VALUES = {
     "common/text/numbers.py",
     "workers/pipeline/events/attributes.py",
     "workers/pipeline/patterns/predicate.py",
-    "workers/control/parts/actions.py",
+    "workers/control/parts/kind.py",
     "console/api/routes/lab.py",
 }
 

@@ -6,8 +6,8 @@ import redis
 
 from queues.topology import NodeSpec, QueueSpec, Topology
 from workers.control.loops import ensure_loops
+from workers.control.parts.kind import PlantInventory
 from workers.control.parts.operators import OWNERS
-from workers.control.parts.present import PlantInventory
 from workers.models import Loop
 from workers.plants.plant import Snapshot
 

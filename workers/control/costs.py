@@ -26,7 +26,7 @@ from common.errors import BadInput
 from controllers import catalog
 from workers.control.kinds.registry import KINDS
 from workers.control.ledger import folds
-from workers.control.parts.rehearsal import LoadReplay, Observed, Seconds, WorkedLoad
+from workers.control.parts.kind import LoadReplay, Observed, Seconds, WorkedLoad
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_history, snapshot_archive
 from workers.models import Loop
@@ -248,9 +248,9 @@ def count_lost_events(then: Snapshot | None, now: Snapshot | None) -> int | None
 def replay_of(loop: Loop) -> LoadReplay:
     """Return the load replay of the loop's kind. Raises BadInput for a kind that has none."""
     kind = KINDS.get(loop.law)
-    replay = None if kind is None else kind.replay_of(loop.target)
+    replay = None if kind is None or "plant" in loop.target else kind.tuning.replay
     if replay is None:
-        known = ", ".join(name for name, each in KINDS.items() if each.replay is not None)
+        known = ", ".join(name for name, each in KINDS.items() if each.tuning.replay is not None)
         raise BadInput("loop", f"{loop.name} has no baseline to replay; laws with a baseline: {known}.")
     return replay
 

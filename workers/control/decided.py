@@ -87,18 +87,16 @@ def _observe(
     """
     kind = get_kind(loop.law)
     sensed = kind.sensor(loop.target, snapshot, counters, now.timestamp())
-    if kind.recall is not None and setting.mode == Mode.ADVISE:
-        recalled = kind.recall(loop, sensed.observation)
+    if kind.recall is not None:
+        recalled = kind.recall(loop, setting.mode, sensed.observation)
         sensed = replace(sensed, observation={**sensed.observation, **recalled})
-    if kind.of_mode is not None:
-        sensed = replace(sensed, observation={**sensed.observation, **kind.of_mode(setting.mode)})
     measured = quality.excuse_start(sensed.measured, loop.target, snapshot, now.timestamp())
     return replace(sensed, measured=replace(measured, unit_cost=_compute_unit_cost(loop, snapshot, setting)))
 
 
 def _compute_unit_cost(loop: Loop, snapshot: Snapshot, setting: TickSetting) -> float | None:
     """Return the price of one unit of the actuator where a cost cap needs it; None where it has no price."""
-    hours = get_kind(loop.law).unit_hours
+    hours = get_kind(loop.law).tuning.unit_hours
     if not setting.guard["cost_cap"] or hours is None:
         return None
     of_one, price = (

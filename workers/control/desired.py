@@ -13,7 +13,7 @@ from datetime import datetime
 from common.errors import WeirError
 from controllers.framework import guard
 from controllers.parallelism.measured_paths import UNMEASURED
-from workers.control.kinds.registry import KINDS
+from workers.control.kinds.registry import find_display
 from workers.control.ledger import ledger
 from workers.models import Loop
 from workers.steering.scope import list_active_loops
@@ -64,5 +64,5 @@ def compute_desired(loop: Loop, now: datetime) -> DesiredValues:
     if entry.limited_by in UNSOUND:
         raise NothingDesired(f"{loop.name}: {entry.limited_by}. {entry.reason}")
     action = None if entry.mode == Loop.Mode.HOLD else entry.action
-    values = KINDS[loop.law].desired(entry.observation, action or {})
+    values = find_display(loop.law, loop.target).desired(entry.observation, action or {})
     return DesiredValues(entry.pk, entry.at.timestamp(), values, entry.reason)

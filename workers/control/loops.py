@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from workers.control.kinds import registry
-from workers.control.parts.kind import LoopKind, LoopStart, Targets
-from workers.control.parts.present import PlantInventory
+from workers.control.parts.kind import LoopKind, LoopStart, PlantInventory, Targets
 from workers.models import Loop
 
 

@@ -31,7 +31,7 @@ from controllers.framework.law import Law
 from controllers.framework.reason import format_percent
 from workers.control.kinds.registry import KINDS, get_rest_seconds
 from workers.control.ledger import folds
-from workers.control.parts.rehearsal import Floats, Observed, TuningModel
+from workers.control.parts.kind import Floats, Observed, TuningModel
 from workers.models import Loop, Tuning
 from workers.steering import overrides
 
@@ -65,7 +65,7 @@ class LearnedValues:
 
 def list_tunable_loops() -> list[Loop]:
     """Return the loops of kinds that can be tuned, by name."""
-    laws = [name for name, kind in KINDS.items() if kind.rehearsal is not None]
+    laws = [name for name, kind in KINDS.items() if kind.tuning.rehearsal is not None]
     return list(Loop.objects.filter(law__in=laws).exclude(target__has_key="plant").order_by("name"))
 
 
@@ -161,9 +161,9 @@ def describe_drift(tuning: Tuning, now: datetime) -> str:
 
 def _require_rehearsal(loop: Loop) -> TuningModel:
     kind = KINDS.get(loop.law)
-    rehearsal = None if kind is None else kind.get_rehearsal(loop.target)
+    rehearsal = None if kind is None or "plant" in loop.target else kind.tuning.rehearsal
     if rehearsal is None:
-        known = ", ".join(name for name, each in KINDS.items() if each.rehearsal is not None)
+        known = ", ".join(name for name, each in KINDS.items() if each.tuning.rehearsal is not None)
         raise BadInput("loop", f"{loop.name} cannot be tuned; laws that can be tuned: {known}.")
     return rehearsal
 

@@ -18,8 +18,10 @@ LOAD_RATIO = 1.25
 Observation = Mapping[str, Any]
 
 
-def list_declined(loop: Loop, observation: Observation) -> dict[str, Any]:
+def list_declined(loop: Loop, mode: str, observation: Observation) -> dict[str, Any]:
     """Return {"declined": {act: True}} of an advising loop; a loop that acts automatically asks nobody."""
+    if mode != Loop.Mode.ADVISE:
+        return {}
     declined_acts = {act: True for act in ACTS if _is_declined(loop.law, act, observation)}
     return {"declined": declined_acts}
 

@@ -236,7 +236,7 @@ def render_prediction(request: HttpRequest, loop_id: int) -> HttpResponse:
     The requested ones are `would-NAME` and `threads`. The part's sentence names invalid values.
     """
     shown_loop = get_object_or_404(Loop, pk=loop_id)
-    if shown_loop.law != CONCURRENCY.name and get_kind(shown_loop.law).promise is None:
+    if shown_loop.law != CONCURRENCY.name and get_kind(shown_loop.law).tuning.promise is None:
         return _effect(request, shown_loop)
     law, now = catalog.get_law(shown_loop.law), timezone.now()
     in_force = overrides.get_effective_parameters(

@@ -76,7 +76,7 @@ def build_prediction(
 
     `would` are the requested parameters, `refusal` is why there are none.
     """
-    promise = get_kind(law).promise
+    promise = get_kind(law).tuning.promise
     if promise is None:
         return None
     present = promise.of(now)

@@ -50,7 +50,7 @@ def page(request: HttpRequest) -> HttpResponse:
     """Show the costs of `?loop=ID&hours=…`; without a loop, of the plant only."""
     errors: dict[str, list[str]] = {}
     plant, costs_of_loop, hours, now, status = None, None, FIRST_HOURS, timezone.now(), 200
-    baselines = [name for name, kind in KINDS.items() if kind.replay is not None]
+    baselines = [name for name, kind in KINDS.items() if kind.tuning.replay is not None]
     here = list_active_loops().filter(law__in=baselines).exclude(target__has_key="plant")
     loops = list(here.order_by("name"))
     loop = next((loop_choice for loop_choice in loops if str(loop_choice.pk) == request.GET.get("loop", "")), None)

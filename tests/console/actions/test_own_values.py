@@ -8,7 +8,7 @@ from django.utils import timezone
 from console.models import AuditEntry
 from queues.topology import NodeSpec, QueueSpec, Topology
 from workers.control.kinds.registry import KINDS
-from workers.control.parts.present import PlantInventory
+from workers.control.parts.kind import PlantInventory
 from workers.models import Loop
 from workers.steering import overrides
 

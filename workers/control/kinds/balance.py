@@ -8,8 +8,16 @@ from controllers.flow.balance import LAW
 from controllers.flow.prediction import predict_balance
 from controllers.framework.sensed import Counters, Measurement
 from workers.control.parts.applications import check_measurement, find_application, list_application_targets
-from workers.control.parts.kind import Display, Lanes, LoopKind, PromisedResponse, Targets
-from workers.control.parts.present import PlantInventory
+from workers.control.parts.kind import (
+    Display,
+    Lanes,
+    LoopDefaults,
+    LoopKind,
+    LoopTuning,
+    PlantInventory,
+    PromisedResponse,
+    Targets,
+)
 from workers.documents.pipeline import ReplicaStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -117,7 +125,7 @@ KIND = LoopKind(
     actuator=share,
     targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
-    parameters={"interval_seconds": float(INTERVAL_SECONDS)},
+    defaults=LoopDefaults(parameters={"interval_seconds": float(INTERVAL_SECONDS)}),
     display=Display(
         # The setpoint is the mean of the measured values and moves with it.
         Lanes("Slowest minus fastest response, s", "Share moved, %", "moved", has_reference=False),
@@ -131,6 +139,8 @@ KIND = LoopKind(
         title="load balancing",
         is_news=False,
     ),
-    promise=PromisedResponse("Correction of a persistent response-time difference, as a share", predict_balance),
-    scenario="balance",
+    tuning=LoopTuning(
+        promise=PromisedResponse("Correction of a persistent response-time difference, as a share", predict_balance),
+        scenario="balance",
+    ),
 )

@@ -14,9 +14,17 @@ from controllers.concurrency.law import LAW
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from workers.control.parts import attached_pools
-from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.kind import (
+    Display,
+    Lanes,
+    LoopDefaults,
+    LoopKind,
+    LoopStart,
+    LoopTuning,
+    PlantInventory,
+    Targets,
+)
 from workers.control.parts.operators import keep_plant
-from workers.control.parts.present import PlantInventory
 from workers.documents.hosts import HostStatus, PoolWork
 from workers.documents.loops import LoopStatus
 from workers.documents.snapshot import Snapshot
@@ -231,20 +239,20 @@ KIND = LoopKind(
     sensor=measure_target,
     readings=collect_readings,
     actuator=set_threads,
-    desired=lambda observation, action: {"threads": action.get("threads", observation["threads"])},
     keeper=keep_threads,
-    of_mode=lambda mode: {"steered": mode == Loop.Mode.AUTO},
+    recall=lambda loop, mode, observation: {"steered": mode == Loop.Mode.AUTO},
     targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
-    mode=Loop.Mode.ADVISE,
-    unit_hours=lambda target, snapshot, values: 1.0,  # one process of the pool for one hour
-    # A sample is the mean of several completions (`workers.pool.departures`), so fewer samples suffice.
-    # Points known to 2 % resolve a step's 14 % well, and the pool spends little time at a trial size. At
-    # first one more step is tried each minute, because the services that the workers call may have been
-    # scaled.
-    parameters={"method": "explorer", "initial_samples": 16, "probe_error": 0.02, "trial_seconds": 60.0},
-    # Hosts report each second, and their reports are checked each second.
-    guard={"stale_seconds": 5.0},
+    defaults=LoopDefaults(
+        mode=Loop.Mode.ADVISE,
+        # A sample is the mean of several completions (`workers.pool.departures`), so fewer samples suffice.
+        # Points known to 2 % resolve a step's 14 % well, and the pool spends little time at a trial size. At
+        # first one more step is tried each minute, because the services that the workers call may have been
+        # scaled.
+        parameters={"method": "explorer", "initial_samples": 16, "probe_error": 0.02, "trial_seconds": 60.0},
+        # Hosts report each second, and their reports are checked each second.
+        guard={"stale_seconds": 5.0},
+    ),
     display=Display(
         Lanes("Completions, events/s", "Processes", "in the pool", has_reference=False),
         of_each="worker host, pool of an attached plant that reports completions",
@@ -272,6 +280,8 @@ KIND = LoopKind(
         measured="terms.throughput_per_second",
         terms=("phase", "steps", "throughput_per_second", "samples", "epoch"),
         lasting="threads",
+        desired=lambda observation, action: {"threads": action.get("threads", observation["threads"])},
     ),
-    scenario="concurrency-live",
+    # the price of one process of the pool for one hour
+    tuning=LoopTuning(scenario="concurrency-live", unit_hours=lambda target, snapshot, values: 1.0),
 )

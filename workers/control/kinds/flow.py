@@ -11,9 +11,20 @@ from controllers.framework.sensed import Counters, Measurement, count_growth
 from controllers.simulation import recorded_queue
 from queues.events.block import BLOCK_EVENTS
 from workers.control.parts.applications import check_measurement, find_application, is_idle, list_application_targets
-from workers.control.parts.kind import MEBIBYTES, Display, Lanes, LoopKind, PromisedResponse, Targets
-from workers.control.parts.present import PlantInventory
-from workers.control.parts.rehearsal import Floats, Observed, TuningModel
+from workers.control.parts.kind import (
+    MEBIBYTES,
+    Display,
+    Floats,
+    Lanes,
+    LoopDefaults,
+    LoopKind,
+    LoopTuning,
+    Observed,
+    PlantInventory,
+    PromisedResponse,
+    Targets,
+    TuningModel,
+)
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
@@ -126,20 +137,22 @@ KIND = LoopKind(
     interval_seconds=INTERVAL_SECONDS,
     # Half of the result queue is kept free. One block is always admitted: event time advances with arrivals,
     # and results that wait for it would otherwise never leave the queue.
-    parameters={
-        "setpoint": Controls().result_bytes / 2,
-        "minimum": float(BLOCK_EVENTS),
-        "kp": GAINS.kp,
-        "ki": GAINS.ki,
-        "kd": GAINS.kd,
-        "a": MODEL.a,
-        "b": MODEL.b,
-        "delay": MODEL.delay,
-        "tuning": "adaptive",
-        "resolution": RESOLUTION,
-        "deadband": DEADBAND,
-        "interval_seconds": float(INTERVAL_SECONDS),
-    },
+    defaults=LoopDefaults(
+        parameters={
+            "setpoint": Controls().result_bytes / 2,
+            "minimum": float(BLOCK_EVENTS),
+            "kp": GAINS.kp,
+            "ki": GAINS.ki,
+            "kd": GAINS.kd,
+            "a": MODEL.a,
+            "b": MODEL.b,
+            "delay": MODEL.delay,
+            "tuning": "adaptive",
+            "resolution": RESOLUTION,
+            "deadband": DEADBAND,
+            "interval_seconds": float(INTERVAL_SECONDS),
+        }
+    ),
     display=Display(
         Lanes("Free space of the result queue, MiB", "Events admitted", "admitted", scale=MEBIBYTES),
         of_each="application",
@@ -157,7 +170,9 @@ KIND = LoopKind(
         lasting=ADMIT,
         is_news=False,
     ),
-    promise=PromisedResponse("Free space after a setpoint change, as a share of the step", predict_flow),
-    scenario="flow",
-    rehearsal=TuningModel(recorded_queue.TUNED, load, recorded_queue.compute_mean_cost),
+    tuning=LoopTuning(
+        promise=PromisedResponse("Free space after a setpoint change, as a share of the step", predict_flow),
+        scenario="flow",
+        rehearsal=TuningModel(recorded_queue.TUNED, load, recorded_queue.compute_mean_cost),
+    ),
 )

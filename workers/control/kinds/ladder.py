@@ -25,9 +25,17 @@ from controllers.shedding.ladder import LAW, allows, get_level_name
 from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts import plant_ladder
 from workers.control.parts.budgets import list_budgets, observe_budgets
-from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.kind import (
+    Display,
+    Lanes,
+    LoopDefaults,
+    LoopKind,
+    LoopStart,
+    LoopTuning,
+    PlantInventory,
+    Targets,
+)
 from workers.control.parts.offered_load import OperatorLoad
-from workers.control.parts.present import PlantInventory
 from workers.documents.loops import LoopStatus
 from workers.documents.parts import CONSUMERS, find_settling
 from workers.documents.pipeline import ApplicationStatus
@@ -265,9 +273,8 @@ KIND = LoopKind(
     keeper=keep_throttling,
     targets=list_targets,
     interval_seconds=5,
-    mode=Loop.Mode.ADVISE,
     # A measured rate lags by some seconds: a single check with less capacity than demand is no shortage.
-    parameters={"unmet_decisions": 3},
+    defaults=LoopDefaults(mode=Loop.Mode.ADVISE, parameters={"unmet_decisions": 3}),
     display=Display(
         Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
         of_each="queue, attached plant (advice only)",
@@ -288,5 +295,5 @@ KIND = LoopKind(
         brief=_describe_action,
         engaged=_is_engaged,
     ),
-    scenario="ladder",
+    tuning=LoopTuning(scenario="ladder"),
 )

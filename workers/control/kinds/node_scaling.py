@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers.rebalancing.node_scaling import LAW
-from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
+from workers.control.parts.kind import Display, Lanes, LoopDefaults, LoopKind, PlantInventory, Targets
 from workers.control.parts.points import build_plant_target, move_points, propose
-from workers.control.parts.present import PlantInventory
 from workers.models import Loop
 from workers.placement.declined import list_declined
 from workers.placement.plant_sensors import compute_readings, observe_node_scaling
@@ -37,9 +36,7 @@ KIND = LoopKind(
     targets=list_targets,
     interval_seconds=60,
     # The loop advises until a person trusts it: releasing a node requires a plan, and it is not urgent.
-    mode=Loop.Mode.ADVISE,
-    parameters={"quiet_decisions": 10},
-    guard={"cooldown_seconds": 600.0},
+    defaults=LoopDefaults(Loop.Mode.ADVISE, {"quiet_decisions": 10}, {"cooldown_seconds": 600.0}),
     seeded=True,
     display=Display(
         # Its setpoint is a share of capacity and its measured value a number of nodes: they share no axis.

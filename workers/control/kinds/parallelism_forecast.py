@@ -16,7 +16,16 @@ from controllers.parallelism import inputs
 from controllers.parallelism.forecast_law import LAW
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.control.parts.applications import find_application
-from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.kind import (
+    Display,
+    Lanes,
+    LoopDefaults,
+    LoopKind,
+    LoopStart,
+    LoopTuning,
+    PlantInventory,
+    Targets,
+)
 from workers.control.parts.operators import (
     CALM,
     CORES,
@@ -25,7 +34,6 @@ from workers.control.parts.operators import (
     build_topology_inputs,
     forecast_arrivals,
 )
-from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import WINDOW_SECONDS
 from workers.models import LedgerEntry, Loop
@@ -131,13 +139,10 @@ KIND = LoopKind(
     sensor=measure_target,
     readings=collect_readings,
     actuator=set_operator,
-    desired=lambda observation, action: {"tasks": action.get("tasks", observation["current"])},
     targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
-    mode=Loop.Mode.ADVISE,
     # An event that is missed costs as much as one task for one second.
-    parameters={"cost_task": WINDOW_SECONDS, "cost_change": WINDOW_SECONDS},
-    guard=CALM,
+    defaults=LoopDefaults(Loop.Mode.ADVISE, {"cost_task": WINDOW_SECONDS, "cost_change": WINDOW_SECONDS}, CALM),
     display=Display(
         Lanes("Events missed", "Tasks", "set", has_reference=False),
         of_each="operator of an application",
@@ -147,10 +152,11 @@ KIND = LoopKind(
             "the windows of the forecast"
         ),
         main=("cost_missed", "cost_task", "cost_change", "minimum"),
+        desired=lambda observation, action: {"tasks": action.get("tasks", observation["current"])},
         brief=_format_tasks,
         past=lambda action: f"set {_format_tasks(action)}",
         title="forecast parallelism",
         about="lowest cost over the forecast",
     ),
-    scenario="elasticity",
+    tuning=LoopTuning(scenario="elasticity"),
 )

@@ -10,8 +10,16 @@ from typing import Any
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.joint_law import LAW
-from workers.control.parts.actions import compute_tasks_in_force
-from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.kind import (
+    Display,
+    Lanes,
+    LoopKind,
+    LoopStart,
+    LoopTuning,
+    PlantInventory,
+    Targets,
+    compute_tasks_in_force,
+)
 from workers.control.parts.operators import (
     BOUND_SECONDS,
     CALM,
@@ -28,7 +36,6 @@ from workers.control.parts.operators import (
     keep_plant,
     set_tasks,
 )
-from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import WINDOW_SECONDS
 from workers.models import Loop
@@ -105,7 +112,6 @@ KIND = LoopKind(
     sensor=measure_target,
     readings=collect_readings,
     actuator=set_tasks,
-    desired=compute_tasks_in_force,
     keeper=keep_plant,
     targets=list_targets,
     interval_seconds=CLOCK_SECONDS,
@@ -128,6 +134,7 @@ KIND = LoopKind(
         setpoints=("bound_seconds",),
         terms=("tasks_total", "path_seconds", "capacity_per_second", "by_hand", "blocked"),
         lasting="tasks_total",
+        desired=compute_tasks_in_force,
     ),
-    scenario="elasticity",
+    tuning=LoopTuning(scenario="elasticity"),
 )

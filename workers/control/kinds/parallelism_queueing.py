@@ -9,8 +9,17 @@ from typing import Any
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.queueing_law import LAW
-from workers.control.parts.actions import compute_tasks_in_force
-from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.kind import (
+    Display,
+    Lanes,
+    LoopDefaults,
+    LoopKind,
+    LoopStart,
+    LoopTuning,
+    PlantInventory,
+    Targets,
+    compute_tasks_in_force,
+)
 from workers.control.parts.operators import (
     BOUND_SECONDS,
     CALM,
@@ -25,7 +34,6 @@ from workers.control.parts.operators import (
     keep_plant,
     set_tasks,
 )
-from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.foreign.kind import PlantPace
@@ -70,12 +78,10 @@ KIND = LoopKind(
     sensor=measure_target,
     readings=collect_readings,
     actuator=set_tasks,
-    desired=compute_tasks_in_force,
     keeper=keep_plant,
     targets=list_targets,
     interval_seconds=CLOCK_SECONDS,
-    mode=Loop.Mode.ADVISE,
-    parameters={"bound_seconds": BOUND_SECONDS, "only_changes": True},
+    defaults=LoopDefaults(Loop.Mode.ADVISE, {"bound_seconds": BOUND_SECONDS, "only_changes": True}),
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
         of_each="application, registered plant",
@@ -85,7 +91,8 @@ KIND = LoopKind(
         topics=(("Estimate", ("use_correction", "only_changes")),),
         title="queueing parallelism",
         setpoints=("bound_seconds",),
+        desired=compute_tasks_in_force,
         about="minimum tasks within the latency bound at the current load",
     ),
-    scenario="elasticity",
+    tuning=LoopTuning(scenario="elasticity"),
 )

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers.rebalancing.law import LAW
-from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
+from workers.control.parts.kind import Display, Lanes, LoopDefaults, LoopKind, LoopTuning, PlantInventory, Targets
 from workers.control.parts.points import build_plant_target, move_points, propose
-from workers.control.parts.present import PlantInventory
 from workers.placement.plant_sensors import compute_readings, observe_rebalancing
 
 
@@ -41,7 +40,7 @@ KIND = LoopKind(
     proposer=propose,
     targets=list_targets,
     interval_seconds=15,
-    guard={"cooldown_seconds": 60.0},
+    defaults=LoopDefaults(guard={"cooldown_seconds": 60.0}),
     seeded=True,
     display=Display(
         Lanes("Busiest node, % of capacity", "Points moved", "moved", scale=100.0),
@@ -62,5 +61,5 @@ KIND = LoopKind(
         past=_list_moved_queues,
         brief=_from_to,
     ),
-    scenario="queues",
+    tuning=LoopTuning(scenario="queues"),
 )

@@ -6,7 +6,7 @@ from typing import Any
 from common.errors import BadInput
 from controllers.framework.discovery import import_modules
 from workers.control import kinds
-from workers.control.parts.kind import Display, Lanes, LoopKind
+from workers.control.parts.kind import REST_SECONDS, Display, Lanes, LoopKind
 
 UNKNOWN = Display(Lanes("Measured", "Actuator", "set"))
 
@@ -39,7 +39,7 @@ def list_seeded_laws() -> list[str]:
 
 def get_rest_seconds(law: str) -> float:
     """Return how long a loop of a law may write no entry, beyond its interval."""
-    return KINDS[law].rest_seconds if law in KINDS else 0.0
+    return REST_SECONDS if law in KINDS and KINDS[law].at_rest is not None else 0.0
 
 
 def find_display(law: str, target: Mapping[str, Any] | None = None) -> Display:
@@ -47,4 +47,5 @@ def find_display(law: str, target: Mapping[str, Any] | None = None) -> Display:
 
     Loops of a law that no longer exists have a generic display, since their ledger stays.
     """
-    return KINDS[law].get_display(target or {}) if law in KINDS else UNKNOWN
+    display = KINDS[law].display if law in KINDS else UNKNOWN
+    return display.elsewhere if display.elsewhere is not None and "plant" in (target or {}) else display

@@ -13,10 +13,9 @@ from controllers.framework.sensed import Counters, Measurement
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import check_measurement, find_application, list_application_targets
 from workers.control.parts.budgets import list_budgets, observe_budgets
-from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
+from workers.control.parts.kind import Display, Lanes, LoopDefaults, LoopKind, LoopTuning, PlantInventory, Targets
 from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.pattern_yield import MAX_SECONDS, PatternYield
-from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
@@ -174,7 +173,7 @@ KIND = LoopKind(
     targets=list_targets,
     interval_seconds=2,
     # Patterns of an application have keys: an event serves its own key, and none is surplus.
-    parameters={"latency_bound_seconds": 15.0, "needs": "measured"},
+    defaults=LoopDefaults(parameters={"latency_bound_seconds": 15.0, "needs": "measured"}),
     display=Display(
         Lanes("Age of processed events, p95, s", "Share of the work shed", "shed"),
         of_each="application",
@@ -194,5 +193,5 @@ KIND = LoopKind(
         past=_describe_action,
         brief=_describe_action,
     ),
-    scenario="shedding",
+    tuning=LoopTuning(scenario="shedding"),
 )

@@ -15,12 +15,23 @@ from controllers.simulation import recorded_container
 from controllers.worker_rate.law import LAW
 from queues.nodes.node_state import OFFLINE, TOOBUSY
 from workers.control.parts import attached_pools, permanent_pools
-from workers.control.parts.actions import compute_amounts
-from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.kind import (
+    Display,
+    Floats,
+    Lanes,
+    LoadReplay,
+    LoopDefaults,
+    LoopKind,
+    LoopStart,
+    LoopTuning,
+    Observed,
+    PlantInventory,
+    Targets,
+    TuningModel,
+    compute_amounts,
+)
 from workers.control.parts.operators import keep_plant
 from workers.control.parts.permanent_pools import is_permanent
-from workers.control.parts.present import PlantInventory
-from workers.control.parts.rehearsal import Floats, LoadReplay, Observed, TuningModel
 from workers.documents.queues import ContainerStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -255,6 +266,7 @@ DISPLAY = Display(
         "workers",
     ),
     past=_describe_action,
+    desired=compute_desired,
 )
 # parameters of a pool of an attached plant
 ELSEWHERE = replace(
@@ -277,25 +289,25 @@ KIND = LoopKind(
     cumulative=CUMULATIVE,
     actuator=start_workers,
     keeper=keep_plant_of,
-    desired=compute_desired,
     targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
-    parameters={"interval_seconds": INTERVAL_SECONDS},
+    defaults=LoopDefaults(parameters={"interval_seconds": INTERVAL_SECONDS}),
     followed={"events_per_worker": "its queue"},
     seeded=True,
-    display=DISPLAY,
-    elsewhere=ELSEWHERE,
-    scenario="manager",
-    unit_hours=compute_run_hours,
     at_rest=is_at_rest,
-    rehearsal=TuningModel(recorded_container.TUNED, load, recorded_container.compute_mean_cost),
-    replay=LoadReplay(
-        frozenset({"queue_length", "removed"}),
-        load,
-        recorded_container.replay,
-        {
-            "thesis": "the worker manager of the thesis, every 5 s",
-            "static": "permanent workers for the busiest second, known in advance",
-        },
+    display=replace(DISPLAY, elsewhere=ELSEWHERE),
+    tuning=LoopTuning(
+        scenario="manager",
+        unit_hours=compute_run_hours,
+        rehearsal=TuningModel(recorded_container.TUNED, load, recorded_container.compute_mean_cost),
+        replay=LoadReplay(
+            frozenset({"queue_length", "removed"}),
+            load,
+            recorded_container.replay,
+            {
+                "thesis": "the worker manager of the thesis, every 5 s",
+                "static": "permanent workers for the busiest second, known in advance",
+            },
+        ),
     ),
 )

@@ -8,8 +8,7 @@ from typing import Any
 
 from controllers.framework.guard import ObservationQuality
 from queues.events.block import BLOCK_EVENTS
-from workers.control.parts.kind import LoopStart, Targets
-from workers.control.parts.present import PlantInventory
+from workers.control.parts.kind import LoopStart, PlantInventory, Targets
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 

@@ -16,9 +16,8 @@ from typing import Any
 from controllers.framework.guard import ObservationQuality
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator
-from workers.control.parts.kind import LoopStart
+from workers.control.parts.kind import LoopStart, PlantInventory
 from workers.control.parts.operators import describe_holder, open_elastic
-from workers.control.parts.present import PlantInventory
 from workers.documents.plants import PlantHolder, PlantStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop

@@ -1,39 +1,136 @@
 """Declaration of a kind of loop: a law with all that connects it to the plant.
 
-Each module of `workers.control.kinds` declares one as `KIND`. The engine, the schedule, the snapshot, and the pages
-read their facts about a law from there.
+Each module of `workers.control.kinds` declares one as `KIND`, in three parts: the loop itself (`LoopKind`), its
+presentation (`Display`), and what its tuning needs (`LoopTuning`). The engine, the snapshot, and the pages read their
+facts about a law from there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import redis
 
 from controllers.flow.prediction import Prediction
 from controllers.framework.law import Law, Values
+from controllers.framework.reason import format_count
 from controllers.framework.sensed import Counters, Measurement
-from workers.control.parts import actions
-from workers.control.parts.present import PlantInventory
-from workers.control.parts.rehearsal import LoadReplay, TuningModel
+from queues.topology import Topology
+from workers.documents.hosts import ReportedHost
 from workers.documents.loops import LoopStatus
-from workers.documents.snapshot import Snapshot
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import LedgerEntry, Loop
+from workers.pipeline.declaration.declared import Declarations
+from workers.plants.foreign.adapters import get_kind, list_steerable_adapters
+from workers.plants.foreign.kind import AdapterKind
 from workers.plants.plant import Plant
+from workers.pool.reports import read_host_reports
 
 # the interval at which a loop with nothing to decide writes an entry
 REST_SECONDS = 20.0
 
 MEBIBYTES = 2.0**-20  # scale of a chart lane whose measured values are bytes
+NOUNS = {"shares": "replica", "tasks": "operator"}  # an action's value by name → what its items belong to
 Document = Mapping[str, Any]
+Floats = npt.NDArray[np.float64]
+Seconds = npt.NDArray[np.bool_]
+Observed = tuple[float, Document]  # time (s since 1970) and observation
 # target, snapshot, the sensor's counters at the last observation, now (1970, s)
 Sensor = Callable[[Document, Snapshot, Counters | None, float], Measurement]
 # target, snapshot; None where the target is missing
 Readings = Callable[[Document, Snapshot], dict[str, Any] | None]
 Actuator = Callable[[LedgerEntry, Loop, Plant], None]
-Keeper = Callable[[LedgerEntry, Loop, Plant], None]
-# the loop and its sensor's observation → the outcome of earlier proposals for the law
-Recall = Callable[[Loop, Document], dict[str, Any]]
+# the loop, the mode in force, its sensor's observation → the part of the observation that depends on the mode
+Recall = Callable[[Loop, str, Document], dict[str, Any]]
 Proposer = Callable[[LedgerEntry, Snapshot, datetime], Any]
+
+
+class PlantInventory:
+    """The existing things that loops can be created for. Each part is read once, when a kind first requests it."""
+
+    def __init__(self, topology: Topology, control: redis.Redis, snapshot: Snapshot | None = None) -> None:
+        self.topology = topology
+        self.snapshot = snapshot or NOTHING_SEEN
+        self._control = control
+
+    @cached_property
+    def applications(self) -> Sequence[str]:
+        """Return the names of the running pipeline applications."""
+        return list(Declarations(self._control).load_running())
+
+    @cached_property
+    def hosts(self) -> Mapping[str, ReportedHost]:
+        """Return the worker hosts that report, with their reports."""
+        return read_host_reports(self._control)
+
+    @cached_property
+    def plants(self) -> Mapping[str, AdapterKind]:
+        """Return the registered plants with anything adjustable, by name."""
+        return {plant.name: get_kind(plant.kind) for plant in list_steerable_adapters()}
+
+
+@dataclass(frozen=True)
+class LoopStart:
+    """How the loop of one target starts, in addition to the defaults of its kind.
+
+    Later changes are made by people, except for the target and the parameters in `follows`, which follow the plant and
+    are kept as given here. interval_seconds: the time between its ticks, at least that of its kind.
+    """
+
+    target: Document
+    mode: str | None = None
+    parameters: Document = field(default_factory=dict)
+    guard: Document = field(default_factory=dict)
+    follows: Document = field(default_factory=dict)
+    interval_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The loops that are required, by name. gone: why a loop that is not among them is retired."""
+
+    loops: Mapping[str, LoopStart]
+    gone: str
+
+
+def total(action: Document) -> float:
+    """Return the sum of all numbers in the action."""
+    return sum(_compute_amount(value) for value in action.values())
+
+
+def compute_amounts(observation: Document, action: Document) -> dict[str, float]:
+    """Return the size of the action's parts by name; nothing where it has none."""
+    return {name: _compute_amount(value) for name, value in action.items()}
+
+
+def compute_tasks_in_force(observation: Document, action: Document) -> dict[str, float]:
+    """Return the tasks of each operator after the action; operators that it does not change keep theirs."""
+    now = {name: row["tasks"] for name, row in observation.get("operators", {}).items()}
+    return {**now, **action.get("tasks", {})}
+
+
+def _compute_amount(value: Any) -> float:
+    if isinstance(value, Mapping):
+        return total(value)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+
+
+def were_set(action: Document) -> str:
+    """Describe the action's values in the past tense: "set admit 412.3"."""
+    values = ", ".join(f"{name.replace('_', ' ')} {_format_value(name, value)}" for name, value in action.items())
+    return f"set {values}"
+
+
+def _format_value(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"of {format_count(len(value), NOUNS.get(name, 'item'))}"
+    if not isinstance(value, int | float):
+        return str(value)
+    return f"{value:.4g}" if abs(value) < 1_000 else f"{value:,.0f}"
 
 
 @dataclass(frozen=True)
@@ -62,7 +159,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Display:
-    """How the loops of a kind are displayed, in the snapshot and on pages.
+    """How the loops of a kind are presented: in the snapshot, on pages, and to external autoscalers.
 
     measured: where a ledger entry has the measured value, "observation.NAME" or "terms.NAME"; "": nowhere.
     setpoints: parameters; the first that exists is the setpoint.
@@ -71,6 +168,7 @@ class Display:
     set; "" where no action means 0.
     is_news: False where the actuator is set at each tick, so that setting it is not notable.
     amount: the size of an action as one number.
+    desired: from an entry's observation and action ({} for none), the desired values as numbers.
     past: an action in the past tense. brief: an action in a few words; "" shows its values instead.
     title: the law's name in a sentence; "": its name, in words. joint: separator of the parts of a target.
     about: what the law does, in a few words, in contrast to others that set the same.
@@ -79,6 +177,7 @@ class Display:
     main: the parameters that people change most, five at most. topics: the others, by titles; parameters in no topic
     have a topic of their own.
     engaged: from a loop's row in the snapshot with a nonzero actuator, what it has in force, in words.
+    elsewhere: how its loops at attached plants are displayed; None: like all.
     """
 
     lanes: Lanes
@@ -89,9 +188,10 @@ class Display:
     terms: tuple[str, ...] = ()
     lasting: str = ""
     is_news: bool = True
-    amount: Callable[[Document], float] = actions.total
-    past: Callable[[Document], str] = actions.were_set
-    brief: Callable[[Document], str] = actions.describe_nothing
+    amount: Callable[[Document], float] = total
+    desired: Callable[[Document, Document], Mapping[str, float]] = compute_amounts
+    past: Callable[[Document], str] = were_set
+    brief: Callable[[Document], str] = lambda action: ""
     about: str = ""
     of_each: str = ""
     purpose: str = ""
@@ -99,10 +199,50 @@ class Display:
     main: tuple[str, ...] = ()
     topics: tuple[tuple[str, tuple[str, ...]], ...] = ()
     engaged: Callable[[LoopStatus], str] | None = None
+    elsewhere: "Display | None" = None
 
     def compute_size(self, action: Document | None) -> float:
         """Return `amount` of an action; 0 for none."""
         return float(self.amount(action)) if action else 0.0
+
+
+class WorkedLoad(Protocol):
+    """The result of a load: runs of workers, and seconds in which the oldest event waited too long."""
+
+    @property
+    def runs(self) -> float: ...
+    @property
+    def late_seconds(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class TuningModel:
+    """A loop's recorded load, processed again by its law on a plant model that responds to the decisions.
+
+    tuned: the parameters that are searched; requirements of people (limits, deadlines) are not among them.
+    load: from observations in order of time, the arrivals: a row for each second or each sample. Empty where the
+    observations have none.
+    cost: from all parameters and some parts of the load, a number without a unit; less is better.
+    """
+
+    tuned: tuple[str, ...]
+    load: Callable[[Sequence[Observed]], Floats]
+    cost: Callable[[Values, Sequence[Floats]], float]
+
+
+@dataclass(frozen=True)
+class LoadReplay:
+    """A loop's recorded load processed by its baselines (`workers.control.costs`).
+
+    load: as in a `TuningModel`, a row for each second. worked: the result for the law (under its name) or a baseline,
+    with the seconds without decisions, if any. baselines: descriptions by name. reads: fields that an observation must
+    have; older versions recorded fewer.
+    """
+
+    reads: frozenset[str]
+    load: Callable[[Sequence[Observed]], Floats]
+    worked: Callable[[Values, Floats, str, Seconds | None], WorkedLoad]
+    baselines: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -117,27 +257,31 @@ class PromisedResponse:
 
 
 @dataclass(frozen=True)
-class LoopStart:
-    """How the loop of one target starts, in addition to the defaults of its kind.
+class LoopTuning:
+    """What people and jobs need to choose the parameters of a kind's loops. Loops at attached plants have no model.
 
-    Later changes are made by people, except for the target and the parameters in `follows`, which follow the plant and
-    are kept as given here. interval_seconds: the time between its ticks, at least that of its kind.
+    rehearsal: how its loops are tuned on their record (`workers.control.tuning`); None: they are not.
+    replay: how its baselines process the recorded load (`workers.control.costs`); None: they do not.
+    promise: the response of parameters that are not in force yet; None where the law has no model.
+    scenario: the lab scenario in which the law is compared with its baselines; None where there is none.
+    unit_hours: worker-hours of one unit of the actuator (per hour, where it stays); None while that is unknown, or for
+    an actuator without a price.
     """
 
-    target: Document
-    mode: str | None = None
-    parameters: Document = field(default_factory=dict)
-    guard: Document = field(default_factory=dict)
-    follows: Document = field(default_factory=dict)
-    interval_seconds: float | None = None
+    rehearsal: TuningModel | None = None
+    replay: LoadReplay | None = None
+    promise: PromisedResponse | None = None
+    scenario: str | None = None
+    unit_hours: Callable[[Document, Snapshot, Values], float | None] | None = None
 
 
 @dataclass(frozen=True)
-class Targets:
-    """The loops that are required, by name. gone: why a loop that is not among them is retired."""
+class LoopDefaults:
+    """The initial mode, parameters, and guard of a kind's loops."""
 
-    loops: Mapping[str, LoopStart]
-    gone: str
+    mode: str = Loop.Mode.AUTO
+    parameters: Document = field(default_factory=dict)
+    guard: Document = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -147,20 +291,11 @@ class LoopKind:
     readings: values by which the effect of an action is judged; `cumulative` names those that only increase.
     keeper: for an actuator that expires, called at each tick that sets nothing.
     proposer: proposes a loop's advice to a person; None where advice is only recorded. Raises WeirError.
-    of_mode: the part of a law's observation about the mode in force; a snapshot may be older than the mode.
-    recall: for a loop that advises, the outcome of its proposals, as a part of its observation.
-    mode, parameters, guard: the initial values of its loops. followed: parameters that a `LoopStart` keeps equal to a
-    value of the plant, and that value; people cannot set them permanently.
-    promise: the response of parameters that are not in force yet; None where the law has no model.
-    seeded: whether its loops exist as soon as there is a topology; others are created with their targets.
-    scenario: the lab scenario in which the law is compared with its baselines; None where there is none.
-    desired: from an entry's observation and action ({} for none), the desired values as numbers.
-    rehearsal: how its loops are tuned on their record (`workers.control.tuning`); None: they are not.
-    replay: how its baselines process the recorded load (`workers.control.costs`); None: they do not.
-    unit_hours: worker-hours of one unit of the actuator (per hour, where it stays); None while that is unknown, or for
-    an actuator without a price.
+    recall: the part of an observation that depends on the mode in force; a snapshot may be older than the mode.
     at_rest: whether there is nothing to decide at a target; None: there may always be something.
-    elsewhere: how its loops at attached plants are displayed; None: like all.
+    followed: parameters that a `LoopStart` keeps equal to a value of the plant, and that value; people cannot set them
+    permanently.
+    seeded: whether its loops exist as soon as there is a topology; others are created with their targets.
     """
 
     law: Law
@@ -170,54 +305,28 @@ class LoopKind:
     targets: Callable[[PlantInventory], Targets]
     interval_seconds: int
     display: Display
-    keeper: Keeper | None = None
+    tuning: LoopTuning = LoopTuning()
+    defaults: LoopDefaults = LoopDefaults()
+    keeper: Actuator | None = None
     proposer: Proposer | None = None
-    of_mode: Callable[[str], dict[str, Any]] | None = None
     recall: Recall | None = None
-    mode: str = Loop.Mode.AUTO
-    parameters: Document = field(default_factory=dict)
-    guard: Document = field(default_factory=dict)
-    followed: Mapping[str, str] = field(default_factory=dict)
+    at_rest: Callable[[Document, Snapshot], bool] | None = None
     cumulative: tuple[str, ...] = ()
-    promise: PromisedResponse | None = None
+    followed: Mapping[str, str] = field(default_factory=dict)
     seeded: bool = False
-    scenario: str | None = None
-    desired: Callable[[Document, Document], Mapping[str, float]] = actions.compute_amounts
-    rehearsal: TuningModel | None = None
-    replay: LoadReplay | None = None
-    unit_hours: Callable[[Document, Snapshot, Values], float | None] | None = None
-    at_rest: Callable[[Mapping[str, Any], Snapshot], bool] | None = None
-    elsewhere: Display | None = None
 
     @property
     def name(self) -> str:
         """Return the law's name."""
         return self.law.name
 
-    @property
-    def rest_seconds(self) -> float:
-        """Return how long a loop may go without an entry, beyond its interval."""
-        return 0.0 if self.at_rest is None else REST_SECONDS
-
-    def get_display(self, target: Document) -> Display:
-        """Return how a loop on this target is displayed."""
-        return self.elsewhere if self.elsewhere is not None and "plant" in target else self.display
-
-    def get_rehearsal(self, target: Document) -> TuningModel | None:
-        """Return how a loop on this target is tuned; None at an attached plant, which has no model."""
-        return None if "plant" in target else self.rehearsal
-
-    def replay_of(self, target: Document) -> LoadReplay | None:
-        """Return how baselines process its load; None at an attached plant, which has no model."""
-        return None if "plant" in target else self.replay
-
     def begin(self, start: LoopStart) -> dict[str, Any]:
         """Return the fields of a new loop."""
         return {
             "law": self.name,
             "target": dict(start.target),
-            "mode": start.mode or self.mode,
+            "mode": start.mode or self.defaults.mode,
             "interval_seconds": float(start.interval_seconds or self.interval_seconds),
-            "parameters": {**self.parameters, **start.parameters, **start.follows},
-            "guard": {**self.guard, **start.guard},
+            "parameters": {**self.defaults.parameters, **start.parameters, **start.follows},
+            "guard": {**self.defaults.guard, **start.guard},
         }

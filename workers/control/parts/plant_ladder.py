@@ -17,9 +17,8 @@ from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
-from workers.control.parts.kind import LoopStart
+from workers.control.parts.kind import LoopStart, PlantInventory
 from workers.control.parts.operators import BOUND_SECONDS, build_topology_inputs
-from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.foreign.adapters import list_kinds

@@ -16,7 +16,7 @@ from tests.workers.snapshots import snapshot_of
 from workers.control import engine
 from workers.control.kinds.registry import KINDS
 from workers.control.loops import ensure_loops
-from workers.control.parts.present import PlantInventory
+from workers.control.parts.kind import PlantInventory
 from workers.documents.hosts import ReportedHost
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
