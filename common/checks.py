@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime
 from typing import Any, TypeGuard
 
 from common.errors import BadInput, Forbidden
-from common.text.numbers import parse_decimal_number, parse_whole_number
+from common.parsing import parse_decimal_number, parse_whole_number
 
 MAX_SHOWN = 80
 MAX_KEY = 80

@@ -7,18 +7,36 @@ other than it seems.
 """
 
 import codecs
+import io
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import orjson
 import yaml
 
 from common.errors import BadInput, Forbidden
-from common.text.scalars import read_plain_scalar
+from common.parsing import read_plain_scalar
+
+# Standard input, if there is one: the caller of a program may have closed it.
+
+
+def get_standard_input(field: str) -> TextIO:
+    """Return the stream for `-`, in UTF-8 like files.
+
+    Raises `BadInput` that names the field if it is closed.
+    """
+    if sys.stdin is None:
+        raise BadInput(field, "standard input is closed; pass a file, or open standard input")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        # The default is the locale's encoding, which changes names and reads half of what is not text.
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
+    return sys.stdin
+
 
 MAX_JSON_BYTES = 64 * 2**20
 MAX_YAML_CHARACTERS = 100_000

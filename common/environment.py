@@ -12,8 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from common.errors import BadInput
-from common.text.numbers import parse_decimal_number
-from common.text.words import split_words
+from common.parsing import parse_decimal_number, split_words
 
 # of this process
 PROCESS: MutableMapping[str, str] = os.environ

@@ -4,8 +4,8 @@ from typing import Any
 
 from celery.signals import beat_init
 
+from common import own_process
 from console.celery import create_application, keep_connections
-from queues.nodes import process_watchdog
 
 app = create_application(set_as_current=False)
 beat_init.connect(keep_connections)
@@ -13,4 +13,4 @@ beat_init.connect(keep_connections)
 
 @beat_init.connect
 def watch_threads(**_: Any) -> None:
-    process_watchdog.watch()
+    own_process.watch()

@@ -18,9 +18,8 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 
 from common import environment as variables
-from common import logs
+from common import logs, own_process
 from console.storage.database_limits import hold_work_limits
-from queues.nodes import heartbeat_file
 from workers.coordination.broker_connection import PromptConnections
 from workers.coordination.pool_watchdog import watch_child, watch_pool
 from workers.coordination.task_expiry import set_expiry
@@ -96,4 +95,4 @@ def share_memory(**_: Any) -> None:
 @heartbeat_sent.connect
 def touch_heartbeat_file(**_: Any) -> None:
     """Touch a file for the health check, since starting Celery to ask would cost more than an idle worker."""
-    heartbeat_file.touch()
+    own_process.touch()

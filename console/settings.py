@@ -12,7 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 from common import environment as variables
 from common import logs
 from common.errors import BadInput
-from common.private_files import keep_private, load_or_create_secret
+from common.files import keep_private, load_or_create_secret
+from common.own_process import raise_open_file_limit
 from console import release
 from console.accounts import identity_settings
 from console.connections import broker
@@ -20,7 +21,6 @@ from console.connections.client_addresses import parse_networks
 from console.embedded.local import EmbeddedServers
 from console.storage import database_address
 from queues import keys
-from queues.nodes.open_files import raise_open_file_limit
 
 _T = TypeVar("_T")
 

@@ -109,7 +109,7 @@ COUNTERS = Key(
     "weir:{queue}:counters",
     "hash",
     "web telemetry pipeline workers → all",
-    "cumulative counts: `queues.segments.scripts.COUNTERS`",
+    "cumulative counts: `queues.segments.gauge.COUNTERS`",
     on_nodes=True,
 )
 RETRY = Key(

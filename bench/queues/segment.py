@@ -25,7 +25,7 @@ from bench.queues.node_servers import node_servers, write_topology
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns
 from queues.events.lines import EventLines
 from queues.publishing.client import Client
-from queues.segments.scripts import GROUP
+from queues.segments.gauge import GROUP
 from queues.segments.segment import Segment
 
 QUEUE = "bench"

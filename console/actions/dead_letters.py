@@ -17,14 +17,14 @@ from typing import Any
 import redis
 from django.http import HttpResponse
 
+from common import parsing
 from common.errors import BadInput, MalformedEvent, NodeUnavailable
-from common.text import numbers
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
-from queues.events.unreadable import TYPE as UNREADABLE
-from queues.events.unreadable import decode_unreadable_bytes
+from queues.events.block import TYPE as UNREADABLE
+from queues.events.block import decode_unreadable_bytes
 from queues.models import Container, Queue
-from queues.nodes.login import add_login
+from queues.nodes.addresses import add_login
 from queues.segments.dead_letters import DeadLetter, DeadLetters
 from queues.segments.segment import Segment, parse_entry_seconds
 
@@ -239,7 +239,7 @@ def read_entry_time(letter: NamedDeadLetter) -> datetime:
 
 def _is_half_of_an_id(text: str) -> bool:
     """Return whether the text is a 64-bit number: a stream's ID is two of them; others stop a script halfway."""
-    number = numbers.parse_digits(text, 20)
+    number = parsing.parse_digits(text, 20)
     return number is not None and number < 2**64
 
 

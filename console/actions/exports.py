@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
-from common.files.csv_text import iterate_csv_text
+from common.files import iterate_csv_text
 from console.accounts.access import Actor, actor_of, add_request_id
 from console.audit import audit_log
 from workers.coordination import keyset

@@ -9,7 +9,7 @@ import redis
 from kombu.transport.redis import SentinelChannel, SentinelTransport
 from kombu.utils.json import dumps
 
-from queues.control.acknowledged import AcknowledgedPipeline
+from queues.control.connection import AcknowledgedPipeline
 
 
 class AcknowledgedChannel(SentinelChannel):

@@ -19,8 +19,9 @@ import redis
 
 from common import environment as variables
 from common.errors import BadInput
-from common.private_files import keep_private, mend
-from common.text.numbers import MAX_SHOWN, parse_digits
+from common.files import keep_private, mend
+from common.own_process import raise_open_file_limit
+from common.parsing import MAX_SHOWN, parse_digits
 from console import release
 from console.embedded.leftovers import end_leftovers
 from console.embedded.listening import LOOPBACK, PageAddress
@@ -30,9 +31,8 @@ from console.embedded.processes import Process, list_plant_processes
 from console.embedded.runtime_folder import remove_of_dead_launchers
 from console.embedded.supervision import Supervisor, end_with_the_parent
 from queues.control.connection import connect
+from queues.nodes.addresses import parse_nodes
 from queues.nodes.file_sync import FileSync
-from queues.nodes.node_list import parse_nodes
-from queues.nodes.open_files import raise_open_file_limit
 from queues.nodes.server import free_port, prepare_server_process
 
 PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"

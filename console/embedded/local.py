@@ -7,7 +7,7 @@ from typing import Any
 
 from common import environment as variables
 from common.errors import BadInput
-from common.private_files import write_private
+from common.files import write_private
 
 # Exists while the folder's plant is restored from a backup, and after a restore that was killed.
 RESTORING = "restoring"

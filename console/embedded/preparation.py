@@ -10,7 +10,7 @@ import sys
 from types import TracebackType
 from typing import Self
 
-from common.private_files import keep_private
+from common.files import keep_private
 from console import release
 from console.embedded.supervision import end_with_the_parent
 

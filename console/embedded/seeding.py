@@ -19,12 +19,12 @@ from django.utils import timezone
 
 from common import environment as variables
 from common.errors import BadInput
-from common.private_files import create_private_folder, write_private
+from common.files import create_private_folder, write_private
 from console.accounts.identity_settings import ROLES
 from console.connections.control_server import control
 from queues import points, projection
 from queues.models import Container, Node, Queue
-from queues.nodes.node_list import parse_nodes
+from queues.nodes.addresses import parse_nodes
 from queues.topology import Topology
 from workers.alerts.rules.shipped import ensure_rules
 from workers.batch import task_definitions

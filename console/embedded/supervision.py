@@ -18,7 +18,7 @@ from xmlrpc.client import Error, Fault
 import msgspec
 
 from common import environment as variables
-from common.private_files import create_private_folder, write_private
+from common.files import create_private_folder, write_private
 from console.connections.supervisor import ProcessEnd, ends_file, open_supervisor
 from console.embedded.leftovers import STOP_SECONDS, end_leftovers
 from console.embedded.processes import Process

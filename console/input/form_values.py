@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from django.utils.dateparse import parse_datetime
 
 from common.errors import BadInput
-from common.text.numbers import parse_decimal_number
+from common.parsing import parse_decimal_number
 from console.input.instant import TAKES, is_representable
 from workers.steering.expiry import Expiry
 

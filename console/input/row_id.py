@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from common.text import numbers
+from common import parsing
 
 Id = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def parse_row_id(text: str) -> int | None:
     """Return the ID in a text; None if no database has such an ID."""
-    return numbers.parse_digits(text)
+    return parsing.parse_digits(text)

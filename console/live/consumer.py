@@ -16,7 +16,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
 from common.errors import BadInput
-from common.text.numbers import parse_option_whole_number, read_number
+from common.parsing import parse_option_whole_number, read_number
 from console.accounts.access import Actor
 from console.accounts.connection import authenticate_connection, run_in_thread
 from console.live.fanout import get_fanout

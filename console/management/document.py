@@ -11,9 +11,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from common.documents import MAX_JSON_BYTES, read_json
+from common.documents import MAX_JSON_BYTES, get_standard_input, read_json
 from common.errors import BadInput
-from common.standard_input import get_standard_input
 from console.management.one_line import OneLineCommand, format_one_line
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from common.errors import BadInput
-from common.text.numbers import parse_any_number
+from common.parsing import parse_any_number
 
 PREFIX = "/api/v1/"
 VERBS = {"put": "set", "patch": "change", "delete": "delete"}

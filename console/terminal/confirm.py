@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label, Static
 
-from common.text.numbers import read_number
+from common.parsing import read_number
 from console.api.request.calls import NoAnswer, RequestRejected
 from console.terminal.acts import Act
 from console.terminal.plain_text import format_plain_text

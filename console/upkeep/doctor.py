@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from common import environment as variables
 from common.errors import WeirError
-from common.private_files import OTHERS
+from common.files import OTHERS
 from console.audit.check import Checker
 from console.connections.control_server import control, load_latest_snapshot
 from console.connections.log_text import mask_secrets
@@ -32,8 +32,8 @@ from console.storage.append_only import TABLE
 from console.storage.migrations import list_newer_migrations
 from controllers.framework.reason import capitalize
 from queues import keys
-from queues.control.acknowledged import COPIES
 from queues.control.address import parse_sentinels
+from queues.control.connection import COPIES
 from queues.nodes.node_state import SILENT
 from queues.topology import Topology
 from workers.coordination.connections import create_connection

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from queues.nodes import process_watchdog
+from common import own_process
 
 
 async def lifespan(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Answer the lifespan protocol of ASGI."""
     await receive()  # lifespan.startup
-    process_watchdog.watch()
+    own_process.watch()
     await send({"type": "lifespan.startup.complete"})
     await receive()  # lifespan.shutdown
     await send({"type": "lifespan.shutdown.complete"})

@@ -1,5 +1,6 @@
 """Events in Arrow: the schema, the block of up to 512 events, its encoding, and the conversions into it."""
 
+import base64
 import itertools
 import json
 import math
@@ -17,7 +18,112 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from common.errors import MalformedEvent
-from queues.events.times import MAX_TIME_US, MIN_TIME_US, convert_number_to_us, convert_numbers_to_us
+
+# Times that are given as numbers: in the unit that their column names, or that their size says.
+#
+# Seconds since 1970 are below 1e11, milliseconds below 1e14, microseconds below 1e17, nanoseconds from there on. No
+# number has two meanings before the year 2200. Whole numbers are computed exactly. What is finer than a microsecond is
+# cut off, as it is of an ISO 8601 text with nine digits.
+
+MIN_TIME_US = 0
+MAX_TIME_US = 7_258_118_400_000_000  # 2200-01-01
+# ns of one unit, by the end of a column's name.
+UNITS_NS = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
+# ns of one unit, by the size of a number: the first that it reaches.
+_SIZES = ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000), (0.0, 1_000_000_000))
+
+
+def find_unit_ns(column: str) -> int | None:
+    """Return the nanoseconds of one unit of a time column by its name; None: by the size of each number."""
+    return next((unit for suffix, unit in UNITS_NS.items() if column.endswith(suffix)), None)
+
+
+def convert_number_to_us(number: float, unit: int | None = None) -> int:
+    """Return the µs since 1970 of a number. Raises ValueError for one that is no time from 1970 to 2199."""
+    if not math.isfinite(number):
+        raise ValueError("the time is not finite")
+    unit = unit or next(each for size, each in _SIZES if abs(number) >= size)
+    if isinstance(number, int) or unit < 1_000:
+        time_us = int(number) * unit // 1_000
+    else:
+        time_us = round(number * (unit // 1_000))
+    if not MIN_TIME_US <= time_us < MAX_TIME_US:
+        raise ValueError("the time is not from 1970 to 2199")
+    return time_us
+
+
+def convert_numbers_to_us(numbers: Any, unit: int | None = None) -> Any:
+    """Return `number_us` of an array of int64 or float64, as int64. Raises ValueError for the same."""
+    size = np.abs(numbers.astype(np.float64))
+    units = np.select([size >= least for least, _ in _SIZES], [each for _, each in _SIZES], 1)
+    units = np.full(len(numbers), unit) if unit else units
+    with np.errstate(over="ignore"):
+        is_known = size * units < MAX_TIME_US * 1e3  # also refuses NaN, and what int64 can't hold
+    if not is_known.all():
+        raise ValueError("a time is not from 1970 to 2199")
+    if numbers.dtype.kind == "f":
+        numbers = np.where(units < 1_000, np.trunc(numbers), np.rint(numbers * (units // 1_000)))
+        return np.where(units < 1_000, numbers // 1_000, numbers).astype(np.int64)
+    return np.where(units < 1_000, numbers // 1_000, numbers * (units // 1_000))
+
+
+# A block whose bytes are not events, kept among the dead letters as one event that contains the bytes.
+
+TYPE = "unreadable"
+
+
+def build_unreadable_event(block_id: str, at_us: int, data: bytes) -> pa.RecordBatch:
+    """Return the event: type unreadable, attributes {"base64": the bytes}."""
+    attributes = orjson.dumps({"base64": base64.b64encode(data).decode()}).decode()
+    event = {
+        "id": block_id.replace("\0", "\\0"),
+        "time": min(at_us, MAX_TIME_US - 1),
+        "type": TYPE,
+        "attributes": attributes,
+    }
+    return pa.RecordBatch.from_pylist([event], schema=SCHEMA)
+
+
+def decode_unreadable_bytes(attributes: str | None) -> bytes:
+    """Return the bytes in such an event; empty if there are none."""
+    try:
+        return base64.b64decode(orjson.loads(attributes or "{}").get("base64", ""), validate=True)
+    except (ValueError, TypeError, AttributeError):
+        return b""
+
+
+# The composition of events: the most frequent types, keys, and sources of a sample, with their counts.
+#
+# It shows what changed in the arrivals even if no queue is archived, such as a key that becomes dominant.
+
+COLUMNS = ("type", "key", "source")
+MAX_EVENTS = 2_000
+MAX_VALUES, MAX_VALUE_LENGTH = 8, 80  # of a column; characters of a value
+NONE = "(none)"
+Composition = dict[str, int | dict[str, int]]
+
+
+def compute_composition(batch: pa.RecordBatch) -> Composition:
+    """Return {"events": how many were sampled, "type": {value: events}, "key": …, "source": …}.
+
+    The sample has at most MAX_EVENTS rows, evenly spaced in a batch of `queues.events.block.SCHEMA`, which may be
+    sorted.
+    """
+    if batch.num_rows > MAX_EVENTS:
+        places = np.linspace(0, batch.num_rows - 1, MAX_EVENTS).astype(np.int64)
+        batch = batch.select(COLUMNS).take(pa.array(places))
+    return {"events": batch.num_rows, **{name: _count_most_frequent(batch.column(name)) for name in COLUMNS}}
+
+
+def _count_most_frequent(column: pa.Array) -> dict[str, int]:
+    counted = pc.value_counts(column.cast(pa.string()))
+    rows = zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
+    counts: dict[str, int] = {}
+    for value, count in sorted(rows, key=lambda row: (-row[1], row[0] or ""))[:MAX_VALUES]:
+        shown = NONE if value is None else value[:MAX_VALUE_LENGTH]
+        counts[shown] = counts.get(shown, 0) + count
+    return counts
+
 
 BLOCK_EVENTS = 512
 MAX_BYTES = 2**20  # of a block of large events: several blocks are read and copied at once

@@ -19,11 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from common.errors import BadInput, MalformedEvent
-from common.text.numbers import parse_any_number
+from common.parsing import parse_any_number
 from queues.events.block import (
     FIELDS,
     MAX_ATTRIBUTES,
     SCHEMA,
+    convert_numbers_to_us,
+    find_unit_ns,
     from_columns,
     from_rows,
     parse_attributes,
@@ -31,7 +33,6 @@ from queues.events.block import (
     parse_time_us,
     parse_value,
 )
-from queues.events.times import convert_numbers_to_us, find_unit_ns
 
 _TO_ESCAPE = r'["\\\x00-\x1f]'
 

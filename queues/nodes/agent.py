@@ -17,22 +17,18 @@ from types import FrameType
 import redis
 
 from common import environment as variables
-from common import logs
+from common import logs, own_process
 from common.errors import BadInput, WeirError
-from common.private_files import keep_private
+from common.files import keep_private
+from common.own_process import raise_open_file_limit, wait_seconds
 from common.stored_document import BadDocument, convert
 from queues import keys
 from queues.control import connection as control_connection
-from queues.nodes import heartbeat_file, process_watchdog
-from queues.nodes.cadence import wait_seconds
+from queues.nodes.addresses import add_login
 from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilizationByPart
-from queues.nodes.login import add_login
+from queues.nodes.measures import CommandTime, WaitingAges, compute_time_shares
 from queues.nodes.node_state import NodeState, StateThresholds, smooth, step
-from queues.nodes.open_files import raise_open_file_limit
-from queues.nodes.server_time import CommandTime, compute_time_shares
-from queues.nodes.waiting_age import WaitingAges
-from queues.segments.gauge import Gauge, read_gauges
-from queues.segments.scripts import GROUP, SCRIPTS
+from queues.segments.gauge import GROUP, SCRIPTS, Gauge, read_gauges
 from queues.topology import KnownTopology, NodeSpec, Topology
 
 TIMEOUT_SECONDS = 0.4
@@ -236,7 +232,7 @@ def run(agent: Agent, stop: threading.Event) -> None:
     while not stop.wait(wait_seconds(time.time(), time.monotonic() - last)):
         last = time.monotonic()
         agent.beat()
-        heartbeat_file.touch()
+        own_process.touch()
 
 
 def main(arguments: list[str]) -> int:
@@ -246,7 +242,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or not variables.REDIS_URL.is_set():
         log.error("usage: REDIS_URL=redis://host:port/0 python -m queues.nodes.agent NODE")
         return 2
-    process_watchdog.watch()
+    own_process.watch()
     stop = threading.Event()
 
     def end(_signal: int, _frame: FrameType | None) -> None:

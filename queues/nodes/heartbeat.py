@@ -1,6 +1,73 @@
 """The heartbeat that a node's agent sends once a second (`weir:heartbeats`)."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
 from common.stored_document import StoredDocument, decode_document, encode_document
+
+# Liveness of nodes: the age of each node by the observer's own monotonic clock.
+#
+# The age counts from the last change of the node's `seq`. A jump of a wall clock, the node's or the observer's, can't
+# make a node older or younger.
+
+BEAT_SECONDS = 1.0
+STALE_BEATS = 2
+OFFLINE_BEATS = 3
+# Beats and checks both happen once a second; this much jitter between them is not a missed beat.
+JITTER_BEATS = 0.1
+
+
+@dataclass(frozen=True)
+class HeartbeatRecord:
+    """What is known of one node: its last `seq`, and when (monotonic seconds) that was seen to change.
+
+    `is_certain` is False until a change was seen: a heartbeat found at the start may be old.
+    """
+
+    seq: Any
+    changed_at_seconds: float
+    is_certain: bool
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The observation of all nodes, a value; `record_sequences` returns the next one."""
+
+    heard: Mapping[str, HeartbeatRecord] = field(default_factory=dict)
+
+    def record_sequences(self, sequences: Mapping[str, Any], now_seconds: float) -> "Membership":
+        """Record a check of the heartbeats: `sequences` is node → seq, `now_seconds` monotonic."""
+        heard = dict(self.heard)
+        for node, seq in sequences.items():
+            before = heard.get(node)
+            if before is None or before.seq != seq:
+                # A node whose first beat arrives while we watch is certain; one found at the first check is
+                # not.
+                heard[node] = HeartbeatRecord(seq, now_seconds, before is not None or bool(self.heard))
+        return Membership(heard)
+
+    def compute_age_seconds(self, node: str, now_seconds: float) -> float | None:
+        """Return the seconds since the node's last beat was seen; None if none was ever seen for certain."""
+        heard = self.heard.get(node)
+        if heard is None or not heard.is_certain:
+            return None
+        return max(0.0, now_seconds - heard.changed_at_seconds)
+
+    def count_missed_beats(self, node: str, now_seconds: float) -> int:
+        """Return the number of missed beats. A node that was never seen has missed enough to be OFFLINE."""
+        heard = self.heard.get(node)
+        if heard is None:
+            return OFFLINE_BEATS
+        return int(max(0.0, now_seconds - heard.changed_at_seconds) / BEAT_SECONDS + JITTER_BEATS)
+
+    def is_stale(self, node: str, now_seconds: float) -> bool:
+        """Return True from the second missed beat: the node's state is then shown as its last one."""
+        return self.count_missed_beats(node, now_seconds) >= STALE_BEATS
+
+    def is_offline(self, node: str, now_seconds: float) -> bool:
+        """Return True from the third missed beat."""
+        return self.count_missed_beats(node, now_seconds) >= OFFLINE_BEATS
 
 
 class UtilizationByPart(StoredDocument, frozen=True, gc=False):

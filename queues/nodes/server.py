@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import WeirError
-from common.private_files import create_private_folder, write_private
+from common.files import create_private_folder, write_private
 
 NAMES = ("valkey-server", "redis-server")
 

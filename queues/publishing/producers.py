@@ -10,7 +10,7 @@ import pyarrow as pa
 import redis
 
 from queues import keys
-from queues.events.composition import Composition, compute_composition
+from queues.events.block import Composition, compute_composition
 from queues.lua.script import load_script
 
 EVERY_SECONDS = 1.0

@@ -20,14 +20,12 @@ from typing import Any
 
 import psutil
 
-from common import checks, logs
+from common import checks, logs, own_process
 from common import environment as variables
 from common.errors import BadInput, MalformedEvent, WeirError
-from common.private_files import keep_private
+from common.files import keep_private
+from common.own_process import raise_open_file_limit, wait_seconds
 from queues.events.block import MAX_TEXT, EncodedBlock
-from queues.nodes import heartbeat_file, process_watchdog
-from queues.nodes.cadence import wait_seconds
-from queues.nodes.open_files import raise_open_file_limit
 from queues.publishing.client import Client
 
 QUEUE, PROCESS_QUEUE, PRODUCER = "telemetry", "process", "host"
@@ -253,7 +251,7 @@ def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None
                 outbox.add(PROCESS_QUEUE, busiest)
         outbox.add(QUEUE, events)
         outbox.flush()
-        heartbeat_file.touch()
+        own_process.touch()
 
 
 def main() -> int:
@@ -263,7 +261,7 @@ def main() -> int:
     if not variables.REDIS_URL.is_set():
         log.error("REDIS_URL is missing; set it to the control server's URL, redis://host:port/0.")
         return 2
-    process_watchdog.watch()
+    own_process.watch()
     stop = threading.Event()
 
     def end(_signal: int, _frame: FrameType | None) -> None:

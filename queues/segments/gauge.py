@@ -8,7 +8,28 @@ from collections.abc import Sequence
 import redis
 
 from queues import keys
-from queues.segments.scripts import COUNTERS, GROUP, SCRIPTS
+from queues.lua.script import load_scripts
+
+# The scripts that move blocks on a node, by name, and the counters that they maintain: `queues/lua/segment`.
+#
+# KEYS are `keys.list_queue_keys(queue)`, ARGV[1] is the consumer group. Scripts may run on a full node (`allow-oom`): a
+# node that could not acknowledge could never become empty again. Those that receive from another node may not.
+
+GROUP = "workers"
+COUNTERS = (
+    "inserted_events",
+    "inserted_blocks",
+    "inserted_bytes",
+    "removed_events",
+    "removed_blocks",
+    "removed_bytes",
+    "dead_events",
+    # The part that was transferred between nodes: neither published nor handled.
+    "received_events",
+    "sent_events",
+)
+SCRIPTS = load_scripts("segment")
+
 
 LENGTHS = ("length_blocks", "pending_blocks", "retry_blocks", "dead_letters", "leaving_blocks")
 Gauge = dict[str, int | float | None]
@@ -18,7 +39,7 @@ def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
     """Return {queue: cumulative counters, lengths, and `oldest_seconds`} of each queue's segment on the node.
 
     The age of the oldest entry is in seconds by the node's clock, None if the segment is empty, and negative if the
-    clock was set back since (`queues.nodes.waiting_age`). Each segment is measured in one script, so that its figures
+    clock was set back since (`queues.nodes.measures`). Each segment is measured in one script, so that its figures
     belong to one instant. Raises redis-py's errors.
     """
     script = node.register_script(SCRIPTS["measure"])

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import checks
+from common import checks, parsing
 from common.errors import BadInput, BadTopology, Forbidden
-from common.text import numbers
 
 NUMBERS = {
     "number": checks.accept_number(),
@@ -126,8 +125,8 @@ def test_what_was_given_is_quoted_in_short():
 
 @pytest.mark.parametrize("text", ["", "-1", "1.0", "²", "٣", "7" * 19, "7" * 5_000])
 def test_only_so_many_ascii_digits_are_a_number(text):
-    assert numbers.parse_digits(text) is None
-    assert numbers.parse_digits("9" * 18) == 10**18 - 1
+    assert parsing.parse_digits(text) is None
+    assert parsing.parse_digits("9" * 18) == 10**18 - 1
 
 
 def test_what_others_say_is_stored_with_a_mark_for_each_character_that_no_database_holds():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import BadInput
-from common.private_files import create_private_folder, keep_private, load_or_create_secret, mend, write_private
+from common.files import create_private_folder, keep_private, load_or_create_secret, mend, write_private
 
 
 @pytest.fixture(autouse=True)

@@ -81,7 +81,7 @@ TELL_TRUTH_VALUES = {
     "common/checks.py",
     "queues/events/block.py",
     "queues/events/columns.py",
-    "common/text/numbers.py",
+    "common/parsing.py",
     "workers/pipeline/events/attributes.py",
     "workers/pipeline/patterns/predicate.py",
     "workers/control/parts/kind.py",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from queues import keys
-from queues.segments.scripts import GROUP
+from queues.segments.gauge import GROUP
 from tests.conftest import EXAMPLES
 
 SHORT = (max(3, EXAMPLES // 4), 25)  # examples, steps of each

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from queues.events.block import BlockIds, EncodedBlock, cut, from_columns
-from queues.segments.scripts import GROUP
+from queues.segments.gauge import GROUP
 from queues.segments.segment import ClaimedBlock, Segment
 
 NOW_US = 1_790_000_000_000_000

@@ -13,7 +13,7 @@ from django_celery_beat.models import CrontabSchedule, IntervalSchedule, Periodi
 
 from common.stored_document import encode_document
 from queues import keys, pausing
-from queues.control.acknowledged import NotReplicated
+from queues.control.connection import NotReplicated
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
 from queues.topology import Topology

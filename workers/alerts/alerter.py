@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import redis
 from django.db import DatabaseError, close_old_connections, connections
 
-from queues.nodes import heartbeat_file
+from common import own_process
 from workers.alerts.conditions.evidence import Gatherer
 from workers.alerts.delivery import dispatcher
 from workers.alerts.evaluation import evaluator
@@ -81,7 +81,7 @@ class Alerter:
         self.close()
 
     def _check(self) -> None:
-        heartbeat_file.touch()
+        own_process.touch()
         self.step(time.time(), time.monotonic())
 
     def close(self) -> None:

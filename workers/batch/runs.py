@@ -9,9 +9,8 @@ from typing import Any
 import redis
 from django.db import DatabaseError, IntegrityError, transaction
 
-from common import checks
+from common import checks, parsing
 from common.errors import BadInput, WeirError
-from common.text import numbers
 from queues import keys
 from workers.batch import catalog, deadline, run_quota
 from workers.batch.jobs.job import ChunkSpec, Job, JobContext, Values
@@ -33,7 +32,7 @@ def get_task(name: str) -> Task:
 
 def run_of(number: Any) -> Run:
     """Return the run. Raises BadInput naming the run."""
-    known = numbers.parse_digits(str(number)[: checks.MAX_SHOWN])
+    known = parsing.parse_digits(str(number)[: checks.MAX_SHOWN])
     run = None if known is None else Run.objects.select_related("task").filter(pk=known).first()
     if run is None:
         raise BadInput("run", f"{str(number)[: checks.MAX_SHOWN]} does not exist.")

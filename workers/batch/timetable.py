@@ -6,7 +6,7 @@ from typing import Any
 
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
-from common.text.numbers import parse_digits
+from common.parsing import parse_digits
 
 BY_HAND = "on request"
 ANY = "*"

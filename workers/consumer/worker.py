@@ -15,8 +15,7 @@ import pyarrow as pa
 import redis
 
 from common.errors import MalformedEvent
-from queues.events.block import decode
-from queues.events.unreadable import build_unreadable_event
+from queues.events.block import build_unreadable_event, decode
 from queues.segments.segment import ClaimedBlock, Segment
 from queues.topology import QueueSpec
 from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, DeadlineExceeded, HandlerCall

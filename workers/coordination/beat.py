@@ -11,7 +11,7 @@ from typing import Any
 
 from django_celery_beat.schedulers import DatabaseScheduler
 
-from queues.nodes import heartbeat_file
+from common import own_process
 from workers.coordination.tick import TICK, TICK_AT_SECONDS
 
 CHANGES_SECONDS = 1.0
@@ -37,7 +37,7 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
             self._follow_the_clock()
         self._ticked_at = now
         seconds = float(super().tick(*arguments, **named))
-        heartbeat_file.touch()
+        own_process.touch()
         return seconds
 
     def reserve(self, entry: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from celery.app.amqp import AMQP
 from kombu import Connection
 
-from queues.control.refused import know_of_refused_writes
+from queues.control.connection import know_of_refused_writes
 
 know_of_refused_writes()  # otherwise a worker would exit when the control server's disk is full
 

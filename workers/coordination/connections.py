@@ -6,7 +6,7 @@ import redis
 from django.conf import settings
 
 from queues.control.connection import connect
-from queues.nodes.login import add_login
+from queues.nodes.addresses import add_login
 
 TIMEOUT_SECONDS = 5.0
 

@@ -13,7 +13,7 @@ from celery import bootsteps
 from celery.concurrency.thread import TaskPool
 from celery.worker import state
 
-from queues.nodes.process_watchdog import STUCK_CHECKS, watch
+from common.own_process import STUCK_CHECKS, watch
 
 STOP_CHECKS = 12  # a process that does not stop within this time after a signal is killed
 

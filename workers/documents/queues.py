@@ -87,7 +87,7 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
 class EventSample(StoredDocument, frozen=True, kw_only=True, gc=False):
     """The composition of events: events by value, only the most frequent values.
 
-    See `queues.events.composition`. events: the number of sampled events.
+    See `queues.events.block`. events: the number of sampled events.
     """
 
     events: int = 0

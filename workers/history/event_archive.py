@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from common.errors import BadInput
-from common.files.inside_folder import resolve_inside_folder
+from common.files import resolve_inside_folder
 from queues.events.block import SCHEMA
 from workers.history.days import is_day
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from common.files.inside_folder import resolve_inside_folder
+from common.files import resolve_inside_folder
 from workers.history.days import list_days
 
 RAW = pa.schema([("time", pa.timestamp("us", "UTC")), ("series", pa.string()), ("value", pa.float64())])

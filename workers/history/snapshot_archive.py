@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from common.files.inside_folder import resolve_inside_folder
+from common.files import resolve_inside_folder
 from workers.documents.snapshot import Snapshot
 from workers.history.days import list_days
 

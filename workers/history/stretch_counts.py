@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.files.inside_folder import resolve_inside_folder
+from common.files import resolve_inside_folder
 from workers.history.stretches import SLICES, Sliced, TimeRange
 
 ROOT = "comparisons"

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq  # not its dataset module, which imports pandas: 32
 
 from common.errors import BadInput
 from common.stored_document import BadDocument
-from queues.events.composition import COLUMNS, NONE
+from queues.events.block import COLUMNS, NONE
 from workers.documents.snapshot import Snapshot
 from workers.history.event_archive import Partition, check_files, list_parquet_files, list_partitions
 from workers.history.snapshot_archive import snapshot_at

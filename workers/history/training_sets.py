@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from common.errors import WeirError
-from common.files.inside_folder import resolve_inside_folder
+from common.files import resolve_inside_folder
 
 ROOT = "training"
 ALL_TYPES = ""

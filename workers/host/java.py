@@ -12,7 +12,7 @@ from pathlib import Path
 
 from common import environment as variables
 from common.errors import WeirError
-from common.private_files import create_private_folder, write_private
+from common.files import create_private_folder, write_private
 from workers.host.environment import build_python_path
 
 OLDEST = 17

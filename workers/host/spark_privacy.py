@@ -19,7 +19,7 @@ from typing import Any
 
 from common import environment as variables
 from common.errors import BadInput
-from common.private_files import create_private_folder, write_private
+from common.files import create_private_folder, write_private
 from workers.host.java import quote_option
 
 MIN_SECRET = 32

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from common.files.inside_folder import resolve_inside_folder
+from common.files import resolve_inside_folder
 
 Floats = npt.NDArray[np.float64]
 ROOT = "experiments"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import BadInput
-from common.files.inside_folder import resolve_inside_folder
+from common.files import resolve_inside_folder
 from controllers.simulation.catalog import SCENARIOS
 from workers.host.process_limits import ProcessLimits
 from workers.lab.series import ROOT, read_trace, write_series

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from common.stored_document import copy_shared_values, replace_fields
-from queues.events.composition import COLUMNS, MAX_VALUE_LENGTH, MAX_VALUES
-from queues.nodes.heartbeat import ContainerCounters
-from queues.nodes.membership import Membership
+from queues.events.block import COLUMNS, MAX_VALUE_LENGTH, MAX_VALUES
+from queues.nodes.heartbeat import ContainerCounters, Membership
 from queues.nodes.node_state import OFFLINE, SILENT
 from queues.topology import NodeSpec, QueueSpec
 from workers.consumer.handlers.sink import get_sink_name
@@ -381,7 +380,7 @@ def _select_event_samples(
 
 
 def limit_sample(sample: EventSample) -> EventSample:
-    """Limit a sample to the size that `queues.events.composition` makes; a publisher may write more."""
+    """Limit a sample to the size that `queues.events.block` makes; a publisher may write more."""
     limited = {}
     for name in COLUMNS:
         most = heapq.nlargest(MAX_VALUES, getattr(sample, name).items(), key=lambda row: row[1])

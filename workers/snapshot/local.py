@@ -11,7 +11,7 @@ import redis
 
 from common.stored_document import ReportReader, decode_readable_document, replace_fields
 from queues import keys
-from queues.nodes.membership import Membership
+from queues.nodes.heartbeat import Membership
 from queues.topology import KnownTopology
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness

@@ -16,9 +16,9 @@ import msgspec
 import redis
 from django.db import DatabaseError, close_old_connections
 
+from common import own_process
 from common.stored_document import BadDocument, encode_document, replace_fields
 from queues import keys
-from queues.nodes import heartbeat_file
 from workers.coordination.leases import Lease
 from workers.coordination.merge_patch import JsonObject, document_difference
 from workers.documents.snapshot import Snapshot
@@ -114,7 +114,7 @@ class Observer:
             except Exception as error:
                 # Any failure may be over at the next check; an observer that exits helps no one.
                 self._complain(error)
-            heartbeat_file.touch()
+            own_process.touch()
         self.close()
 
     def close(self) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import redis
 
 from common.errors import BadTopology
+from common.parsing import parse_whole_number
 from common.stored_document import ReportReader, decode_readable_document
-from common.text.numbers import parse_whole_number
 from queues import keys
 from queues.nodes.heartbeat import Heartbeat
 from queues.topology import KnownTopology, Topology

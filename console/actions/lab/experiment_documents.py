@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.http import Http404
 
-from common.files.inside_folder import resolve_inside_folder
+from common.files import resolve_inside_folder
 from console.accounts.access import Actor, require_data_access
 from console.display.downsampling import downsample
 from console.display.formats import format_for_input

@@ -7,7 +7,7 @@ from typing import Any
 from common import checks
 from common.errors import BadInput
 from common.parameter import Parameter
-from common.text.numbers import parse_decimal_number
+from common.parsing import parse_decimal_number
 from console.actions.lab.traces import Trace
 from controllers import catalog as laws
 from controllers.rebalancing import law as rebalancing

@@ -12,11 +12,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from common.documents import decode_text
+from common.documents import decode_text, get_standard_input
 from common.errors import BadInput
-from common.standard_input import get_standard_input
-from common.text.csv_dialect import describe_separator
-from common.text.numbers import parse_decimal_number
+from common.parsing import describe_separator, parse_decimal_number
 
 # A row costs as much as it has columns, even if it contains one value.
 MAX_COLUMNS = 256

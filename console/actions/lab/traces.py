@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from common.errors import BadInput
-from common.files.inside_folder import resolve_inside_folder
+from common.files import resolve_inside_folder
 from console.accounts.access import Actor, require_data_access
 from console.actions.lab.trace_files import read_trace
 from controllers.simulation.model.scenario import Floats

@@ -11,7 +11,7 @@ from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from queues.models import Container, Queue
-from queues.nodes.login import add_login
+from queues.nodes.addresses import add_login
 from queues.segments.peek import MAX_EVENTS, WaitingEvent, peek
 from queues.segments.segment import Segment
 

@@ -18,8 +18,8 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.urls import reverse
 
+from common import parsing
 from common.errors import BadInput
-from common.text import numbers
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.models import SharedLink
@@ -86,7 +86,7 @@ def format_link_address(link: SharedLink) -> str:
 def open_link(signed: str, now: datetime) -> SharedLink | None:
     """Return what a link opens; None if it never existed, expired, or was ended."""
     try:
-        number = numbers.parse_digits(Signer(salt=SALT).unsign(signed))
+        number = parsing.parse_digits(Signer(salt=SALT).unsign(signed))
     except BadSignature:
         return None
     return None if number is None else open_at(now).filter(pk=number).first()

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from common.text.numbers import parse_digits
+from common.parsing import parse_digits
 from console.web.refusal import RequestRefused, refuse
 
 STRANGER_BYTES = 64 * 1024

@@ -25,7 +25,7 @@ from urllib.parse import parse_qs
 import orjson
 
 from common.errors import BadInput
-from common.text.numbers import parse_digits
+from common.parsing import parse_digits
 from console.input.boundary import parse_json_body
 
 NEWEST_SECONDS = 300.0

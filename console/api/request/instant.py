@@ -7,9 +7,9 @@ from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from common.checks import is_number
-from common.text.numbers import parse_any_number
+from common.parsing import parse_any_number
 from console.input.instant import TAKES, is_representable
-from queues.events.times import convert_number_to_us
+from queues.events.block import convert_number_to_us
 
 
 def _convert_number_to_time(given: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticCustomError, SchemaValidator, core_schema
 
-from common.text.numbers import MAX_SHOWN, parse_decimal_number
+from common.parsing import MAX_SHOWN, parse_decimal_number
 
 EXAMPLES = {"int": "a whole number such as 12", "float": "a number such as 12 or 0.5"}
 # What stands below these keys of a core schema is no schema.

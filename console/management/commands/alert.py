@@ -10,11 +10,11 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
+from common import own_process
 from console.audit.watch import AuditWatch
 from console.incidents.keeper import ChangeKeeper
 from console.management.one_line import OneLineCommand
 from console.storage.database_limits import hold_work_limits
-from queues.nodes import process_watchdog
 from workers.alerts.alerter import Alerter
 from workers.alerts.dead_mans_switch import DeadMansSwitch
 from workers.alerts.delivery.schedule_feed import FeedReader
@@ -29,7 +29,7 @@ class Command(OneLineCommand):
     requires_system_checks = []  # as for `JsonCommand`
 
     def handle(self, *arguments: Any, **options: Any) -> None:
-        process_watchdog.watch()
+        own_process.watch()
         hold_work_limits(connection.settings_dict, settings.WEIR_DATABASE_LIMITS)
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -17,7 +17,7 @@ import psutil
 from django.core.management.base import CommandParser
 
 from common.errors import BadInput
-from common.text.numbers import parse_option_number
+from common.parsing import parse_option_number
 from console.management.document import JsonCommand
 
 # The folder of `bench` that has it; "" if it is a folder itself.

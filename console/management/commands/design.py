@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from common.errors import BadInput
-from common.text.numbers import parse_option_whole_number
+from common.parsing import parse_option_whole_number
 from console.actions.lab.trace_files import read_columns
 from console.management.document import JsonCommand, read_document
 from controllers.design.identify import identify

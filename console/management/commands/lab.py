@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from common.errors import BadInput
-from common.files.csv_text import iterate_csv_text
-from common.text.numbers import parse_decimal_number, parse_option_whole_number
+from common.files import iterate_csv_text
+from common.parsing import parse_decimal_number, parse_option_whole_number
 from console.actions.lab.trace_files import Floats, read_trace
 from console.management.document import JsonCommand
 from controllers.simulation.catalog import SCENARIOS

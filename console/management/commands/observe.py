@@ -10,10 +10,10 @@ from django.conf import settings
 from django.db import connection
 
 from common import environment as variables
+from common import own_process
 from console.management.one_line import OneLineCommand
 from console.storage.database_limits import hold_work_limits
 from console.timeline.rollouts import RolloutMarks
-from queues.nodes import process_watchdog
 from workers.coordination.connections import control_server
 from workers.coordination.plant_clock import get_plant_clock
 from workers.documents.snapshot import Snapshot
@@ -35,7 +35,7 @@ class Command(OneLineCommand):
     requires_system_checks = []  # as for `JsonCommand`
 
     def handle(self, *arguments: Any, **options: Any) -> None:
-        process_watchdog.watch()
+        own_process.watch()
         hold_work_limits(connection.settings_dict, settings.WEIR_DATABASE_LIMITS)
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

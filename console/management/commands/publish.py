@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management.base import CommandParser
 
 from common.errors import BadInput, NoContainerAvailable, WeirError
-from common.text.numbers import parse_option_number, parse_option_whole_number
+from common.parsing import parse_option_number, parse_option_whole_number
 from console.management.document import JsonCommand
 from controllers.framework.reason import format_count
 from queues.events.columns import Columns

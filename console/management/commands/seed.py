@@ -4,7 +4,7 @@ from typing import Any
 
 from django.conf import settings
 
-from common.private_files import mend
+from common.files import mend
 from console.connections.control_server import control
 from console.embedded.local import check_whole
 from console.embedded.seeding import seed

@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from common.errors import BadInput
-from common.text.numbers import parse_option_whole_number
+from common.parsing import parse_option_whole_number
 from console.accounts import tokens
 from console.accounts.access import Actor, find_user_role, get_user_queues
 from console.management.document import JsonCommand

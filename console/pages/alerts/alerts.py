@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from common.text import numbers
+from common import parsing
 from console.accounts.access import actor_of, requires
 from console.actions import alerts as alerting
 from console.input.form_values import parse_minutes
@@ -132,7 +132,7 @@ def snooze(request: HttpRequest, alert_id: int) -> ActionResult:
 @declare_action("alert.escalate", alert_page)
 def escalate(request: HttpRequest, alert_id: int) -> ActionResult:
     """Notify the next step now. Posted: note (optional), step (the number that the button shows)."""
-    text, shown = request.POST.get("note", ""), numbers.parse_digits(request.POST.get("step", ""))
+    text, shown = request.POST.get("note", ""), parsing.parse_digits(request.POST.get("step", ""))
     made = alerting.escalate(actor_of(request), alert_id, note=text, now=timezone.now(), step=shown)
     step = made.rule.escalation[made.next_step - 1] if made.rule else {"receivers": []}
     return _redirect_with_message(alert_id, f"{join_names(step['receivers'])} will be notified within seconds.")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from common.text.numbers import parse_digits
+from common.parsing import parse_digits
 from console.display.subject_pages import find_subject_page
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot

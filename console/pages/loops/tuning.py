@@ -5,7 +5,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 
-from common.text.numbers import parse_digits
+from common.parsing import parse_digits
 from console.accounts.access import actor_of
 from console.actions.proposals import tunings
 from console.display.override_words import describe_end, describe_replaced_overrides

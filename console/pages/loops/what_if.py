@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from common.text.numbers import parse_decimal_number
+from common.parsing import parse_decimal_number
 from console.accounts.access import requires
 from console.input.form_values import is_untouched, parse_number
 from console.pages.frame.page import FormPage, render_page

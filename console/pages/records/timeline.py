@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from common.files.csv_text import iterate_csv_text
+from common.files import iterate_csv_text
 from console.accounts.access import actor_of, requires
 from console.actions.exports import CSV, format_query, record_export, stream_download
 from console.actions.timeline import marks, shared_links

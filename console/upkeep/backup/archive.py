@@ -17,7 +17,7 @@ from typing import Any, cast
 import orjson
 
 from common.errors import BadInput
-from common.files.inside_folder import split_relative_name
+from common.files import split_relative_name
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -11,8 +11,7 @@ from django.utils import timezone
 
 from common import environment as variables
 from common.errors import BadInput, WeirError
-from common.files.inside_folder import resolve_inside_folder, write_inside
-from common.private_files import create_private_folder, write_private
+from common.files import create_private_folder, resolve_inside_folder, write_inside, write_private
 from console.audit import witness
 from console.embedded.local import RESTORING
 from console.upkeep.backup import archive, database, files, passages, servers

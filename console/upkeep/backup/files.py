@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from common.text.numbers import parse_digits
+from common.parsing import parse_digits
 
 # What is in the backup otherwise, is made anew by a start, or belongs to this machine.
 PASSING = {

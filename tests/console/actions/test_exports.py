@@ -166,4 +166,4 @@ def test_every_csv_is_written_by_one_writer():
         if re.search(r"csv\.(writer|DictWriter)\b|\.to_csv\(|write_csv\(", path.read_text(encoding="utf-8"))
     ]
     # The extract's rates are numbers, its events are marked by Spark.
-    assert sorted(found) == ["common/files/csv_text.py", "workers/batch/jobs/spark/extract.py"]
+    assert sorted(found) == ["common/files.py", "workers/batch/jobs/spark/extract.py"]

@@ -17,7 +17,7 @@ from console.embedded.seeding import FIRST_LOGIN, read_first_password, seed, see
 from console.models import ApiToken, AuditEntry
 from queues import keys
 from queues.models import Node, Queue
-from queues.nodes.node_list import parse_nodes
+from queues.nodes.addresses import parse_nodes
 from queues.topology import Topology
 from workers.batch import task_definitions
 from workers.models import Loop, Task

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
+from common.own_process import STUCK
 from console import release
 from console.embedded.processes import Process, list_plant_processes
-from queues.nodes.process_watchdog import STUCK
 from queues.nodes.server import free_port
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,7 @@ import pytest
 import redis
 
 from console.upkeep import doctor
-from queues.control.acknowledged import AcknowledgedClient, NotReplicated
-from queues.control.connection import connect, open_connection
-from queues.control.primacy import NoPrimary
+from queues.control.connection import AcknowledgedClient, NoPrimary, NotReplicated, connect, open_connection
 from tests.sentinels import replicated
 from tests.waiting import until
 from workers.coordination.leases import Lease

@@ -4,8 +4,15 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.events.block import from_columns, from_events
-from queues.events.composition import MAX_EVENTS, MAX_VALUE_LENGTH, MAX_VALUES, NONE, compute_composition
+from queues.events.block import (
+    MAX_EVENTS,
+    MAX_VALUE_LENGTH,
+    MAX_VALUES,
+    NONE,
+    compute_composition,
+    from_columns,
+    from_events,
+)
 
 CHARACTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])  # an event's text has no NUL
 keys = st.lists(st.one_of(st.none(), st.text(CHARACTERS, max_size=3)), min_size=1, max_size=60)

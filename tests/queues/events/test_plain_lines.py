@@ -8,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from queues.events import lines as event_lines
-from queues.events.lines import EventLines
-from queues.events.plain_lines import build_plain_batch
+from queues.events.lines import EventLines, build_plain_batch
 
 NOW_US = 1_790_000_000_000_000
 PLAIN = [

@@ -12,8 +12,7 @@ import redis
 from queues import keys
 from queues.nodes import agent as agents
 from queues.nodes.agent import Agent, NodeSample, compute_utilization_by_part, connect
-from queues.nodes.heartbeat import UtilizationByPart
-from queues.nodes.membership import Membership
+from queues.nodes.heartbeat import Membership, UtilizationByPart
 from queues.segments.segment import Segment
 from queues.topology import Capacity, NodeSpec, Topology
 from tests.queues.samples import blocks_of

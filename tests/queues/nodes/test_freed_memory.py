@@ -5,17 +5,17 @@ import sys
 
 import pytest
 
-from queues.nodes.freed_memory import SECONDS, FreedMemory
+from common.own_process import SECONDS, FreedMemory
 
 HELD = """
 import psutil, sys
-from queues.nodes import freed_memory
+from common import own_process
 def bytes_held(): return psutil.Process().memory_info().rss
 before = bytes_held()
 several = [bytes(2_000) for _ in range(50_000)]
 peak = bytes_held()
 several = several[::100]  # what stays lies between what goes
-freed_memory._give_back()
+own_process._give_back()
 print(before, peak, bytes_held())
 """
 

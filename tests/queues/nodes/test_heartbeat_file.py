@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from queues.nodes import agent, heartbeat_file
+from common import own_process
+from queues.nodes import agent
 from queues.publishing import telemetry
 from workers.alerts.alerter import Alerter
 from workers.snapshot.observer import Observer
@@ -41,15 +42,15 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_file_that_is_there_is_touched_anew(file):
     file.touch()
     os.utime(file, (1, 1))
-    heartbeat_file.touch()
+    own_process.touch()
     assert file.stat().st_mtime > 1
 
 
 def test_without_a_name_there_is_no_file_and_where_none_can_be_nobody_ends(tmp_path, monkeypatch):
     monkeypatch.delenv("WEIR_HEARTBEAT_FILE", raising=False)
-    heartbeat_file.touch()
+    own_process.touch()
     monkeypatch.setenv("WEIR_HEARTBEAT_FILE", str(tmp_path / "nowhere" / "heartbeat"))
-    heartbeat_file.touch()
+    own_process.touch()
     assert not list(tmp_path.iterdir())
 
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.nodes.cadence import wait_seconds
-from queues.nodes.membership import Membership
+from common.own_process import wait_seconds
+from queues.nodes.heartbeat import Membership
 
 
 def watched(looks: list[tuple[float, int]]) -> Membership:

@@ -3,18 +3,18 @@
 import subprocess
 import sys
 
-from queues.nodes.process_watchdog import STUCK, STUCK_CHECKS, StartWatchdog
+from common.own_process import STUCK, STUCK_CHECKS, StartWatchdog
 from tests.waiting import MAX_SECONDS
 
 A_THREAD_THAT_NEVER_BEGINS = """
 import threading
-from queues.nodes import process_watchdog
+from common import own_process
 
 def no_memory(thread):
     raise MemoryError
 
-process_watchdog.CHECK_SECONDS = 0.01
-process_watchdog.watch()
+own_process.CHECK_SECONDS = 0.01
+own_process.watch()
 threading.Thread._bootstrap_inner = no_memory
 threading.Thread().start()
 """

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.nodes.server_time import CommandTime, compute_time_shares
+from queues.nodes.measures import CommandTime, compute_time_shares
 
 COUNTS = st.fixed_dictionaries(
     {name: st.integers(0, 10**6) for name in ("inserted_blocks", "inserted_bytes", "removed_blocks", "removed_bytes")}

@@ -1,6 +1,6 @@
 """The age of what waits longest, also by a clock that was set back."""
 
-from queues.nodes.waiting_age import WaitingAges
+from queues.nodes.measures import WaitingAges
 
 
 def gauge(oldest_seconds: float | None, inserted: int, length: int) -> dict:

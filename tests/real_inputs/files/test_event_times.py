@@ -10,9 +10,9 @@ import pytest
 
 from common.errors import MalformedEvent
 from queues.events import block
+from queues.events.block import convert_number_to_us, convert_numbers_to_us
 from queues.events.columns import Columns
 from queues.events.lines import EventLines
-from queues.events.times import convert_number_to_us, convert_numbers_to_us
 
 NOW = 1_700_000_000.0
 TIME_US = 1_796_000_000_123_456

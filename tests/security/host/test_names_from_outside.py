@@ -12,7 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from common.errors import BadInput, Forbidden, WeirError
-from common.files.inside_folder import resolve_inside_folder, write_inside
+from common.files import resolve_inside_folder, write_inside
 from console.accounts.access import Actor
 from console.actions.lab.traces import save_upload
 from console.upkeep.backup import archive, backup, files

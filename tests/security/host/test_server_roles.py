@@ -17,7 +17,7 @@ from common.environment import NODE_LOGIN, PROCESS
 from common.errors import BadInput
 from queues import keys
 from queues.nodes import server_roles
-from queues.nodes.login import add_login
+from queues.nodes.addresses import add_login
 from queues.nodes.server import ServerConfig, free_port
 from queues.nodes.server_roles import ROLES, build_acl_files, get_role_variable
 from queues.publishing.client import Client

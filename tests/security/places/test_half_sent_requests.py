@@ -11,9 +11,9 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from common.own_process import raise_open_file_limit
 from console.connections.connection_table import MAX_HEAD_SECONDS
 from console.connections.web_protocols import MAX_HEAD_BYTES
-from queues.nodes.open_files import raise_open_file_limit
 from tests.console.served import Served, serving
 from tests.waiting import MAX_SECONDS
 
@@ -89,7 +89,7 @@ def test_an_endless_head_is_refused(narrow, endless):
 def test_a_process_raises_its_limit_of_open_files():
     """The launcher and each process do so: a host's default of 1,024 is few."""
     script = (
-        "import resource; from queues.nodes.open_files import raise_open_file_limit; raise_open_file_limit();"
+        "import resource; from common.own_process import raise_open_file_limit; raise_open_file_limit();"
         "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
     raised = subprocess.run(

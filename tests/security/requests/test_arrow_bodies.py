@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import MalformedEvent
-from queues.events.arrow_message import record_batch_header
-from queues.events.arrow_stream import MAX_BATCHES, read_events
+from queues.events.arrow_stream import MAX_BATCHES, read_events, record_batch_header
 from queues.segments.segment import Segment
 from tests.security.requests.arrow_bodies import END, batch_of, columns, schema_of, stream
 from tests.security.requests.producing import ARROW

@@ -11,7 +11,7 @@ from console.accounts.access import Actor
 from console.accounts.quotas import BURST_SECONDS, Quota, get_actor_quota
 from console.models import ApiToken
 from queues import keys
-from queues.control.acknowledged import NotReplicated
+from queues.control.connection import NotReplicated
 from queues.segments.segment import Segment
 from tests.security.requests.producing import ADDRESS, LINES
 from tests.security.requests.producing import producer as producer

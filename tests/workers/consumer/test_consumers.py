@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from queues.events.block import EncodedBlock
 from queues.segments.dead_letters import DeadLetters
-from queues.segments.scripts import GROUP
+from queues.segments.gauge import GROUP
 from queues.segments.segment import Segment
 from queues.topology import QueueSpec
 from tests.waiting import until

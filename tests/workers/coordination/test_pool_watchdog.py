@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from common.own_process import STUCK, STUCK_CHECKS
 from console.celery import app
-from queues.nodes.process_watchdog import STUCK, STUCK_CHECKS
 from tests.waiting import until
 from workers.coordination.pool_watchdog import STOP_CHECKS, PoolFigures, PoolWatchdog
 

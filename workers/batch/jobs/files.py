@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from common.errors import Forbidden
-from common.files.inside_folder import resolve_inside_folder
-from common.text.numbers import parse_digits
+from common.files import resolve_inside_folder
+from common.parsing import parse_digits
 
 SUFFIX = ".tmp"
 # The folders that batch jobs write to.

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from django.db.models import Max, Q, QuerySet
 
 from common.errors import BadInput
-from common.files.inside_folder import resolve_inside_folder
+from common.files import resolve_inside_folder
 from queues import keys
 from workers.alerts.lifecycle.models import Alert, FollowUp, Message
 from workers.batch.jobs import handled_rows, lab_retention, old_records

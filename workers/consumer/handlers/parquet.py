@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from common.files.inside_folder import resolve_inside_folder
+from common.files import resolve_inside_folder
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.handler import Place

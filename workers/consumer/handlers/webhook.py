@@ -22,8 +22,8 @@ import httpx
 import orjson
 
 from common import environment as variables
+from common import parsing
 from common.errors import BadInput, describe_connection_error
-from common.text import numbers
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
 from workers.consumer.handlers.handler import Place
@@ -145,7 +145,7 @@ class Webhook:
     @staticmethod
     def _retry_after_seconds(response: httpx.Response) -> float:
         told = response.headers.get("Retry-After", "")
-        return min(float(numbers.parse_digits(told) or 0), MAX_RETRY_AFTER_SECONDS)
+        return min(float(parsing.parse_digits(told) or 0), MAX_RETRY_AFTER_SECONDS)
 
     @staticmethod
     def _validate_url(url: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 from django.db.models import Max, Min, QuerySet
 from django.db.models.functions import Coalesce
 
+from common import parsing
 from common.errors import BadInput
-from common.text import numbers
 from workers.control.ledger import ledger_search
 from workers.models import LedgerEntry, Loop
 
@@ -102,7 +102,7 @@ class LedgerFilter:
             return None
         loops = Loop.objects.all()
         if self.loop:
-            number = numbers.parse_digits(self.loop)
+            number = parsing.parse_digits(self.loop)
             loops = loops.filter(name=self.loop) if number is None else loops.filter(pk=number)
         targets = {"law": self.law, "target__queue": self.queue, "target__node": self.node}
         loops = loops.filter(**{name: value for name, value in targets.items() if value})

@@ -20,7 +20,7 @@ from redis.typing import EncodableT
 from common.errors import WeirError
 from common.redis_types import Entries
 from queues import keys
-from queues.control.new_entries import await_entry
+from queues.control.connection import await_entry
 from queues.lua.script import load_script
 from workers.pipeline.dispatch.assignment import Assignment
 from workers.pipeline.dispatch.cursor import Cursor

@@ -12,8 +12,8 @@ import redis
 
 from common.errors import MalformedEvent, NodeUnavailable
 from queues.events import block
-from queues.events.unreadable import build_unreadable_event
-from queues.nodes.login import add_login
+from queues.events.block import build_unreadable_event
+from queues.nodes.addresses import add_login
 from queues.segments.segment import Segment
 from workers.pipeline.events.attributes import extract, find_ahead_faults
 from workers.pipeline.events.layout import TIMESTAMP, Layout

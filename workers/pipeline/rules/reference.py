@@ -22,7 +22,7 @@ from pathlib import Path
 
 from common.documents import decode_text
 from common.errors import BadInput, Forbidden
-from common.text.csv_dialect import describe_separator
+from common.parsing import describe_separator
 
 Row = tuple[str, ...]
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}\.csv\Z", re.ASCII)

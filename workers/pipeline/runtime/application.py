@@ -29,11 +29,11 @@ if __name__ == "__main__":
 import redis
 from py4j.protocol import Py4JError
 
+from common import own_process
 from common.errors import BadInput, WeirError
-from common.private_files import keep_private
+from common.files import keep_private
+from common.own_process import raise_open_file_limit
 from queues.control.connection import connect
-from queues.nodes import heartbeat_file, process_watchdog
-from queues.nodes.open_files import raise_open_file_limit
 from workers.coordination.plant_clock import PlantClock, read_clock
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import read_application
@@ -224,7 +224,7 @@ class Beat:
         while not self._ended.wait(1.0):
             self._statuses.write()
             self._log.write()
-            heartbeat_file.touch()
+            own_process.touch()
             if (why := self._watchdog.explain_required_end(self._statuses.stuck_seconds)) is not None:
                 log.error("%s", why)
                 self._log.write()
@@ -259,7 +259,7 @@ def main(arguments: list[str]) -> int:
             process = PipelineProcess(settings, _read_declaration(settings.declaration, control), control)
             signal.signal(signal.SIGTERM, process.stop)
             signal.signal(signal.SIGINT, process.stop)
-            process_watchdog.watch()
+            own_process.watch()
             process.run(given.reset)
     except BadInput as error:
         log.error("%s", error)

@@ -18,7 +18,7 @@ import pyspark
 
 from common import environment as variables
 from common.errors import BadInput
-from common.private_files import keep_private
+from common.files import keep_private
 from workers.host.environment import select_needed
 from workers.host.java import build_spark_environment
 from workers.host.spark_privacy import build_cluster_environment, build_java_options

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from common.errors import BadInput, WeirError
-from common.files.inside_folder import resolve_inside_folder
+from common.files import resolve_inside_folder
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import Application, check_readers, parse_application_text
 from workers.pipeline.declaration.declared import Declarations, DeclarationText

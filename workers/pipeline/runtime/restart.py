@@ -14,8 +14,8 @@ from typing import IO, cast
 import redis
 
 from common.errors import BadInput, WeirError, describe_connection_error
-from common.private_files import write_private
-from common.text.numbers import parse_digits
+from common.files import write_private
+from common.parsing import parse_digits
 from queues import keys
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.events.faults import FaultStore

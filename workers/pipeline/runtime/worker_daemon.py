@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from zipimport import zipimporter
 
-from common.private_files import keep_private
+from common.files import keep_private
 
 TASKS = "pyspark.worker"  # the kind that executes tasks
 NEEDED = (

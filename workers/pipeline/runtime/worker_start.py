@@ -23,7 +23,7 @@ from typing import IO, Any, cast
 import psutil
 
 from common import environment as variables
-from common.private_files import create_private_folder, write_private
+from common.files import create_private_folder, write_private
 from workers.pipeline.runtime.worker_daemon import prefer_installed
 
 SOURCE_WORKER = "pyspark.sql.streaming.python_streaming_source_runner"

@@ -26,7 +26,7 @@ from redis.typing import EncodableT
 from common.errors import WeirError
 from common.redis_types import Entries, Fields
 from queues import keys
-from queues.control.new_entries import await_entry
+from queues.control.connection import await_entry
 from queues.lua.script import load_script
 from workers.pipeline.events.arrow_blob import decode
 

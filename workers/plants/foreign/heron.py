@@ -23,7 +23,7 @@ from typing import Any
 
 from common import environment as variables
 from common.errors import BadInput
-from common.text.numbers import parse_measured_number
+from common.parsing import parse_measured_number
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from workers.host.environment import select_needed
 from workers.plants.foreign.client import PlantClient

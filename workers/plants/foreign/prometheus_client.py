@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from common.text.numbers import parse_measured_number
+from common.parsing import parse_measured_number
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.client import PlantClient
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable

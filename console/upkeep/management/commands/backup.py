@@ -13,8 +13,8 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError
 
 from common.errors import BadInput, WeirError
-from common.private_files import create_private_folder
-from common.text.numbers import parse_option_number
+from common.files import create_private_folder
+from common.parsing import parse_option_number
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.connections.control_server import control

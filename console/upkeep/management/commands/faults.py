@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from common import checks
 from common.errors import BadInput
-from common.text.numbers import parse_digits, parse_option_whole_number
+from common.parsing import parse_digits, parse_option_whole_number
 from console.management.document import JsonCommand
 
 SUITE = "bench.faults.suite"

@@ -13,14 +13,14 @@ from django.db import DatabaseError, InterfaceError
 
 from common import environment as variables
 from common.errors import BadInput, WeirError
-from common.private_files import write_private
+from common.files import write_private
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.connections.control_server import control
 from console.management.document import JsonCommand
 from console.upkeep.backup import archive, backup
 from console.upkeep.backup.files import SIGNING_KEY
-from queues.nodes.node_list import parse_nodes
+from queues.nodes.addresses import parse_nodes
 from workers.coordination.connections import create_connection
 
 # Errors of missing or damaged data; a member that does not exist raises a ValueError or a LookupError.

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from common.errors import NoContainerAvailable, QueuePaused
-from queues.control.refused import WritesRefused
+from queues.control.connection import WritesRefused
 from queues.events import block
 from tests.waiting import MAX_SECONDS
 from workers.pipeline.inter_event import outbox as outbox_module

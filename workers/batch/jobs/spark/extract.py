@@ -15,7 +15,7 @@ import pyarrow.csv as csv
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from common.files.csv_text import FORMULA
+from common.files import FORMULA
 from queues.events.block import FIELDS
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult

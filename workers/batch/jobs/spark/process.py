@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from common import environment as variables
 from common.errors import BadInput
-from common.private_files import keep_private
+from common.files import keep_private
 from workers.batch.jobs.spark import comparison, extract, rollup, statistics, training
 from workers.batch.jobs.spark.request import Request
 from workers.batch.jobs.spark.session import LOCAL_MASTER, start_session

@@ -23,7 +23,7 @@ from kombu.utils.url import url_to_parts
 from redis.connection import Connection, SSLConnection
 
 from common.errors import BadInput, describe_connection_error
-from common.text.numbers import parse_digits
+from common.parsing import parse_digits
 from workers.host import egress
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.answer_limit import answer_seconds

@@ -20,7 +20,7 @@ import orjson
 from common import environment as variables
 from common.documents import decode_text, parse_json
 from common.errors import BadInput, WeirError
-from common.text.numbers import parse_measured_number
+from common.parsing import parse_measured_number
 from workers.plants.foreign.answer_limit import round_seconds
 from workers.plants.foreign.declared import redis_value, sql
 from workers.plants.foreign.declared.clients import ServerClients

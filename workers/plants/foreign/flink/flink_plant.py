@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import Any
 
 from common.checks import is_number
-from common.text.numbers import parse_measured_number
+from common.parsing import parse_measured_number
 from controllers.parallelism.measured_topology import COUNTS, MAX_TASKS, Link, MeasuredOperator, MeasuredTopology
 from workers.documents.plants import PlantSection
 from workers.pipeline.status.task_measures import WorkSample, compute_measures

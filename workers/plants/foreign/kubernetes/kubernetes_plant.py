@@ -16,7 +16,7 @@ from typing import Any
 
 from common import checks
 from common.errors import BadInput, WeirError
-from common.text.numbers import parse_digits
+from common.parsing import parse_digits
 from controllers.framework.reason import format_count
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection

@@ -1,1 +1,0 @@
-"""Safe files: paths that stay inside their folder, and CSV files without formulas."""

@@ -1,1 +1,0 @@
-"""Parsers for external text: words, numbers, and tables of cells."""
