@@ -20,9 +20,7 @@ from django.db import close_old_connections, connection
 from common import environment as variables
 from common import logs, own_process
 from console.storage.database_limits import hold_work_limits
-from workers.coordination.broker_connection import PromptConnections
-from workers.coordination.pool_watchdog import watch_child, watch_pool
-from workers.coordination.task_expiry import set_expiry
+from workers.coordination.celery_worker import PromptConnections, set_expiry, watch_child, watch_pool
 from workers.observability.spans import carry, span
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
@@ -34,7 +32,7 @@ class LoggedTask(Task):  # type: ignore[type-arg]
     """A task whose log lines name it; its span belongs to the trace of its sender."""
 
     abstract = True
-    Request = "workers.coordination.task_expiry:TimedRequest"
+    Request = "workers.coordination.celery_worker:TimedRequest"
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         if self.request.id is None:  # called like a function

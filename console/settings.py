@@ -175,7 +175,7 @@ CELERY_DB_REUSE_MAX = 10**9  # tasks on one connection; `console.celery` closes 
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # each second (workers.coordination.broker_connection)
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # each second (workers.coordination.celery_worker)
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "priority_steps": list(range(10)),
     "queue_order_strategy": "priority",

@@ -203,7 +203,7 @@ DONE = Key(
     "weir:done:{host}",
     "stream",
     "workers → workers",
-    "starts, completions, and ends of a host's workers: `workers.pool.completions`",
+    "starts, completions, and ends of a host's workers: `workers.pool.departures`",
 )
 
 # Coordination and limits

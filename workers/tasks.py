@@ -36,7 +36,7 @@ from workers.placement import draining, execution, plans, recovery
 from workers.plants.foreign import adapters, interventions, repeated_orders
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.pool import hosts
-from workers.pool.completions import CompletionReporter
+from workers.pool.departures import CompletionReporter
 from workers.reports import sending
 from workers.steering import enforcing, overrides
 

@@ -24,7 +24,7 @@ from console.timeline.strips import PATHS, build_figures, format_state_path
 from console.timeline.window import Window
 from workers.batch.jobs.spark import rollup
 from workers.documents.snapshot import Snapshot
-from workers.history import metric_files, metric_history, metrics
+from workers.history import metric_history, metrics
 from workers.history.snapshot_archive import ROOT, SUFFIX, Recorder, snapshot_at
 
 LIMITS = {"bytes_per_day": 50e6, "read_p95_seconds": 0.2, "large_read_p95_seconds": 0.2, "week_seconds": 1.0}
@@ -97,7 +97,7 @@ def lay_week(data: Path, series: list[str], until: datetime) -> None:
         names = series * len(minutes)
         column = values[: len(minutes)].ravel()
         table = pa.table([times, names, np.full(len(names), 60), column, column, column, column], schema=rollup.TABLE)
-        path = data / metric_files.get_rollup_path("1m", day.date().isoformat())
+        path = data / metric_history.get_rollup_path("1m", day.date().isoformat())
         path.parent.mkdir(parents=True, exist_ok=True)
         parquet.write_table(table, path)
 

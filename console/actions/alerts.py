@@ -23,7 +23,7 @@ from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Messag
 from workers.alerts.lifecycle.reported import StoredReport
 from workers.alerts.rules import rules, silences
 from workers.alerts.rules.matching import format_matchers
-from workers.host.shown_address import mask_address
+from workers.host.egress import mask_address
 
 FINGERPRINT_DIGITS = 12
 

@@ -20,7 +20,7 @@ from console.display.override_words import describe_end, format_short_value
 from controllers import catalog
 from queues import projection
 from queues.models import Node
-from workers.coordination.transaction_locks import lock_until_commit
+from workers.coordination.leases import lock_until_commit
 from workers.models import Loop, Override
 from workers.steering import overrides, plant_settings, undoing
 from workers.steering.expiry import Expiry, parse_minutes

@@ -20,7 +20,7 @@ from console.input.shown_digest import check_unchanged
 from workers.batch import runs, task_definitions
 from workers.batch.catalog import OWN
 from workers.batch.jobs.job import JobContext
-from workers.host import own_code
+from workers.host import environment
 from workers.models import Run, Task
 from workers.steering.overrides import read_reason
 
@@ -128,7 +128,7 @@ def _check_own(actor: Actor, name: str, job: str) -> None:
     """Raise `BadInput`, before any import, for code that people may not name."""
     if job.startswith(OWN):
         with audit_log.audit_refusals(actor, "task.define", name, ("job",)):
-            own_code.check_path(job.removeprefix(OWN), "job")
+            environment.check_handler_path(job.removeprefix(OWN), "job")
 
 
 def _define(name: str, definition: WantedTask, single_instance: bool | None) -> Task:

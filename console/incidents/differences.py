@@ -6,22 +6,29 @@ pages. Longer ranges are counted by a Spark job (`stretch_comparison`), whose re
 
 import threading
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from common import checks
 from common.errors import BadInput
+from console.accounts.access import Actor
+from console.actions import tasks
 from controllers.diagnosis.differences import Difference, find_differences
-from workers.history.stretch_counts import TimeRangeCounts, read_counts
+from workers.batch import runs
+from workers.batch.jobs.job import JobContext
 from workers.history.stretches import (
     INSTEAD,
     ReadBudget,
     ReadLimitExceeded,
     TimeRange,
+    TimeRangeCounts,
+    build_counts_name,
     compute_range_figures,
     count_with_snapshots,
     fold_rare,
+    read_counts,
 )
+from workers.models import Run
 
 MIN_RANGE, MAX_RANGE, MAX_READ = timedelta(minutes=1), timedelta(days=7), timedelta(hours=6)
 AGAINST = {"before": "the previous range", "day": "the same time a day earlier", "week": "a week earlier"}
@@ -103,3 +110,36 @@ def _compare_stretches(
     values = sum(len({*here_counts, *there_counts}) for here_counts, there_counts in counts.values())
     counted_at = counted.made_at if counted else None
     return Comparison(here, there, rows[:MAX_ROWS], values + len(measures), counted_at)
+
+
+JOB = "stretch_comparison"
+REASON = "The compared time ranges are too long for a page."
+
+
+def find_last_run(queue: str, here: TimeRange, there: TimeRange) -> Run | None:
+    """Return the last run of the job on exactly these ranges."""
+    chunk = f"comparison={build_counts_name(queue, here, there)}"
+    asked = Run.objects.filter(task__job=JOB, chunks__identifier=chunk)
+    return asked.select_related("task", "owner").order_by("-pk").first()
+
+
+def begin_count(actor: Actor, since: datetime, until: datetime, against: str, queue: str, where: JobContext) -> Run:
+    """Return the open run that counts them, or start one, audited like any run of a task.
+
+    Raises `PermissionDenied`; `BadInput` that names the field.
+    """
+    here, there = build_compared_ranges(since, until, against)
+    going_on = find_last_run(queue, here, there)
+    if going_on is not None and going_on.state in runs.OPEN:
+        return going_on
+    values = {
+        "queue": queue or None,
+        "since": _format_iso_time(here.since),
+        "until": _format_iso_time(here.until),
+        "other_since": _format_iso_time(there.since),
+    }
+    return tasks.begin(actor, JOB, values, None, REASON, where)
+
+
+def _format_iso_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -8,8 +8,8 @@ from typing import Any
 import redis
 
 from common.errors import BadInput
+from console.actions import marks
 from console.actions.exports import ROWS
-from console.actions.timeline import marks
 from console.timeline.happenings import compute_end, list_alerts_during, list_overrides_during
 from console.timeline.strips import PATHS, format_state_path
 from console.timeline.window import Window

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from console.display.downsampling import downsample
-from console.timeline.axis import compute_value_ticks
-from console.timeline.window import Window
+from console.timeline.window import Window, compute_value_ticks
 from queues.nodes.node_state import BUSY, OFFLINE, STATES, TOOBUSY
 from workers.history.metric_history import step_seconds
 

@@ -1,20 +1,20 @@
 """The complete timeline of a window, for the page and its export."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import redis
+from django.contrib.staticfiles import finders
 
 from common.stored_document import BadDocument
 from console.timeline import happenings
-from console.timeline.axis import AxisTick, compute_time_ticks
-from console.timeline.bars import Bar, count_rows
-from console.timeline.happenings import NewestBars, TimelineLane
+from console.timeline.happenings import Bar, NewestBars, TimelineLane, count_rows
 from console.timeline.restarts import has_log
 from console.timeline.strips import PATHS, Figures, build_figures, format_state_path, reach_seconds
-from console.timeline.window import Window
+from console.timeline.window import AxisTick, Window, compute_time_ticks
 from queues.models import Node
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_history
@@ -119,3 +119,18 @@ def read_time_zone(cookies: Any) -> ZoneInfo:
     """Return the reader's zone as the browser sent it; UTC until then."""
     name = cookies.get(ZONE_COOKIE, UTC_NAME)
     return ZoneInfo(name if name in available_timezones() else UTC_NAME)
+
+
+SHEETS = ("css/tokens.css", "css/frame.css", "css/components.css", "css/timeline.css")
+
+
+@cache
+def style_sheet() -> str:
+    return "\n".join(_read_style_sheet(name) for name in SHEETS)
+
+
+def _read_style_sheet(name: str) -> str:
+    path = finders.find(name)
+    if path is None:
+        raise FileNotFoundError(f"static/{name} is missing.")
+    return Path(path).read_text()

@@ -9,7 +9,7 @@ from queues import keys
 from tests.workers.snapshot.test_local_plant import HOST, NOW, Times, beat, beat_all, host
 from workers.pipeline.status.status import count_waiting_events
 from workers.placement.plant_sensors import check_measurement
-from workers.pool.reports import list_unreadable_reports, read_host_reports
+from workers.pool.orders import list_unreadable_reports, read_host_reports
 from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plant_topology")]

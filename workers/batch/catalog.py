@@ -12,9 +12,8 @@ from workers.batch.jobs import tuning as tuning_job
 from workers.batch.jobs.job import ChunkSpec, Job, JobContext, Values
 from workers.batch.jobs.parameters import JobParameter
 from workers.batch.jobs.spark import client
-from workers.history import event_archive, metric_files
-from workers.history.stretch_counts import build_counts_name
-from workers.history.stretches import TimeRange
+from workers.history import event_archive, metric_history
+from workers.history.stretches import TimeRange, build_counts_name
 
 HOUR_SECONDS = 3_600
 DAY_SECONDS = 86_400
@@ -92,8 +91,8 @@ def iterate_metric_chunks(values: Values, where: JobContext) -> Iterator[ChunkSp
     Without a first day, earlier days with incomplete roll-ups are included, since raw metrics are deleted in time.
     """
     since, until = validate_day_range(values, where)
-    for day in metric_files.list_raw_days(where.data, "" if values["since"] is None else since, until):
-        if day >= since or not metric_files.is_rolled_up(where.data, day):
+    for day in metric_history.list_raw_days(where.data, "" if values["since"] is None else since, until):
+        if day >= since or not metric_history.is_rolled_up(where.data, day):
             yield ChunkSpec(f"day={day}", {"day": day})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Sum
 
 from common.errors import RateLimited
-from workers.coordination.transaction_locks import lock_until_commit
+from workers.coordination.leases import lock_until_commit
 from workers.models import Chunk
 from workers.steering import plant_settings
 

@@ -17,7 +17,7 @@ from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
 from workers.consumer.handlers.handler import Handler, can_split_calls
 from workers.consumer.time_limit import TimeLimitExceeded, use_time_limit
-from workers.pool.completions import Completion
+from workers.pool.departures import Completion
 
 HUNG_EVENTS_PER_BLOCK = 3
 FIRST_BLOCKS = 16  # of the first call, where calls may be divided

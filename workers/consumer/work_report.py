@@ -8,7 +8,7 @@ import redis
 from queues import keys
 from queues.lua.script import load_script
 from workers.consumer.latency import Latencies
-from workers.pool.completions import Completion, CompletionReporter
+from workers.pool.departures import Completion, CompletionReporter
 
 SUBMISSION_EXPIRES_SECONDS = 60.0
 # After this silence a worker counts as dead, and its claims are taken over.

@@ -25,7 +25,7 @@ from workers.consumer.handlers.effects import Failure
 from workers.consumer.handlers.handler import Handler
 from workers.consumer.latency import Latencies
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, Report
-from workers.pool.completions import Completion
+from workers.pool.departures import Completion
 
 KEEP_ALIVE_SECONDS = 2.0
 IDLE_SECONDS = RUNNING_EXPIRES_SECONDS

@@ -5,6 +5,7 @@ from functools import lru_cache
 import redis
 from django.conf import settings
 
+from queues import keys
 from queues.control.connection import connect
 from queues.nodes.addresses import add_login
 
@@ -31,3 +32,14 @@ def control_server(timeout_seconds: float = TIMEOUT_SECONDS, acknowledged: bool 
 def _control(url: str, timeout_seconds: float, acknowledged: bool) -> redis.Redis:
     timeouts = {"socket_timeout": timeout_seconds, "socket_connect_timeout": timeout_seconds}
     return connect(url, acknowledged=acknowledged, retry=None, **timeouts)
+
+
+MIN_MS = 1
+
+
+def throttle(control: redis.Redis, queue: str, seconds: float) -> None:
+    """Throttle the queue for this time, replacing any earlier throttling; 0 admits events at once."""
+    if seconds > 0:
+        control.set(keys.THROTTLE.build(queue), "1", px=max(MIN_MS, round(1000 * seconds)))
+    else:
+        control.delete(keys.THROTTLE.build(queue))

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 import redis
+from django.db import connection
 
 from queues import keys
 from queues.lua.script import load_script
@@ -175,3 +176,36 @@ def _renew_in_background(renew: Callable[[], bool], seconds: float) -> Iterator[
     finally:
         ended.set()
         thread.join()
+
+
+BACKUP = "backup"
+BACKUP_SECONDS = 30.0
+# Leases of processes that transfer blocks: each running plan, and the cleanup of interrupted transfers.
+SETTLING = "settling"
+TRANSFERS = ("plan:*", SETTLING)
+
+
+def create_backup_lease(control: redis.Redis) -> Lease:
+    """Return the lease of a backup; one backup runs at a time."""
+    return Lease(control, BACKUP, BACKUP_SECONDS)
+
+
+def is_copied(control: redis.Redis) -> bool:
+    """Return whether a backup of the plant is in progress. Call this while holding a lease of TRANSFERS."""
+    return bool(control.exists(keys.LEASE.build(BACKUP)))
+
+
+def list_transfer_leases(control: redis.Redis) -> list[str]:
+    """List the leases of processes that may be transferring blocks."""
+    lease_names = [name for kind in TRANSFERS for name in control.scan_iter(keys.LEASE.build(kind), 1_000)]
+    return sorted(name.decode().removeprefix(keys.LEASE.build("")) for name in lease_names)
+
+
+def lock_until_commit(name: str) -> None:
+    """Wait until no other transaction holds the name, then hold it until this transaction ends.
+
+    On SQLite, a transaction has the write lock of the whole database from its start (settings: IMMEDIATE).
+    """
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [name])

@@ -5,7 +5,7 @@ and advances in between by the host's monotonic clock.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from functools import cache
 
@@ -16,7 +16,7 @@ from workers.coordination.connections import control_server
 ASK_SECONDS = 10.0
 STEP_SECONDS = 0.5  # a larger difference means that the host's clock was set
 SLOW_SECONDS = 0.5  # a slower answer is less accurate than the known value
-TIMEOUT_SECONDS = 2.0
+CLOCK_TIMEOUT_SECONDS = 2.0
 
 
 class PlantClock:
@@ -66,10 +66,39 @@ class PlantClock:
 @cache
 def get_plant_clock() -> PlantClock:
     """Return this process's plant clock."""
-    return PlantClock(lambda: read_clock(control_server(TIMEOUT_SECONDS, acknowledged=False)))
+    return PlantClock(lambda: read_clock(control_server(CLOCK_TIMEOUT_SECONDS, acknowledged=False)))
 
 
 def read_clock(control: redis.Redis) -> float:
     """Return the time of a server's clock, s since 1970."""
     seconds, microseconds = control.time()
     return float(seconds + microseconds / 1e6)
+
+
+MAX_LAG_SECONDS = 1.0
+
+
+class Freshness:
+    """Ages of marks (a sequence number, a time stamp) that change with every sign of life."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[Hashable, float]] = {}
+
+    def compute_age_seconds(self, name: str, mark: Hashable, now_seconds: float, lag_seconds: float = 0.0) -> float:
+        """Return the seconds since the mark changed.
+
+        `lag_seconds` is the age that the mark itself claims (wall clock now - its time stamp). It is used at first,
+        when nothing better is known; later only up to MAX_LAG_SECONDS, so that a clock that jumps has no effect.
+        """
+        known = self._seen.get(name)
+        if known is None or known[0] != mark:
+            lag = max(0.0, lag_seconds)
+            since = now_seconds - (lag if known is None else min(lag, MAX_LAG_SECONDS))
+            self._seen[name] = known = (mark, since)
+        return now_seconds - known[1]
+
+    def forget_others(self, kind: str, names: Iterable[str]) -> None:
+        """Forget the marks whose names start with the kind and "/", except those with these names."""
+        there = {f"{kind}/{name}" for name in names}
+        for name in [each for each in self._seen if each.startswith(f"{kind}/") and each not in there]:
+            del self._seen[name]

@@ -1,19 +1,31 @@
-"""The event archive as batch jobs read it: partitions by queue and day.
+"""Days (UTC) in the names of folders and files: `day=2026-11-20`."""
 
-Files are classified before Spark reads them: sound, of another schema, corrupt.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+from common import checks
 from common.errors import BadInput
 from common.files import resolve_inside_folder
 from queues.events.block import SCHEMA
-from workers.history.days import is_day
+
+
+def is_day(text: str) -> bool:
+    """Return whether the text is a day in our format.
+
+    Other names may exist beside the days: a copy, or a folder that a person renamed.
+    """
+    return checks.DAY.accepts(text) and checks.DAY.read(text) == text
+
+
+def list_days(paths: Iterable[Path], suffix: str = "") -> list[str]:
+    """List the days in the names of paths, each once, in order; other names are left out."""
+    days = {path.name.removeprefix("day=").removesuffix(suffix) for path in paths}
+    return sorted(filter(is_day, days))
+
 
 ROOT = "archive"
 ON_ERROR = ("skip", "stop")
@@ -148,3 +160,24 @@ def _format_error_line(error: BaseException) -> str:
 def list_partition_days(partitions: Sequence[Partition]) -> list[str]:
     """Return the days of the partitions, each once, in order."""
     return sorted({partition.day for partition in partitions})
+
+
+EXTRACTS, TRACES = "extracts", "traces"
+OF_QUEUE = "queue="
+
+
+def extract_file(queue: str, name: str, format: str) -> str:
+    """Return the path relative to the data folder, as for all names here."""
+    return f"{EXTRACTS}/{OF_QUEUE}{queue}/{name}.{format}"
+
+
+def upload_folder(user_id: int) -> str:
+    return f"{TRACES}/{user_id}"
+
+
+def iterate_extract_files(data: Path) -> Iterator[Path]:
+    """Return every extract and uploaded trace, including those stored elsewhere by older versions."""
+    for root in (TRACES, EXTRACTS):
+        for pattern in ("[!.]*", "[!.]*/[!.]*"):
+            paths = sorted((data / root).glob(pattern))
+            yield from (path for path in paths if path.is_file() and not path.is_symlink())

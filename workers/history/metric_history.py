@@ -1,11 +1,10 @@
-"""The plant's metrics over any time range, from files and the stream.
+"""The plant's metrics as files: rows spilled from the stream, and their roll-ups.
 
-Files have spilled and rolled-up rows, the stream those that are not spilled yet. Ranges of up to two hours have a row
-per second; longer ranges use windows of 10 s, 1 min, or 1 h, so that a week is read as fast as an hour. A window gives
-two rows, its minimum at its start and its maximum in its middle, so that a chart loses no peak. Times without a roll-up
-yet have a row per second.
+`metrics/raw/day=…/{first id}_{last id}.parquet`: time, series, value; one file per spill, named by the stream
+ids of its first and last row. `metrics/{10s,1m,1h}/day=….parquet`: see `workers.batch.jobs.spark.rollup`.
 """
 
+import re
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -19,7 +18,52 @@ import pyarrow.parquet as pq
 import redis
 from numpy.typing import NDArray
 
-from workers.history import event_archive, metric_files, metrics
+from common.files import resolve_inside_folder
+from workers.history import event_archive, metrics
+from workers.history.event_archive import list_days
+
+RAW = pa.schema([("time", pa.timestamp("us", "UTC")), ("series", pa.string()), ("value", pa.float64())])
+METRICS_ROOT = "metrics"
+RAW_ROOT = f"{METRICS_ROOT}/raw"
+SPILLED = re.compile(r"\d+-\d+_\d+-\d+")
+ROLLUP_SECONDS = {"10s": 10, "1m": 60, "1h": 3_600}  # name → seconds
+
+
+def get_raw_folder(data: Path, day: str) -> Path:
+    return resolve_inside_folder(data / RAW_ROOT, f"day={day}", "day")
+
+
+def list_raw_days(data: Path, since: str = "", until: str = "9999") -> list[str]:
+    """Return the days with raw metrics between two days, both included."""
+    days = list_days((data / RAW_ROOT).glob("day=*"))
+    return [day for day in days if since <= day <= until and any(get_raw_folder(data, day).glob("*.parquet"))]
+
+
+def find_last_spilled_id(data: Path) -> str | None:
+    """Return the greatest stream id in any file's name; None before the first spill."""
+    stems = (path.stem for path in (data / RAW_ROOT).glob("day=*/*.parquet"))
+    ends = (stem.split("_")[1] for stem in stems if SPILLED.fullmatch(stem))
+    return max(ends, key=lambda entry: tuple(map(int, entry.split("-"))), default=None)
+
+
+def is_rolled_up(data: Path, day: str) -> bool:
+    """Return whether a day has roll-ups of all of its spilled rows."""
+    rolled = data / get_rollup_path(next(iter(ROLLUP_SECONDS)), day)
+    if not rolled.exists():
+        return False
+    newest = max((path.stat().st_mtime for path in get_raw_folder(data, day).glob("*.parquet")), default=0.0)
+    return newest <= rolled.stat().st_mtime
+
+
+def get_rollup_path(step: str, day: str) -> str:
+    return f"{METRICS_ROOT}/{step}/day={day}.parquet"
+
+
+def list_rollup_days(data: Path, step: str, since: str = "", until: str = "9999") -> list[str]:
+    """Return the days with roll-ups of this step between two days, both included."""
+    days = list_days((data / METRICS_ROOT / step).glob("day=*.parquet"), ".parquet")
+    return [day for day in days if since <= day <= until]
+
 
 # The longest range that is read with these windows; None: by the second.
 STEPS: tuple[tuple[float, str | None], ...] = (
@@ -74,7 +118,7 @@ def _find_former_series(name: str) -> str | None:
 def step_seconds(range_seconds: float) -> int:
     """Return the distance between the rows of a range of this length."""
     step = _step(range_seconds)
-    return metric_files.STEPS[step] if step else 1
+    return ROLLUP_SECONDS[step] if step else 1
 
 
 def _step(range_seconds: float) -> str | None:
@@ -87,10 +131,10 @@ def _choose_kept_step(data: Path, step: str | None, since: float, until: float) 
     Retention deletes fine data first.
     """
     first, last = _format_day(since), _format_day(until)
-    raw = metric_files.list_raw_days(data, first)
+    raw = list_raw_days(data, first)
     steps = [each for _, each in STEPS]
     for candidate in steps[steps.index(step) :]:
-        days = [*raw, *(metric_files.list_rollup_days(data, candidate, first) if candidate else ())]
+        days = [*raw, *(list_rollup_days(data, candidate, first) if candidate else ())]
         # Nothing of these days is kept, but later days are: it was deleted.
         if min(days, default="") <= last:
             return candidate
@@ -99,7 +143,7 @@ def _choose_kept_step(data: Path, step: str | None, since: float, until: float) 
 
 def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: float, until: float) -> float:
     """Add the windows of the range; return the second from which on there are none."""
-    width = metric_files.STEPS[step]
+    width = ROLLUP_SECONDS[step]
     files = _list_rollup_files(data, step, since - width, until)
     tables = [_read_windows(path, path.stat().st_mtime_ns, tuple(parts)) for path in files]
     table = _select_between(pa.concat_tables(tables), since - width, until) if tables else None
@@ -118,7 +162,7 @@ def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: flo
 
 def _add_means(parts: dict[str, list[Part]], data: Path, step: str, since: float, until: float) -> float:
     """Add the windows' means. This is requested once, so no file is cached."""
-    width = metric_files.STEPS[step]
+    width = ROLLUP_SECONDS[step]
     tables = [_read_rows(path, ("mean",), parts) for path in _list_rollup_files(data, step, since - width, until)]
     table = _select_between(pa.concat_tables(tables), since - width, until) if tables else None
     if not table:
@@ -132,8 +176,8 @@ def _add_means(parts: dict[str, list[Part]], data: Path, step: str, since: float
 
 
 def _list_rollup_files(data: Path, step: str, since: float, until: float) -> list[Path]:
-    days = metric_files.list_rollup_days(data, step, _format_day(since), _format_day(until))
-    return [data / metric_files.get_rollup_path(step, day) for day in days]
+    days = list_rollup_days(data, step, _format_day(since), _format_day(until))
+    return [data / get_rollup_path(step, day) for day in days]
 
 
 def _end(table: pa.Table) -> float:
@@ -144,14 +188,14 @@ def _end(table: pa.Table) -> float:
 
 def _add_seconds(parts: dict[str, list[Part]], data: Path, since: float, until: float) -> float:
     """Add the spilled rows of the range; return the second from which on nothing is spilled."""
-    for day in metric_files.list_raw_days(data, _format_day(since), _format_day(until)):
-        for path in event_archive.list_parquet_files(metric_files.get_raw_folder(data, day)):
+    for day in list_raw_days(data, _format_day(since), _format_day(until)):
+        for path in event_archive.list_parquet_files(get_raw_folder(data, day)):
             first, last = (int(part.split("-")[0]) / 1000 for part in path.stem.split("_"))
             if last < since or first > until:
                 continue
             for name, rows in _group_by_series(_select_between(_read_rows(path, ("value",), parts), since, until)):
                 parts[name].append((_convert_to_seconds(rows["time"]), rows["value"].to_numpy()))
-    spilled = metric_files.find_last_spilled_id(data)
+    spilled = find_last_spilled_id(data)
     # From the next millisecond after the last spilled row.
     return since if spilled is None else max(since, (int(spilled.split("-")[0]) + 1) / 1000)
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from common.files import resolve_inside_folder
 from workers.documents.snapshot import Snapshot
-from workers.history.days import list_days
+from workers.history.event_archive import list_days
 
 ROOT = "snapshots"
 BLOCK_SECONDS = 60

@@ -11,7 +11,7 @@ Each slice has measures and the number of events of each value of each dimension
 | snapshots, as measured at the slice's end | total events/s, seconds per event, busy share of a host |
 
 Two stretches that are compared are read with one `ReadBudget`: the archive may be larger than a request can read (a
-Spark job then counts it, `workers.history.stretch_counts`), and unique keys must not fill the memory. The most frequent
+Spark job then counts it, `workers.history.stretches`), and unique keys must not fill the memory. The most frequent
 values of both stretches together are kept (`fold_rare`), and the rest becomes one value: folded separately, the
 stretches would keep different values, and each of those would differ.
 """
@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq  # not its dataset module, which imports pandas: 32 MB in each web process
 
 from common.errors import BadInput
+from common.files import resolve_inside_folder
 from common.stored_document import BadDocument
 from queues.events.block import COLUMNS, NONE
 from workers.documents.snapshot import Snapshot
@@ -333,3 +334,70 @@ def _measure_changes(shown: Snapshot, only: str) -> Iterator[tuple[str, str, str
 
 def _format_day(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+
+
+COMPARISONS_ROOT = "comparisons"
+TABLE = pa.schema(
+    [
+        ("dimension", pa.string()),
+        ("value", pa.string()),
+        ("here", pa.list_(pa.float64(), SLICES)),
+        ("there", pa.list_(pa.float64(), SLICES)),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class TimeRangeCounts:
+    """Counts of two stretches.
+
+    here, there: dimension → value → events per slice; made_at: when they were counted.
+    """
+
+    here: Mapping[str, Sliced]
+    there: Mapping[str, Sliced]
+    made_at: datetime
+
+
+def build_counts_name(queue: str, here: TimeRange, there: TimeRange) -> str:
+    """Return the file's name without its suffix: whole seconds, for one queue or all."""
+    times = "-".join(f"{int(at)}" for at in (here.since, here.until, there.since))
+    return f"queue={queue}/{times}" if queue else f"all/{times}"
+
+
+def get_counts_path(queue: str, here: TimeRange, there: TimeRange) -> str:
+    """Return the file's path relative to the data folder."""
+    return f"{COMPARISONS_ROOT}/{build_counts_name(queue, here, there)}.parquet"
+
+
+def build_counts_table(here: Mapping[str, Sliced], there: Mapping[str, Sliced]) -> pa.Table:
+    """Return a table with a row per dimension and value; a value missing in one stretch is 0 there."""
+    none = [0.0] * SLICES
+    rows = [
+        {
+            "dimension": name,
+            "value": value,
+            "here": here.get(name, {}).get(value, none),
+            "there": there.get(name, {}).get(value, none),
+        }
+        for name in sorted({*here, *there})
+        for value in sorted({*here.get(name, {}), *there.get(name, {})})
+    ]
+    return pa.Table.from_pylist(rows, schema=TABLE)
+
+
+def read_counts(data: Path, queue: str, here: TimeRange, there: TimeRange) -> TimeRangeCounts | None:
+    """Read the counts; None where no job has counted them."""
+    path = resolve_inside_folder(data / COMPARISONS_ROOT, f"{build_counts_name(queue, here, there)}.parquet", "queue")
+    try:
+        with pq.ParquetFile(path) as file:
+            rows = file.read().to_pylist()
+        made_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
+    ours: dict[str, Sliced] = {}
+    theirs: dict[str, Sliced] = {}
+    for row in rows:
+        ours.setdefault(row["dimension"], {})[row["value"]] = row["here"]
+        theirs.setdefault(row["dimension"], {})[row["value"]] = row["there"]
+    return TimeRangeCounts(ours, theirs, made_at)

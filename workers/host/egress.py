@@ -6,7 +6,7 @@
     user      none: a password in an address would be displayed
     host      a name, or an IP address in its usual form
     address   not loopback, link-local, unspecified, multicast, reserved, or a cloud's metadata service,
-              also when an IPv6 address embeds it (`workers.host.carried_addresses`)
+              also when an IPv6 address embeds it (`list_carried_addresses`)
 
 Private networks (10/8, 172.16/12, 192.168/16, fc00::/7) are allowed, because the plants and receivers of a site are
 there. Refused addresses can be allowed by network in the environment (WEIR_EGRESS_ALLOW), which no page can change.
@@ -24,15 +24,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpcore
 import httpx
 from django.conf import settings
 
+from common import checks
 from common import environment as variables
 from common.errors import BadInput, Forbidden, describe_connection_error
-from workers.host.carried_addresses import Address, list_carried_addresses
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve = Callable[[str, int], Sequence[str]]
 
@@ -379,3 +381,126 @@ def read(response: httpx.Response, most_bytes: int) -> bytes:
         if len(body) >= most_bytes:
             break
     return bytes(body[:most_bytes])
+
+
+IPV4_COMPATIBLE = ipaddress.IPv6Network("::/96")  # RFC 4291
+IPV4_TRANSLATED = ipaddress.IPv6Network("::ffff:0:0:0/96")  # RFC 2765
+NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052
+NAT64_LOCAL = ipaddress.IPv6Network("64:ff9b:1::/48")  # RFC 8215
+_UNSPECIFIED_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
+_ISATAP_MARKS = (0x0000_5EFE, 0x0200_5EFE)  # RFC 5214: the upper half of the interface identifier
+
+
+def list_carried_addresses(address: Address) -> list[ipaddress.IPv4Address]:
+    """Return the IPv4 addresses that the address embeds, in every form that a network may translate."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return []
+    if address.ipv4_mapped is not None:
+        return [address.ipv4_mapped]
+    bits = int(address)
+    carried: list[ipaddress.IPv4Address] = []
+    if address.sixtofour is not None:
+        carried.append(address.sixtofour)
+    if address.teredo is not None:
+        carried += address.teredo
+    if address in NAT64 or address in IPV4_TRANSLATED or (address in IPV4_COMPATIBLE and bits > 1):
+        carried.append(_convert_last_32_bits(bits))
+    if bits >> 32 & 0xFFFF_FFFF in _ISATAP_MARKS:
+        carried.append(_convert_last_32_bits(bits))
+    if address in NAT64_LOCAL:
+        carried += _list_local_nat64_addresses(bits)
+    return carried
+
+
+def _list_local_nat64_addresses(bits: int) -> list[ipaddress.IPv4Address]:
+    """Return the readings of a local NAT64 address, whose prefix length only its network knows.
+
+    RFC 6052 puts the IPv4 address behind a prefix of 48, 56, 64 or 96 bits and leaves bits 64 to 71 out. A reading in
+    0.0.0.0/8 is the padding of a longer prefix.
+    """
+    without_gap = (bits >> 64 << 56) | (bits & (1 << 56) - 1)  # 120 bits
+    readings = [ipaddress.IPv4Address(without_gap >> 88 - prefix & 0xFFFF_FFFF) for prefix in (48, 56, 64)]
+    readings.append(_convert_last_32_bits(bits))
+    return [fromkey for fromkey in dict.fromkeys(readings) if fromkey not in _UNSPECIFIED_NETWORK]
+
+
+def _convert_last_32_bits(bits: int) -> ipaddress.IPv4Address:
+    return ipaddress.IPv4Address(bits & 0xFFFF_FFFF)
+
+
+HIDDEN = "…"
+
+
+def mask_address(url: str) -> str:
+    """Return scheme, host, and port, with HIDDEN for the rest; for an invalid address only HIDDEN."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return HIDDEN
+    if not parts.scheme:
+        return HIDDEN
+    host = parts.hostname or ""
+    server = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}"
+    return f"{server}/{HIDDEN}" if parts.path.strip("/") or parts.query or parts.fragment else server
+
+
+MAX_HEADERS = 32
+MAX_VALUE_CHARACTERS = 4_096
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")  # RFC 9110's token
+_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?\Z")  # printable ASCII without blanks at either end
+# Headers that determine where a request goes and ends, which only the HTTP client sets.
+CLIENT_HEADERS = frozenset(
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+def check_headers(headers: Mapping[str, str], field: str) -> None:
+    """Raise BadInput for a header that cannot be sent, and Forbidden for one that frames the request."""
+    if len(headers) > MAX_HEADERS:
+        raise BadInput(field, f"must have at most {MAX_HEADERS} headers, not {len(headers):,}.")
+    for name, value in headers.items():
+        _check_header(name, value, field)
+
+
+def _check_header(name: str, value: str, field: str) -> None:
+    shown = checks.shorten_for_message(name)
+    if not _NAME.match(name):
+        raise BadInput(field, f"has an invalid header name, {shown}; use letters, digits, and -.")
+    if name.lower() in CLIENT_HEADERS:
+        raise Forbidden(field, f"sets {shown}, which the HTTP client sets itself; remove it.")
+    if len(value) > MAX_VALUE_CHARACTERS:
+        raise BadInput(field, f"sets {shown} to {len(value):,} characters; use at most {MAX_VALUE_CHARACTERS:,}.")
+    if value and not is_header_value(value):
+        raise BadInput(
+            field,
+            f"sets {shown} to an invalid value; use printable ASCII without line breaks and"
+            " without spaces at the ends.",
+        )
+
+
+def is_header_value(value: str) -> bool:
+    """Return whether a header can have the value unchanged."""
+    return _VALUE.match(value) is not None
+
+
+def check_header_secret(name: str, secret: str, field: str = "secret_environment") -> None:
+    """Raise BadInput for a secret that no header can have: an HTTP library would quote the invalid value."""
+    if secret and not is_header_value(secret):
+        raise BadInput(
+            field,
+            f"names {name}, whose value cannot be sent as a header; remove spaces and line breaks at its"
+            " ends, and characters other than printable ASCII.",
+        )

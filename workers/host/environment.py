@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from common import environment as variables
+from common.errors import Forbidden
 
 EVERYWHERE = frozenset(
     {
@@ -100,3 +101,17 @@ def go_on_with(environment: Mapping[str, str]) -> None:
     """
     if set(variables.PROCESS) - set(environment):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], dict(environment))
+
+
+def list_handler_prefixes() -> list[str]:
+    """Return the listed prefixes of the environment: packages, modules, or whole paths."""
+    return variables.HANDLERS.get_text().replace(",", " ").split()
+
+
+def check_handler_path(path: str, field: str) -> None:
+    """Raise Forbidden naming the field, before anything is imported, unless the host allows the path."""
+    allowed = list_handler_prefixes()
+    if not any(path == prefix or path.startswith(f"{prefix}.") for prefix in allowed):
+        listed = ", ".join(allowed) or "none"
+        name = variables.HANDLERS.name
+        raise Forbidden(field, f"python:{path[:80]} is not listed in {name} ({listed}); add it there to allow it.")

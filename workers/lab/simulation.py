@@ -18,7 +18,7 @@ from typing import Any
 from common.errors import BadInput
 from common.files import resolve_inside_folder
 from controllers.simulation.catalog import SCENARIOS
-from workers.host.process_limits import ProcessLimits
+from workers.host.bounded_process import ProcessLimits
 from workers.lab.series import ROOT, read_trace, write_series
 
 

@@ -16,8 +16,7 @@ from common.errors import NodeUnavailable, WeirError
 from queues import projection
 from queues.models import Container
 from queues.topology import Topology
-from workers.coordination.backup_lease import SETTLING, is_copied
-from workers.coordination.leases import Lease
+from workers.coordination.leases import SETTLING, Lease, is_copied
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement.execution import get_segment, list_away_nodes, route_from

@@ -26,9 +26,8 @@ from queues.nodes.node_state import OFFLINE
 from queues.projection import PointsDrifted
 from queues.segments.segment import Segment
 from queues.topology import Topology
-from workers.coordination.backup_lease import is_copied
 from workers.coordination.connections import create_connection
-from workers.coordination.leases import Lease
+from workers.coordination.leases import Lease, is_copied
 from workers.models import Plan
 from workers.observability.spans import span
 from workers.placement import moves, plans

@@ -10,7 +10,7 @@ from controllers.parallelism.measured_topology import MeasuredTopology
 from queues import keys
 from queues.topology import Topology as Places
 from workers.consumer.dispatch import send_workers
-from workers.coordination import throttling
+from workers.coordination import connections
 from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration.steering import steer, steer_named
 from workers.plants.topology import build_topology, place_of
@@ -45,8 +45,8 @@ class SteeredPlant(ABC):
         steer(self._control, application, changes)
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
-        """Throttle the producers of a queue. See `workers.coordination.throttling`."""
-        throttling.throttle(self._control, queue, seconds)
+        """Throttle the producers of a queue. See `workers.coordination.connections`."""
+        connections.throttle(self._control, queue, seconds)
 
     def get_topology(self) -> MeasuredTopology:
         """Return the topology. See `workers.plants.topology`."""

@@ -1,30 +1,57 @@
-"""Times between completions on a worker host, counted only while its pool had enough work (Tang, 3.4.2).
+"""How many slots of a pool were busy on average: instantaneous readings miss short workers.
 
-A slot (a process of the pool) is *occupied* from the start to the end of a short-lived worker; a gap of up to
-`BRIDGE_SECONDS` until its next one is dispatching time, and belongs to it. The pool is *full* while as many slots are
-occupied as it has, less those that other tasks than consumers occupy. If it is not full, events were scarce, not
-threads: that time and its completions don't count (Figure 6: the throughput is n over the sum of the busy times).
-
-Completions arrive in lumps of a call's events. A sample is therefore a batch mean: the time of consecutive completions
-over their events, cut when they have as many events as arrive in about `GROUP_SECONDS`, and are `GROUP_COMPLETIONS` or
-have taken `MAX_GROUP_SECONDS`. Groups of similar size make neither the mean nor its variance depend on the size of
-blocks. As departures of a pool are more regular than chance, a few large groups say more than many small ones of the
-same time. A group consists of whole rounds, with equally many completions for each slot: slots whose calls take about
-as long work in rounds, and how many completions a part of a round has depends on where it is cut. With four slots and
-calls of 5 s, a sixteenth of the time says as much.
-
-A pool that has just changed its size warms up: new processes load what they need with their first worker, and work in
-progress was started by another number. Counting starts `WARM_UP_SECONDS` after the pool was first full.
-
-All instants are of the host's monotonic clock, which its processes share. Events are known up to the start of the
-longest call in progress; nothing after it is settled.
+Workers of half a second that start on each full second, read a second apart, seem never to be busy, or always. Their
+starts and ends give the true duration.
 """
 
 import bisect
+import os
+import time
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
+
+from queues import keys
+
+
+class BusyTime:
+    """Mean busy slots from starts and ends; instants are from one monotonic clock.
+
+    Late information counts once it is known: over time nothing is lost, and nothing counts twice.
+    """
+
+    def __init__(self, at_seconds: float) -> None:
+        self._asked_at = at_seconds
+        self._seconds = 0.0  # of all slots, since the last call
+        self._counted_until: dict[int, float] = {}  # busy slots
+
+    def begin(self, slot: int, at_seconds: float) -> None:
+        self._counted_until[slot] = at_seconds
+
+    def end(self, slot: int, at_seconds: float) -> None:
+        if (since := self._counted_until.pop(slot, None)) is not None:
+            self._seconds += at_seconds - since
+
+    def compute_mean(self, until_seconds: float, slots: Collection[int]) -> float | None:
+        """Return (busy time) / (time) since the last call, a number of slots; None if no time has passed.
+
+        A slot that no longer exists reports no end.
+        """
+        passed = until_seconds - self._asked_at
+        if passed <= 0:
+            return None
+        for slot, since in list(self._counted_until.items()):
+            if slot not in slots:
+                del self._counted_until[slot]
+            elif since < until_seconds:
+                self._seconds += until_seconds - since
+                self._counted_until[slot] = until_seconds
+        mean, self._seconds, self._asked_at = self._seconds / passed, 0.0, until_seconds
+        return mean
+
 
 BRIDGE_SECONDS = 0.25
 ARRIVAL_SECONDS = 0.25  # how long a worker's note may be in transit
@@ -168,3 +195,64 @@ class Departures:
         if self._enough_events is None:
             return self._group_seconds >= GROUP_SECONDS
         return self._group_events >= self._enough_events and self._group_seconds > 0
+
+
+MAX_ENTRIES = 4_096
+RETAINED_SECONDS = 3_600
+Completion = tuple[float, int]  # instant, events
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionReporter:
+    """A worker's reports to its host; without a host (no pool runs it) they are dropped."""
+
+    host: str
+    slot: int
+    monotonic: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def open(cls, host: str | None) -> "CompletionReporter":
+        """Return the reporter of the calling process."""
+        return cls(host or "", os.getpid())
+
+    def record_start(self, pipe: Any) -> None:
+        """Report the worker's start, in its pipeline."""
+        self._report(pipe, {"b": self.monotonic()})
+        if self.host:
+            pipe.expire(keys.DONE.build(self.host), RETAINED_SECONDS)
+
+    def record_completions(self, client: Any, done: Sequence[Completion]) -> None:
+        """Report after each round of blocks, so that the host need not wait for the end of a long worker."""
+        if done:
+            self._report(client, {"d": orjson.dumps(done), "u": self.monotonic()})
+
+    def record_end(self, pipe: Any) -> None:
+        """Report the worker's end, in its pipeline."""
+        self._report(pipe, {"e": self.monotonic()})
+
+    def _report(self, client: Any, fields: Mapping[str, Any]) -> None:
+        if self.host:
+            entry = {"p": self.slot, **fields}
+            client.xadd(keys.DONE.build(self.host), entry, maxlen=MAX_ENTRIES, approximate=True)
+
+
+def add_busy_time(busy: BusyTime, fields: Mapping[bytes, bytes]) -> None:
+    """Add a stream's entry to the busy time: a start, or an end."""
+    if b"b" in fields:
+        busy.begin(int(fields[b"p"]), float(fields[b"b"]))
+    elif b"e" in fields:
+        busy.end(int(fields[b"p"]), float(fields[b"e"]))
+
+
+def add_worker_note(departures: Departures, fields: Mapping[bytes, bytes]) -> None:
+    """Add a stream's entry to the departures."""
+    slot = int(fields[b"p"])
+    if b"b" in fields:
+        at = float(fields[b"b"])
+        departures.add([WorkerNote(at, slot, BEGAN)], at, slot)
+    elif b"e" in fields:
+        at = float(fields[b"e"])
+        departures.add([WorkerNote(at, slot, ENDED)], at, slot)
+    else:
+        done = [WorkerNote(float(at), slot, DONE, int(events)) for at, events in orjson.loads(fields[b"d"])]
+        departures.add(done, float(fields[b"u"]), slot)

@@ -1,20 +1,17 @@
-"""Reports of Celery worker hosts.
+"""The pool of a worker host, which grows and shrinks while it works.
 
-Each host reports to the control server once a second what it is and how busy it is. `weir:hosts`: host →
-`workers.documents.hosts.ReportedHost`. `slots` are the pool's real processes, not its initial size: a pool may grow and
-shrink while it runs, and the host follows the order in force (`workers.pool.orders`). `done` is what its workers
-completed while all slots had work (`workers.pool.departures`), `at_work` how many slots were busy on average in the
-second before (`workers.pool.busy_time`). A host that is to be drained takes no new work (`workers.pool.intake`);
-`reserved` are the tasks that it still has to finish. `ahead_seconds` is how far its clock was ahead of the control
-server's at the previous report. The report runs on the worker's own timer: no additional thread, one small exchange a
-second.
+Celery grows a pool of processes (prefork) at once. Its `shrink` takes only idle processes, of which a busy pool has
+none. A pool therefore shrinks by a message to leave (`leave`), queued behind the work that the pool received before:
+the next free process takes it, and ends. No work is interrupted.
 """
 
 import logging
 import os
 import time
+from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import redis
 from celery import bootsteps, signals
 from celery.worker import state
@@ -23,17 +20,133 @@ from common.stored_document import BadDocument, convert, decode_document, encode
 from queues import keys
 from workers.coordination.connections import control_server
 from workers.documents.hosts import PoolWork, ReportedHost, parse_role
-from workers.pool import completions
-from workers.pool.busy_time import BusyTime
-from workers.pool.departures import Departures
-from workers.pool.intake import WorkIntake
-from workers.pool.pool import Order, Pool
+from workers.pool import departures
+from workers.pool.departures import BusyTime, Departures
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOrder:
+    """An order of `threads` processes, for the life of the process `pid`."""
+
+    threads: int
+    pid: int
+
+    @classmethod
+    def read(cls, stored: bytes | None) -> "PoolOrder | None":
+        """Return the stored order, or None."""
+        return None if stored is None else cls(**orjson.loads(stored))
+
+
+def leave() -> None:
+    """Run in a process of the pool: end cleanly, without being replaced."""
+    raise SystemExit(0)
+
+
+class Pool:
+    """The pool of a Celery worker (`WorkController`), for `workers.pool.hosts`."""
+
+    def __init__(self, controller: Any) -> None:
+        self._controller = controller
+        self.started_with = self.size
+        self.last_error = ""  # why it could not reach the requested size
+
+    @property
+    def _processes(self) -> Any:
+        """Return Billiard's pool; None for pools of threads."""
+        processes = getattr(self._controller.pool, "_pool", None)
+        return processes if hasattr(processes, "_pool") else None
+
+    @property
+    def resizable(self) -> bool:
+        """Return whether it has processes whose number can change."""
+        return self._processes is not None and not getattr(self._controller, "autoscaler", None)
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Return the existing processes by their pid, including those that still have to leave."""
+        pool = self._processes
+        return () if pool is None else tuple(process.pid for process in pool._pool)
+
+    @property
+    def size(self) -> int:
+        """Return how many tasks can run at once now.
+
+        The value that `inspect` calls max-concurrency stays the initial one.
+        """
+        pool = self._controller.pool
+        return len(self.slots) if self._processes is not None else int(getattr(pool, "num_processes", 1) or 1)
+
+    def bring_to(self, threads: int) -> None:
+        """Grow or shrink to this many processes, at least one. Its `last_error` says what prevents it."""
+        if not self.resizable:
+            return
+        missing = max(1, threads) - self._processes._processes
+        try:
+            if missing > 0:
+                self._grow(missing)
+            elif missing < 0:
+                self._shrink(-missing)
+            self.last_error = ""
+        except Exception as error:  # too little memory, too many processes, a pool that is being closed
+            if not self.last_error:
+                logger.warning("The pool can't be resized to %d processes: %r", threads, error)
+            self.last_error = f"{type(error).__name__}: {error}"
+
+    def _grow(self, count: int) -> None:
+        self._controller.pool.grow(count)
+        self._controller.consumer._update_prefetch_count(count)
+        self._controller.pool.maintain_pool()
+
+    def _shrink(self, count: int) -> None:
+        pool = self._processes
+        for _ in range(count):
+            # As Pool.shrink does, except that the process leaves when it is free.
+            pool._processes -= 1
+            if pool._putlock:
+                pool._putlock.shrink()
+            pool.apply_async(leave)
+        self._controller.consumer._update_prefetch_count(-count)
+
+
+class WorkIntake:
+    """The Celery queues of a worker (`WorkController`), for `workers.pool.hosts`."""
+
+    def __init__(self, controller: Any) -> None:
+        self._controller = controller
+        self._names: tuple[str, ...] = ()
+        self.is_drained = False
+
+    def follow(self, drained: bool) -> None:
+        """Stop taking new work, or take it again. A repeated call changes nothing."""
+        if drained == self.is_drained:
+            return
+        self.is_drained = drained
+        if drained:
+            self._leave()
+        else:
+            self._return()
+        logger.warning("This worker host accepts %s.", "no new work: it is drained" if drained else "new work again")
+
+    def _leave(self) -> None:
+        consumer, queues = self._controller.consumer, self._controller.app.amqp.queues
+        self._names = tuple(queues.consume_from)
+        for name in self._names:
+            consumer.call_soon(consumer.cancel_task_queue, name)
+
+    def _return(self) -> None:
+        consumer, queues = self._controller.consumer, self._controller.app.amqp.queues
+        # Also for a new connection: it consumes from the selected ones.
+        queues.select(self._names)
+        for name in self._names:
+            consumer.call_soon(consumer.add_task_queue, name)
+
 
 CONSUME = "workers.tasks.consume"  # the task that a consumer runs in
 INTERVAL_SECONDS = 1.0
 WRITE_TIMEOUT_SECONDS = 0.5
 FORGOTTEN_SECONDS = 86_400.0
-logger = logging.getLogger(__name__)
 
 
 def read_report_time(stored: bytes | str) -> float:
@@ -99,7 +212,7 @@ class HostReport(bootsteps.StartStopStep):
             pipe.hset(keys.HOSTS, hostname, encode_document(document))
             pipe.get(keys.POOL.build(hostname))
             pipe.get(keys.DRAIN.build(hostname))
-            pipe.xrange(keys.DONE.build(hostname), f"({self._read_to}", "+", completions.MAX_ENTRIES)
+            pipe.xrange(keys.DONE.build(hostname), f"({self._read_to}", "+", departures.MAX_ENTRIES)
             pipe.time()
             _, stored, drain, entries, (seconds, microseconds) = pipe.execute()
         self._ahead_seconds = round(document.at - seconds - microseconds / 1e6, 3)
@@ -110,10 +223,10 @@ class HostReport(bootsteps.StartStopStep):
         for entry_id, fields in entries:
             self._read_to = entry_id.decode()
             if int(fields[b"p"]) in self._pool.slots:  # A previous host of this name left notes, too.
-                completions.note(self._departures, fields)
-                completions.note_time(self._busy, fields)
+                departures.add_worker_note(self._departures, fields)
+                departures.add_busy_time(self._busy, fields)
         self._at_work = self._busy.compute_mean(time.monotonic(), self._pool.slots)
-        order = Order.read(stored)
+        order = PoolOrder.read(stored)
         ours = order is not None and order.pid == os.getpid()
         self._pool.bring_to(order.threads if order is not None and ours else self._pool.started_with)
 

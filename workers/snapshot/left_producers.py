@@ -12,7 +12,7 @@ from common.stored_document import decode_readable_document
 from queues import keys
 from queues.lua.script import load_script
 from queues.publishing.producers import KNOWN_SECONDS, LEFT_SECONDS
-from workers.coordination.freshness import Freshness
+from workers.coordination.plant_clock import Freshness
 from workers.documents.queues import ReportedProducer
 
 EVERY_SECONDS = 60.0

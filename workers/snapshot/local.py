@@ -14,15 +14,14 @@ from queues import keys
 from queues.nodes.heartbeat import Membership
 from queues.topology import KnownTopology
 from workers.consumer.latency import Latencies
-from workers.coordination.freshness import Freshness
+from workers.coordination.plant_clock import Freshness
 from workers.documents.bands import ExpectedBands
 from workers.documents.loops import LoopStatus
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plants import LoadForecast, PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.documents.states import SubjectState
-from workers.history.expected_bands import BandWatch
-from workers.history.load_forecasts import PLANT, LoadForecasts, LoadSource
+from workers.history.forecasts import PLANT, BandWatch, LoadForecasts, LoadSource
 from workers.pipeline.declaration.orders import Orders
 from workers.plants.foreign.adapters import get_convergence_timeout
 from workers.plants.foreign.watch import PlantWatch

@@ -39,7 +39,7 @@ from controllers.framework import guard
 from controllers.framework.law import Law
 from queues import projection
 from queues.models import Node
-from workers.coordination.transaction_locks import lock_until_commit
+from workers.coordination.leases import lock_until_commit
 from workers.models import Loop, Override
 from workers.steering import enforcing, ownership
 from workers.steering.expiry import Expiry

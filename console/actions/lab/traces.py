@@ -19,8 +19,8 @@ from common.files import resolve_inside_folder
 from console.accounts.access import Actor, require_data_access
 from console.actions.lab.trace_files import read_trace
 from controllers.simulation.model.scenario import Floats
-from workers.history import extract_files
-from workers.history.extract_files import EXTRACTS, OF_QUEUE
+from workers.history import event_archive
+from workers.history.event_archive import EXTRACTS, OF_QUEUE
 from workers.lab import series
 from workers.lab.models import Experiment
 
@@ -55,7 +55,7 @@ def list_traces(data: Path, actor: Actor) -> list[str]:
 
 def _list_all_traces(data: Path) -> list[str]:
     """Return all traces, of every owner."""
-    names = (str(path.relative_to(data)) for path in extract_files.iterate_extract_files(data))
+    names = (str(path.relative_to(data)) for path in event_archive.iterate_extract_files(data))
     return [name for name in names if name.endswith((".csv", ".csv.gz"))]
 
 
@@ -67,7 +67,7 @@ def _list_file_queues(path: str, actor: Actor) -> list[str] | None:
         return [folder.removeprefix(of_a_queue)]
     # A token may be limited to fewer queues than its owner.
     person = actor.user if actor.token is None else None
-    is_own = person is not None and folder == extract_files.upload_folder(person.pk)
+    is_own = person is not None and folder == event_archive.upload_folder(person.pk)
     return own_queues(actor) if is_own else None
 
 
@@ -113,7 +113,7 @@ def save_upload(data: Path, name: str, file: BinaryIO, column: str, actor: Actor
         raise BadInput(
             "trace", "must be a .csv or .csv.gz file whose name has only letters, digits, spaces, . _ and -."
         )
-    place = extract_files.upload_folder(actor.account.pk)
+    place = event_archive.upload_folder(actor.account.pk)
     folder = data / place
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as kept:

@@ -19,7 +19,7 @@ from queues import pausing, projection
 from queues.models import Queue
 from workers.documents.hosts import ReportedHost
 from workers.models import Override
-from workers.pool.reports import is_at_work, read_host_reports
+from workers.pool.orders import is_at_work, read_host_reports
 from workers.steering import overrides
 from workers.steering.expiry import Expiry
 from workers.steering.scope import DRAINING, Scope

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from common.errors import BadInput
-from console.actions.timeline.marks import MAX_TEXT, MAX_TITLE, PART, OutsideChange, check_names
+from console.actions.marks import MAX_TEXT, MAX_TITLE, PART, OutsideChange, check_names
 from console.input.form_values import parse_time
 from console.input.plain_text import UNSTORABLE, is_plain
 

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict
 from common.errors import BadInput
 from common.stored_document import convert_to_plain
 from console.accounts.access import require_data_access
-from console.actions.timeline import marks, shared_links
+from console.actions import marks, shared_links
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.ingestion.cloud_event import EventIgnored, read_outside_change

@@ -12,7 +12,7 @@ from django.db import connection
 
 from common import own_process
 from console.audit.watch import AuditWatch
-from console.incidents.keeper import ChangeKeeper
+from console.incidents.changes import ChangeKeeper
 from console.management.one_line import OneLineCommand
 from console.storage.database_limits import hold_work_limits
 from workers.alerts.alerter import Alerter

@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from console.accounts.access import Actor
-from console.actions.timeline import marks
+from console.actions import marks
 from console.input.form_values import parse_time
 from console.management.document import JsonCommand
 from console.models import Mark

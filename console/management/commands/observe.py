@@ -11,14 +11,13 @@ from django.db import connection
 
 from common import environment as variables
 from common import own_process
+from console.actions.marks import RolloutMarks
 from console.management.one_line import OneLineCommand
 from console.storage.database_limits import hold_work_limits
-from console.timeline.rollouts import RolloutMarks
 from workers.coordination.connections import control_server
 from workers.coordination.plant_clock import get_plant_clock
 from workers.documents.snapshot import Snapshot
-from workers.history.expected_bands import BandWatch
-from workers.history.load_forecasts import LoadForecasts
+from workers.history.forecasts import BandWatch, LoadForecasts
 from workers.history.snapshot_archive import Recorder
 from workers.objectives.book import ObjectiveBook
 from workers.observability import spans

@@ -17,8 +17,7 @@ from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import incidents as acting
 from console.audit import audit_log
-from console.incidents.incident_timeline import IncidentEvent, list_timeline_events
-from console.incidents.review_draft import review_of
+from console.incidents.incident_timeline import IncidentEvent, list_timeline_events, review_of
 from console.input.form_values import is_untouched
 from console.input.row_id import parse_row_id
 from console.pages.frame.action import ActionResult, declare_action

@@ -10,7 +10,7 @@ from common.errors import BadInput
 from common.parameter import Parameter
 from console.input.form_values import parse_number
 from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
-from console.timeline.axis import compute_value_ticks
+from console.timeline.window import compute_value_ticks
 from controllers import catalog
 from controllers.concurrency.explorer import compute_target_threads
 from controllers.concurrency.law import LAW

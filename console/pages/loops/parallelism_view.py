@@ -16,7 +16,7 @@ import numpy.typing as npt
 import redis
 
 from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
-from console.timeline.axis import compute_value_ticks
+from console.timeline.window import compute_value_ticks
 from controllers import catalog
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
@@ -26,7 +26,7 @@ from workers.control.parts.operators import OWNERS, build_topology_inputs, decid
 from workers.documents.plants import LoadForecast
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_history
-from workers.history.load_forecasts import LoadSource
+from workers.history.forecasts import LoadSource
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
 from workers.steering.scope import list_active_loops

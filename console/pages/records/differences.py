@@ -15,8 +15,15 @@ from common.errors import BadInput
 from console.accounts.access import Actor, actor_of, require_data_access, requires
 from console.actions.task_documents import DescribedRun, describe_run
 from console.connections.surroundings import build_job_context
-from console.incidents.comparison_runs import begin_count, find_last_run
-from console.incidents.differences import AGAINST, Comparison, ComparisonRuns, build_compared_ranges, compare
+from console.incidents.differences import (
+    AGAINST,
+    Comparison,
+    ComparisonRuns,
+    begin_count,
+    build_compared_ranges,
+    compare,
+    find_last_run,
+)
 from console.input.form_values import format_iso_time, parse_time
 from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import ConsolePage, Errors, render_page

@@ -21,7 +21,7 @@ from django.views.decorators.http import require_safe
 
 from common.stored_document import BadDocument, replace_fields
 from console.accounts.access import actor_of
-from console.actions.timeline import shared_links
+from console.actions import shared_links
 from console.connections.control_server import control
 from console.display import public_status
 from console.display.formats import format_value

@@ -18,8 +18,8 @@ from django.views.decorators.http import require_safe
 from common.errors import BadInput
 from common.files import iterate_csv_text
 from console.accounts.access import actor_of, requires
+from console.actions import marks, shared_links
 from console.actions.exports import CSV, format_query, record_export, stream_download
-from console.actions.timeline import marks, shared_links
 from console.audit import audit_log
 from console.connections.control_server import control
 from console.input.form_values import parse_time
@@ -29,8 +29,7 @@ from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.timeline import export
-from console.timeline.style import style_sheet
-from console.timeline.view import PlantMoment, Timeline, build_timeline, load_plant_at, read_time_zone
+from console.timeline.view import PlantMoment, Timeline, build_timeline, load_plant_at, read_time_zone, style_sheet
 from console.timeline.window import PRESETS, Window, parse_window
 from console.web.template_context import TemplateContext, render_context_text
 

@@ -24,11 +24,10 @@ from common.stored_document import BadDocument, decode_document
 from console.upkeep.backup import files
 from queues import keys, pausing
 from queues.models import Queue
-from workers.coordination.backup_lease import create_backup_lease, list_transfer_leases
-from workers.coordination.leases import Lease
+from workers.coordination.leases import Lease, create_backup_lease, list_transfer_leases
 from workers.documents.pipeline import PipelineReport
 from workers.models import Override
-from workers.pool.reports import read_host_reports
+from workers.pool.orders import read_host_reports
 from workers.steering import overrides
 
 MAX_SECONDS = 120.0

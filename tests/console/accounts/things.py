@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from console.accounts.access import create_token
-from console.actions.timeline.shared_links import format_link_address
+from console.actions.shared_links import format_link_address
 from console.models import AssistantProposal, Mark, SharedLink, UserSession
 from queues.models import Container, Node, Queue
 from tests.console.pipeline_sample import DECLARATION

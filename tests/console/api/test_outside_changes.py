@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import BadInput
-from console.actions.timeline import marks
+from console.actions import marks
 from console.api.ingestion import cloud_event
 from console.api.ingestion.cloud_event import EventIgnored, read_outside_change
 from console.models import AuditEntry, Mark

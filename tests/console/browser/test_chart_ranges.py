@@ -19,7 +19,7 @@ from tests.console.served import Served
 from tests.waiting import until
 from tests.workers.snapshots import snapshot_of
 from workers.history import metrics
-from workers.history.metric_files import get_rollup_path
+from workers.history.metric_history import get_rollup_path
 
 pytestmark = BROWSER
 SERIES = "loops.worker_rate/alert/n1.measured"

@@ -8,7 +8,7 @@ from console.audit import witness
 from console.release import ROOT
 from queues import keys
 from workers.batch.jobs import files
-from workers.history import event_archive, extract_files, snapshot_archive
+from workers.history import event_archive, snapshot_archive
 
 PAGE = (ROOT / "docs" / "operate" / "growth.md").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", re.M)
@@ -30,7 +30,7 @@ def test_every_table_is_named_with_its_bound():
 
 
 def test_every_folder_that_jobs_and_the_lab_write_is_named_with_its_bound():
-    written = {*files.OUTPUT_ROOTS, extract_files.TRACES, event_archive.ROOT, snapshot_archive.ROOT}
+    written = {*files.OUTPUT_ROOTS, event_archive.TRACES, event_archive.ROOT, snapshot_archive.ROOT}
     named = set(listed("In the data folder"))
     assert {f"{name}/" for name in written} | {witness.FILE} <= named
 

@@ -14,7 +14,7 @@ from console.accounts.access import Actor
 from console.audit import audit_log
 from console.incidents import changes
 from console.incidents.change_sources import _describe_appearance, find_changes
-from console.incidents.keeper import ChangeKeeper
+from console.incidents.changes import ChangeKeeper
 from console.models import AuditEntry, Mark
 from console.pages.alerts.incident_changes import build_change_rows
 from queues.models import Node, Queue

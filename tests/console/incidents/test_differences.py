@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from console.incidents import comparison_runs, differences
+from console.incidents import differences
 from console.models import AuditEntry
 from controllers.diagnosis.differences import Difference
 from tests.workers.history.test_stretches import START, STRETCH, keep, plant
@@ -15,8 +15,7 @@ from tests.workers.snapshots import snapshot_of
 from workers.batch.jobs.files import show, write_table
 from workers.batch.task_definitions import ensure_tasks
 from workers.history import stretches
-from workers.history.stretch_counts import build_counts_table, get_counts_path
-from workers.history.stretches import count_archived
+from workers.history.stretches import build_counts_table, count_archived, get_counts_path
 from workers.models import Run
 
 FIRST, MIN_SHARE, SEEDS = 3, 0.9, range(30)
@@ -163,7 +162,7 @@ def test_what_is_too_much_for_a_page_spark_counts_and_the_page_shows(
     assert "Count in Spark</button>" not in seen and "An operator can count the events in Spark" in seen
     begun = browsers["operator"].post("/differences/count", long_comparison, follow=True)
     page = begun.content.decode()
-    run = Run.objects.get(task__job=comparison_runs.JOB)
+    run = Run.objects.get(task__job=differences.JOB)
     assert "Counting archived events in Spark" in page and f"run {run.pk}" in page
     browsers["operator"].post("/differences/count", long_comparison)
     assert Run.objects.count() == 1  # it goes on: nothing is counted twice

@@ -8,8 +8,7 @@ import pytest
 
 from console.accounts.access import Actor
 from console.actions import incidents as acting
-from console.incidents.incident_timeline import list_timeline_events
-from console.incidents.review_draft import draft
+from console.incidents.incident_timeline import draft, list_timeline_events
 from console.models import AuditEntry, Mark
 from tests.console.incidents.test_changes import MINUTE, NOW, an_alert, an_override, loop  # noqa: F401
 from workers.alerts import actions, history, incidents, review

@@ -2,8 +2,8 @@
 
 import pytest
 
+from console.actions.marks import RolloutMarks
 from console.models import AuditEntry, Mark
-from console.timeline.rollouts import RolloutMarks
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import Snapshot
 

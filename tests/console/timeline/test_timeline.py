@@ -17,13 +17,12 @@ from hypothesis import strategies as st
 
 from common.errors import BadInput
 from console.accounts.access import Actor
-from console.actions.timeline import marks
+from console.actions import marks
 from console.models import Mark
-from console.timeline import bars as bars_of_a_lane
 from console.timeline import happenings
-from console.timeline.axis import MAX_TIMES, compute_time_ticks, compute_value_ticks
+from console.timeline import happenings as bars_of_a_lane
 from console.timeline.strips import PATHS, build_figures, format_state_path
-from console.timeline.window import PRESETS, Window, parse_window
+from console.timeline.window import MAX_TIMES, PRESETS, Window, compute_time_ticks, compute_value_ticks, parse_window
 from queues import keys
 from queues.models import Node
 from tests.workers.history.test_metric_history import roll_up

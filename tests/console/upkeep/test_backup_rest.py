@@ -18,8 +18,7 @@ from queues import keys, pausing
 from queues.segments.segment import Segment
 from tests.queues.samples import blocks_of
 from tests.workers.placement.plan_plant import Plant, loaded
-from workers.coordination.backup_lease import create_backup_lease, is_copied
-from workers.coordination.leases import Lease
+from workers.coordination.leases import Lease, create_backup_lease, is_copied
 from workers.models import Override, Plan
 from workers.placement import draining, execution, plans, proposals
 from workers.steering import overrides

@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from queues.control.connection import WritesRefused, connect
-from workers.coordination.broker_connection import PromptConnection
+from workers.coordination.celery_worker import PromptConnection
 
 REFUSAL = "return redis.error_reply('MISCONF Errors writing to the AOF file: No space left on device')"
 

@@ -12,7 +12,7 @@ from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
 from workers.consumer.handlers.registry import build
 from workers.consumer.handlers.webhook import Webhook
-from workers.host.http_headers import check_header_secret, check_headers
+from workers.host.egress import check_header_secret, check_headers
 from workers.plants.foreign.declared.login import read_login
 
 FIELD = "handler_options.headers"

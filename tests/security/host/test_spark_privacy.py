@@ -14,12 +14,7 @@ from py4j.java_gateway import CallbackServer, CallbackServerParameters
 from common.environment import SPARK_SECRET
 from common.errors import BadInput
 from tests.waiting import MAX_SECONDS
-from workers.host.spark_privacy import (
-    ThisUserOnly,
-    build_cluster_environment,
-    build_private_settings,
-    find_connection_owner,
-)
+from workers.host.spark import ThisUserOnly, build_cluster_environment, build_private_settings, find_connection_owner
 from workers.pipeline.runtime.cluster import build_environment
 
 SPEAK = """

@@ -20,7 +20,7 @@ from queues.models import Queue
 from workers.batch import runs, task_definitions
 from workers.batch.jobs import extract_names
 from workers.batch.jobs.job import JobContext
-from workers.history.extract_files import extract_file
+from workers.history.event_archive import extract_file
 from workers.lab import series
 from workers.lab.models import Experiment
 from workers.models import Chunk, Run, Task

@@ -19,7 +19,7 @@ from workers.batch import catalog
 from workers.batch.jobs import files, spill
 from workers.batch.jobs.job import JobContext
 from workers.batch.jobs.spark import extract, statistics, training
-from workers.history import event_archive, metric_files
+from workers.history import event_archive, metric_history
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PARTITION = event_archive.Partition("2026-11-19", "process")
@@ -146,7 +146,7 @@ def spilled(control: redis.Redis, data: Path, now: datetime = NOW) -> int:
     rows, after = 0, None
     while (piece := spill.build_next_chunk({}, where(control, data, now), after)) is not None:
         table = spill.read_stream_rows(control, piece.content["first"], piece.content["last"])
-        final = f"{metric_files.RAW_ROOT}/day={piece.content['day']}/{piece.identifier}.parquet"
+        final = f"{metric_history.RAW_ROOT}/day={piece.content['day']}/{piece.identifier}.parquet"
         files.show(data, files.write_table(data, final, "t", table))
         rows, after = rows + table.num_rows, piece.identifier
     return rows
@@ -164,9 +164,9 @@ def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(
     assert spilled(control, tmp_path, midnight + timedelta(seconds=6)) == 2 * 8  # the newest may not be whole yet
     assert spilled(control, tmp_path) == 2 * 4
     assert spilled(control, tmp_path) == 0
-    assert metric_files.list_raw_days(tmp_path) == ["2026-11-19", "2026-11-20"]
-    table = parquet.read_table(metric_files.get_raw_folder(tmp_path, "2026-11-19"), partitioning=None)
-    assert table.schema.equals(metric_files.RAW) and table.num_rows == 6
+    assert metric_history.list_raw_days(tmp_path) == ["2026-11-19", "2026-11-20"]
+    table = parquet.read_table(metric_history.get_raw_folder(tmp_path, "2026-11-19"), partitioning=None)
+    assert table.schema.equals(metric_history.RAW) and table.num_rows == 6
 
 
 @pytest.mark.parametrize(

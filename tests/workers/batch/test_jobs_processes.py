@@ -32,9 +32,8 @@ from workers.batch.jobs import files
 from workers.batch.jobs.job import JobContext
 from workers.batch.jobs.spark.client import SparkProcess
 from workers.batch.jobs.spark.process import MAKERS
-from workers.history import event_archive, metric_files, stretches
-from workers.history.stretch_counts import get_counts_path, read_counts
-from workers.history.stretches import TimeRange
+from workers.history import event_archive, metric_history, stretches
+from workers.history.stretches import TimeRange, get_counts_path, read_counts
 
 ROOT = Path(__file__).resolve().parents[3]
 DAY = "2026-11-19"
@@ -275,12 +274,12 @@ def test_an_unsound_file_is_skipped_and_named_or_stops_the_job(spark: Spark) -> 
 @pytest.mark.spark
 def test_figures_are_rolled_up_from_their_seconds(spark: Spark) -> None:
     spark.make("metric_rollup", {"day": DAY})
-    minutes = spark.table(metric_files.get_rollup_path("1m", DAY))
+    minutes = spark.table(metric_history.get_rollup_path("1m", DAY))
     assert minutes["count"].to_pylist() == [60, 60]
     assert minutes["mean"].to_pylist() == [29.5, 89.5]
     assert minutes["last"].to_pylist() == [59.0, 119.0]
-    assert spark.table(metric_files.get_rollup_path("10s", DAY)).num_rows == 12
-    assert spark.table(metric_files.get_rollup_path("1h", DAY))["maximum"].to_pylist() == [119.0]
+    assert spark.table(metric_history.get_rollup_path("10s", DAY)).num_rows == 12
+    assert spark.table(metric_history.get_rollup_path("1h", DAY))["maximum"].to_pylist() == [119.0]
 
 
 @pytest.mark.spark
@@ -355,9 +354,9 @@ def lay_figures(data: Path) -> None:
             pa.array(["totals.in_per_second"] * len(seconds)),
             pa.array([float(second) for second in seconds]),
         ],
-        schema=metric_files.RAW,
+        schema=metric_history.RAW,
     )
-    folder = metric_files.get_raw_folder(data, DAY)
+    folder = metric_history.get_raw_folder(data, DAY)
     folder.mkdir(parents=True)
     parquet.write_table(table, folder / "1-0_2-0.parquet")
 

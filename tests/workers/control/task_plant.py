@@ -14,7 +14,7 @@ from tests.workers.snapshots import snapshot_of
 from workers.control.engine import tick_due
 from workers.documents.snapshot import Snapshot
 from workers.history import metrics
-from workers.history.load_forecasts import LoadForecasts, LoadSource, OfferedLoad
+from workers.history.forecasts import LoadForecasts, LoadSource, OfferedLoad
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, DeclarationText

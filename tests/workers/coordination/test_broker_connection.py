@@ -5,7 +5,7 @@ from kombu.exceptions import OperationalError
 
 from console.celery import app
 from queues.nodes.server import free_port
-from workers.coordination.broker_connection import PAUSES_SECONDS
+from workers.coordination.celery_worker import PAUSES_SECONDS
 
 
 def test_a_broker_that_is_away_is_tried_again_each_second_at_most_and_for_ever():

@@ -13,7 +13,7 @@ import pytest
 from common.own_process import STUCK, STUCK_CHECKS
 from console.celery import app
 from tests.waiting import until
-from workers.coordination.pool_watchdog import STOP_CHECKS, PoolFigures, PoolWatchdog
+from workers.coordination.celery_worker import STOP_CHECKS, PoolFigures, PoolWatchdog
 
 START_SECONDS = 60.0
 # Its threads end as one does that finds no memory between two tasks: outside of any task.

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from workers.coordination.task_expiry import SYNCHRONISED_SECONDS, set_expiry
+from workers.coordination.celery_worker import SYNCHRONISED_SECONDS, set_expiry
 
 AT = datetime(2026, 11, 27, 3, 12, tzinfo=UTC)
 

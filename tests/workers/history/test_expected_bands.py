@@ -8,8 +8,8 @@ from controllers.design.expected_band import AHEAD_SECONDS, ForecastBand
 from queues import keys
 from tests.workers.snapshots import snapshot_of
 from workers.documents.bands import ExpectedBand, ExpectedBands
-from workers.history import expected_bands, metrics
-from workers.history.expected_bands import BandWatch, PlannedBands
+from workers.history import forecasts, metrics
+from workers.history.forecasts import BandWatch, PlannedBands
 
 NOW = 1_800_000_000.0
 HOUR = NOW - 60.0 * np.arange(60)[::-1] - 30
@@ -58,7 +58,7 @@ def test_after_a_clock_was_set_back_bands_come_into_force_as_before():
 
 
 def test_it_asks_once_a_minute_and_for_no_more_queues_than_it_can(monkeypatch):
-    monkeypatch.setattr(expected_bands, "MAX_QUEUES", 2)
+    monkeypatch.setattr(forecasts, "MAX_QUEUES", 2)
     asked = []
     bands = watch(asked=asked)
     names = [f"q{number:03}" for number in range(5)]

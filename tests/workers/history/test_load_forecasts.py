@@ -12,7 +12,7 @@ from common.stored_document import convert_to_plain
 from controllers.design.expected_band import PastRanges
 from queues import keys
 from tests.workers.snapshot.test_local_plant import documented
-from workers.history.load_forecasts import History, LoadForecasts, LoadSource, OfferedLoad, read_past_load
+from workers.history.forecasts import History, LoadForecasts, LoadSource, OfferedLoad, read_past_load
 from workers.history.training_sets import TABLE, TrainingRefused, load_newest_set
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()

@@ -12,8 +12,8 @@ import redis
 from queues import keys
 from tests.workers.snapshots import snapshot_of
 from workers.batch.jobs.spark import rollup
-from workers.history import metric_files, metric_history, metrics
-from workers.history.minute_rates import MinuteRates
+from workers.history import metric_history, metrics
+from workers.history.forecasts import MinuteRates
 
 SERIES = "totals.in_per_second"
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
@@ -24,19 +24,19 @@ def spill(data: Path, begin: float, values: list[float], series: str = SERIES) -
     at = [begin + place for place in range(len(values))]
     first, last = (f"{round(each * 1000)}-0" for each in (at[0], at[-1]))
     times = pa.array([round(each * 1e6) for each in at], pa.int64()).cast(pa.timestamp("us", "UTC"))
-    table = pa.table([times, [series] * len(at), values], schema=metric_files.RAW)
-    path = metric_files.get_raw_folder(data, day_of(begin)) / f"{first}_{last}.parquet"
+    table = pa.table([times, [series] * len(at), values], schema=metric_history.RAW)
+    path = metric_history.get_raw_folder(data, day_of(begin)) / f"{first}_{last}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(table, path)
 
 
 def roll_up(data: Path, step: str, begin: float, windows: list[tuple[float, float]], series: str = SERIES) -> None:
     """(least, greatest) of windows, as `metric_rollup` writes them."""
-    width = metric_files.STEPS[step]
+    width = metric_history.ROLLUP_SECONDS[step]
     times = [datetime.fromtimestamp(begin + width * place, UTC) for place in range(len(windows))]
     least, greatest = (list(each) for each in zip(*windows, strict=True))
     columns = [times, [series] * len(times), [width] * len(times), least, least, greatest, greatest]
-    path = data / metric_files.get_rollup_path(step, day_of(begin))
+    path = data / metric_history.get_rollup_path(step, day_of(begin))
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.table(columns, schema=rollup.TABLE), path)
 
@@ -71,7 +71,7 @@ def test_a_spill_that_overlaps_another_doubles_nothing(control: redis.Redis, tmp
 def test_a_long_range_comes_by_windows_with_every_peak_and_then_by_the_second(
     hours: int, step: str, control: redis.Redis, tmp_path: Path
 ) -> None:
-    width, until = metric_files.STEPS[step], MIDNIGHT + 4 * 3_600
+    width, until = metric_history.ROLLUP_SECONDS[step], MIDNIGHT + 4 * 3_600
     roll_up(tmp_path, step, MIDNIGHT, [(1, 2), (1, 90), (5, 5)])
     begin = MIDNIGHT + 2 * width
     spill(tmp_path, begin, [5, 6])  # the newest window was not over when it was rolled up

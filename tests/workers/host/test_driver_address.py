@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from workers.host.driver_address import build_driver_settings
+from workers.host.spark import build_driver_settings
 
 
 def host_of(master: str) -> str:

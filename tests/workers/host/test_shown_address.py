@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.host.shown_address import mask_address
+from workers.host.egress import mask_address
 
 
 @pytest.mark.parametrize(

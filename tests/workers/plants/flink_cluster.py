@@ -20,7 +20,7 @@ import yaml
 
 from queues.nodes.server import free_port
 from tests.waiting import until
-from workers.host import java
+from workers.host import spark
 
 VERSION = "2.3.0"
 BESIDE = ("py4j==0.10.9.7", "cloudpickle", "python-dateutil", "pytz", "ruamel.yaml", "typing_extensions")
@@ -98,7 +98,7 @@ class FlinkCluster:
             **os.environ,
             "FLINK_HOME": str(self._home),
             **{f"FLINK_{name.upper()}_DIR": str(folder / name) for name in ("conf", "log", "pid")},
-            "JAVA_HOME": str(java.find_java_home(os.environ, folder / "java")),
+            "JAVA_HOME": str(spark.find_java_home(os.environ, folder / "java")),
             "PATH": f"{found / 'bin'}:{os.environ['PATH']}",
         }
 

@@ -14,7 +14,7 @@ from tests.workers.loops import ensured
 from workers.control.engine import tick_due
 from workers.models import LedgerEntry, Loop
 from workers.plants.published import PublishedPlant
-from workers.pool.pool import Order
+from workers.pool.hosts import PoolOrder
 from workers.snapshot.control_record import control_record
 
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
@@ -45,7 +45,7 @@ class Plant:
     def work(self, rate_of: Callable[[int], float], samples: int = 40) -> None:
         """Five seconds in which all processes have work; orders are followed first."""
         for host, row in self.rows.items():
-            order = Order.read(self.control.get(keys.POOL.build(host)))
+            order = PoolOrder.read(self.control.get(keys.POOL.build(host)))
             wanted = min(row["started_with"] if order is None else order.threads, self.most)
             if wanted != row["slots"]:
                 row["slots"], row["done"]["recent_seconds"] = wanted, []
@@ -63,8 +63,8 @@ class Plant:
         plant = PublishedPlant(self.control, self.now.timestamp)
         return tick_due(plant, self.now, self.control, laws=("concurrency",))
 
-    def order(self, host: str = HOST) -> Order | None:
-        return Order.read(self.control.get(keys.POOL.build(host)))
+    def order(self, host: str = HOST) -> PoolOrder | None:
+        return PoolOrder.read(self.control.get(keys.POOL.build(host)))
 
 
 def station(capacity: int) -> Callable[[int], float]:

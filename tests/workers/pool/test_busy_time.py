@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.pool.busy_time import BusyTime
+from workers.pool.departures import BusyTime
 
 
 def test_workers_that_are_never_seen_at_work_count_with_their_time():

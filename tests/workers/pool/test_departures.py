@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 
 from queues import keys
 from tests.workers.pool.simulated_host import SimulatedHost
-from workers.pool.completions import CompletionReporter, note
-from workers.pool.departures import BEGAN, DONE, ENDED, RETAINED_SAMPLES, WARM_UP_SECONDS, Departures, WorkerNote
+from workers.pool.departures import (
+    BEGAN,
+    DONE,
+    ENDED,
+    RETAINED_SAMPLES,
+    WARM_UP_SECONDS,
+    CompletionReporter,
+    Departures,
+    WorkerNote,
+    add_worker_note,
+)
 
 START = 1_000.0
 
@@ -152,7 +161,7 @@ def test_what_workers_report_to_their_host_is_read_back(control):
     assert 0 < control.ttl(keys.DONE.build("jobs@here")) <= 3_600
     departures = Departures(1, 9.0)
     for _, fields in control.xrange(keys.DONE.build("jobs@here")):
-        note(departures, fields)
+        add_worker_note(departures, fields)
     departures.settle(20.0, [77])
     assert departures.to_json()["full_seconds"] == pytest.approx(2.0 - WARM_UP_SECONDS)
 

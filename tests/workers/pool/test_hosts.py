@@ -11,11 +11,10 @@ from celery.worker import state
 from queues import keys
 from tests.servers import Server
 from workers.documents.hosts import parse_role
-from workers.pool import completions, orders
+from workers.pool import departures, orders
 from workers.pool.departures import WARM_UP_SECONDS, Departures
-from workers.pool.hosts import FORGOTTEN_SECONDS, HostReport, report
-from workers.pool.pool import Pool
-from workers.pool.reports import read_host_reports
+from workers.pool.hosts import FORGOTTEN_SECONDS, HostReport, Pool, report
+from workers.pool.orders import read_host_reports
 
 
 class Timer:
@@ -129,7 +128,7 @@ def test_what_workers_complete_is_in_the_report_and_each_note_is_read_once(host,
     step.start(host)
     began = time.monotonic()
     for slot in (1, 2, 3, 4_000):
-        line = completions.CompletionReporter("jobs@here", slot, lambda: began)
+        line = departures.CompletionReporter("jobs@here", slot, lambda: began)
         line.record_start(control)
         done = [(began + at / 100, 5) for at in range(1, 200)]
         entry = {"p": slot, "d": orjson.dumps(done), "u": began + 2}

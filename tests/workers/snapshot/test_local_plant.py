@@ -19,11 +19,11 @@ from tests.workers.loops import JOBS, PLANT, ensured
 from workers.batch import task_definitions
 from workers.consumer.latency import Latencies
 from workers.consumer.work_report import Report, WorkReporter, count_waiting_workers, submit
-from workers.coordination.freshness import Freshness
+from workers.coordination.plant_clock import Freshness
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantStatus
 from workers.documents.queues import EventSample
-from workers.history.load_forecasts import LoadForecasts, OfferedLoad
+from workers.history.forecasts import LoadForecasts, OfferedLoad
 from workers.models import LedgerEntry, Loop, Override, Run
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import hold

@@ -26,7 +26,7 @@ from queues import keys
 from queues.publishing.producers import LEFT_SECONDS
 from workers.alerts.conditions.starvation import Starvation, StarvedGroup
 from workers.alerts.lifecycle.models import AlertRule, Message
-from workers.coordination.freshness import Freshness
+from workers.coordination.plant_clock import Freshness
 from workers.documents.alerts import AuditVerdict
 from workers.documents.queues import ReportedProducer
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot

@@ -18,8 +18,8 @@ from controllers.simulation.model.scenario import Scenario
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.batch.jobs.parameters import JobParameter
+from workers.host.bounded_process import BYTES_PER_MEGABYTE, ProcessLimits, was_over_cpu
 from workers.host.environment import build_python_path, select_needed
-from workers.host.process_limits import BYTES_PER_MEGABYTE, ProcessLimits, was_over_cpu
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import get_series_file
 

@@ -4,7 +4,7 @@ from django.db.models import Q
 
 from common.errors import BadInput
 from workers.batch.jobs.job import JobContext
-from workers.history.extract_files import extract_file
+from workers.history.event_archive import extract_file
 from workers.models import Run
 
 JOB = "replay_extract"

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext
 from workers.batch.jobs.present_files import list_files_written_before
-from workers.history import extract_files
+from workers.history import event_archive
 from workers.lab.models import Experiment
 from workers.lab.series import get_series_folder
 
@@ -19,7 +19,7 @@ EXTRACTS, EXPERIMENTS = "extracts", "experiments"
 def iterate_chunks(where: JobContext, extract_days: int, experiment_days: int) -> Iterator[ChunkSpec]:
     """Return one chunk for files and one for experiments, where any are due. 0 days: none is ever due."""
     before = where.now - timedelta(days=extract_days)
-    if extract_days and list_files_written_before(before, extract_files.iterate_extract_files(where.data)):
+    if extract_days and list_files_written_before(before, event_archive.iterate_extract_files(where.data)):
         yield ChunkSpec(EXTRACTS, {"kind": EXTRACTS, "before": before.isoformat()})
     before = where.now - timedelta(days=experiment_days)
     if experiment_days and _select_due_experiments(before).exists():
@@ -33,7 +33,7 @@ def _select_due_experiments(before: datetime) -> QuerySet[Experiment]:
 
 def _delete_extracts(lease: Any) -> ChunkResult:
     before = datetime.fromisoformat(lease.content["before"])
-    due = list_files_written_before(before, extract_files.iterate_extract_files(lease.surroundings.data))
+    due = list_files_written_before(before, event_archive.iterate_extract_files(lease.surroundings.data))
     for path in due:
         with lease.guard_transaction():
             path.unlink(missing_ok=True)

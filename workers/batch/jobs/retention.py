@@ -22,8 +22,8 @@ from workers.batch.jobs import handled_rows, lab_retention, old_records
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.batch.jobs.present_files import list_files_written_before, sum_folder_bytes
-from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts, training_sets
-from workers.history.days import list_days
+from workers.history import event_archive, metric_history, snapshot_archive, stretches, training_sets
+from workers.history.event_archive import list_days
 from workers.models import Keep, LedgerEntry, Loop, Plan, Run
 from workers.placement import give_back
 from workers.placement.plans import OPEN
@@ -112,7 +112,7 @@ def _iterate_old_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec
     """Return the data that is older than its age limit."""
     yield from _archive_pieces(values["archive_days"], where)
     yield from _plan_training_deletion(values["archive_days"], where)
-    for step in ("raw", *metric_files.STEPS):
+    for step in ("raw", *metric_history.ROLLUP_SECONDS):
         yield from _metric_pieces(step, values[f"{step}_days"], where)
     yield from _snapshot_pieces(values["snapshot_days"], where)
     yield from _iterate_ledger_chunks(values["ledger_days"], where)
@@ -249,7 +249,7 @@ def _metric_pieces(step: str, days: int, where: JobContext) -> Iterator[ChunkSpe
 
 
 def _get_metric_folder(step: str, where: JobContext) -> Path:
-    return where.data / metric_files.ROOT / step
+    return where.data / metric_history.METRICS_ROOT / step
 
 
 def _list_metric_days(step: str, where: JobContext) -> list[str]:
@@ -394,7 +394,7 @@ def _delete_training(lease: Any) -> ChunkResult:
 
 def _delete_metrics(lease: Any) -> ChunkResult:
     step, day = lease.content["step"], lease.content["day"]
-    root = lease.surroundings.data / metric_files.ROOT
+    root = lease.surroundings.data / metric_history.METRICS_ROOT
     rolled = resolve_inside_folder(root, f"{step}/day={day}.parquet", "day")
     folder = resolve_inside_folder(root, f"{step}/day={day}", "day")
     paths = [rolled] if rolled.exists() else event_archive.list_parquet_files(folder)
@@ -542,7 +542,7 @@ def _compute_handled_cutoff_us(lease: Any) -> int:
 
 def _list_old_comparisons(data: Path, before: datetime) -> list[Path]:
     """Return files of comparisons that were made before that."""
-    return list_files_written_before(before, (data / stretch_counts.ROOT).glob("*/*.parquet"))
+    return list_files_written_before(before, (data / stretches.COMPARISONS_ROOT).glob("*/*.parquet"))
 
 
 def _list_old_training_sets(data: Path, before: datetime) -> list[Path]:

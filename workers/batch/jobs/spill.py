@@ -16,7 +16,7 @@ from common.redis_types import Entries
 from queues import keys
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
-from workers.history import metric_files
+from workers.history import metric_history
 
 CHUNK_ROWS = 3_600
 # As Python objects, 600 rows take 30 MB, part of which a process would never return to the system.
@@ -27,7 +27,7 @@ SETTLED_SECONDS = 2.0
 
 def build_next_chunk(values: Values, where: JobContext, after: str | None) -> ChunkSpec | None:
     """Return the next rows of one day after the spilled ones; None when there are none."""
-    spilled = metric_files.find_last_spilled_id(where.data)
+    spilled = metric_history.find_last_spilled_id(where.data)
     # Two ids have the form ms-n. The rows of the previous chunk may not be published yet when the next is
     # requested.
     begun = max([when for when in (spilled, after and after.split("_")[1]) if when], key=_order, default=None)
@@ -49,7 +49,7 @@ def work(lease: Any) -> ChunkResult:
     table = read_stream_rows(where.control, first, last)
     if not table.num_rows:
         return ChunkResult(0)  # the stream has dropped them in the meantime
-    final = f"{metric_files.RAW_ROOT}/day={day}/{first}_{last}.parquet"
+    final = f"{metric_history.RAW_ROOT}/day={day}/{first}_{last}.parquet"
     return ChunkResult(table.num_rows, files.write_table(where.data, final, lease.token, table))
 
 
@@ -79,8 +79,8 @@ def build_stream_table(entries: Entries) -> pa.Table:
         for name, value in fields.items()
     ]
     columns = list(zip(*rows, strict=True)) or [(), (), ()]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, metric_files.RAW, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=metric_files.RAW)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, metric_history.RAW, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=metric_history.RAW)
 
 
 def parse_entry_day(entry_id: str) -> str:

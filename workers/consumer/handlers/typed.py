@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.consumer.handlers import sql_address
-from workers.host import own_code
-from workers.host.shown_address import HIDDEN, mask_address
+from workers.host import environment
+from workers.host.egress import HIDDEN, mask_address
 
 PYTHON = "python:"
 PLAIN = frozenset({"table", "takes", "per", "distribution", "compression"})  # texts that are no secret
@@ -21,7 +21,7 @@ def check(handler: str, options: Any, data: Path) -> None:
     Nothing is imported, opened, or connected to.
     """
     if handler.startswith(PYTHON):
-        own_code.check_path(handler.removeprefix(PYTHON), "handler")
+        environment.check_handler_path(handler.removeprefix(PYTHON), "handler")
     if handler == "sql" and isinstance(options, Mapping) and "url" in options:
         sql_address.check_typed(options["url"], data)
 

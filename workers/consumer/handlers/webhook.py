@@ -28,7 +28,7 @@ from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
-from workers.host import egress, http_headers
+from workers.host import egress
 
 NOT_THE_EVENTS_FAULT = frozenset({401, 403, 404, 405, 407, 408, 410, 425, 429})
 MAX_RETRY_AFTER_SECONDS = 300.0
@@ -90,7 +90,7 @@ class Webhook:
         self._host = urlsplit(self.url).hostname
         timeout_seconds = options.get_number("timeout_seconds", 10.0, 0.1, 600.0)
         headers = options.get_texts("headers")
-        http_headers.check_headers(headers, "handler_options.headers")
+        egress.check_headers(headers, "handler_options.headers")
         self._secret = self._read_secret(options.get_text("secret_environment", ""), self.url, environment)
         options.finish()
         self._client = egress.create_client(

@@ -35,7 +35,7 @@ from workers.control.parts.operators import (
     forecast_arrivals,
 )
 from workers.documents.snapshot import Snapshot
-from workers.history.load_forecasts import WINDOW_SECONDS
+from workers.history.forecasts import WINDOW_SECONDS
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 from workers.steering.scope import list_active_loops

@@ -37,7 +37,7 @@ from workers.control.parts.operators import (
     set_tasks,
 )
 from workers.documents.snapshot import Snapshot
-from workers.history.load_forecasts import WINDOW_SECONDS
+from workers.history.forecasts import WINDOW_SECONDS
 from workers.models import Loop
 from workers.plants.foreign.kind import PlantPace
 

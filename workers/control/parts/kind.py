@@ -28,7 +28,7 @@ from workers.pipeline.declaration.declared import Declarations
 from workers.plants.foreign.adapters import get_kind, list_steerable_adapters
 from workers.plants.foreign.kind import AdapterKind
 from workers.plants.plant import Plant
-from workers.pool.reports import read_host_reports
+from workers.pool.orders import read_host_reports
 
 # the interval at which a loop with nothing to decide writes an entry
 REST_SECONDS = 20.0

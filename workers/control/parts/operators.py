@@ -19,7 +19,7 @@ from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.control.parts import applications
 from workers.documents.plants import LoadForecast, PlantHolder
 from workers.documents.snapshot import Snapshot
-from workers.history.load_forecasts import PLANT
+from workers.history.forecasts import PLANT
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.adapters import has_own_controllers, list_kinds, open_plant
 from workers.plants.orders import explain_unreached

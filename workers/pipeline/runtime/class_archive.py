@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from common.errors import WeirError
-from workers.host.java import build_spark_environment, get_class_archive_path, quote_option
+from workers.host.spark import build_spark_environment, get_class_archive_path, quote_option
 from workers.pipeline.runtime.session import start_session
 
 MAX_SECONDS = 120

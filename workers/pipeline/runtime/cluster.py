@@ -20,8 +20,7 @@ from common import environment as variables
 from common.errors import BadInput
 from common.files import keep_private
 from workers.host.environment import select_needed
-from workers.host.java import build_spark_environment
-from workers.host.spark_privacy import build_cluster_environment, build_java_options
+from workers.host.spark import build_cluster_environment, build_java_options, build_spark_environment
 
 # A worker keeps a folder with the output of the executors for each application it has had; by default
 # forever.

@@ -7,10 +7,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from common import environment as variables
-from workers.host.driver_address import build_driver_settings
 from workers.host.environment import select_needed, use_narrow_environment
-from workers.host.java import archive_options, build_spark_environment
-from workers.host.spark_privacy import admit_this_user_only, build_java_options, build_private_settings
+from workers.host.spark import (
+    admit_this_user_only,
+    archive_options,
+    build_driver_settings,
+    build_java_options,
+    build_private_settings,
+    build_spark_environment,
+)
 from workers.pipeline.intra_event.event_source import EventSource
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
 from workers.pipeline.runtime.source_calls import answer_sources

@@ -21,7 +21,7 @@ from workers.documents.plants import (
     SensorStatus,
     UnservedQueue,
 )
-from workers.host import egress, http_headers
+from workers.host import egress
 from workers.plants.foreign.client import PlantClient
 from workers.plants.plant import ElasticPlant, PlantUnavailable
 from workers.plants.reached import USUAL, ConvergenceTimeout
@@ -83,7 +83,7 @@ class PlantAddress:
         """
         egress.check_secret_host(self.secret_name, urlsplit(url or self.url).hostname)
         if not user:
-            http_headers.check_header_secret(self.secret_name, self.secret)
+            egress.check_header_secret(self.secret_name, self.secret)
         return PlantClient(self.name, url or self.url, self.secret, user=user, transport=self.transport)
 
 

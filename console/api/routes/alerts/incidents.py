@@ -21,8 +21,7 @@ from console.api.schemas.alerts.incidents import (
     IncidentEventRow,
     IncidentReview,
 )
-from console.incidents.incident_timeline import list_timeline_events
-from console.incidents.review_draft import review_of
+from console.incidents.incident_timeline import list_timeline_events, review_of
 from console.input.row_id import Id
 from workers.alerts import incidents
 from workers.alerts.lifecycle.models import Alert, FollowUp

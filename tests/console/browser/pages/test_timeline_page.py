@@ -12,7 +12,7 @@ import pytest
 from django.template.loader import render_to_string
 from playwright.sync_api import Page, expect
 
-from console.timeline.bars import Bar, arrange_in_rows
+from console.timeline.happenings import Bar, arrange_in_rows
 from queues import keys
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
 from tests.waiting import until

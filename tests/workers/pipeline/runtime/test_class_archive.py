@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.host.java import archive_options, get_class_archive_path
+from workers.host.spark import archive_options, get_class_archive_path
 
 
 @pytest.fixture

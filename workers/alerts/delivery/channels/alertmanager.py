@@ -17,7 +17,7 @@ from common import environment as variables
 from common.errors import BadInput, describe_connection_error
 from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed, get_server_name, read_secret_variable
 from workers.alerts.lifecycle.models import Message, Receiver
-from workers.host import egress, http_headers
+from workers.host import egress
 from workers.plants.registry import LOCAL
 
 LASTS_SECONDS = 7 * 86_400.0
@@ -119,7 +119,7 @@ def _build_login_headers(receiver: Receiver, environment: Mapping[str, str] = va
     if not secret:
         raise Failed(f"{name} is not set in the alerter's environment; set it, or remove it from the receiver.")
     try:
-        http_headers.check_header_secret(name, secret)
+        egress.check_header_secret(name, secret)
     except BadInput as error:
         raise Failed(f"{error.field} {error.message}") from None
     return {"Authorization": f"Bearer {secret}"}

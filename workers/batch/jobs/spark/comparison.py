@@ -1,7 +1,7 @@
 """`stretch_comparison`: counts of archived events by type, key, and source in two stretches of time.
 
 The counts are by slice, and they are made here where they take too long for the page that shows differences
-(`workers.history.stretch_counts`).
+(`workers.history.stretches`).
 
 Every event becomes three rows (a dimension and its value each), which are counted by value over the slices of both
 stretches in one pass. The most frequent values of each dimension are kept, and the rest is the remainder of the
@@ -20,8 +20,17 @@ from workers.batch.jobs.job import ChunkResult
 from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive
-from workers.history.stretch_counts import build_counts_table, get_counts_path
-from workers.history.stretches import ARCHIVED, MAX_VALUES, REST, SLICES, UNKNOWN, Sliced, TimeRange
+from workers.history.stretches import (
+    ARCHIVED,
+    MAX_VALUES,
+    REST,
+    SLICES,
+    UNKNOWN,
+    Sliced,
+    TimeRange,
+    build_counts_table,
+    get_counts_path,
+)
 
 PLACES = 2 * SLICES  # the slices of the first stretch, then those of the second
 COUNTS = tuple(f"slice_{place}" for place in range(PLACES))

@@ -21,7 +21,7 @@ from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult
 from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.request import Request
-from workers.history import event_archive, extract_files
+from workers.history import event_archive
 
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
@@ -34,7 +34,7 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
         for day in request.content["days"]
     ]
     paths = [path for folder in folders for path in event_archive.list_parquet_files(folder)]
-    final = extract_files.extract_file(
+    final = event_archive.extract_file(
         request.parameters["queue"], request.content["name"], request.parameters["format"]
     )
 

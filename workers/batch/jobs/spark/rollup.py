@@ -13,7 +13,7 @@ from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult
 from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.request import Request
-from workers.history import event_archive, metric_files
+from workers.history import event_archive, metric_history
 
 TABLE = pa.schema(
     [
@@ -31,16 +31,19 @@ TABLE = pa.schema(
 def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write one day's three files. Raises BadInput for an unsound file when the choice is to stop."""
     day = request.content["day"]
-    paths = event_archive.list_parquet_files(metric_files.get_raw_folder(request.data, day))
-    result, skipped = run_over_sound_files(spark, request, paths, _build_all_windows, metric_files.RAW)
+    paths = event_archive.list_parquet_files(metric_history.get_raw_folder(request.data, day))
+    result, skipped = run_over_sound_files(spark, request, paths, _build_all_windows, metric_history.RAW)
     outputs: dict[str, str] = {}
     for step, table in (result or {}).items():
-        outputs |= files.write_table(request.data, metric_files.get_rollup_path(step, day), request.token, table)
+        outputs |= files.write_table(request.data, metric_history.get_rollup_path(step, day), request.token, table)
     return ChunkResult(request.input_rows, outputs, skipped)
 
 
 def _build_all_windows(raw: DataFrame) -> dict[str, pa.Table]:
-    return {step: aggregate_windows(raw, seconds).toArrow().cast(TABLE) for step, seconds in metric_files.STEPS.items()}
+    return {
+        step: aggregate_windows(raw, seconds).toArrow().cast(TABLE)
+        for step, seconds in metric_history.ROLLUP_SECONDS.items()
+    }
 
 
 def aggregate_windows(raw: DataFrame, seconds: int) -> DataFrame:

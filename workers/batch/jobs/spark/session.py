@@ -6,10 +6,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from common import environment as variables
-from workers.host.driver_address import build_driver_settings
 from workers.host.environment import select_needed, use_narrow_environment
-from workers.host.java import archive_options, build_spark_environment
-from workers.host.spark_privacy import build_java_options, build_private_settings
+from workers.host.spark import (
+    archive_options,
+    build_driver_settings,
+    build_java_options,
+    build_private_settings,
+    build_spark_environment,
+)
 
 HEAP = "2g"
 LOCAL_MASTER = "local[*]"

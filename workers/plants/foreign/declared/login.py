@@ -13,7 +13,7 @@ from typing import Any
 from common import checks
 from common import environment as variables
 from common.errors import BadInput
-from workers.host import egress, http_headers
+from workers.host import egress
 
 BEARER, BASIC = "bearer", "basic"
 HEADER = re.compile(r"X-[A-Za-z0-9-]{1,40}\Z")
@@ -35,7 +35,7 @@ class Login:
         if not secret:
             raise BadInput("secret_environment", f"names {self.environment}, which is not set in Weir's environment")
         if self.sent_as != BASIC:
-            http_headers.check_header_secret(self.environment, secret)
+            egress.check_header_secret(self.environment, secret)
         if self.sent_as == BEARER:
             return {"Authorization": f"Bearer {secret}"}
         if self.sent_as == BASIC:

@@ -15,7 +15,7 @@ import httpx
 
 from common import environment as variables
 from common.errors import BadInput
-from workers.host import egress, http_headers
+from workers.host import egress
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.client import JSON, PlantClient
 from workers.plants.foreign.kind import PlantAddress
@@ -43,7 +43,7 @@ class ApiServer:
 
     def _open_connection(self) -> PlantClient:
         address = self._address
-        http_headers.check_header_secret(address.secret_name, address.secret)
+        egress.check_header_secret(address.secret_name, address.secret)
         self._token = address.secret or _read_token(address.url, self._account)
         transport = address.transport
         if transport is None and address.url.startswith("https:"):

@@ -1,19 +1,67 @@
-"""Watchdog that ends a Celery worker whose pool has lost threads to a lack of memory.
-
-The worker is then restarted by its supervisor. A pool thread that finds no memory between two tasks ends, but its pool
-still counts it. The process then runs on and answers its broker, but no task is processed. The tasks that it had taken
-are delivered again, as after a kill.
-"""
+"""Weir's changes to Celery's defaults: reconnection, the expiry of tasks, and a watchdog of the pool."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, Self, cast
 
 from celery import bootsteps
+from celery.app.amqp import AMQP
 from celery.concurrency.thread import TaskPool
 from celery.worker import state
+from celery.worker.request import Request
+from celery.worker.state import revoked
+from kombu import Connection
 
 from common.own_process import STUCK_CHECKS, watch
+from queues.control.connection import know_of_refused_writes
+from workers.coordination.plant_clock import get_plant_clock
+
+know_of_refused_writes()  # otherwise a worker would exit when the control server's disk is full
+
+PAUSES_SECONDS = {"interval_start": 0.2, "interval_step": 0.2, "interval_max": 1.0}
+
+
+class PromptConnection(Connection):
+    """A connection that is retried every second without a limit (CELERY_BROKER_CONNECTION_MAX_RETRIES)."""
+
+    def ensure_connection(self, *arguments: Any, **options: Any) -> Self:
+        """Connect like kombu, with shorter pauses where the caller passes none."""
+        super().ensure_connection(*arguments, **{**PAUSES_SECONDS, **options})
+        return self
+
+
+class PromptConnections(AMQP):
+    """Celery's AMQP with such connections."""
+
+    Connection = PromptConnection
+    BrokerConnection = PromptConnection
+
+
+SYNCHRONISED_SECONDS = 0.5  # clocks that NTP synchronizes differ by less
+
+
+def set_expiry(
+    headers: dict[str, Any], ahead_seconds: Callable[[], float] = lambda: get_plant_clock().compute_ahead_seconds()
+) -> None:
+    """Correct the `expires` of a task that is sent, which uses this host's clock."""
+    if not isinstance(expires := headers.get("expires"), str):
+        return
+    ahead = ahead_seconds()
+    if abs(ahead) > SYNCHRONISED_SECONDS:
+        headers["expires"] = (datetime.fromisoformat(expires) - timedelta(seconds=ahead)).isoformat()
+
+
+class TimedRequest(Request):
+    """A task as a worker receives it."""
+
+    def maybe_expire(self) -> Literal[True] | None:
+        """Return whether the task has expired. It is then revoked: its sender sends another."""
+        if not self.expires or datetime.fromtimestamp(get_plant_clock().get_unix_time(), UTC) <= self.expires:
+            return None
+        revoked.add(self.id)
+        return True
+
 
 STOP_CHECKS = 12  # a process that does not stop within this time after a signal is killed
 

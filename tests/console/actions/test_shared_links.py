@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw
 from common.errors import BadInput
 from console.accounts import tokens
 from console.accounts.access import Actor
-from console.actions.timeline import shared_links
+from console.actions import shared_links
 from console.display import plant_picture
 from console.display.plant_picture import HEIGHT, WIDTH, PlantCard, render_png
 from console.models import ApiToken, AuditEntry, QueueLimit, SharedLink
@@ -188,7 +188,7 @@ def test_text_without_an_end_costs_a_picture_nothing(monkeypatch):
 
 def test_its_colours_are_those_of_the_console():
     """A picture has no style sheet: what it repeats of the tokens is held equal here."""
-    tokens = (Path(__file__).parents[4] / "static" / "css" / "tokens.css").read_text()
+    tokens = (Path(__file__).parents[3] / "static" / "css" / "tokens.css").read_text()
     light = dict(re.findall(r"--([a-z]+): light-dark\((#[0-9a-f]{6}),", tokens))
     of = {"well": "normal", "notice": "muted", "warning": "busy", "critical": "toobusy"}
     assert {name: light[token] for name, token in of.items()} == plant_picture.SEVERITY_COLOURS

@@ -10,7 +10,7 @@ from django.test import Client
 
 from common.errors import BadInput
 from console.accounts.access import Actor
-from console.actions.timeline import marks
+from console.actions import marks
 from console.api.routes import timeline
 from console.models import AuditEntry, Mark
 from console.pages.records import timeline as timeline_page

@@ -8,17 +8,19 @@ PermissionDenied, and BadInput naming the field.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
+from common.checks import make_storable
 from common.errors import BadInput, RateLimited
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.models import Mark
 from queues.models import Node, Queue
+from workers.documents.snapshot import Snapshot
 
 MAX_TITLE, MAX_TEXT = 80, 2_000
 MAX_SOURCE, MAX_EVENT, MAX_URL = 300, 200, 500
@@ -224,3 +226,50 @@ def _check(title: str, kind: str, text: str, at: datetime, until: datetime | Non
         raise BadInput("at", "is in the future; a mark describes a past event.")
     if until is not None and until < at:
         raise BadInput("until", "is before `at`; a range ends after its start.")
+
+
+SEEN = "seen"
+
+
+class RolloutMarks:
+    """Follows snapshots in their order.
+
+    A rollout while it was not running is marked when it is seen, if an earlier rollout of the part was.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[str, str], str] = {}
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Mark the rollouts in a snapshot. Raises the database's errors."""
+        for plant, row in snapshot.plants.items():
+            for part, revision in make_storable(row.revisions).items() if row.state == SEEN else ():
+                before = self._before.get((plant, part)) or _find_marked_revision(plant, part, revision)
+                # Another observer may have run in the meantime, and have marked it.
+                if before not in ("", revision) and _find_marked_revision(plant, part, revision) != revision:
+                    _add_rollout_mark(plant, part, revision, before, datetime.fromtimestamp(snapshot.at or 0.0, UTC))
+                self._before[plant, part] = revision
+
+
+def _add_rollout_mark(plant: str, part: str, revision: str, before: str, now: datetime) -> None:
+    text = f"Rolled out at {plant}; the previous revision was {before}."
+    add_rollout(_format_author(plant), title=_format_title(part, revision), text=text, now=now)
+
+
+def _find_marked_revision(plant: str, part: str, revision: str) -> str:
+    """Return the revision of the newest mark, "" if there is none.
+
+    The mark of a long one only has its start: revisions with the same title are the same.
+    """
+    rows = Mark.objects.filter(author=_format_author(plant), title__startswith=_format_title(part)).order_by("-at")
+    if (row := rows.first()) is None:
+        return ""
+    return revision if row.title == _format_title(part, revision) else row.title.removeprefix(_format_title(part))
+
+
+def _format_author(plant: str) -> str:
+    return f"plant:{plant}"
+
+
+def _format_title(part: str, revision: str = "") -> str:
+    return f"{part}: revision {revision}"[:MAX_TITLE]

@@ -1,1 +1,0 @@
-"""User actions on the timeline: marks, and links for people without a login."""

@@ -1,1 +1,0 @@
-"""What people put on the timeline, and show of it."""
