@@ -98,6 +98,8 @@ SERVED = (
     "tests/security/requests/test_request_cost.py",
     "tests/security/requests/test_sockets.py",
 )
+# Fixtures that start a server, a browser, a Spark session, or another program. Tests that use one are marked `server`.
+SERVERS = frozenset({"_control_server", "_node_servers"})
 TOGETHER = {"plant": ("tests/plant/",), "served": SERVED, "rules": ("tests/workers/pipeline/rules/",)}
 
 
@@ -116,6 +118,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             item.add_marker(pytest.mark.timeout(LONG_SECONDS))
         if proof and item.nodeid.startswith(ON_A_PLANT) and not item.nodeid.startswith(BESIDE_OTHERS):
             item.add_marker("alone")
+        fixtures = getattr(item, "fixturenames", ())
+        if long or not SERVERS.isdisjoint(fixtures) or any(map(item.get_closest_marker, ("browser", "spark"))):
+            item.add_marker("server")
     yield
     items.sort(key=_order)
 
