@@ -99,21 +99,17 @@ def write_inside(
         except FileExistsError:
             raise _is_taken(name, field) from None
         try:
-            _fill(descriptor, pieces, changed_at)
+            with os.fdopen(descriptor, "wb") as file:
+                for piece in pieces:
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+                if changed_at is not None:
+                    os.utime(file.fileno(), (changed_at, changed_at))
             os.replace(fresh, last, src_dir_fd=place, dst_dir_fd=place)
         except BaseException:
             os.unlink(fresh, dir_fd=place)
             raise
-
-
-def _fill(descriptor: int, pieces: Iterable[bytes], changed_at: float | None) -> None:
-    with os.fdopen(descriptor, "wb") as file:
-        for piece in pieces:
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
-        if changed_at is not None:
-            os.utime(file.fileno(), (changed_at, changed_at))
 
 
 def _open(folder: Path | str, place: int | None, opened: ExitStack) -> int:
@@ -297,14 +293,11 @@ def _mend_entry(name: str, folder: int, me: int) -> tuple[int, bool]:
         now = os.fstat(entry)
         if stat.S_ISLNK(now.st_mode) or now.st_uid != me:
             return now.st_uid, False
-        _set_mode(entry, stat.S_IMODE(now.st_mode) & ~OTHERS)
+        mode = stat.S_IMODE(now.st_mode) & ~OTHERS
+        if hasattr(os, "O_PATH"):  # such a descriptor takes no fchmod
+            Path(f"/proc/self/fd/{entry}").chmod(mode)
+        else:
+            os.fchmod(entry, mode)
     finally:
         os.close(entry)
     return me, True
-
-
-def _set_mode(entry: int, mode: int) -> None:
-    if hasattr(os, "O_PATH"):  # such a descriptor takes no fchmod
-        Path(f"/proc/self/fd/{entry}").chmod(mode)
-    else:
-        os.fchmod(entry, mode)

@@ -113,17 +113,13 @@ def _find_body_fields(document: Mapping[str, Any], details: Mapping[str, Any]) -
     return properties
 
 
-def _list_json_types(schema: Mapping[str, Any]) -> set[str]:
-    choices = schema.get("anyOf", [schema])
-    return {choice.get("type", "object") for choice in choices} - {"null"}
-
-
 def _put(into: dict[str, Any], name: str, schema: Mapping[str, Any], text: str) -> None:
     """Add a value of its kind, or null if permitted; a list option may be repeated."""
     if text == "null" and {"type": "null"} in schema.get("anyOf", ()):
         into[name] = None
         return
-    kinds = _list_json_types(schema)
+    choices = schema.get("anyOf", [schema])
+    kinds = {choice.get("type", "object") for choice in choices} - {"null"}
     if "array" in kinds:
         whole = _parse_json(name, text) if text.startswith("[") else [text]
         into[name] = [*into.get(name, []), *whole]

@@ -38,7 +38,7 @@ def parse_database_url(url: str) -> dict[str, Any]:
 
     Raises `BadInput` that names DATABASE_URL; the address is never quoted.
     """
-    hosts = _split_hosts(url)
+    hosts = split_url(url)[1].rpartition("@")[2].split(",")
     try:
         options: dict[str, Any] = dict(dj_database_url.parse(_keep_first_host(url, hosts)))
     except (dj_database_url.ParseError, dj_database_url.UnknownSchemeError, ValueError):
@@ -53,10 +53,6 @@ def parse_database_url(url: str) -> dict[str, Any]:
         given = {"target_session_attrs": "read-write", **given}
     options["OPTIONS"] = {**PATIENCE, **given}
     return options
-
-
-def _split_hosts(url: str) -> list[str]:
-    return split_url(url)[1].rpartition("@")[2].split(",")
 
 
 def _keep_first_host(url: str, hosts: list[str]) -> str:

@@ -147,7 +147,10 @@ class Admission:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
-        place = self._place_of(scope)
+        credential = compute_credential_digest(scope)
+        client = normalize_address((scope.get("client") or ("",))[0])
+        person = self.people.get(credential, credential)
+        place = _Place(self, self.lines[choose_waiting_line(scope)], client, credential, person)
         try:
             known = {**scope, REFUSED: self.refused, PLACE: place}
             await self.application(known, place.wrap_receive(receive), Reader(send, self.reading_seconds).send)
@@ -182,12 +185,6 @@ class Admission:
         self.people.move_to_end(credential)
         if len(self.people) > MAX_CREDENTIALS:
             self.people.popitem(last=False)
-
-    def _place_of(self, scope: dict[str, Any]) -> "_Place":
-        credential = compute_credential_digest(scope)
-        client = normalize_address((scope.get("client") or ("",))[0])
-        person = self.people.get(credential, credential)
-        return _Place(self, self.lines[choose_waiting_line(scope)], client, credential, person)
 
     def let_in(self) -> None:
         """Admit all for whom there is a place now, people first."""

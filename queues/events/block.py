@@ -179,7 +179,9 @@ class Block:
         own = self.batch.column(0)
         if own.null_count == 0:
             return own
-        derived = pc.binary_join_element_wise(self.block_id, _format_row_numbers(self.events), ":")
+        rows = -(-self.events // BLOCK_EVENTS) * BLOCK_EVENTS  # whole blocks, so that few tables of numbers are cached
+        numbers = _format_number_range(rows).slice(0, self.events)
+        derived = pc.binary_join_element_wise(self.block_id, numbers, ":")
         return derived if own.null_count == self.events else pc.coalesce(own, derived)
 
     def build_explicit_batch(self) -> pa.RecordBatch:
@@ -526,11 +528,6 @@ def _are_attributes(texts: pa.Array, are_read: bool) -> bool:
     except pa.ArrowInvalid:
         return False
     return all(map(is_attributes, texts.drop_null().unique().to_pylist()))
-
-
-def _format_row_numbers(count: int) -> pa.Array:
-    """Return the numbers of `count` rows as texts."""
-    return _format_number_range(-(-count // BLOCK_EVENTS) * BLOCK_EVENTS).slice(0, count)
 
 
 @lru_cache(4)

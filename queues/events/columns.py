@@ -134,7 +134,7 @@ class Mapper:
     def _parse_time_us(self, value: Any, now_us: int) -> int:
         if value is None:
             return now_us
-        number = value if _is_date(value) else _parse_number(value)
+        number = value if (type(value) is str and value[4:5] == "-" and value[:4].isdecimal()) else _parse_number(value)
         return parse_time_us(number, now_us, self._unit_ns, value)
 
     def _convert_times(self, cells: Sequence[Any] | None, count: int, now_us: int) -> pa.Array:
@@ -200,14 +200,6 @@ def _parse_number(value: Any) -> Any:
         return None
     number = parse_any_number(text)
     return value if number is None else number
-
-
-def _is_date(value: Any) -> bool:
-    """Return whether a text starts like a date and unlike a number.
-
-    Trying it as a number takes most of a row's time.
-    """
-    return type(value) is str and value[4:5] == "-" and value[:4].isdecimal()
 
 
 def _iterate_rows(columns: Mapping[str, Sequence[Any]], count: int) -> Iterable[dict[str, Any]]:

@@ -53,7 +53,12 @@ def build_plain_batch(text: bytes, now_us: int) -> pa.RecordBatch:
     is an event.
     """
     lines = _count_lines(text)
-    table = _read_lines(text)
+    # A chunk is read as a whole; the time of the first line determines the type of times.
+    reading = pj.ReadOptions(use_threads=False, block_size=len(text) + 1)
+    place = text.find(b'"time"', 0, text.find(b"\n"))
+    after = text[place + 6 : place + 10].lstrip(b" \t:") if place >= 0 else b""
+    options = _PARSING[1 if after.startswith(b'"') else 0]
+    table = pj.read_json(pa.BufferReader(text), read_options=reading, parse_options=options)
     if table.num_rows != lines:
         raise ValueError("there are more or fewer objects than lines")
     columns = {name: table.column(name).combine_chunks() for name in table.column_names}
@@ -74,15 +79,6 @@ def _count_lines(text: bytes) -> int:
     if (letters[begins] != _OPENING).any() or (letters[ends - 1] != _CLOSING).any():
         raise ValueError("a line is not an object")
     return int(ends.size)
-
-
-def _read_lines(text: bytes) -> pa.Table:
-    # A chunk is read as a whole; the time of the first line determines the type of times.
-    reading = pj.ReadOptions(use_threads=False, block_size=len(text) + 1)
-    place = text.find(b'"time"', 0, text.find(b"\n"))
-    after = text[place + 6 : place + 10].lstrip(b" \t:") if place >= 0 else b""
-    options = _PARSING[1 if after.startswith(b'"') else 0]
-    return pj.read_json(pa.BufferReader(text), read_options=reading, parse_options=options)
 
 
 def _convert_times(array: pa.Array, now_us: int) -> pa.Array:

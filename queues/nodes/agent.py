@@ -125,7 +125,12 @@ class Agent:
             self._node.close()
 
     def _sample(self, spec: NodeSpec, queues: list[str]) -> NodeSample:
-        node = self._open_connection(spec)
+        if self._node is None or self._spec is None or self._spec.url != spec.url:
+            self.close()
+            self._node = connect(add_login(spec.url))
+            self._before = None
+        self._spec = spec
+        node = self._node
         about = {**node.info("memory"), **node.info("cpu")}
         commands = CommandTime.parse(node.info("commandstats"))
         sample = NodeSample(
@@ -138,7 +143,9 @@ class Agent:
         )
         self._beats += 1
         if self._beats % SWEEP_EVERY_BEATS == 0:
-            self._sweep(node, queues)
+            script = node.register_script(SCRIPTS["sweep"])
+            for queue in queues:
+                script(keys=keys.list_queue_keys(queue), args=[GROUP, SWEEP_IDLE_MS])
         return sample
 
     def _read_aged_gauges(self, node: redis.Redis, queues: list[str]) -> dict[str, Gauge]:
@@ -146,20 +153,6 @@ class Agent:
         return {
             queue: {**gauge, "oldest_seconds": self._ages.observe(queue, gauge, now)} for queue, gauge in gauges.items()
         }
-
-    def _sweep(self, node: redis.Redis, queues: list[str]) -> None:
-        """Remove the consumers of ended workers: each short-lived worker leaves one."""
-        script = node.register_script(SCRIPTS["sweep"])
-        for queue in queues:
-            script(keys=keys.list_queue_keys(queue), args=[GROUP, SWEEP_IDLE_MS])
-
-    def _open_connection(self, spec: NodeSpec) -> redis.Redis:
-        if self._node is None or self._spec is None or self._spec.url != spec.url:
-            self.close()
-            self._node = connect(add_login(spec.url))
-            self._before = None
-        self._spec = spec
-        return self._node
 
     def _build_heartbeat(self, topology: Topology, now: NodeSample) -> Heartbeat:
         spec, held = topology.get_node(self.name), topology.on_node(self.name)

@@ -258,7 +258,10 @@ class Client:
         """Return the nodes of the next `count` blocks; fewer or none if no container may be tried."""
         spec = self.get_topology().queue(queue)
         with self._lock:
-            splitter = self._get_splitter(spec)
+            splitter = self._splitters.get(spec.name)
+            if splitter is None:
+                splitter = self._splitters[spec.name] = Splitter(spec.points)
+            splitter.set_points(spec.points)
             self._align(splitter, refused)
             if splitter.available:
                 return splitter.sequence(count)
@@ -307,13 +310,6 @@ class Client:
         except (redis.RedisError, OSError, BadInput):
             return
         self._gates.record_probe_success(node)
-
-    def _get_splitter(self, spec: QueueSpec) -> Splitter:
-        splitter = self._splitters.get(spec.name)
-        if splitter is None:
-            splitter = self._splitters[spec.name] = Splitter(spec.points)
-        splitter.set_points(spec.points)
-        return splitter
 
     def _get_connection(self, name: str) -> redis.Redis:
         url = self.get_topology().get_node(name).url
@@ -373,7 +369,8 @@ class Publishing:
             # Also if an input fails half-way: what is in flight is stored or sent elsewhere, and counted.
             while self._flights:
                 self._land()
-            published = self._build_result()
+            events = sum(self._by_container.values())
+            published = PublishResult(events, self._blocks, dict(self._by_container), self._rerouted)
             self._client.count_stored(self._queue, published)
         if self._is_stuck:
             raise NoContainerAvailable(
@@ -433,14 +430,11 @@ class Publishing:
         for future in done:
             node, blocks, refused = self._flights.pop(future)
             if future.result() is None:
-                self._record_stored_blocks(node, blocks)
+                events = sum(block.events for block in blocks)
+                self._by_container[node] = self._by_container.get(node, 0) + events
+                self._blocks += len(blocks)
             else:
                 self._reroute(blocks, refused | {node})
-
-    def _record_stored_blocks(self, node: str, blocks: list[EncodedBlock]) -> None:
-        events = sum(block.events for block in blocks)
-        self._by_container[node] = self._by_container.get(node, 0) + events
-        self._blocks += len(blocks)
 
     def _reroute(self, blocks: list[EncodedBlock], refused: frozenset[str]) -> None:
         """Send the same blocks, under the same ids, to another container that has not rejected them."""
@@ -450,10 +444,6 @@ class Publishing:
             return
         self._rerouted += sum(block.events for block in blocks)
         self._send(nodes[0], blocks, refused)
-
-    def _build_result(self) -> PublishResult:
-        events = sum(self._by_container.values())
-        return PublishResult(events, self._blocks, dict(self._by_container), self._rerouted)
 
 
 def _build_fail_fast_options(timeout_seconds: float) -> dict[str, Any]:

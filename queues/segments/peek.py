@@ -66,7 +66,7 @@ def _iterate_entries(segment: Segment, newest: bool) -> Iterator[tuple[bytes, di
 
 
 def _decode_events(entry_id: bytes, fields: dict[bytes, bytes], most: int, newest: bool) -> list[WaitingEvent]:
-    block, at = _decode_text(fields.get(b"i", entry_id))[:80], parse_entry_seconds(entry_id)
+    block, at = fields.get(b"i", entry_id).decode(errors="backslashreplace")[:80], parse_entry_seconds(entry_id)
     try:
         rows = decode(block, read_stored_bytes(fields, b"d")).build_explicit_batch()
         rows = rows.slice(max(0, rows.num_rows - most)) if newest else rows.slice(0, most)
@@ -78,10 +78,6 @@ def _decode_events(entry_id: bytes, fields: dict[bytes, bytes], most: int, newes
     if newest:
         events.reverse()
     return [WaitingEvent(block, at, {name: _cut(value) for name, value in event.items()}) for event in events]
-
-
-def _decode_text(stored: bytes) -> str:
-    return stored.decode(errors="backslashreplace")
 
 
 def _cut(value: Any) -> Any:

@@ -94,13 +94,10 @@ class Command(JsonCommand):
             if isinstance(error, NoContainerAvailable) and isinstance(error.stored, PublishResult):
                 published += error.stored
             self._report_rejected_lines(lines)
-            self._say_so_far(published)
+            events, blocks = format_count(published.events, "event"), format_count(published.blocks, "block")
+            self.stderr.write(f"stored before the error: {events} in {blocks}")
             raise
         return published
-
-    def _say_so_far(self, published: PublishResult) -> None:
-        events, blocks = format_count(published.events, "event"), format_count(published.blocks, "block")
-        self.stderr.write(f"stored before the error: {events} in {blocks}")
 
     def _report_rejected_lines(self, lines: EventLines) -> None:
         for rejection in lines.rejections:

@@ -32,7 +32,10 @@ class Command(JsonCommand):
         parser.add_argument("--json", action="store_true")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
-        owner = _find_owner(options["owner"])
+        username = options["owner"]
+        owner = User.objects.filter(username=username).first()
+        if owner is None:
+            raise BadInput("--owner", f"{username} is not a user; enter an existing username.")
         # A user with a shell here has an administrator's rights; the token never exceeds its owner.
         actor = Actor(name="manage.py", role=find_user_role(owner), user=owner, queues=get_user_queues(owner))
         scope = tokens.TokenScope(options["queue"], options["action"])
@@ -46,10 +49,3 @@ class Command(JsonCommand):
 
     def format_output(self, document: dict[str, Any]) -> str:
         return f"{document['token']}\n({document['role']}, until {document['expires_at']}; not shown again)"
-
-
-def _find_owner(username: str) -> User:
-    owner = User.objects.filter(username=username).first()
-    if owner is None:
-        raise BadInput("--owner", f"{username} is not a user; enter an existing username.")
-    return owner
