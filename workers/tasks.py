@@ -154,7 +154,7 @@ def upkeep() -> None:
     workers and empty containers.
     """
     control, now = control_server(), datetime.now(UTC)
-    projection.reconcile(control, overrides.get_node_thresholds(now))
+    projection.reconcile(control, enforcing.get_node_thresholds(now))
     topology, snapshot = Topology.from_json(control.get(keys.TOPOLOGY)), _load_snapshot(control)
     versions.reconcile(control)
     ensure_loops(PlantInventory(topology, control, snapshot))

@@ -60,7 +60,7 @@ def steer(plants: Mapping[str, str], notes: str, law: str = JOINT) -> None:
         if time.monotonic() - ensured_at >= ENSURED_SECONDS:
             ensured_at = time.monotonic()
             _put_on_auto(watched, law)
-        for entry in tick_due(watched, datetime.now(UTC), control(), laws=(law,)):
+        for entry in tick_due(watched, datetime.now(UTC), control()):
             _note(entry, decided, time.monotonic() - registered_at, Path(notes))
         time.sleep(CYCLE_SECONDS)
 

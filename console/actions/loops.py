@@ -22,8 +22,8 @@ from queues import projection
 from queues.models import Node
 from workers.coordination.leases import lock_until_commit
 from workers.models import Loop, Override
-from workers.steering import overrides, plant_settings, undoing
-from workers.steering.expiry import Expiry, parse_minutes
+from workers.steering import enforcing, overrides, plant_settings
+from workers.steering.overrides import Expiry, parse_minutes
 from workers.steering.scope import Scope
 
 NEVER_SAID = Expiry()
@@ -64,7 +64,7 @@ def override_thresholds(
 ) -> list[Override]:
     """Override `busy`, `toobusy`, or both for a node; errors name the wrong one."""
     require_permission(actor, "node.thresholds")
-    held = overrides.get_node_thresholds(now)[node.name]
+    held = enforcing.get_node_thresholds(now)[node.name]
     changed = {key: value for key, value in thresholds.items() if value != held[key]}
     if not changed:
         raise BadInput("busy", "is already in force; change busy or toobusy.")
@@ -82,7 +82,7 @@ def override_thresholds(
         except BadInput as error:
             raise BadInput(key if error.field == "value" else error.field, error.message) from None
     # The last step of a change: before it, the change may be rolled back, and agents must not know of it.
-    projection.project(control, overrides.get_node_thresholds(now))
+    projection.project(control, enforcing.get_node_thresholds(now))
     return made
 
 
@@ -182,14 +182,14 @@ def _read_anew(override: Override) -> None:
 
 
 @transaction.atomic
-def undo_override(actor: Actor, override: Override, *, now: datetime, control: redis.Redis) -> list[undoing.Undone]:
+def undo_override(actor: Actor, override: Override, *, now: datetime, control: redis.Redis) -> list[overrides.Undone]:
     """Undo an override and everything set with it.
 
     Overrides that it ended are in force again for their remaining time. Does nothing if it had ended already.
     """
-    for row in (override, *undoing.set_together(override, now)):
+    for row in (override, *overrides.set_together(override, now)):
         require_permission(actor, "override.undo", list_scope_queues(Scope.build(row)))
-    undone = undoing.undo(override, by=actor.user, now=now, control=control)
+    undone = overrides.undo(override, by=actor.user, now=now, control=control)
     for ended, again in undone:
         after = {ended.name: ended.instead_of}
         if again is not None:

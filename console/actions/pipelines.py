@@ -26,8 +26,7 @@ from workers.pipeline.declaration.orders import Orders
 from workers.pipeline.declaration.steering import steer, steer_named
 from workers.plants.holding import PlantHeld
 from workers.plants.registry import LOCAL
-from workers.steering.expiry import Expiry
-from workers.steering.overrides import read_reason
+from workers.steering.overrides import Expiry, read_reason
 
 TABLES = Path(declaration.__file__).parents[1] / "applications"
 MAX_NOTE = 300

@@ -25,8 +25,7 @@ from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.kind import InterventionKind
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import ElasticPlant, InvalidPlantResponse
-from workers.steering.expiry import Expiry
-from workers.steering.overrides import read_reason
+from workers.steering.overrides import Expiry, read_reason
 
 MAX_NAME = 80
 HAND_MINUTES = 15.0  # time after which the loops take over from a manual setting

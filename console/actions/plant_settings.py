@@ -108,12 +108,12 @@ def change_own(actor: Actor, loop: Loop, name: str, value: Any, *, reason: str, 
 def _check_override_conflict(row: Loop, changed: Mapping[str, Any], now: datetime) -> None:
     """Reject an own value that contradicts the overrides in force, which would all be ignored."""
     held = overrides.list_for_loop(row, now)
-    if overrides.explain_conflict(row, held, now):
+    if overrides.compute_effective_values(row, held, now).conflict:
         return
     row = copy(row)
     for column, values in changed.items():
         setattr(row, column, values)
-    if why := overrides.explain_conflict(row, held, now):
+    if why := overrides.compute_effective_values(row, held, now).conflict:
         names = ", ".join(
             f"{other.name} {format_short_value(other.value)} by {other.owner.get_username()}" for other in held
         )

@@ -5,7 +5,7 @@ from datetime import datetime
 from common.errors import BadInput
 from console.display.override_words import describe_end
 from workers.steering import overrides
-from workers.steering.expiry import Expiry
+from workers.steering.overrides import Expiry
 from workers.steering.scope import DRAINING, Scope
 
 

@@ -33,7 +33,7 @@ from workers.control.kinds.registry import list_seeded_laws
 from workers.control.loops import ensure_loops
 from workers.control.parts.kind import PlantInventory
 from workers.models import Task
-from workers.steering import overrides
+from workers.steering import enforcing
 
 FIRST_ADMINISTRATOR = "admin"
 FIRST_LOGIN = "first-login"
@@ -63,7 +63,7 @@ def seed(server: redis.Redis, environment: Mapping[str, str] = variables.PROCESS
         seed_administrator(settings.WEIR_DATA, variables.ADMIN_PASSWORD.get_text(environment))
         seed_nodes(parse_nodes(variables.NODES.get_text(environment)))
         seed_queues()
-    topology = projection.project(server, overrides.get_node_thresholds(timezone.now()))
+    topology = projection.project(server, enforcing.get_node_thresholds(timezone.now()))
     ensure_loops(PlantInventory(topology, server), list_seeded_laws())
     schedule.ensure_schedule()
     seed_retention()

@@ -14,7 +14,7 @@ from django.utils.dateparse import parse_datetime
 from common.errors import BadInput
 from common.parsing import parse_decimal_number
 from console.input.instant import TAKES, is_representable
-from workers.steering.expiry import Expiry
+from workers.steering.overrides import Expiry
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -19,8 +19,9 @@ from bench.plant.running_plant import ROOT, RunningPlant
 from queues import keys
 from queues.publishing.client import Client
 from queues.topology import Topology
-from workers.control.engine import LEASE_SECONDS, compute_min_seconds
+from workers.control.engine import compute_min_seconds
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
+from workers.control.tick import LEASE_SECONDS
 from workers.coordination.leases import Lease
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(1200)]

@@ -19,7 +19,7 @@ from controllers import catalog, request
 from controllers.framework import guard
 from controllers.framework.guard import GuardedDecision
 from controllers.framework.law import Law
-from workers.control import loop_memory
+from workers.control import tick
 from workers.control.kinds.registry import find_display
 from workers.control.ledger import folds, ledger
 from workers.control.parts.kind import Display
@@ -235,8 +235,8 @@ class _Run:
         document["guard"]["settings"] = {**(document["guard"]["settings"] or {}), **self.of_guard}
         if self._state is not None:
             states = self._state["law"], self._state["guard"]
-            if loop_memory.resumes(self._mode, entry.mode):
-                states = loop_memory.merge_memory(self.law, document["parameters"], *states)
+            if tick.resumes(self._mode, entry.mode):
+                states = tick.merge_memory(self.law, document["parameters"], *states)
             document["state"], document["guard"]["state"] = states
         return document
 

@@ -26,7 +26,7 @@ from workers.documents.pipeline import UNHEARD, ApplicationStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.history import metrics
-from workers.steering.ladder_level import compute_closed_share
+from workers.steering.scope import compute_closed_share
 
 Figures = Mapping[str, float | None]
 SHEDDING = ("offered_per_second", "shed_per_second")

@@ -21,7 +21,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement.execution import get_segment, list_away_nodes, route_from
 from workers.placement.transfer import MAX_MOVED, PASS_SECONDS, Deadline
-from workers.steering import overrides
+from workers.steering import enforcing
 
 logger = logging.getLogger(__name__)
 # A publisher may keep a topology for a second and wait half a second for a flush; this is well beyond.
@@ -33,7 +33,7 @@ LEASE_SECONDS = 15.0
 def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
     """Process all draining containers of the plant as the snapshot shows it."""
     topology = projection.read_database()
-    thresholds = overrides.get_node_thresholds(now)
+    thresholds = enforcing.get_node_thresholds(now)
     if strays := list(_strays(topology, snapshot)):
         logger.warning("Found events outside of containers: %s; they are consumed in place.", strays)
         projection.keep_draining(control, strays, thresholds, now)

@@ -33,7 +33,7 @@ from workers.observability.spans import span
 from workers.placement import moves, plans
 from workers.placement.move_forecast import STEPS_PER_SECOND
 from workers.placement.transfer import MAX_MOVED, PASS_SECONDS, Deadline, Route, TransferResult
-from workers.steering import overrides
+from workers.steering import enforcing
 
 logger = logging.getLogger(__name__)
 LEASE_SECONDS = 15.0
@@ -118,7 +118,7 @@ class _Step:
         if plan.undoes is not None and plan.undoes.empties:
             changed += Node.objects.filter(name=plan.undoes.empties, drained=True).update(drained=False)
         if changed:
-            projection.project(self.control, overrides.get_node_thresholds(self.now))
+            projection.project(self.control, enforcing.get_node_thresholds(self.now))
 
     def _move_points(self, plan: Plan) -> bool:
         """Make the moves of the next few queues; return False if there are more to make, or it has failed."""
@@ -148,7 +148,7 @@ class _Step:
                 self.control,
                 before,
                 moves.apply_moves(before, made),
-                overrides.get_node_thresholds(self.now),
+                enforcing.get_node_thresholds(self.now),
                 self.now,
                 # With the remaining nodes, a queue may have fewer containers than it should.
                 may_be_short=plan.kind == Plan.Kind.RESTORE,

@@ -14,7 +14,7 @@ from queues.models import Node
 from queues.topology import Topology
 from workers.models import Plan
 from workers.placement.plans import User
-from workers.steering import overrides
+from workers.steering import enforcing, overrides
 
 
 def cordon(node: str, on: bool, user: User, reason: str, *, control: redis.Redis, now: datetime) -> Topology:
@@ -27,7 +27,7 @@ def cordon(node: str, on: bool, user: User, reason: str, *, control: redis.Redis
         projection.read_database().get_node(node)
         if not Node.objects.filter(name=node, cordoned=not on).update(cordoned=on):
             raise BadInput("node", f"{node} is {'already cordoned' if on else 'not cordoned'}.")
-        return projection.project(control, overrides.get_node_thresholds(now))
+        return projection.project(control, enforcing.get_node_thresholds(now))
 
 
 def return_to_use(node: str, user: User, reason: str, *, control: redis.Redis, now: datetime) -> Topology:
@@ -40,4 +40,4 @@ def return_to_use(node: str, user: User, reason: str, *, control: redis.Redis, n
             raise BadInput("node", f"{node} is being drained; stop plan {plan.pk} first.")
         if not Node.objects.filter(name=node, drained=True).update(drained=False):
             raise BadInput("node", f"{node} is not drained.")
-        return projection.project(control, overrides.get_node_thresholds(now))
+        return projection.project(control, enforcing.get_node_thresholds(now))

@@ -29,7 +29,7 @@ from workers.models import LedgerEntry, Loop, Run
 from workers.placement import plan_document, plans
 from workers.snapshot.states.clock import MAX_CLOCK_SECONDS
 from workers.snapshot.states.limits import Limits, build_limits
-from workers.steering import override_document
+from workers.steering import overrides
 from workers.steering.overrides import list_active, select_effective, sort_by_expiry, spread
 from workers.steering.scope import list_active_loops
 
@@ -80,7 +80,7 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
         entry, known = entries.get(loop.last), before.get(loop.name)
         documents[loop.name] = _build_loop_status(loop, entry, overridden[loop.pk], known, bool(before))
     proposed = [plan_document.build_plan_status(plan) for plan in plans.open_plans(now)]
-    in_force_now = override_document.build_statuses(rows)
+    in_force_now = overrides.build_statuses(rows)
     limits = build_limits(AlertRule.objects.order_by("pk"))
     acted = _list_recent_actions(now)
     return ControlRecord(

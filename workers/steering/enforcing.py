@@ -1,8 +1,12 @@
-"""Enforcement of a queue's pause and a worker host's drain: expiring keys on the control server.
+"""Enforcement of overrides on a node, a queue, or a worker host itself.
 
-The database says what is in force; `reconcile` restores keys that a control server has lost.
+A node's thresholds are written to the topology that the agents read, a queue's pause and a worker host's drain to
+expiring keys on the control server. The database says what is in force; `reconcile` restores keys that a control server
+has lost.
 """
 
+import math
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, cast
@@ -10,37 +14,77 @@ from typing import Any, cast
 import redis
 from django.db import transaction
 
-from queues import keys, pausing
-from queues.models import Queue
+from common import checks
+from common.errors import BadInput
+from queues import keys, pausing, projection
+from queues.models import Node, Queue
 from workers.models import Override
-from workers.steering.scope import is_drain, is_pause
+from workers.steering.scope import THRESHOLDS, filter_unexpired, is_drain, is_itself, is_pause, is_threshold
 
 
-def enforce(control: redis.Redis, override: Override, now: datetime) -> None:
-    """Write the key of an override in force, or delete that of an ended one. Raises `redis.RedisError`.
+def enforce(control: redis.Redis | None, override: Override, now: datetime) -> None:
+    """Write an override on a node, a queue, or a host itself to where it is enforced. Raises `redis.RedisError`.
 
-    Call it again after the commit: a reconciliation before it restores what the database says until then.
+    A key is written again after the commit: a reconciliation before it restores what the database says until then.
     """
-    _write(control, override, now)
-    transaction.on_commit(partial(_write, control, override, now), robust=True)
+    if control is None:
+        return
+    if is_threshold(override):
+        projection.project(control, get_node_thresholds(now))
+    elif is_itself(override):
+        _write(control, override, now)
+        transaction.on_commit(partial(_write, control, override, now), robust=True)
+
+
+def get_node_thresholds(now: datetime) -> dict[str, dict[str, float]]:
+    """Return {node: {"busy", "toobusy"}} as in force now: the node's own, or the overrides'.
+
+    For the projection. Two overrides that were in order together may not be once one has expired: then BUSY is put just
+    below TOOBUSY, so that the agents always get an order that they accept.
+    """
+    thresholds = {node.name: {name: float(getattr(node, name)) for name in THRESHOLDS} for node in Node.objects.all()}
+    rows = Override.objects.filter(
+        filter_unexpired(now), ended_at__isnull=True, node__isnull=False, name__in=THRESHOLDS
+    ).order_by("created_at")
+    for override in rows.select_related("node"):
+        assert override.node is not None
+        thresholds[override.node.name][override.name] = float(override.value)
+    ordered = {}
+    for name, values in thresholds.items():
+        busy, toobusy = (values[threshold] for threshold in THRESHOLDS)
+        ordered[name] = {"busy": min(busy, math.nextafter(toobusy, 0.0)), "toobusy": toobusy}
+    return ordered
+
+
+def validate_threshold(
+    node: Node, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
+) -> tuple[float, float]:
+    """Return the value of a node's threshold, and the one that it replaces. Raises `BadInput`."""
+    if name not in THRESHOLDS:
+        raise BadInput("name", f"must be {' or '.join(THRESHOLDS)} for a node, not {name!r}")
+    checks.accept_greater_than(0, 1, "a share of capacity").validate(value, "value")
+    holding = get_node_thresholds(now)[node.name]
+    key = name.removesuffix("_threshold")
+    others = {override.removesuffix("_threshold"): float(beside[override]) for override in beside}
+    proposed = {**holding, **others, key: float(value)}
+    if not proposed["busy"] < proposed["toobusy"]:
+        busy, toobusy = f"above busy ({holding['busy']:g})", f"below toobusy ({holding['toobusy']:g})"
+        raise BadInput("value", f"must be a share {toobusy if key == 'busy' else busy}, not {value:g}")
+    return float(value), holding[key]
 
 
 def _write(control: redis.Redis, override: Override, now: datetime) -> None:
     end = override.expires_at if override.ended_at is None else now
     assert end is not None  # Neither runs without an end.
-    if is_drain(override):
-        _drain(control, override.host, end, now)
-    else:
+    if not is_drain(override):
         until = pausing.Pause(end.timestamp(), override.reason, override.owner.get_username())
         pausing.pause(control, override.queue, override.name, until, now.timestamp())
-
-
-def _drain(control: redis.Redis, host: str, until: datetime, now: datetime) -> None:
-    left_ms = round(1000 * (until - now).total_seconds())
+        return
+    left_ms = round(1000 * (end - now).total_seconds())
     if left_ms > 0:
-        control.set(keys.DRAIN.build(host), "1", px=left_ms)
+        control.set(keys.DRAIN.build(override.host), "1", px=left_ms)
     else:
-        control.delete(keys.DRAIN.build(host))
+        control.delete(keys.DRAIN.build(override.host))
 
 
 def reconcile(control: redis.Redis, now: datetime) -> int:
@@ -56,16 +100,13 @@ def reconcile(control: redis.Redis, now: datetime) -> int:
     stored = cast(list[Any], control.mget(possible)) if possible else []
     there = {key for key, text in zip(possible, stored, strict=True) if text}
     rows = Override.objects.filter(ended_at__isnull=True, expires_at__gt=now).select_related("owner")
-    wanted = {build_override_key(row): row for row in rows if is_pause(row) or is_drain(row)}
+    wanted = {
+        keys.DRAIN.build(row.host) if is_drain(row) else keys.PAUSE.build(row.queue, row.name): row
+        for row in rows
+        if is_pause(row) or is_drain(row)
+    }
     for key in wanted.keys() - there:
         _write(control, wanted[key], now)
     if left := there - wanted.keys():
         control.delete(*left)
     return len(wanted.keys() ^ there)
-
-
-def build_override_key(override: Override) -> str:
-    """Return the key of an override."""
-    if is_drain(override):
-        return keys.DRAIN.build(override.host)
-    return keys.PAUSE.build(override.queue, override.name)

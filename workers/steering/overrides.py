@@ -21,9 +21,9 @@ first, the older one is in force again. Each value's range is checked and, with 
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -34,21 +34,78 @@ from django.db.models import F, Q, QuerySet
 
 from common import checks
 from common.errors import BadInput
+from common.stored_document import convert_to_plain
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law
-from queues import projection
 from queues.models import Node
 from workers.coordination.leases import lock_until_commit
+from workers.documents.loops import OverrideStatus
 from workers.models import Loop, Override
-from workers.steering import enforcing, ownership
-from workers.steering.expiry import Expiry
-from workers.steering.scope import THRESHOLDS, Scope, is_itself, is_threshold, list_active_loops
+from workers.steering import enforcing, plant_settings
+from workers.steering.scope import (
+    Scope,
+    explain_fixed,
+    explain_never,
+    explain_refusal,
+    filter_unexpired,
+    find_competing_loop,
+    is_itself,
+    is_threshold,
+    list_active_loops,
+    needs_explicit_enabling,
+)
 
 LOCK = "overrides"
 MAXIMUM_REASON_LENGTH = 2_000
 PAUSED, OPEN = "paused", "open"
 DRAINED, AT_WORK = "draining", "at work"
+# An ended override, and the one that is in force again in its place.
+Undone = tuple[Override, Override | None]
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """An expiry. Exactly one is given: `minutes` from now, `expires_at` with its zone, or `endless`."""
+
+    minutes: Any = None
+    expires_at: datetime | None = None
+    endless: bool = False
+
+    def compute(self, now: datetime) -> datetime | None:
+        """Return the end; None if there is none. Raises `BadInput` naming minutes or expires_at."""
+        given = (self.minutes is not None) + (self.expires_at is not None) + self.endless
+        if given != 1:
+            raise BadInput("expires_at", "is ambiguous or missing; set either minutes or expires_at.")
+        if self.endless:
+            return None
+        most = timedelta(days=plant_settings.get_setting_value("override.maximum_days"))
+        if self.expires_at is None:
+            return now + parse_minutes(self.minutes, most)
+        if self.expires_at.tzinfo is None:
+            raise BadInput("expires_at", "must be a time with a time zone, such as 2026-01-31T12:00:00Z")
+        if not now < self.expires_at <= now + most:
+            raise BadInput("expires_at", f"must be a future time, at most {most.days} days ahead")
+        return self.expires_at
+
+
+def parse_minutes(minutes: Any, most: timedelta) -> timedelta:
+    """Return a period of minutes above 0 up to `most`. Raises `BadInput` naming minutes."""
+    limit = most.total_seconds() / 60
+    if not checks.is_number(minutes, 0, limit) or minutes <= 0:
+        span = f"{limit:.0f} ({most.days} days)"
+        raise BadInput("minutes", f"must be above 0 and at most {span}, not {checks.shorten_for_message(minutes)}")
+    return timedelta(minutes=minutes)
+
+
+def notice_period() -> timedelta:
+    """Return how long before its end an override gives notice, if it runs long enough."""
+    return timedelta(seconds=plant_settings.get_setting_value("override.notice_seconds"))
+
+
+def notice_at(created_at: datetime, expires_at: datetime | None, period: timedelta) -> datetime | None:
+    """Return when the notice of the end starts; None if there is none."""
+    return None if expires_at is None else expires_at - min(period, (expires_at - created_at) / 2)
 
 
 def list_active(now: datetime) -> QuerySet[Override]:
@@ -56,12 +113,12 @@ def list_active(now: datetime) -> QuerySet[Override]:
 
     An override that was set is in force, and one that has ended is over, also if the clock was set back since.
     """
-    return Override.objects.filter(_filter_unexpired(now), ended_at__isnull=True)
+    return Override.objects.filter(filter_unexpired(now), ended_at__isnull=True)
 
 
 def list_active_at(at: datetime) -> QuerySet[Override]:
     """Return those in force at an instant, for pages that show the past."""
-    return Override.objects.filter(_filter_unexpired(at), created_at__lte=at).filter(
+    return Override.objects.filter(filter_unexpired(at), created_at__lte=at).filter(
         Q(ended_at__isnull=True) | Q(ended_at__gt=at)
     )
 
@@ -69,10 +126,6 @@ def list_active_at(at: datetime) -> QuerySet[Override]:
 def sort_by_expiry(rows: QuerySet[Override]) -> QuerySet[Override]:
     """Return overrides in the order in which they revert; those without an end last."""
     return rows.order_by(F("expires_at").asc(nulls_last=True), "pk")
-
-
-def _filter_unexpired(now: datetime) -> Q:
-    return Q(expires_at__gt=now) | Q(expires_at__isnull=True)
 
 
 def group_by_loop(loops: Iterable[Loop], now: datetime) -> dict[int, list[Override]]:
@@ -95,7 +148,7 @@ def _applies_to_loop(scope: Scope, name: str, value: Any, loop: Loop) -> bool:
     A wide one doesn't put a loop on auto that has to be enabled individually.
     """
     lets_many_act = scope.is_wide and name == "mode" and value in Loop.ACTING
-    return scope.covers(loop) and not (lets_many_act and ownership.needs_explicit_enabling(loop))
+    return scope.covers(loop) and not (lets_many_act and needs_explicit_enabling(loop))
 
 
 def list_for_loop(loop: Loop, now: datetime) -> list[Override]:
@@ -103,26 +156,40 @@ def list_for_loop(loop: Loop, now: datetime) -> list[Override]:
     return group_by_loop([loop], now)[loop.pk]
 
 
-def explain_conflict(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
-    """Return why the overrides of parameters and guard don't apply, without the full stop; "" if they do.
+@dataclass(frozen=True)
+class EffectiveValues:
+    """Parameters and guard of a loop with the overrides in force.
+
+    conflict: why the overrides don't apply, without the full stop; "" if they do.
+    """
+
+    parameters: dict[str, Any]
+    guard: dict[str, Any]
+    conflict: str = ""
+
+
+def compute_effective_values(loop: Loop, in_force: Iterable[Override], now: datetime) -> EffectiveValues:
+    """Return the parameters and the guard of a loop with these overrides.
 
     Overrides that agreed may contradict each other once one of them has ended, and a loop's own value may change: then
     the loop runs with its own values rather than with values that its law refuses.
     """
     law, rows = catalog.get_law(loop.law), list(in_force)
-    if not rows:
-        return ""
+    parameters = get_effective_parameters(law, loop.parameters, rows, now)
+    settings = get_effective_guard(law, loop.guard, rows, now)
     try:
-        law.check(get_effective_parameters(law, loop.parameters, rows, now))
-        guard.read_settings(law, get_effective_guard(law, loop.guard, rows, now))
+        if rows:
+            law.check(parameters)
+            guard.read_settings(law, settings)
     except BadInput as error:
-        return str(error).rstrip(".")
-    return ""
+        own = get_effective_parameters(law, loop.parameters, (), now), get_effective_guard(law, loop.guard, (), now)
+        return EffectiveValues(*own, str(error).rstrip("."))
+    return EffectiveValues(parameters, settings)
 
 
 def select_effective(loop: Loop, in_force: list[Override], now: datetime) -> list[Override]:
     """Return the overrides in force that the loop applies: if they conflict, only mode and actuator."""
-    if not explain_conflict(loop, in_force, now):
+    if not in_force or not compute_effective_values(loop, in_force, now).conflict:
         return in_force
     return [override for override in in_force if override.name in ("mode", catalog.get_law(loop.law).actuator)]
 
@@ -154,19 +221,6 @@ def find_effective_value(name: str, overrides: Iterable[Override], now: datetime
 def get_effective_mode(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
     """Return the loop's mode: its own, or that of an override in its place."""
     return str(find_effective_value("mode", in_force, now) or loop.mode)
-
-
-def get_node_thresholds(now: datetime) -> dict[str, dict[str, float]]:
-    """Return {node: {"busy", "toobusy"}} as in force now: the node's own, or the overrides'.
-
-    For the projection.
-    """
-    thresholds = {node.name: _thresholds(node) for node in Node.objects.all()}
-    by_age = list_active(now).filter(node__isnull=False, name__in=THRESHOLDS).order_by("created_at")
-    for override in by_age.select_related("node"):
-        assert override.node is not None
-        thresholds[override.node.name][override.name] = float(override.value)
-    return {name: _order_thresholds(name, values) for name, values in thresholds.items()}
 
 
 def set_override(
@@ -206,20 +260,22 @@ def set_override(
         itself = scope.is_itself(name)
         if itself and endless and node is None:
             raise BadInput("expires_at", f"is missing; an override of {name} on {scope} must have an expiry.")
-        checked = (
-            _validate_value(scope, name, value, now, beside or {})
-            if itself
-            else _validate_override(scope, name, value, now, beside or {})
-        )
-        same = list_active(now).filter(name=name, **scope.get_field_values())
-        replaced = [{**row, "ended": True} for row in map(_describe_replaced, same)]
-        replaced += [] if itself else [_describe_replaced(row) for row in _list_overlapping(scope, name, now)]
+        value, instead_of = _validate_override(scope, name, value, now, beside or {})
+        active = list_active(now).filter(name=name).select_related("loop", "node", "owner")
+        same = active.filter(**scope.get_field_values())
+        replaced = [_describe_replaced(row, ended=True) for row in same]
+        if not itself:
+            # Overrides of the same name on other scopes that share a loop with this one.
+            loops, others = list(Loop.objects.all()), [(Scope.build(row), row) for row in active if not is_itself(row)]
+            replaced += [
+                _describe_replaced(row) for other, row in others if other != scope and scope.meets(other, loops)
+            ]
         same.update(ended_at=now, ended_by=by or owner)
         override = Override.objects.create(
             **scope.get_field_values(),
             name=name,
-            value=checked[0],
-            instead_of=checked[1],
+            value=value,
+            instead_of=instead_of,
             replaces=replaced,
             owner=owner,
             reason=reason,
@@ -227,19 +283,11 @@ def set_override(
             expires_at=until,
         )
         # Inside the transaction: if the targets can't be reached, nothing has changed.
-        _enforce(override, now, control)
+        enforcing.enforce(control, override, now)
     return override
 
 
-def _list_overlapping(scope: Scope, name: str, now: datetime) -> list[Override]:
-    """Return the overrides of the same name on other scopes that share a loop with this one."""
-    loops = list(Loop.objects.all())
-    rows = list_active(now).filter(name=name).select_related("loop", "node", "owner")
-    others = [(Scope.build(row), row) for row in rows if not is_itself(row)]
-    return [row for other, row in others if other != scope and scope.meets(other, loops)]
-
-
-def _describe_replaced(row: Override) -> dict[str, Any]:
+def _describe_replaced(row: Override, ended: bool = False) -> dict[str, Any]:
     """Describe an older override, as the newer one names it."""
     return {
         "id": row.pk,
@@ -247,7 +295,7 @@ def _describe_replaced(row: Override) -> dict[str, Any]:
         "value": row.value,
         "owner": row.owner.get_username(),
         "reason": row.reason,
-        "ended": False,
+        "ended": ended,
     }
 
 
@@ -270,17 +318,17 @@ def extend(
             raise BadInput("override", "has already ended; set a new override with a reason")
         override.refresh_from_db()
         if not is_threshold(override):
-            _enforce(override, now, control)
+            enforcing.enforce(control, override, now)
     return override
 
 
 def end(override: Override, *, by: User | None, now: datetime, control: redis.Redis | None = None) -> Override:
     """End it now. Ending twice changes nothing: the first end stays."""
     with transaction.atomic():
-        still = Override.objects.filter(_filter_unexpired(now), pk=override.pk, ended_at__isnull=True)
+        still = Override.objects.filter(filter_unexpired(now), pk=override.pk, ended_at__isnull=True)
         if still.update(ended_at=now, ended_by=by):
             override.ended_at = now
-            _enforce(override, now, control)
+            enforcing.enforce(control, override, now)
     override.refresh_from_db()
     return override
 
@@ -291,16 +339,15 @@ def expire_due(now: datetime, control: redis.Redis | None = None) -> list[Overri
     if not due:
         return []
     with transaction.atomic():
-        noted = [override for override in due if _note_expiry(override)]
-        if any(is_threshold(override) for override in noted):
-            _project(control, now)
+        noted = []
+        for override in due:
+            override.ended_at = override.expires_at
+            untouched = Override.objects.filter(pk=override.pk, ended_at__isnull=True, expires_at=override.expires_at)
+            if untouched.update(ended_at=override.expires_at):
+                noted.append(override)
+        if threshold := next((override for override in noted if is_threshold(override)), None):
+            enforcing.enforce(control, threshold, now)
     return noted
-
-
-def _note_expiry(override: Override) -> bool:
-    override.ended_at = override.expires_at
-    untouched = Override.objects.filter(pk=override.pk, ended_at__isnull=True, expires_at=override.expires_at)
-    return bool(untouched.update(ended_at=override.expires_at))
 
 
 def _validate_override(
@@ -310,14 +357,17 @@ def _validate_override(
 
     Raise `BadInput` if the value is invalid.
     """
-    covered = (
-        [scope.loop]
-        if scope.loop
-        else [active_loop for active_loop in list_active_loops() if scope.covers(active_loop)]
-    )
+    if scope.is_itself(name):
+        if scope.node is not None:
+            return enforcing.validate_threshold(scope.node, name, value, now, beside)
+        stopped, usual = (DRAINED, AT_WORK) if scope.host else (PAUSED, OPEN)
+        if value != stopped:
+            raise BadInput("value", f"must be {stopped}, not {checks.shorten_for_message(value)}")
+        return value, usual
+    covered = [scope.loop] if scope.loop else [loop for loop in list_active_loops() if scope.covers(loop)]
     if not covered:
         raise BadInput("scope", f"{scope} has no loops; choose another law, queue, or node.")
-    loops = [override for override in covered if _applies_to_loop(scope, name, value, override)]
+    loops = [loop for loop in covered if _applies_to_loop(scope, name, value, loop)]
     if not loops:
         raise BadInput("scope", f"{scope} has only loops of attached plants; enable them one by one.")
     if name == "mode":
@@ -326,7 +376,13 @@ def _validate_override(
         require_single_owner(loops, value, now, "value")
         return value, _find_common_value(loop.mode for loop in loops)
     if name.startswith("guard.") and scope.is_wide:
-        loops = [loop for loop in loops if _knows(loop, name)] or loops
+        # The guard of another law may not have the setting.
+        loops = [
+            loop
+            for loop in loops
+            if name.removeprefix("guard.")
+            in {setting.name for setting in guard.list_guard_settings(catalog.get_law(loop.law))}
+        ] or loops
     elif len({loop.law for loop in loops}) > 1:
         raise BadInput("name", f"{name} belongs to one law, but {scope} has loops of several laws; also choose a law.")
     checked = [_validate_parameter(loop, scope, name, value, now, beside) for loop in loops]
@@ -343,21 +399,14 @@ def require_single_owner(loops: Iterable[Loop], mode: str, now: datetime, field:
     begins = [loop for loop in chosen if mode in Loop.ACTING and "plant" in loop.target]
     if not begins:
         return
-    if len(chosen) == 1 and (why := ownership.explain_never(chosen[0])):
+    if len(chosen) == 1 and (why := explain_never(chosen[0])):
         raise BadInput(field, why)
     others = list(list_active_loops().filter(target__has_key="plant"))
     held = group_by_loop(others, now)
     act = [other for other in others if {other.mode, get_effective_mode(other, held[other.pk], now)} & set(Loop.ACTING)]
     for loop in begins:
-        if (competitor := ownership.find_competing_loop(loop, [*act, *begins])) is not None:
-            raise BadInput(field, ownership.explain_refusal(loop, competitor))
-
-
-def _knows(loop: Loop, name: str) -> bool:
-    """Return whether the guard of a loop's law has the setting."""
-    return name.removeprefix("guard.") in {
-        setting.name for setting in guard.list_guard_settings(catalog.get_law(loop.law))
-    }
+        if (competitor := find_competing_loop(loop, [*act, *begins])) is not None:
+            raise BadInput(field, explain_refusal(loop, competitor))
 
 
 def _find_common_value(values: Iterable[Any]) -> Any:
@@ -370,7 +419,7 @@ def _validate_parameter(
     loop: Loop, scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     law = catalog.get_law(loop.law)
-    if (why := ownership.explain_fixed(loop.law, name)) is not None:
+    if (why := explain_fixed(loop.law, name)) is not None:
         raise BadInput("name", why)
     try:
         value = catalog.get_parameter(law, name).check(value, "value")
@@ -378,35 +427,20 @@ def _validate_parameter(
         raise BadInput("name" if error.field == "name" else "value", error.message) from None
     if name == law.actuator:
         return value, None
-    others = [
-        other_override
-        for other_override in list_for_loop(loop, now)
-        if other_override.name != name or Scope.build(other_override) != scope
-    ]
+    others = [row for row in list_for_loop(loop, now) if row.name != name or Scope.build(row) != scope]
+    new = {**beside, name: value}
     try:
         # Each is in its range, but they may still contradict each other.
-        return value, _find_replaced_value(law, loop, others, {**beside, name: value}, name, now)
+        if name.startswith("guard."):
+            settings = get_effective_guard(law, loop.guard, others, now)
+            changed = {key.removeprefix("guard."): new[key] for key in new if key.startswith("guard.")}
+            guard.read_settings(law, {**settings, **changed})
+            return value, settings[name.removeprefix("guard.")]
+        parameters = get_effective_parameters(law, loop.parameters, others, now)
+        law.check({**parameters, **{key: new[key] for key in new if key in parameters}})
+        return value, parameters[name]
     except BadInput as error:
         raise BadInput("value", str(error)) from None
-
-
-def _find_replaced_value(
-    law: Law, loop: Loop, others: list[Override], new: Mapping[str, Any], name: str, now: datetime
-) -> Any:
-    """Return what was in force under this name.
-
-    Raise `BadInput` if the whole with the new values is not valid.
-    """
-    if name.startswith("guard."):
-        settings, key = get_effective_guard(law, loop.guard, others, now), name.removeprefix("guard.")
-        settings_new = {
-            override.removeprefix("guard."): new[override] for override in new if override.startswith("guard.")
-        }
-        guard.read_settings(law, {**settings, **settings_new})
-        return settings[key]
-    parameters = get_effective_parameters(law, loop.parameters, others, now)
-    law.check({**parameters, **{override: new[override] for override in new if override in parameters}})
-    return parameters[name]
 
 
 def get_effective_parameters(
@@ -435,47 +469,6 @@ def _read_settings(law: str, given: str) -> Mapping[str, Any]:
     return guard.read_settings(catalog.get_law(law), json.loads(given))
 
 
-def _validate_value(scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]) -> tuple[Any, Any]:
-    if scope.node is not None:
-        return _validate_threshold(scope.node, name, value, now, beside)
-    stopped, usual = (DRAINED, AT_WORK) if scope.host else (PAUSED, OPEN)
-    if value != stopped:
-        raise BadInput("value", f"must be {stopped}, not {checks.shorten_for_message(value)}")
-    return value, usual
-
-
-def _validate_threshold(
-    node: Node, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
-) -> tuple[float, float]:
-    if name not in THRESHOLDS:
-        raise BadInput("name", f"must be {' or '.join(THRESHOLDS)} for a node, not {name!r}")
-    checks.accept_greater_than(0, 1, "a share of capacity").validate(value, "value")
-    holding = get_node_thresholds(now)[node.name]
-    key = name.removesuffix("_threshold")
-    others = {override.removesuffix("_threshold"): float(beside[override]) for override in beside}
-    proposed = {**holding, **others, key: float(value)}
-    if not proposed["busy"] < proposed["toobusy"]:
-        busy, toobusy = f"above busy ({holding['busy']:g})", f"below toobusy ({holding['toobusy']:g})"
-        raise BadInput("value", f"must be a share {toobusy if key == 'busy' else busy}, not {value:g}")
-    return float(value), holding[key]
-
-
-def _thresholds(node: Node) -> dict[str, float]:
-    return {"busy_threshold": node.busy_threshold, "toobusy_threshold": node.toobusy_threshold}
-
-
-def _order_thresholds(name: str, values: Mapping[str, float]) -> dict[str, float]:
-    """Order the thresholds.
-
-    Two overrides that were in order together may not be once one has expired: then BUSY is put just below TOOBUSY, so
-    that the agents always get an order that they accept.
-    """
-    busy, toobusy = values["busy_threshold"], values["toobusy_threshold"]
-    if busy >= toobusy:
-        busy = math.nextafter(toobusy, 0.0)
-    return {"busy": busy, "toobusy": toobusy}
-
-
 def read_reason(reason: Any) -> str:
     """Return a person's reason, stripped. Raises `BadInput` if it is empty or too long."""
     text = reason.strip() if isinstance(reason, str) else ""
@@ -486,15 +479,89 @@ def read_reason(reason: Any) -> str:
     return text
 
 
-def _enforce(override: Override, now: datetime, control: redis.Redis | None) -> None:
-    """Write an override on a node, a queue, or a host itself to where it is enforced."""
-    if is_threshold(override):
-        _project(control, now)
-    elif control is not None and is_itself(override):
-        enforcing.enforce(control, override, now)
+def build_statuses(rows: Iterable[Override]) -> list[OverrideStatus]:
+    """Return overrides as the snapshot has them; the setting is read once for all."""
+    period = notice_period()
+    return [build_status(row, period) for row in rows]
 
 
-def _project(control: redis.Redis | None, now: datetime) -> None:
-    """Write the topology with the thresholds in force now, where the agents read it."""
-    if control is not None:
-        projection.project(control, get_node_thresholds(now))
+def document(override: Override) -> dict[str, Any]:
+    """Return the same as plain JSON."""
+    return convert_to_plain(build_status(override))
+
+
+def build_status(override: Override, period: timedelta | None = None) -> OverrideStatus:
+    """Return an override as the snapshot has it."""
+    notice = notice_at(override.created_at, override.expires_at, notice_period() if period is None else period)
+    return OverrideStatus(
+        id=override.pk,
+        scope=str(Scope.build(override)),
+        loop=override.loop.name if override.loop else None,
+        law=override.law or None,
+        queue=override.queue or None,
+        node=override.node.name if override.node else None,
+        host=override.host or None,
+        name=override.name,
+        value=override.value,
+        instead_of=override.instead_of,
+        owner=override.owner.get_username(),
+        reason=override.reason,
+        replaces=override.replaces,
+        created_at=override.created_at.timestamp(),
+        expires_at=override.expires_at.timestamp() if override.expires_at else None,
+        notice_at=notice.timestamp() if notice else None,
+    )
+
+
+def undo(override: Override, *, by: User | None, now: datetime, control: redis.Redis | None = None) -> list[Undone]:
+    """End an override and those that were set with it, and restore those that they ended.
+
+    Overrides end as far as they are in force. Restored are those that have time left, under their owner and reason,
+    until their own end. Does nothing if the override is over already. Raises `BadInput` if what was in force before is
+    no longer valid beside what has been set since; nothing is changed then.
+    """
+    with transaction.atomic():
+        pairs = [(row, _find_ended_override(row, now)) for row in set_together(override, now)]
+        # Those without an older one first: restored values are checked without them.
+        for each, older in pairs:
+            if older is None:
+                end(each, by=by, now=now, control=control)
+        beside = {older.name: older.value for _, older in pairs if older is not None}
+        undone = [(each, older and _restore_override(older, by, now, control, beside)) for each, older in pairs]
+        for each, _ in undone:
+            each.refresh_from_db()
+        return undone
+
+
+def set_together(override: Override, now: datetime) -> list[Override]:
+    """Return what its owner set at the same time, itself included, as far as it is in force."""
+    if not holds(override, now):
+        return []
+    same = list_active(now).filter(owner_id=override.owner_id, created_at=override.created_at)
+    return list(same.select_related("loop", "node", "owner").order_by("pk"))
+
+
+def _find_ended_override(override: Override, now: datetime) -> Override | None:
+    """Return the override that this one ended, if it would still run."""
+    ids = [row["id"] for row in override.replaces if row["ended"]]
+    rows = Override.objects.filter(pk__in=ids).select_related("loop", "node", "owner").order_by("-created_at")
+    return next((row for row in rows if row.expires_at is None or row.expires_at > now), None)
+
+
+def _restore_override(
+    older: Override, by: User | None, now: datetime, control: redis.Redis | None, beside: dict[str, Any]
+) -> Override:
+    # It replaces the undone one in one step: a queue that stays paused lets nothing pass.
+    return set_override(
+        name=older.name,
+        value=older.value,
+        owner=older.owner,
+        reason=older.reason,
+        now=now,
+        **Scope.build(older).get_field_values(),
+        expires_at=older.expires_at,
+        endless=older.expires_at is None,
+        control=control,
+        beside=beside,
+        by=by,
+    )

@@ -21,7 +21,7 @@ from workers.lab.models import Experiment
 from workers.lab.series import write_trace
 from workers.models import Loop, Override, Plan
 from workers.steering import overrides
-from workers.steering.expiry import Expiry
+from workers.steering.overrides import Expiry
 from workers.steering.scope import Scope, list_active_loops
 
 ALL = "all"

@@ -34,7 +34,7 @@ from console.models import AssistantProposal
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.steering import overrides
-from workers.steering.expiry import Expiry
+from workers.steering.overrides import Expiry
 from workers.steering.scope import Scope
 
 PROPOSAL_SECONDS = 300.0

@@ -15,7 +15,7 @@ from console.audit import audit_log
 from workers.control import tuning as learning
 from workers.models import Override, Tuning
 from workers.steering import overrides
-from workers.steering.expiry import Expiry
+from workers.steering.overrides import Expiry
 from workers.steering.scope import Scope
 
 

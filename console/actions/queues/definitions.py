@@ -22,7 +22,7 @@ from queues.models import Queue
 from queues.topology import Topology
 from workers.consumer.handlers import registry, typed
 from workers.consumer.handlers.handler import Place
-from workers.steering import overrides
+from workers.steering import enforcing
 from workers.steering.overrides import read_reason
 
 FIELDS = (
@@ -116,7 +116,7 @@ def change(
         raise BadInput("digest", f"{name} was changed in the meantime; reload the page and change it again.")
     if not change_.after:
         raise BadInput("queue", "is unchanged; change at least one field.")
-    projection.change_queue(control, name, change_.after, overrides.get_node_thresholds(now))
+    projection.change_queue(control, name, change_.after, enforcing.get_node_thresholds(now))
     before, after = audit_document(change_.before), audit_document(change_.after)
     audit_log.record(actor, "queue.change", name, reason=why, before=before, after=after)
     return change_
@@ -147,7 +147,7 @@ def create(
         raise BadInput("kind", f"must be {' or '.join(Queue.Kind.values)}, not {kind[:40]!r}.")
     given = {**fields} if kind != Queue.Kind.PIPELINE else {"handler": "", **fields}
     _check(actor, name, kind, {**get_queue_definition(Queue()), **given})
-    topology = projection.create_queue(control, name, kind, points, overrides.get_node_thresholds(now), **given)
+    topology = projection.create_queue(control, name, kind, points, enforcing.get_node_thresholds(now), **given)
     after = {"kind": kind, "points": dict(topology.queues[name].points), **audit_document(given)}
     audit_log.record(actor, "queue.create", name, reason=why, after=after)
     return topology

@@ -37,8 +37,8 @@ from console.pages.loops.overrides import find_scope, split_law_and_name
 from controllers import catalog
 from workers.control.desired import NothingDesired, compute_desired
 from workers.models import Loop, Override
-from workers.steering import override_document, overrides
-from workers.steering.expiry import Expiry
+from workers.steering import overrides
+from workers.steering.overrides import Expiry
 
 router = Router(tags=["control"])
 
@@ -263,5 +263,5 @@ def _build_loop_row(loop: DescribedLoop) -> LoopRow:
 
 def build_override(override: Override) -> OverrideRow:
     times = ("created_at", "expires_at", "ended_at")
-    document = override_document.document(override)
+    document = overrides.document(override)
     return convert(OverrideRow, {**document, **{name: getattr(override, name) for name in times}})

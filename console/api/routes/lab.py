@@ -38,7 +38,7 @@ from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.metrics import get_metric
 from controllers.simulation.model.scenario import Scenario
 from workers.lab.models import Experiment
-from workers.steering.expiry import Expiry
+from workers.steering.overrides import Expiry
 
 router = Router(tags=["lab"])
 

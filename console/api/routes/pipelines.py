@@ -25,7 +25,7 @@ from workers.coordination import keyset
 from workers.documents.pipeline import PipelineOrder
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.declared import Declarations
-from workers.steering.expiry import Expiry
+from workers.steering.overrides import Expiry
 
 router = Router(tags=["pipeline"])
 USUAL_MINUTES = 30.0

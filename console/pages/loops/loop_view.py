@@ -14,8 +14,7 @@ from controllers.framework import guard
 from controllers.framework.law import Law
 from workers.models import Loop, Override
 from workers.steering import overrides
-from workers.steering.ownership import is_advisory_only
-from workers.steering.scope import list_active_loops
+from workers.steering.scope import is_advisory_only, list_active_loops
 
 MODES = ("auto", "advise", "hold", "manual")
 TABLES = ("rows", "map")  # not for manual changes: they are set where they are measured
@@ -106,7 +105,7 @@ def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLo
         parameters=catalog.read_parameters(law, loop.parameters),
         effective=overrides.get_effective_parameters(law, loop.parameters, counted, now),
         overrides=in_force,
-        conflict=overrides.explain_conflict(loop, in_force, now),
+        conflict=overrides.compute_effective_values(loop, in_force, now).conflict,
         actuator=law.actuator,
         interval_seconds=loop.interval_seconds,
         ticked_at=loop.ticked_at,

@@ -19,7 +19,7 @@ from console.pages.loops.parallelism_view import JOINT, list_manual_tasks
 from controllers import catalog
 from workers.models import Loop
 from workers.steering import overrides
-from workers.steering.expiry import Expiry
+from workers.steering.overrides import Expiry
 from workers.steering.scope import Scope
 
 FIELD = "tasks-"

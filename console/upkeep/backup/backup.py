@@ -19,7 +19,7 @@ from console.upkeep.backup.rest import AGAIN, QuiesceFailed, Rest
 from queues import projection
 from queues.models import Node
 from workers.models import Override
-from workers.steering import overrides
+from workers.steering import enforcing
 
 Connect = Callable[[str], redis.Redis]
 
@@ -145,7 +145,7 @@ def restore(
     kept = _list_kept_files(backup)
     for inside in kept:
         _write(data, inside, backup)
-    projection.project(control, overrides.get_node_thresholds(timezone.now()))
+    projection.project(control, enforcing.get_node_thresholds(timezone.now()))
     (data / RESTORING).unlink()
     return {"rows": rows, "keys": members, "files": len(kept), "made_at": backup.manifest["made_at"]}
 

@@ -10,7 +10,7 @@ from console.accounts.access import build_user_actor
 from console.actions import loops
 from workers.models import Loop
 from workers.steering import overrides
-from workers.steering.expiry import Expiry
+from workers.steering.overrides import Expiry
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()

@@ -21,7 +21,7 @@ from tests.races import PausedControl, another_thread, until_another_waits
 from tests.waiting import MAX_SECONDS
 from workers.models import Override
 from workers.pipeline import declaration
-from workers.steering.expiry import Expiry
+from workers.steering.overrides import Expiry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SHIPPED = Path(declaration.__file__).parents[1] / "applications" / "performance.yaml"

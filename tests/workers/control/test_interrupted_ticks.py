@@ -8,7 +8,7 @@ from tests.workers.control.test_loops import loop as loop
 from tests.workers.control.test_loops import owner as owner
 from tests.workers.control.test_loops import plant as plant
 from workers.control import engine
-from workers.control.acts import ActionExecutor
+from workers.control import tick as ticks
 from workers.control.ledger import ledger
 from workers.coordination.leases import Lease, LeaseGroup
 from workers.models import LedgerEntry, Loop, Override
@@ -138,7 +138,7 @@ def test_a_tick_that_froze_before_it_acted_does_nothing_once_a_later_one_was_the
     loop, plant, clock, control, owner, monkeypatch
 ):
     plant.put("alert", "n1", 2_000)
-    follow, frozen = ActionExecutor.follow, []
+    apply, frozen = ticks.apply, []
 
     def freezes(*arguments):
         if not frozen:
@@ -147,9 +147,9 @@ def test_a_tick_that_froze_before_it_acted_does_nothing_once_a_later_one_was_the
             clock.pass_seconds(60)
             override(loop, owner, clock, "mode", "hold")
             assert engine.tick(fresh(loop), plant, clock.now, control).mode == "hold"
-        return follow(*arguments)
+        return apply(*arguments)
 
-    monkeypatch.setattr(ActionExecutor, "follow", freezes)
+    monkeypatch.setattr(ticks, "apply", freezes)
     engine.tick(fresh(loop), plant, clock.now, control)
     assert submitted(plant) == 0
     first = LedgerEntry.objects.order_by("pk").first()
@@ -173,7 +173,7 @@ def test_of_two_ticks_that_read_the_same_state_one_acts_also_where_the_elder_rec
     name = f"loop:{loop.pk}"
     elder = Lease(control, name, 30).acquire()
     control.delete(f"weir:lease:{name}")
-    record, waited = engine.record, []
+    record, waited = ledger.record, []
 
     def waits(found, now):
         if not waited:
@@ -183,7 +183,7 @@ def test_of_two_ticks_that_read_the_same_state_one_acts_also_where_the_elder_rec
                 assert engine.tick(fresh(loop), plant, now, control).applied
         return record(found, now)
 
-    monkeypatch.setattr(engine, "record", waits)
+    monkeypatch.setattr(ledger, "record", waits)
     assert engine.tick(fresh(loop), plant, clock.now, control) is None
     assert LedgerEntry.objects.count() == 1
     assert submitted(plant) == 2  # 4 before

@@ -10,7 +10,8 @@ from common.stored_document import replace_fields
 from controllers.framework.guard import ObservationQuality
 from tests.workers.loops import JOBS, ensured, jobs_topology
 from tests.workers.snapshots import snapshot_of
-from workers.control import decided, engine
+from workers.control import engine
+from workers.control import tick as ticks
 from workers.control.kinds import worker_rate
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.control.ledger import ledger
@@ -189,7 +190,9 @@ def test_advice_is_recorded_and_not_applied_and_the_law_goes_on(loop, plant, clo
 
 
 def test_advice_uses_up_no_cost_cap_and_once_in_auto_workers_start(loop, plant, clock, control, monkeypatch):
-    monkeypatch.setattr(decided, "_compute_unit_cost", lambda *_: 0.5)
+    tuning = replace(worker_rate.KIND.tuning, unit_hours=lambda *_: 0.5)
+    monkeypatch.setattr(ticks, "get_kind", lambda law: replace(worker_rate.KIND, tuning=tuning))
+    monkeypatch.setattr(ticks.plant_settings, "get_setting_value", lambda name: 1.0)
     Loop.objects.update(mode="advise", guard={"cost_cap": 1.0})
     plant.put("alert", "n1", 1_200)
     assert [tick(loop, plant, clock, control).action for _ in range(5)] == [{"start": 2}] * 5

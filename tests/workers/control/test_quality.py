@@ -4,7 +4,7 @@ import pytest
 
 from controllers.framework.guard import ObservationQuality
 from tests.workers.snapshots import snapshot_of
-from workers.control.parts import quality
+from workers.control import tick
 
 NOW = 1_790_000_000.0
 PIPELINE, PLANT = {"application": "performance"}, {}
@@ -27,24 +27,24 @@ def seen(at: float = NOW, stale: tuple[str, ...] = (), **parts: str):
 
 
 def test_a_loop_whose_part_is_starting_has_nothing_to_decide():
-    found = quality.excuse_start(BLIND, PIPELINE, seen(pipeline="starting"), NOW)
+    found = tick.excuse_start(BLIND, PIPELINE, seen(pipeline="starting"), NOW)
     assert (found.invalid, found.idle) == (None, "pipeline is starting")
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "silent"])
 def test_a_loop_whose_part_does_not_start_has_no_valid_measurement(state):
-    assert quality.excuse_start(BLIND, PIPELINE, seen(pipeline=state), NOW) == BLIND
+    assert tick.excuse_start(BLIND, PIPELINE, seen(pipeline=state), NOW) == BLIND
 
 
 def test_a_part_of_another_loop_excuses_nothing():
-    found = quality.excuse_start(BLIND, {"queue": "alert"}, seen(pipeline="starting"), NOW)
+    found = tick.excuse_start(BLIND, {"queue": "alert"}, seen(pipeline="starting"), NOW)
     assert found == BLIND
 
 
 def test_a_late_tick_says_by_how_much_and_a_usual_one_nothing():
-    assert quality.compute_late_seconds(None, 5.0) == 0.0
-    assert quality.compute_late_seconds(7.0, 5.0) == 0.0
-    assert quality.compute_late_seconds(31.0, 5.0) == 26.0
+    assert tick.compute_late_seconds(None, 5.0) == 0.0
+    assert tick.compute_late_seconds(7.0, 5.0) == 0.0
+    assert tick.compute_late_seconds(31.0, 5.0) == 26.0
 
 
 @pytest.mark.parametrize(
@@ -52,15 +52,15 @@ def test_a_late_tick_says_by_how_much_and_a_usual_one_nothing():
 )
 @pytest.mark.parametrize("target", [PIPELINE, PLANT, {"queue": "alert", "node": "n1"}, {"host": "h"}])
 def test_on_a_starved_host_all_loops_name_the_same_cause(snapshot, late, target):
-    assert quality.cause(ObservationQuality(12.0), 3.0, late, target, snapshot, NOW) == "host"
+    assert tick.find_cause(ObservationQuality(12.0), 3.0, late, target, snapshot, NOW) == "host"
 
 
 def test_a_part_that_is_down_is_the_cause_for_those_who_need_it():
     down = seen(pipeline="failed")
-    assert quality.cause(BLIND, 3.0, 0.0, PIPELINE, down, NOW) == "pipeline"
-    assert quality.cause(ObservationQuality(0.2, "not measured yet"), 3.0, 0.0, {"queue": "alert"}, down, NOW) is None
+    assert tick.find_cause(BLIND, 3.0, 0.0, PIPELINE, down, NOW) == "pipeline"
+    assert tick.find_cause(ObservationQuality(0.2, "not measured yet"), 3.0, 0.0, {"queue": "alert"}, down, NOW) is None
 
 
 def test_a_valid_measurement_has_no_cause_however_late_the_tick():
-    assert quality.cause(ObservationQuality(0.2), 3.0, 30.0, PIPELINE, seen(), NOW) is None
-    assert quality.cause(ObservationQuality(0.2, idle="nothing comes"), 3.0, 30.0, PIPELINE, seen(), NOW) is None
+    assert tick.find_cause(ObservationQuality(0.2), 3.0, 30.0, PIPELINE, seen(), NOW) is None
+    assert tick.find_cause(ObservationQuality(0.2, idle="nothing comes"), 3.0, 30.0, PIPELINE, seen(), NOW) is None

@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.waiting import until
 from tests.workers.loops import JOBS, ensured, jobs_topology
-from workers.control import decided, engine
-from workers.control.acts import ActionExecutor
+from workers.control import engine
+from workers.control import tick as ticks
 from workers.control.attached_ticks import AttachedTicks
 from workers.control.kinds import worker_rate
 from workers.control.ledger import ledger
@@ -88,7 +88,7 @@ def test_one_whose_record_can_not_be_written_stops_no_other(control, monkeypatch
         found = sensor(target, *others)
         return replace(found, counters={"of": object()}) if target["queue"] == "queue1" else found
 
-    monkeypatch.setattr(decided, "get_kind", lambda law: replace(worker_rate.KIND, sensor=sensed))
+    monkeypatch.setattr(ticks, "get_kind", lambda law: replace(worker_rate.KIND, sensor=sensed))
     ticked = [entry.loop.name for entry in tick_all(plant, control)]
     assert ticked == [loop.name for loop in loops if loop.target["queue"] != "queue1"]
     assert "The tick of worker_rate/queue1/n1 failed" in caplog.text
@@ -103,7 +103,7 @@ def test_a_database_that_answers_nobody_is_not_asked_for_each_of_them(control, m
         asked.append(len(found))
         raise OperationalError("the database is locked")
 
-    monkeypatch.setattr(engine, "record", away)
+    monkeypatch.setattr(ledger, "record", away)
     assert tick_all(plant, control) == []
     assert asked == [4]
     assert all(f"The tick of {loop.name} failed" in caplog.text for loop in loops)
@@ -138,7 +138,7 @@ def test_what_died_among_its_actions_is_done_by_the_next_tick_and_started_once(c
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(plant, "start_workers", dies_after_the_second)
-        patch.setattr(ActionExecutor, "confirm", lambda self: None)  # it is gone
+        patch.setattr(ledger, "confirm", lambda *entries: None)  # it is gone
         tick_all(plant, control)
     control.delete(*(f"weir:lease:loop:{loop.pk}" for loop in loops))
     first = {entry.loop_id: entry for entry in LedgerEntry.objects.filter(action__isnull=False)}

@@ -152,5 +152,5 @@ def test_overrides_that_contradict_each_other_are_left_out_as_the_loop_leaves_th
     overrides.set_override(name="caution", value=0.5, minutes=60, **given)
     assert tuning.describe_drift(made, NOW) == "the loop's values have changed since (caution)"
     later = NOW + timedelta(minutes=6)
-    assert overrides.explain_conflict(loop, overrides.list_for_loop(loop, later), later)
+    assert overrides.compute_effective_values(loop, overrides.list_for_loop(loop, later), later).conflict
     assert tuning.describe_drift(made, later) == ""

@@ -14,7 +14,7 @@ from tests.queues.samples import batch_of
 from tests.workers.placement.plan_plant import Plant
 from workers.models import Plan
 from workers.placement import draining, execution, node_use, plans, proposals, recovery
-from workers.steering import overrides
+from workers.steering import enforcing
 
 pytestmark = [pytest.mark.django_db, pytest.mark.faults]
 NODES = ("n1", "n2", "n3")
@@ -156,7 +156,7 @@ class Story:
                 for key in self.plant.control.scan_iter("weir:lease:*"):
                     self.plant.control.delete(key)
         # What upkeep does within five seconds: it may have died between the projection and the commit.
-        projection.reconcile(self.plant.control, overrides.get_node_thresholds(self.plant.now))
+        projection.reconcile(self.plant.control, enforcing.get_node_thresholds(self.plant.now))
 
     def pass_by(self, seconds):
         for _ in range(seconds):
@@ -169,7 +169,7 @@ class Story:
 
     def check(self):
         """After each step: points, containers, the projection."""
-        topology = projection.read_database(overrides.get_node_thresholds(self.plant.now))
+        topology = projection.read_database(enforcing.get_node_thresholds(self.plant.now))
         for queue in topology.queues.values():
             assert sum(queue.points.values()) == 1000
             away = self.lost | self.fresh

@@ -188,7 +188,7 @@ def test_overrides_that_contradict_each_other_count_for_plans_no_more_than_for_t
     overrides.set_override(name="busy", value=1.5, minutes=60, **given)
     seen = busy(plant)
     later = plant.now + timedelta(minutes=6)
-    assert overrides.explain_conflict(loop, overrides.list_for_loop(loop, later), later)
+    assert overrides.compute_effective_values(loop, overrides.list_for_loop(loop, later), later).conflict
     late = replace_fields(seen, at=later.timestamp())
     plan = proposals.propose_rebalance("below-busy", user, snapshot=late, now=later)
     assert {move["from"] for move in plan.moves} == {"n1"}

@@ -12,9 +12,9 @@ from tests.races import another_thread, until_another_waits
 from tests.waiting import MAX_SECONDS
 from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import Plant
-from workers.control import acts, engine
+from workers.control import engine
 from workers.control.ledger import ledger
-from workers.control.setting import build_effective_setting
+from workers.control.tick import finish, resolve_setting
 from workers.models import LedgerEntry, Loop, Plan
 from workers.placement import execution, plans, plant_sensors, proposals
 
@@ -77,8 +77,8 @@ def test_a_decision_that_is_applied_again_after_a_crash_has_one_plan(plant):
     entry = plant.tick()
     LedgerEntry.objects.update(applied=False)
     loop = Loop.objects.get(law="rebalancing")
-    setting = build_effective_setting(loop, [], plant.now)
-    acts.finish(LedgerEntry.objects.get(), setting, loop, plant.plant, plant.now)
+    setting = resolve_setting(loop, [], plant.plant.observe(), plant.now)
+    finish(LedgerEntry.objects.get(), setting, loop, plant.plant, plant.now)
     assert Plan.objects.count() == 1
     entry.refresh_from_db()
     assert entry.applied

@@ -12,7 +12,7 @@ from controllers import catalog
 from queues.models import Node
 from tests.races import another_thread, until_another_waits
 from workers.models import Loop, Override
-from workers.steering import override_document, overrides, plant_settings
+from workers.steering import enforcing, overrides, plant_settings
 
 pytestmark = pytest.mark.django_db
 START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
@@ -184,11 +184,11 @@ def test_a_value_is_judged_together_with_the_overrides_beside_it(put):
 
 
 def test_thresholds_of_a_node_are_overridden_in_order_and_revert(put, node):
-    assert overrides.get_node_thresholds(START) == {"n1": {"busy": 0.7, "toobusy": 0.9}}
+    assert enforcing.get_node_thresholds(START) == {"n1": {"busy": 0.7, "toobusy": 0.9}}
     override = put("busy_threshold", 0.5, loop=None, node=node)
     assert override.instead_of == 0.7
-    assert overrides.get_node_thresholds(after(seconds=119)) == {"n1": {"busy": 0.5, "toobusy": 0.9}}
-    assert overrides.get_node_thresholds(after(minutes=2)) == {"n1": {"busy": 0.7, "toobusy": 0.9}}
+    assert enforcing.get_node_thresholds(after(seconds=119)) == {"n1": {"busy": 0.5, "toobusy": 0.9}}
+    assert enforcing.get_node_thresholds(after(minutes=2)) == {"n1": {"busy": 0.7, "toobusy": 0.9}}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_thresholds_out_of_order_or_range_are_refused(put, node, field, name, va
 def test_thresholds_stay_in_order_when_one_of_two_overrides_expires_first(put, node):
     put("toobusy_threshold", 0.98, loop=None, node=node, minutes=2)
     put("busy_threshold", 0.95, loop=None, node=node, minutes=10)
-    held = overrides.get_node_thresholds(after(minutes=5))["n1"]
+    held = enforcing.get_node_thresholds(after(minutes=5))["n1"]
     assert held["toobusy"] == 0.9
     assert 0.89 < held["busy"] < held["toobusy"]
 
@@ -332,11 +332,7 @@ def test_an_endless_override_holds_until_it_is_ended(loop, put, owner):
     override = put(minutes=None, endless=True)
     assert limit_at(loop, after(days=400)) == 2_000
     assert overrides.expire_due(after(days=400)) == []
-    assert (
-        override_document.build_status(override).expires_at
-        is override_document.build_status(override).notice_at
-        is None
-    )
+    assert overrides.build_status(override).expires_at is overrides.build_status(override).notice_at is None
     with pytest.raises(BadInput, match="no expiry"):
         overrides.extend(override, now=START, minutes=5)
     overrides.end(override, by=owner, now=after(days=401))
@@ -345,10 +341,10 @@ def test_an_endless_override_holds_until_it_is_ended(loop, put, owner):
 
 def test_before_it_reverts_notice_is_given(put, owner):
     long, short = put(minutes=60), put("raise_factor", 1.5, minutes=2)
-    assert override_document.build_status(long).notice_at == after(minutes=58).timestamp()
-    assert override_document.build_status(short).notice_at == after(minutes=1).timestamp()
+    assert overrides.build_status(long).notice_at == after(minutes=58).timestamp()
+    assert overrides.build_status(short).notice_at == after(minutes=1).timestamp()
     plant_settings.change("override.notice_seconds", 600, owner, START)
-    assert override_document.build_status(long).notice_at == after(minutes=50).timestamp()
+    assert overrides.build_status(long).notice_at == after(minutes=50).timestamp()
 
 
 def test_a_direction_is_of_the_loops_whose_action_is_a_number(loops, put, node):

@@ -10,8 +10,8 @@ from queues.models import Queue
 from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Override
 from workers.snapshot.compose import add_stops
-from workers.steering import enforcing, override_document, overrides, stopped
-from workers.steering.expiry import format_time
+from workers.steering import enforcing, overrides, scope
+from workers.steering.scope import format_time
 
 pytestmark = pytest.mark.django_db
 START = datetime.now(UTC).replace(microsecond=0)
@@ -46,7 +46,7 @@ def is_paused(control, part="consumption"):
 
 def seen(**parts):
     """A snapshot with the overrides in force now."""
-    rows = [override_document.document(row) for row in overrides.list_active(START)]
+    rows = [overrides.document(row) for row in overrides.list_active(START)]
     return add_stops(
         snapshot_of(
             {
@@ -140,22 +140,22 @@ def test_the_snapshot_shows_what_is_stopped_and_its_loops_on_hold(stop):
 def test_a_loop_says_what_it_waits_for(stop):
     stop()
     found, end = seen(), format_time(START + timedelta(minutes=10), START)
-    why = stopped.explain_hold({"queue": "alert", "node": "n1"}, found)
+    why = scope.explain_hold({"queue": "alert", "node": "n1"}, found)
     assert why == f"consumption of alert is paused until {end}"
-    assert stopped.explain_hold({"queue": "orders", "node": "n1"}, found) == ""
-    assert stopped.explain_hold({}, found) == ""
+    assert scope.explain_hold({"queue": "orders", "node": "n1"}, found) == ""
+    assert scope.explain_hold({}, found) == ""
 
 
 @pytest.mark.parametrize("queues, held", [(["alert"], True), (["alert", "orders"], False), ([], False)])
 def test_an_applications_loops_hold_when_nothing_of_what_it_reads_may_be_read(stop, queues, held):
     stop()
     found = seen(pipeline={"applications": {"app": {"queues": queues}}})
-    assert bool(stopped.explain_hold({"application": "app"}, found)) == held
+    assert bool(scope.explain_hold({"application": "app"}, found)) == held
 
 
 def test_an_applications_loops_hold_while_what_it_found_has_no_room():
     full = {"queues": ["orders"], "outbox": {"alert": 200_000}, "outbox_full": True}
-    why = stopped.explain_hold({"application": "app"}, seen(pipeline={"applications": {"app": full}}))
+    why = scope.explain_hold({"application": "app"}, seen(pipeline={"applications": {"app": full}}))
     assert why == "its complex events wait for alert"
 
 
@@ -175,7 +175,7 @@ def test_a_pause_is_no_value_of_a_loop(stop):
     ],
 )
 def test_why_nobody_works_is_said_as_it_is(hosts, words):
-    assert stopped.explain_no_slots(snapshot_of({"hosts": hosts})) == words
+    assert scope.explain_no_slots(snapshot_of({"hosts": hosts})) == words
 
 
 def test_an_end_on_another_day_is_said_with_its_day():

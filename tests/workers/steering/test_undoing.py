@@ -8,7 +8,7 @@ from common.errors import BadInput
 from queues import keys, pausing
 from queues.models import Queue
 from workers.models import Loop, Override
-from workers.steering import overrides, undoing
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
@@ -42,7 +42,7 @@ def held(now):
 def test_the_older_one_is_in_force_again_until_its_own_end_and_under_its_owner(people, loop):
     put(people["bob"], START, {"upper_limit": 30}, 480, loop=loop)
     (newer,) = put(people["ada"], after(minutes=60), {"upper_limit": 40}, 30, loop=loop)
-    ((ended, again),) = undoing.undo(newer, by=people["ada"], now=after(minutes=61))
+    ((ended, again),) = overrides.undo(newer, by=people["ada"], now=after(minutes=61))
     assert (ended.ended_at, ended.ended_by) == (after(minutes=61), people["ada"])
     assert (again.value, again.owner, again.expires_at) == (30, people["bob"], after(minutes=480))
     assert held(after(minutes=479)) == {"upper_limit": 30} and held(after(minutes=480)) == {}
@@ -51,7 +51,7 @@ def test_the_older_one_is_in_force_again_until_its_own_end_and_under_its_owner(p
 def test_an_older_one_whose_time_is_over_does_not_come_back(people, loop):
     put(people["bob"], START, {"upper_limit": 30}, 10, loop=loop)
     (newer,) = put(people["ada"], after(minutes=5), {"upper_limit": 40}, 30, loop=loop)
-    assert undoing.undo(newer, by=people["ada"], now=after(minutes=10)) == [(newer, None)]
+    assert overrides.undo(newer, by=people["ada"], now=after(minutes=10)) == [(newer, None)]
     assert held(after(minutes=10)) == {}
 
 
@@ -59,7 +59,7 @@ def test_what_ended_already_is_not_undone(people, loop):
     put(people["bob"], START, {"upper_limit": 30}, 480, loop=loop)
     (newer,) = put(people["ada"], after(minutes=5), {"upper_limit": 40}, 30, loop=loop)
     overrides.end(newer, by=people["bob"], now=after(minutes=6))
-    assert undoing.undo(newer, by=people["ada"], now=after(minutes=7)) == []
+    assert overrides.undo(newer, by=people["ada"], now=after(minutes=7)) == []
     assert held(after(minutes=7)) == {}
 
 
@@ -69,7 +69,7 @@ def test_values_that_are_stable_only_together_come_back_together(people, older):
     loop = Loop.objects.create(name="flow", law="flow", target={}, parameters=own)
     put(people["bob"], START, older, 480, loop=loop)
     newer = put(people["ada"], after(minutes=5), OTHER_GAINS, 30, loop=loop)
-    assert len(undoing.undo(newer[1], by=people["ada"], now=after(minutes=6))) == 3
+    assert len(overrides.undo(newer[1], by=people["ada"], now=after(minutes=6))) == 3
     assert held(after(minutes=6)) == older
 
 
@@ -78,7 +78,7 @@ def test_what_is_no_longer_valid_beside_the_others_is_refused_and_nothing_is_cha
     (newer,) = put(people["ada"], after(minutes=5), {"maximum_rate": 9}, 30, loop=loop)
     put(people["bob"], after(minutes=6), {"minimum_rate": 5}, 30, loop=loop)
     with pytest.raises(BadInput):
-        undoing.undo(newer, by=people["ada"], now=after(minutes=7))
+        overrides.undo(newer, by=people["ada"], now=after(minutes=7))
     assert held(after(minutes=7)) == {"maximum_rate": 9, "minimum_rate": 5}
 
 
@@ -89,7 +89,7 @@ def test_a_queue_stays_paused_while_one_pause_gives_way_to_the_older(people, con
     (newer,) = put(people["ada"], START, {"consumption": "paused"}, 480, **scope)
     resumed = []
     monkeypatch.setattr(overrides, "end", lambda *args, **named: resumed.append(args))
-    undoing.undo(newer, by=people["ada"], now=START, control=control)
+    overrides.undo(newer, by=people["ada"], now=START, control=control)
     assert not resumed and pausing.load_pauses(control, ["alert"], "consumption")
     assert control.pttl(keys.PAUSE.build("alert", "consumption")) <= 600_000
     assert Override.objects.filter(ended_at__isnull=True).count() == 1

@@ -17,7 +17,7 @@ from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import STALE, Evidence, FailureRecord, LedgerTick, LoopFacts
 from workers.alerts.conditions.loop_words import describe_loop
 from workers.control.kinds.registry import find_display
-from workers.control.parts.quality import HOST
+from workers.control.tick import HOST
 from workers.documents.loops import OverrideStatus
 from workers.models import Loop
 from workers.steering.scope import DRAINING

@@ -66,7 +66,7 @@ class LoopFacts:
     """A loop and its ticks for as long as a rule looks back, oldest first.
 
     `blind_since`: the time of the first of the ticks that were held on a stale measurement up to now, if it
-    is further back. `cause`: the cause of its present invalid measurement, if known (`workers.control.parts.quality`).
+    is further back. `cause`: the cause of its present invalid measurement, if known (`workers.control.tick`).
     `is_late`: whether the tick that found no measurement was late.
     """
 

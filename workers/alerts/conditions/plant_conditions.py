@@ -8,10 +8,10 @@ from controllers.framework.reason import format_count, format_percent
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
-from workers.control.parts.quality import HOST, are_most_nodes_late
+from workers.control.tick import HOST, are_most_nodes_late
 from workers.documents.pipeline import FAILED, STALLED, STARTING, UNHEARD, PipelineStatus
 from workers.plants.reached import explain_fault
-from workers.steering import stopped
+from workers.steering import scope
 
 KNOWN_DAYS = 1.0
 
@@ -118,7 +118,7 @@ def _read_missing_workers(evidence: Evidence, window_seconds: float) -> Iterator
     if any(queue.kind == "jobs" for _, queue in evidence.plant.queues.items()):
         slots = evidence.snapshot.totals.worker_slots
         free = f"Worker slots available for the jobs queues: {slots or 0:.0f}."
-        none = f"No workers process events of the jobs queues: {stopped.explain_no_slots(evidence.snapshot)}."
+        none = f"No workers process events of the jobs queues: {scope.explain_no_slots(evidence.snapshot)}."
         yield Reading({}, slots, free if slots else none)
 
 

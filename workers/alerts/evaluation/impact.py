@@ -10,7 +10,7 @@ from workers.documents.nodes import NodeStatus
 from workers.documents.queues import ContainerStatus, QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SubjectState
-from workers.steering.stopped import find_pause
+from workers.steering.scope import find_pause
 
 BAD = ("warning", "critical")
 SAFE = "No acknowledged events are lost."

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from workers.alerts.lifecycle.models import Alert, Delivery, Message
 from workers.alerts.lifecycle.open_alerts import find_suppression
-from workers.steering.expiry import format_time
+from workers.steering.scope import format_time
 
 
 @dataclass(frozen=True)

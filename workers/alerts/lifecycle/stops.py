@@ -9,7 +9,7 @@ from typing import Any
 
 from queues import pausing
 from workers.documents.snapshot import Snapshot
-from workers.steering import stopped
+from workers.steering import scope
 
 OF_CONSUMPTION = frozenset({"queue_wait", "queue_latency", "pipeline_stalled", "pipeline_lag"})
 OF_INTAKE = frozenset({"producer_silent", "throttled", "rate_unexpected"})
@@ -28,7 +28,7 @@ def find_explanation(
         return ""
     if condition in OF_LOOPS:
         loop = snapshot.loops.get(labels.get("loop", ""))
-        why = stopped.explain_hold(loop.target, snapshot) if loop else ""
+        why = scope.explain_hold(loop.target, snapshot) if loop else ""
         return f"The loop is on hold: {why}." if why else _was_emptied(labels, snapshot)
     if condition in OF_HOSTS:
         return _was_drained(labels, snapshot)
@@ -37,8 +37,8 @@ def find_explanation(
     part = pausing.CONSUMPTION if condition in OF_CONSUMPTION else pausing.INTAKE
     is_of_queues = condition in OF_CONSUMPTION | OF_INTAKE
     queues = _list_affected_queues(condition, labels, touches, snapshot) if is_of_queues else []
-    pauses = [(queue, stopped.find_pause(queue, part, snapshot)) for queue in queues]
-    words = [stopped.pause_in_words(queue, pause) for queue, pause in pauses if pause is not None]
+    pauses = [(queue, scope.find_pause(queue, part, snapshot)) for queue in queues]
+    words = [scope.pause_in_words(queue, pause) for queue, pause in pauses if pause is not None]
     # Of several queues all have to be paused: one that is not should make progress.
     return words[0] if words and len(words) == len(pauses) else ""
 
@@ -59,11 +59,11 @@ def _list_affected_queues(
 def _was_emptied(labels: Mapping[str, str], snapshot: Snapshot) -> str:
     """Return whether the node itself, or the target of a loop that was there, was emptied."""
     node = labels.get("node", "")
-    return f"Node {node} is drained and empty." if stopped.is_emptied(node, snapshot) else ""
+    return f"Node {node} is drained and empty." if scope.is_emptied(node, snapshot) else ""
 
 
 def _was_drained(labels: Mapping[str, str], snapshot: Snapshot) -> str:
     hosts: dict[str, Any] = {name: row.draining for name, row in snapshot.hosts.items() if row.draining}
     name = labels.get("host") or next(iter(hosts), "")
     host = hosts.get(name)
-    return f"Worker host {name} is drained ({stopped.format_who_and_why(host)})." if host else ""
+    return f"Worker host {name} is drained ({scope.format_who_and_why(host)})." if host else ""

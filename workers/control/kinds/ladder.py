@@ -44,7 +44,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.placement.plans import BEING_EXECUTED
 from workers.plants.plant import Plant
-from workers.steering import ladder_level, ownership, stopped
+from workers.steering import scope
 
 # Above this utilization, a batch or a worker waits for its predecessor for longer than it takes itself.
 FULL = 0.9
@@ -89,7 +89,7 @@ def _budgets(queue: str, snapshot: Snapshot) -> dict[str, Any]:
 
 def _compute_held_back(queue: str, snapshot: Snapshot) -> float:
     """Return the load held back by recent throttling, in events/s; advice throttles no one."""
-    closed = ladder_level.compute_closed_share(queue, snapshot)
+    closed = scope.compute_closed_share(queue, snapshot)
     if closed >= 1.0:
         return 0.0  # a manual change has closed the queue, so its arrivals are unknown
     return _compute_http_rate(queue, snapshot) * closed / (1 - min(0.99, closed))
@@ -205,7 +205,7 @@ def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seco
     if row.kind == "jobs" and row.out_per_second is None:
         return ObservationQuality(age, f"the output of {name} is not measured yet")
     if row.kind == "jobs" and not snapshot.totals.worker_slots:
-        why = stopped.explain_no_slots(snapshot)
+        why = scope.explain_no_slots(snapshot)
         return ObservationQuality(age, idle=f"{why}: the capacity of {name} is unknown")
     return ObservationQuality(age)
 
@@ -224,7 +224,7 @@ def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Throttle producers for the entry's share of an interval, at the level that does so and above.
 
     A level that is set manually throttles them all the time. The permissions of other levels are read from the loop's
-    last entry (`workers.steering.ladder_level`).
+    last entry (`workers.steering.scope`).
     """
     by_hand = 1.0 if entry.mode == Loop.Mode.MANUAL else 0.0
     _throttle(int(entry.action["rung"]), entry.action.get("closed_share", by_hand), loop, plant)
@@ -238,7 +238,7 @@ def keep_throttling(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 def _throttle(rung: int, closed_share: float, loop: Loop, plant: Plant) -> None:
     if "plant" in loop.target:
-        raise BadInput("mode", ownership.LADDER_ADVISES)
+        raise BadInput("mode", scope.LADDER_ADVISES)
     closed = closed_share if allows(rung, "throttle") else 0.0
     plant.throttle_queue(loop.target["queue"], closed * loop.interval_seconds)
 

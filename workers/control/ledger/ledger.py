@@ -37,7 +37,7 @@ APPLYING_MODES = (Loop.Mode.AUTO, Loop.Mode.MANUAL)
 # it is harmful.
 EFFECTIVE_SHARE = 0.5
 MEASURED_KEYS = ("age_seconds", "unfit", "idle")
-# Properties of the tick rather than of the observation (`workers.control.parts.quality`).
+# Properties of the tick rather than of the observation (`workers.control.tick`).
 TICK_KEYS = ("late_seconds", "cause", "unit_cost")
 JUDGED_BY = ("at", "expected", "outcome", "verdict", "loop__law", "loop__target")
 _NOTE_VERDICT = f"UPDATE {LedgerEntry._meta.db_table} SET outcome = %s, verdict = %s WHERE id = %s AND verdict = %s"
@@ -62,9 +62,8 @@ def build_entry(
     The effect of an applied action is later compared with this baseline.
     """
     decision = guarded.decision
-    acts = decision.action is not None and mode in APPLYING_MODES
     expected = decision.expected.to_json() if decision.expected is not None else None
-    return LedgerEntry(
+    entry = LedgerEntry(
         loop=loop,
         at=at,
         fence=fence,
@@ -79,10 +78,64 @@ def build_entry(
         terms=dict(decision.terms),
         limited_by=decision.limited_by,
         expected=expected,
-        outcome={"before": dict(baseline)} if acts and baseline is not None else None,
-        verdict=Verdict.CHECKING if acts and expected is not None else Verdict.NO_ACTION,
         code=code.compute_code_version(),
     )
+    acts = is_applied_by_tick(entry)
+    entry.outcome = {"before": dict(baseline)} if acts and baseline is not None else None
+    entry.verdict = Verdict.CHECKING if acts and expected is not None else Verdict.NO_ACTION
+    return entry
+
+
+def is_applied_by_tick(entry: LedgerEntry) -> bool:
+    """Return whether the tick that wrote the entry applies its action."""
+    return entry.action is not None and entry.mode in APPLYING_MODES
+
+
+@dataclass(frozen=True)
+class EvaluatedTick:
+    """The decision of one loop's tick.
+
+    loop: as it was read under the lease; before: the number that it had then. entry: not stored yet. memory: what the
+    loop remembers from now on. at_rest: whether the next ticks may skip writing while there is nothing to do.
+    """
+
+    loop: Loop
+    before: int
+    entry: LedgerEntry
+    memory: dict[str, Any]
+    at_rest: bool = False
+
+    def is_next(self, passed: int | None) -> bool:
+        """Return whether no process has ticked the loop since it was read and its number is the greatest."""
+        return passed == self.before < self.entry.fence
+
+
+def record(ticks: Sequence[EvaluatedTick], now: datetime) -> list[EvaluatedTick]:
+    """Write entries and states in one transaction and return the ticks that were written.
+
+    A tick that lost its lease, or read before another tick wrote, leaves no trace.
+    """
+    if not ticks:
+        return []
+    with transaction.atomic():
+        rows = Loop.objects.select_for_update().filter(pk__in=[tick.loop.pk for tick in ticks])
+        passed = dict(rows.order_by("pk").values_list("pk", "fence"))
+        ours = [tick for tick in ticks if tick.is_next(passed.get(tick.loop.pk))]
+        for tick in ours:
+            loop = tick.loop
+            loop.fence, loop.state, loop.at_rest = tick.entry.fence, tick.memory, tick.at_rest
+            loop.ticked_at = loop.decided_at = now
+        Loop.objects.bulk_create(
+            [tick.loop for tick in ours],
+            update_conflicts=True,
+            unique_fields=["pk"],
+            update_fields=["fence", "state", "ticked_at", "decided_at", "at_rest"],
+        )
+        LedgerEntry.objects.bulk_create([tick.entry for tick in ours])
+    for tick in ticks:
+        if not tick.is_next(passed.get(tick.loop.pk)):
+            logger.warning("A later tick of %s has run; this tick is not recorded.", tick.loop.name)
+    return ours
 
 
 def confirm(*entries: LedgerEntry) -> None:
@@ -119,7 +172,9 @@ def find_last_entry(loop: Loop) -> LedgerEntry | None:
 
     It is chosen by id: after a clock was set back, the entry with the latest time may be an older one.
     """
-    return _find_last_decision(loop).first()
+    if loop.decided_at is None:
+        return None
+    return loop.entries.filter(at=loop.decided_at).order_by("-pk").first()
 
 
 def select_last_entry_ids() -> QuerySet[LedgerEntry, Any]:
@@ -138,12 +193,6 @@ def open_entries(loops: Iterable[int]) -> dict[int, LedgerEntry]:
     return {entry.loop_id: entry for entry in rows.filter(action__isnull=False)}
 
 
-def _find_last_decision(loop: Loop) -> QuerySet[LedgerEntry]:
-    if loop.decided_at is None:
-        return loop.entries.none()
-    return loop.entries.filter(at=loop.decided_at).order_by("-pk")
-
-
 def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
     """Compare expected with actual effects of each entry whose settling time is over, and return those.
 
@@ -155,7 +204,7 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
     checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING)
     # Every tick runs this query; columns that a verdict does not need are wide.
     rows = checking.select_related("loop").only(*JUDGED_BY)
-    due = [entry for entry in rows if _settle_entry(entry, now)]
+    due = [entry for entry in rows if now >= entry.at + timedelta(seconds=entry.expected["within_seconds"])]
     for entry in due:
         try:
             entry.outcome, entry.verdict = _judge_entry(entry, now, snapshot)
@@ -163,28 +212,19 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
             logger.exception("Failed to evaluate the effect of entry %s.", entry.pk)
             why = make_storable(f"the effect cannot be evaluated: {error}")
             entry.outcome, entry.verdict = {**(entry.outcome or {}), "why": why}, Verdict.INEFFECTIVE
-    _note_verdicts(due)
-    return due
-
-
-def _note_verdicts(judged: Sequence[LedgerEntry]) -> None:
-    """Store the verdicts; of two processes that judge at once, the first wins.
-
-    One short statement for each entry, sent together: Django's `bulk_update` builds a CASE for each row and field,
-    which took a third of a tick with many loops.
-    """
-    outcome = LedgerEntry._meta.get_field("outcome")
-    rows = [
-        (outcome.get_db_prep_save(entry.outcome, connection), entry.verdict, entry.pk, Verdict.CHECKING)
-        for entry in judged
-    ]
-    if rows:
+    # Of two processes that judge at once, the first wins. One short statement for each entry, sent together: Django's
+    # `bulk_update` builds a CASE for each row and field, which took a third of a tick with many loops.
+    field = LedgerEntry._meta.get_field("outcome")
+    if due:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.executemany(_NOTE_VERDICT, rows)
-
-
-def _settle_entry(entry: LedgerEntry, now: datetime) -> bool:
-    return now >= entry.at + timedelta(seconds=entry.expected["within_seconds"])
+            cursor.executemany(
+                _NOTE_VERDICT,
+                [
+                    (field.get_db_prep_save(entry.outcome, connection), entry.verdict, entry.pk, Verdict.CHECKING)
+                    for entry in due
+                ],
+            )
+    return due
 
 
 def _judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple[dict[str, Any], str]:
@@ -205,13 +245,10 @@ def _judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple
         return {**outcome, "why": f"{metric} was reset during the measurement"}, Verdict.INEFFECTIVE
     if after["node_state"] == TOOBUSY and before.get("node_state") != TOOBUSY:
         return {**outcome, "why": "the node has since become TOOBUSY"}, Verdict.HARMFUL
-    return outcome, _verdict(gained, entry.expected["amount"] * EFFECTIVE_SHARE)
-
-
-def _verdict(gained: float, enough: float) -> str:
+    enough = entry.expected["amount"] * EFFECTIVE_SHARE
     if gained >= enough:
-        return Verdict.EFFECTIVE
-    return Verdict.HARMFUL if gained <= -enough else Verdict.INEFFECTIVE
+        return outcome, Verdict.EFFECTIVE
+    return outcome, Verdict.HARMFUL if gained <= -enough else Verdict.INEFFECTIVE
 
 
 def export(entry: LedgerEntry) -> dict[str, Any]:
@@ -285,10 +322,7 @@ def replay(entry: LedgerEntry) -> Replay:
         decision = request.decide_once(catalog.get_law(entry.loop.law), export(entry)).decision
     except BadInput as error:
         return Replay(None, {}, entry.code, code.compute_code_version(), str(error))
-    return Replay(decision, _find_differences(entry, decision), entry.code, code.compute_code_version())
-
-
-def _find_differences(entry: LedgerEntry, decision: Decision) -> dict[str, tuple[Any, Any]]:
     recorded = {name: getattr(entry, name) for name in ("action", "raw", "terms", "limited_by", "expected")}
     replayed = decision.to_json()
-    return {name: (was, replayed[name]) for name, was in recorded.items() if was != replayed[name]}
+    differences = {name: (was, replayed[name]) for name, was in recorded.items() if was != replayed[name]}
+    return Replay(decision, differences, entry.code, code.compute_code_version())

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from workers.control.kinds.registry import find_display, get_rest_seconds
-from workers.control.parts import quality
+from workers.control.tick import compute_late_seconds
 from workers.models import LedgerEntry, Loop
 
 MAX_READ, MAX_OF_A_LOOP = 10_000, 500
@@ -166,7 +166,7 @@ def list_news_lines(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
 def compute_lateness(interval_seconds: float, rest_seconds: float, at: datetime, before: datetime | None) -> float:
     """Return how many seconds late a tick came after the previous one; 0 if on time or unknown."""
     since = None if before is None else (at - before).total_seconds()
-    return quality.compute_late_seconds(since, interval_seconds, rest_seconds)
+    return compute_late_seconds(since, interval_seconds, rest_seconds)
 
 
 def add_lateness(entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:

@@ -4,7 +4,7 @@ Their target is {"plant", "operator"}.
 
 A loop of a pool holds while the plant is not visible, while another controller sets its tasks, after an order that had
 no effect, and, where the loop is to act, while another loop acts on the same tasks: that of the whole plant, or the one
-whose law comes first by name. Two such loops are never both allowed to act (`workers.steering.ownership`); this check
+whose law comes first by name. Two such loops are never both allowed to act (`workers.steering.scope`); this check
 is for unrequested changes, such as a pool that reappears.
 """
 
@@ -27,8 +27,7 @@ from workers.plants.orders import explain_unreached
 from workers.plants.plant import Plant
 from workers.plants.reached import PENDING
 from workers.plants.registry import explain_unseen
-from workers.steering.ownership import meet
-from workers.steering.scope import list_active_loops
+from workers.steering.scope import list_active_loops, meet
 
 GONE = "the pool no longer exists or cannot be resized"
 # The maximum length of a loop's name; names of plants and workers may be longer.

@@ -13,7 +13,7 @@ from workers.snapshot.states.loop import build_loop_state
 from workers.snapshot.states.node import build_node_state
 from workers.snapshot.states.pipeline import iterate_pipeline_states
 from workers.snapshot.states.queue import queue_state
-from workers.steering import stopped
+from workers.steering import scope
 
 NOTHING_BEFORE: Mapping[str, SubjectState] = {}
 NOTHING_UNREADABLE: Mapping[str, str] = {}
@@ -60,7 +60,7 @@ def _iterate_plant_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
         yield watched.get_state("plant", "nodes", [fault], sign=OFFLINE)
     slots = snapshot.totals.worker_slots
     if any(queue.kind == "jobs" for queue in snapshot.queues.values()) and slots is not None:
-        missing = f"No workers process events of the jobs queues: {stopped.explain_no_slots(snapshot)}."
+        missing = f"No workers process events of the jobs queues: {scope.explain_no_slots(snapshot)}."
         yield watched.get_state(
             "plant", "workers", watched.find_faults("plant", "workers", "workers_missing", slots, missing, {})
         )

@@ -27,7 +27,7 @@ from workers.documents.pipeline import (
 from workers.documents.states import SEVERITIES, Severity, SubjectState
 from workers.snapshot.states.clock import clock_fault
 from workers.snapshot.states.judgement import Fault, WatchedSnapshot
-from workers.steering.stopped import find_pause
+from workers.steering.scope import find_pause
 
 SUBJECT = "main"  # the name that its alerts use
 START_SECONDS = 60.0  # Spark's start on a slow machine

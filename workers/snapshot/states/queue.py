@@ -7,7 +7,7 @@ from queues.pausing import CONSUMPTION
 from workers.documents.queues import QueueStatus
 from workers.documents.states import SubjectState
 from workers.snapshot.states.judgement import Fault, WatchedSnapshot
-from workers.steering.stopped import find_pause, pause_in_words
+from workers.steering.scope import find_pause, pause_in_words
 
 FILLS_SECONDS = 30.0  # of arrivals: a larger backlog is more than a consumer takes at once
 

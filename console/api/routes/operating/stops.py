@@ -13,7 +13,7 @@ from console.api.request.instant import GivenTime
 from console.api.routes.control import build_override
 from console.api.schemas.control import OverrideEnd, OverrideRow
 from console.connections.control_server import control
-from workers.steering.expiry import Expiry
+from workers.steering.overrides import Expiry
 from workers.steering.scope import DRAINING, Scope
 
 router = Router(tags=["queues"])

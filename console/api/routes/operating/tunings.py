@@ -12,7 +12,7 @@ from console.api.routes.control import build_override
 from console.api.schemas.control import OverrideList, TuningList, TuningRow
 from console.input.row_id import Id
 from workers.models import Tuning
-from workers.steering.expiry import Expiry
+from workers.steering.overrides import Expiry
 
 router = Router(tags=["control"])
 MAX_ROWS = 200
