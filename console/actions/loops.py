@@ -21,6 +21,7 @@ from controllers import catalog
 from queues import projection
 from queues.models import Node
 from workers.coordination.leases import lock_until_commit
+from queues.models import Node, Queue
 from workers.models import Loop, Override
 from workers.steering import enforcing, overrides, plant_settings
 from workers.steering.overrides import Expiry, parse_minutes
@@ -28,6 +29,39 @@ from workers.steering.scope import Scope
 
 NEVER_SAID = Expiry()
 THRESHOLDS = {"busy": "busy_threshold", "toobusy": "toobusy_threshold"}
+
+
+def override_by_name(
+    actor: Actor,
+    name: str,
+    value: Any,
+    *,
+    loop: Loop | None = None,
+    law: str = "",
+    queue: str = "",
+    node: str = "",
+    reason: str,
+    now: datetime,
+    expiry: Expiry,
+) -> list[Override]:
+    """Override a value whose name may be `law/name`, on one loop or on the scope of the names of law, queue, and node.
+
+    The law of the name must match the scope's; a missing queue or node is named.
+    """
+    of_law, _, name = name.rpartition("/")
+    if not name:
+        raise BadInput("name", "is missing; choose a value to override.")
+    if of_law and law not in (of_law, ""):
+        raise BadInput("name", f"{name} belongs to {of_law}, but the scope is {law[:40]}; choose one law.")
+    law = "" if loop is not None else of_law or law
+    if law:
+        catalog.get_law(law)
+    if queue and not Queue.objects.filter(name=queue).exists():
+        raise BadInput("queue", f"{queue[:40]} is not a queue.")
+    node_row = Node.objects.filter(name=node).first() if node else None
+    if node and node_row is None:
+        raise BadInput("node", f"{node[:40]} is not a node.")
+    return override(actor, Scope(loop, law, queue, node_row), {name: value}, reason=reason, now=now, expiry=expiry)
 
 
 @transaction.atomic

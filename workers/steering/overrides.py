@@ -283,7 +283,8 @@ def set_override(
             expires_at=until,
         )
         # Inside the transaction: if the targets can't be reached, nothing has changed.
-        enforcing.enforce(control, override, now)
+        if itself:
+            enforcing.enforce(control, override, now)
     return override
 
 
@@ -328,7 +329,8 @@ def end(override: Override, *, by: User | None, now: datetime, control: redis.Re
         still = Override.objects.filter(filter_unexpired(now), pk=override.pk, ended_at__isnull=True)
         if still.update(ended_at=now, ended_by=by):
             override.ended_at = now
-            enforcing.enforce(control, override, now)
+            if is_itself(override):
+                enforcing.enforce(control, override, now)
     override.refresh_from_db()
     return override
 

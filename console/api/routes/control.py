@@ -1,7 +1,5 @@
 """Control: loops and overrides."""
 
-from dataclasses import replace
-
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import Status
@@ -31,9 +29,8 @@ from console.api.schemas.control import (
 )
 from console.connections.control_server import control
 from console.display.first_report import report_of
+from console.display.loops import DescribedLoop, ParameterRow, build_parameter_rows, describe, describe_loops
 from console.input.row_id import Id, parse_row_id
-from console.pages.loops.loop_view import DescribedLoop, ParameterRow, build_parameter_rows, describe, describe_loops
-from console.pages.loops.overrides import find_scope, split_law_and_name
 from controllers import catalog
 from workers.control.desired import NothingDesired, compute_desired
 from workers.models import Loop, Override
@@ -173,11 +170,18 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status[OverrideR
         )
     else:
         actor = actor_for(request, "override.set")
-        of_law, name = split_law_and_name(body.name, body.law)
-        wide = find_scope("" if body.loop is not None else of_law, body.queue, body.node or "")
-        scope = replace(wide, loop=get_loop_or_404(body.loop) if body.loop is not None else None)
-        values = {name: body.value}
-        made = loops.override(actor, scope, values, reason=body.reason, now=now, expiry=body.build_expiry())
+        made = loops.override_by_name(
+            actor,
+            body.name,
+            body.value,
+            loop=get_loop_or_404(body.loop) if body.loop is not None else None,
+            law=body.law,
+            queue=body.queue,
+            node=body.node or "",
+            reason=body.reason,
+            now=now,
+            expiry=body.build_expiry(),
+        )
     return Status(201, build_override(made[0]))
 
 

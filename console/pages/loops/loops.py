@@ -18,6 +18,7 @@ from console.actions import loops as steering
 from console.connections.control_server import control
 from console.display.first_report import ShownReport, report_of
 from console.display.loop_order import compute_loop_severity, compute_tick_lateness
+from console.display.loops import DescribedLoop, build_guard_rows, build_parameter_rows, describe, describe_loops
 from console.display.override_words import describe_end, describe_replaced_overrides, format_short_value
 from console.input.form_values import is_untouched, parse_expiry, parse_number
 from console.models import SavedFilter
@@ -28,13 +29,6 @@ from console.pages.frame.saved_filters import filters_of
 from console.pages.loops import effect, exploration, parallelism_view, prediction, shedding_view, tuning_view
 from console.pages.loops.effect import ShownEffect
 from console.pages.loops.exploration import ShownExploration
-from console.pages.loops.loop_view import (
-    DescribedLoop,
-    build_guard_rows,
-    build_parameter_rows,
-    describe,
-    describe_loops,
-)
 from console.pages.loops.parallelism_view import ShownParallelism
 from console.pages.loops.prediction import ShownPrediction
 from console.pages.loops.shedding_view import ShownShedding

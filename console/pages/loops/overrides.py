@@ -11,7 +11,6 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from common.errors import BadInput
 from common.parameter import Parameter
 from console.accounts.access import actor_of, requires
 from console.actions import loops
@@ -156,11 +155,13 @@ def create(request: HttpRequest) -> ActionResult:
     Posted: law, queue, node (one or more), name (of the law: `law/name`), value, reason, expiry.
     """
     posted = request.POST
-    of_law, name = split_law_and_name(posted.get("name", ""), posted.get("law", ""))
-    made = loops.override(
+    made = loops.override_by_name(
         actor_of(request),
-        find_scope(of_law, posted.get("queue", ""), posted.get("node", "")),
-        {name: parse_any_value(posted.get("value", ""), "value")},
+        posted.get("name", ""),
+        parse_any_value(posted.get("value", ""), "value"),
+        law=posted.get("law", ""),
+        queue=posted.get("queue", ""),
+        node=posted.get("node", ""),
         reason=posted.get("reason", ""),
         now=timezone.now(),
         expiry=parse_expiry(posted),
@@ -169,28 +170,6 @@ def create(request: HttpRequest) -> ActionResult:
     what = f"{row.name.replace('_', ' ')} is {format_short_value(row.value)} on {Scope.build(row)}"
     message = f"{what[:1].upper()}{what[1:]} {describe_end(row)}.{describe_replaced_overrides(made)}"
     return ActionResult(message, reverse("overrides"), {"overrides": [row.pk]})
-
-
-def split_law_and_name(text: str, law: str) -> tuple[str, str]:
-    """Split `law/name`; its law must match the scope's. Raises `BadInput`."""
-    of_law, _, name = text.rpartition("/")
-    if not name:
-        raise BadInput("name", "is missing; choose a value to override.")
-    if of_law and law not in (of_law, ""):
-        raise BadInput("name", f"{name} belongs to {of_law}, but the scope is {law[:40]}; choose one law.")
-    return of_law or law, name
-
-
-def find_scope(law: str, queue: str, node: str) -> Scope:
-    """Return the scope of the names. Raises `BadInput` that names a missing one."""
-    if law:
-        catalog.get_law(law)
-    if queue and not Queue.objects.filter(name=queue).exists():
-        raise BadInput("queue", f"{queue[:40]} is not a queue.")
-    node_row = Node.objects.filter(name=node).first() if node else None
-    if node and node_row is None:
-        raise BadInput("node", f"{node[:40]} is not a node.")
-    return Scope(law=law, queue=queue, node=node_row)
 
 
 def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> HttpResponse:

@@ -12,11 +12,11 @@ from django.views.decorators.http import require_safe
 from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import plant_settings
+from console.display.loops import ParameterRow, build_guard_rows, build_parameter_rows
 from console.input.form_values import parse_number
 from console.models import AuditEntry
 from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.loops.loop_view import ParameterRow, build_guard_rows, build_parameter_rows
 from console.pages.loops.workbench import parse_value
 from controllers import catalog
 from workers.control.kinds.registry import get_kind

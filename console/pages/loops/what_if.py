@@ -14,9 +14,9 @@ from django.views.decorators.http import require_safe
 from common.errors import BadInput
 from common.parsing import parse_decimal_number
 from console.accounts.access import requires
+from console.display.loops import DescribedLoop, ParameterRow, build_guard_rows, build_parameter_rows, describe
 from console.input.form_values import is_untouched, parse_number
 from console.pages.frame.page import FormPage, render_page
-from console.pages.loops.loop_view import DescribedLoop, ParameterRow, build_guard_rows, build_parameter_rows, describe
 from console.pages.loops.workbench import UNIT, WOULD, read_value
 from controllers import catalog
 from workers.control import what_if

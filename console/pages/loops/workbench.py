@@ -7,8 +7,8 @@ from common.errors import BadInput
 from common.parameter import Parameter
 from console.display.formats import format_for_input
 from console.display.human_units import get_human_unit
+from console.display.loops import ParameterRow
 from console.input.form_values import FLAGS, parse_number
-from console.pages.loops.loop_view import ParameterRow
 from workers.control.parts.kind import Display
 
 WOULD, UNIT = "would-", "unit-"  # fields of a parameter: the typed value, and its unit

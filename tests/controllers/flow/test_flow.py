@@ -124,7 +124,7 @@ class GuardedQueue:
     """Space that is never filled by what is admitted of 3,000 events an interval under the limit in force."""
 
     def __init__(self):
-        self.parameters = catalog.read_parameters(LAW, dict(flow.KIND.parameters))
+        self.parameters = catalog.read_parameters(LAW, dict(flow.KIND.defaults.parameters))
         self.state, self.guard_state = LAW.build_initial_state(self.parameters), guard.build_initial_state()
         self.limit, self.now, self.came = None, 0.0, 3_000.0
 

@@ -18,7 +18,7 @@ class Host:
 
     def __init__(self, service: SimulatedService) -> None:
         self.host = SimulatedHost(2, 0, 0.0, calls=2, service=service)
-        given = {**(KIND.parameters or {}), "start": 2, "maximum": 32, "steady_seconds": 120.0}
+        given = {**(KIND.defaults.parameters or {}), "start": 2, "maximum": 32, "steady_seconds": 120.0}
         self.parameters = catalog.read_parameters(LAW, given)
         self.state = LAW.build_initial_state(self.parameters)
         self.seq, self.rested = 0, 0

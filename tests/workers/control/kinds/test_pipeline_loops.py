@@ -309,7 +309,7 @@ def test_on_an_idle_plant_the_shares_stay_equal_for_an_hour_whatever_single_batc
     by seconds, at 25 events/s.
     """
     noise, law = random.Random(11), catalog.get_law("balance")
-    parameters = catalog.read_parameters(law, dict(balance.KIND.parameters))
+    parameters = catalog.read_parameters(law, dict(balance.KIND.defaults.parameters))
     settings = guard.read_settings(law, {})
     state, guard_state, shares = law.build_initial_state(parameters), guard.build_initial_state(), [0.5, 0.5]
     for tick in range(3_600 // balance.INTERVAL_SECONDS):
@@ -474,7 +474,7 @@ def test_at_half_more_than_capacity_the_room_is_kept_over_a_hog_and_nothing_is_l
     control_server, control, plant, plant_topology
 ):
     setpoint, seconds = Paced.ROOM_BYTES / 2, 90
-    parameters = {**flow.KIND.parameters, "setpoint": setpoint, "minimum": 0.0}
+    parameters = {**flow.KIND.defaults.parameters, "setpoint": setpoint, "minimum": 0.0}
     Loop.objects.filter(law="flow").update(parameters=parameters)
     paced = Paced(control_server, control, plant)
     with Client(control_server.url, "test") as client:

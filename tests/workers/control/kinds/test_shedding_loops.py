@@ -116,7 +116,7 @@ def test_shedding_waits_for_the_ladder_then_sheds_and_goes_first_when_the_load_f
 
 
 def test_as_shipped_one_check_with_unmet_demand_sheds_nothing(plant):
-    Loop.objects.filter(law="ladder").update(parameters=dict(ladder.KIND.parameters))
+    Loop.objects.filter(law="ladder").update(parameters=dict(ladder.KIND.defaults.parameters))
     plant.load(2.0)
     assert [(plant.tick("ladder").action or {}).get("rung") for _ in range(3)] == [3, None, 5]
 
@@ -231,7 +231,7 @@ def over_http(plant, per_second):
 
 
 def ladders_in(mode):
-    Loop.objects.filter(law="ladder").update(mode=mode, parameters=dict(ladder.KIND.parameters))
+    Loop.objects.filter(law="ladder").update(mode=mode, parameters=dict(ladder.KIND.defaults.parameters))
 
 
 def test_a_ladder_that_a_person_trusts_after_an_hour_of_advice_begins_with_the_cheapest_levels(plant):

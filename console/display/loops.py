@@ -8,7 +8,6 @@ from typing import Any
 
 from common.parameter import Parameter
 from console.display.human_units import HumanValues, build_human_values
-from console.input.form_values import FLAGS
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law
@@ -72,7 +71,7 @@ class ParameterRow:
     @property
     def words(self) -> Sequence[str]:
         """Return the allowed words, if the parameter takes one of several words."""
-        return tuple(FLAGS) if self.kind == "flag" else self.choices
+        return ("true", "false") if self.kind == "flag" else self.choices
 
     @property
     def shown(self) -> HumanValues:
