@@ -19,9 +19,8 @@ from console.audit import audit_log
 from console.display.override_words import describe_end, format_short_value
 from controllers import catalog
 from queues import projection
-from queues.models import Node
-from workers.coordination.leases import lock_until_commit
 from queues.models import Node, Queue
+from workers.coordination.leases import lock_until_commit
 from workers.models import Loop, Override
 from workers.steering import enforcing, overrides, plant_settings
 from workers.steering.overrides import Expiry, parse_minutes
