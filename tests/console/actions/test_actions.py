@@ -62,7 +62,7 @@ def test_a_control_server_that_was_asked_and_does_not_answer_may_do_it_yet(
     def failing(*given, **named):
         raise error
 
-    monkeypatch.setattr(overrides, "_enforce", failing)
+    monkeypatch.setattr(overrides, "read_reason", failing)
     posted = {"name": "upper_limit", "value": "500", "reason": "a burst", "minutes": "2"}
     answer = fetch(operator, f"/loops/{loop.pk}/override", posted)
     assert answer.status_code == 503 and said in answer.json()["errors"]["control"][0]
