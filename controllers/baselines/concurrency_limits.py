@@ -43,7 +43,6 @@ class Limit:
 
     @property
     def threads(self) -> int:
-        """Return the number of threads to set."""
         return max(1, round(self.value))
 
 
@@ -55,17 +54,14 @@ def apply_vegas(limit: Limit, seen: LimitStep, base_seconds: float) -> Limit:
 
 
 def apply_vegas_plus(limit: Limit, seen: LimitStep) -> Limit:
-    """Apply TCP Vegas with the minimum response time, which is too low if service times vary."""
     return apply_vegas(limit, seen, seen.least_response_seconds)
 
 
 def apply_vegas_plus_plus(limit: Limit, seen: LimitStep) -> Limit:
-    """Apply TCP Vegas with the true response time of an idle system, which is unknown online."""
     return apply_vegas(limit, seen, seen.idle_response_seconds)
 
 
 def apply_gradient2(limit: Limit, seen: LimitStep) -> Limit:
-    """Apply Netflix' second gradient limiter."""
     short = seen.response_seconds
     long = short if limit.long_seconds is None else limit.long_seconds + (short - limit.long_seconds) * 2 / 601
     gradient = min(1.0, max(0.5, 1.5 * long / short))
@@ -73,7 +69,6 @@ def apply_gradient2(limit: Limit, seen: LimitStep) -> Limit:
 
 
 def apply_aimd(limit: Limit, seen: LimitStep) -> Limit:
-    """Apply additive increase, and multiplicative decrease above twice the minimum response time."""
     if seen.response_seconds > 2 * seen.least_response_seconds:
         return replace(limit, value=max(1.0, 0.9 * limit.value))
     return replace(limit, value=limit.value + 1)
@@ -92,12 +87,10 @@ def apply_envoy(limit: Limit, seen: LimitStep) -> Limit:
 
 
 def get_envoy_threads(limit: Limit) -> int:
-    """Return the few threads of the probe while it measures, else the limit."""
     return ENVOY_PROBE if limit.best_seconds is None else limit.threads
 
 
 def apply_hill_climber(limit: Limit, seen: LimitStep) -> Limit:
-    """Continue in the same direction while throughput rises."""
     rises = seen.throughput_per_second > limit.last_per_second
     direction = limit.direction if rises else -limit.direction
     step = max(1.0, HILL_SHARE * limit.value)

@@ -69,7 +69,6 @@ def _share(pattern: OperatorPattern, symbol: str) -> Key:
 
 
 def _build_rows(problem: SheddingProblem) -> tuple[list[tuple[Row, float]], list[tuple[Row, float]]]:
-    """Return the rows with upper limits, and the rows with equality."""
     less: list[tuple[Row, float]] = [(_load(problem), problem.overload.budget)]
     equal: list[tuple[Row, float]] = []
     for pattern in problem.patterns:

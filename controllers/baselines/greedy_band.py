@@ -40,16 +40,13 @@ class GreedyBand:
             load = float(plant.rate_per_point[queue]) * held[queue]
             if loads[donor] <= limits[donor]:
                 break
-            target = self._choose_target(plant, queue, loads, limits, load)
+            free = plant.available.copy()
+            free[list(plant.points[queue])] = False
+            shares = np.where(free & (loads + load <= limits), loads / plant.capacity, np.inf)
+            least = int(np.argmin(shares))
+            target = least if np.isfinite(shares[least]) else None
             if load > 0 and target is not None:
                 moves.append(IndexedMove(queue, donor, target, held[queue]))
                 loads[donor] -= load
                 loads[target] += load
         return moves
-
-    def _choose_target(self, plant: Allocation, queue: int, loads: Floats, limits: Floats, load: float) -> int | None:
-        free = plant.available.copy()
-        free[list(plant.points[queue])] = False
-        shares = np.where(free & (loads + load <= limits), loads / plant.capacity, np.inf)
-        least = int(np.argmin(shares))
-        return least if np.isfinite(shares[least]) else None

@@ -57,8 +57,6 @@ class MeasuredInterval:
 
 @dataclass(frozen=True)
 class SeenPath:
-    """The operators of a path in order at an instant, and the limits of their tasks."""
-
     operators: Sequence[MeasuredInterval]
     at_seconds: float
     minimum: int
@@ -66,7 +64,6 @@ class SeenPath:
     failed_per_second: float | None = None
 
     def clip_tasks(self, tasks: float) -> int:
-        """Return the tasks within the limits."""
         return int(min(max(tasks, self.minimum), self.maximum))
 
 
@@ -89,13 +86,10 @@ def _compute_ds2_tasks(seen: SeenPath, of: MeasuredInterval) -> int:
 
 
 class Hpa:
-    """Kubernetes' autoscaler with its recent recommendations."""
-
     def __init__(self) -> None:
         self._recommended: dict[str, list[tuple[float, int]]] = {}
 
     def decide(self, seen: SeenPath) -> Tasks:
-        """Return tasks with a tolerance of a tenth, and not below recent recommendations."""
         return {measured.name: self._choose_tasks(seen, measured) for measured in seen.operators}
 
     def _choose_tasks(self, seen: SeenPath, of: MeasuredInterval) -> int:
@@ -123,7 +117,6 @@ def apply_dhalion(seen: SeenPath) -> Tasks:
 
 
 def apply_static_peak(seen: SeenPath, peaks_per_second: Mapping[str, float]) -> Tasks:
-    """Return tasks for the greatest rate that each operator will be offered."""
     return {
         measured.name: seen.clip_tasks(
             compute_sufficient_tasks(peaks_per_second[measured.name] * measured.service_seconds)

@@ -29,7 +29,6 @@ class MeasuredStream:
 
 
 def shed_nothing(measured: MeasuredStream) -> Table:
-    """Return a table that drops nothing."""
     return {name: dict.fromkeys(kinds, 0.0) for name, kinds in measured.takes.items()}
 
 

@@ -34,7 +34,6 @@ class Thesis:
     offload_chance: float = OFFLOAD_CHANCE
 
     def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[IndexedMove], list[IndexedMove]]:
-        """Return the moves for balance, and the moves that release nodes, of one round of all nodes."""
         round_ = _Round(self, plant, chance)
         for node in range(len(plant.nodes)):
             if round_.states[node] == TOOBUSY:

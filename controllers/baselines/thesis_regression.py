@@ -26,8 +26,6 @@ WINDOWS, NOISE = 6, 0.01
 
 @dataclass(frozen=True)
 class Record:
-    """Measurements of one window of one operator."""
-
     at_seconds: float
     tasks: int
     executed_events: float

@@ -54,9 +54,14 @@ def change_points(at_seconds: Floats, rates_per_second: Floats) -> list[ChangePo
     """
     if rates_per_second.size < 2 * MIN_MINUTES:
         return []
-    smooth = _smooth(rates_per_second)
+    half = SMOOTHED // 2
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(rates_per_second, half, mode="edge"), SMOOTHED)
+    smooth = np.asarray(np.median(windows, axis=1), dtype=float)
     splits = _list_splits(smooth, _estimate_deviation(rates_per_second))
-    steps = [(place, abs(jump), -_step(smooth, place) * np.sign(jump)) for place, jump in splits]
+    steps = [
+        (place, abs(jump), -float(_STEP @ smooth[place - MIN_MINUTES : place + MIN_MINUTES]) * np.sign(jump))
+        for place, jump in splits
+    ]
     abrupt = [(place, step) for place, jump, step in steps if step >= ABRUPT * jump]
     levels = _compute_levels(rates_per_second, [place for place, _ in abrupt])
     return [
@@ -64,12 +69,6 @@ def change_points(at_seconds: Floats, rates_per_second: Floats) -> list[ChangePo
         for (place, step), (before, after) in zip(abrupt, levels, strict=True)
         if min(step, abs(after - before)) >= max(MIN_SHARE * max(before, after), MIN_RATE)
     ]
-
-
-def _smooth(rates: Floats) -> Floats:
-    half = SMOOTHED // 2
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(rates, half, mode="edge"), SMOOTHED)
-    return np.asarray(np.median(windows, axis=1), dtype=float)
 
 
 def _estimate_deviation(rates: Floats) -> float:
@@ -100,11 +99,6 @@ def _list_splits(smooth: Floats, deviation: float) -> list[tuple[int, float]]:
         splits.append((place, float(jumps[best])))
         open_stretches += [(begin, place), (place, end)]
     return sorted(splits)
-
-
-def _step(smooth: Floats, place: int) -> float:
-    """Return how much higher the minutes from `place` on are, next to a slope."""
-    return float(_STEP @ smooth[place - MIN_MINUTES : place + MIN_MINUTES])
 
 
 def _compute_levels(rates: Floats, places: list[int]) -> list[tuple[float, float]]:

@@ -61,7 +61,6 @@ class MinuteCounts:
         self._ended: dict[int, PeriodCounts] = {}  # window → its counts before the current minute
 
     def advance(self, minute: int) -> None:
-        """Move to this minute and drop what leaves the window."""
         passed = minute - self._now_minute
         if passed <= 0:
             return  # after a clock was set back, new counts go where the clock says
@@ -87,7 +86,6 @@ class MinuteCounts:
         return float(self._bad[place]), float(self._total[place])
 
     def sum_newest(self, minutes: int) -> PeriodCounts:
-        """Return the sum of the newest minutes, including the current one, limited to the window."""
         minutes = min(minutes, self._bad.size)
         if minutes not in self._ended:
             self._ended[minutes] = self._sum_closed_minutes(minutes)
@@ -104,12 +102,10 @@ class MinuteCounts:
         return PeriodCounts(float(bad.sum()), float(total.sum()), int(np.count_nonzero(total)))
 
     def sum_window(self) -> PeriodCounts:
-        """Return the sum of the whole window."""
         return self.sum_newest(self._bad.size)
 
     @property
     def minutes(self) -> int:
-        """Return the length of the window in minutes."""
         return self._bad.size
 
     def _has(self, minute: int) -> bool:
@@ -131,7 +127,6 @@ def pair_rate(counts: MinuteCounts, pair: BurnPair, target: float) -> float | No
 
 
 def compute_allowed(counted: PeriodCounts, target: float) -> float:
-    """Return how much of what was counted may be bad."""
     return (1 - target) * counted.total
 
 

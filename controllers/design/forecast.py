@@ -112,7 +112,6 @@ class PointProcess:
         return cls(kernel, at_days, level, variance, likelihood, factor, weights)
 
     def predict_ahead(self, at_days: Floats) -> tuple[Floats, Floats]:
-        """Return the mean and standard deviation of measurements at these times, including their noise."""
         between = self.kernel.compute_covariance(at_days, self.at_days)
         known = scipy.linalg.cho_solve(self._factor, between.T, check_finite=False)
         left = 1 + self.kernel.noise - np.einsum("ij,ji->i", between, known)
@@ -120,7 +119,6 @@ class PointProcess:
 
 
 def find_likeliest_process(at_days: Floats, values: Floats, start: Kernel) -> PointProcess:
-    """Return the process with the likeliest kernel found by climbing from `start`."""
     best = PointProcess.fit_variance(start, at_days, values)
     for _ in range(CLIMBS):
         before = best
@@ -150,7 +148,6 @@ class Scale:
         return (self.power - 1) * float(np.log(rates).sum())
 
     def back(self, mean: Floats, deviation: Floats) -> tuple[Floats, Floats]:
-        """Return the mean and deviation of the rate for a normal y."""
         # A wider spread of logarithms means that nothing is known, not that any rate may come.
         spread = deviation if self.power else np.minimum(deviation, MAX_SPREAD)
         values = scipy.special.inv_boxcox(self._clip_rates(mean + POINTS[:, None] * spread), self.power)
@@ -199,7 +196,6 @@ class Forecaster:
         return PointProcess.fit_variance(self._kernels[self._scale.power], at_days, self._scale.transform(shares))
 
     def _fit_likeliest(self, at_days: Floats, shares: Floats) -> PointProcess:
-        """Fit the likeliest kernel on the likeliest scale."""
         fits = list[tuple[float, Scale, PointProcess]]()
         for power, kernel in self._kernels.items():
             scale = Scale(power)

@@ -35,7 +35,9 @@ def identify(u: Floats, y: Floats, delay: int = 0) -> IdentifiedModel:
 
     Raise `BadInput` naming u, y, or the rows if there is none.
     """
-    _check_length(u, delay)
+    if len(u) - 1 - delay < MIN_TRANSITIONS:
+        needed = MIN_TRANSITIONS + 1 + delay
+        raise BadInput("rows", f"must be at least {needed} to separate a and b from noise, not {len(u)}")
     (u, u_power), (y, y_power) = _scale_series(u), _scale_series(y)
     now, felt, after = y[delay:-1], u[: len(u) - 1 - delay], y[delay + 1 :]
     _check_varied("u", felt)
@@ -43,7 +45,7 @@ def identify(u: Floats, y: Floats, delay: int = 0) -> IdentifiedModel:
     without = _fit(np.column_stack([now, felt]), after)
     with_offset = _fit(np.column_stack([now, felt, np.ones_like(now)]), after)
     best = min((without, with_offset), key=lambda fit: _criterion(fit[1], len(fit[0]), len(after)))
-    if without[1] <= _compute_rounding_floor(after):
+    if without[1] <= (len(after) * (1e-12 * float(np.abs(after).max())) ** 2):
         best = without
     values, squares = best
     offset = float(values[2]) if len(values) == 3 else 0.0
@@ -59,12 +61,6 @@ def identify(u: Floats, y: Floats, delay: int = 0) -> IdentifiedModel:
         1.0 - squares / spread,
         len(after),
     )
-
-
-def _check_length(u: Floats, delay: int) -> None:
-    if len(u) - 1 - delay < MIN_TRANSITIONS:
-        needed = MIN_TRANSITIONS + 1 + delay
-        raise BadInput("rows", f"must be at least {needed} to separate a and b from noise, not {len(u)}")
 
 
 def _check_varied(name: str, series: Floats) -> None:
@@ -108,8 +104,3 @@ def _fit(regressors: Floats, after: Floats) -> tuple[Floats, float]:
 def _criterion(squares: float, parameters: int, samples: int) -> float:
     """Return BIC: samples·ln(squares / samples) + parameters·ln(samples); smaller is better."""
     return samples * math.log(max(squares, 1e-300) / samples) + parameters * math.log(samples)
-
-
-def _compute_rounding_floor(after: Floats) -> float:
-    """Return the residual of numbers written with twelve digits: below it, nothing is left to explain."""
-    return len(after) * (1e-12 * float(np.abs(after).max())) ** 2

@@ -39,7 +39,6 @@ class Regulator:
 
     @property
     def is_finite(self) -> bool:
-        """Return whether all numbers are finite."""
         return all(bool(np.isfinite(matrix).all()) for matrix in (self.gain, self.cost, self.loop))
 
     @property
@@ -94,15 +93,11 @@ def check(a: Floats, b: Floats, q: Floats, r: Floats) -> None:
             rows, columns = matrix.shape
             raise BadInput(name, f"must have {shape[0]} rows of {shape[1]}, not {rows} of {columns}")
     for name, weight in (("Q", q), ("R", r)):
-        _check_weight(name, weight)
-
-
-def _check_weight(name: str, weight: Floats) -> None:
-    scale = max(float(np.abs(weight).max(initial=0.0)), 1e-300)
-    if np.abs(weight - weight.T).max(initial=0.0) > SYMMETRIC_WITHIN * scale:
-        raise BadInput(name, "must be symmetric (equal to its transpose)")
-    if np.linalg.eigvalsh(weight).min(initial=0.0) < -SYMMETRIC_WITHIN * scale:
-        raise BadInput(name, "has a negative eigenvalue; a weight can't reward a deviation")
+        scale = max(float(np.abs(weight).max(initial=0.0)), 1e-300)
+        if np.abs(weight - weight.T).max(initial=0.0) > SYMMETRIC_WITHIN * scale:
+            raise BadInput(name, "must be symmetric (equal to its transpose)")
+        if np.linalg.eigvalsh(weight).min(initial=0.0) < -SYMMETRIC_WITHIN * scale:
+            raise BadInput(name, "has a negative eigenvalue; a weight can't reward a deviation")
 
 
 def _solve_by_doubling(a: Floats, b: Floats, q: Floats, r: Floats) -> Floats | None:
@@ -147,7 +142,7 @@ def _solve_by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
             result = _build_regulator(a, b, r, scipy.linalg.solve_discrete_are(a, b, q, r))
     except (np.linalg.LinAlgError, ValueError) as error:
         raise _build_unsolvable_error(a, b, r, 1.0) from error
-    if result is None and not all(_is_moderate(matrix) for matrix in (a, b, q, r)):
+    if result is None and not all((1e-50 <= _compute_largest_element(matrix) <= 1e50) for matrix in (a, b, q, r)):
         raise _build_range_error(a, b, q, r)
     if result is None or not result.spectral_radius < STABLE_BELOW:
         raise _build_unsolvable_error(a, b, r, 1.0)
@@ -155,12 +150,7 @@ def _solve_by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
 
 
 def _compute_largest_element(matrix: Floats) -> float:
-    """Return the largest element, or 1 for a matrix of zeros."""
     return float(np.abs(matrix).max(initial=0.0)) or 1.0
-
-
-def _is_moderate(matrix: Floats) -> bool:
-    return 1e-50 <= _compute_largest_element(matrix) <= 1e50
 
 
 def _build_range_error(a: Floats, b: Floats, q: Floats, r: Floats) -> BadInput:

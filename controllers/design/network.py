@@ -60,18 +60,6 @@ def answer(document: Any) -> dict[str, Json]:
     """Solve the model that the document describes. Raise `BadInput` naming the field."""
     given = read_document(INPUT, document)
     stations = [Station(**row) for row in given["stations"]]
-    _check(given, stations)
-    _check_sizes(given)
-    if given["classes"] is not None:
-        return _group_by_class(stations, given["classes"])
-    if given["capacity"] is not None:
-        return _format_solution(solve_limited(stations[0], given["arrivals_per_second"], given["capacity"]))
-    if given["arrivals_per_second"] is not None:
-        return _format_solution(open_network(stations, given["arrivals_per_second"]))
-    return _format_solution(solve_closed(stations, given["customers"], given["think_seconds"]))
-
-
-def _check(given: Mapping[str, Any], stations: list[Station]) -> None:
     names = [station.name for station in stations]
     if not names:
         raise BadInput("stations", "must have at least one entry")
@@ -84,18 +72,6 @@ def _check(given: Mapping[str, Any], stations: list[Station]) -> None:
     idle = not given["think_seconds"] and not any(station.demand_seconds for station in stations)
     if given["customers"] is not None and idle:
         raise BadInput("stations", "must have a station with service and visits, or set think_seconds")
-
-
-def _check_names(names: list[str], where: str) -> None:
-    seen: set[str] = set()
-    for at, name in enumerate(names):
-        if name in seen:
-            raise BadInput(f"{where}[{at}].name", f"{name} appears twice; names must differ")
-        seen.add(name)
-
-
-def _check_sizes(given: Mapping[str, Any]) -> None:
-    """Check the sizes: products of tiny times and rates underflow."""
     sizes = {name: given[name] for name in ("think_seconds", "arrivals_per_second")}
     for at, row in enumerate(given["stations"]):
         sizes |= {f"stations[{at}].{name}": row[name] for name in ("service_seconds", "visits")}
@@ -106,17 +82,21 @@ def _check_sizes(given: Mapping[str, Any]) -> None:
     for field, value in sizes.items():
         if value is not None and 0 < value < MIN_MAGNITUDE:
             raise BadInput(field, f"must be 0 or at least {MIN_MAGNITUDE:g}, not {value:g}")
+    if given["classes"] is not None:
+        return _group_by_class(stations, given["classes"])
+    if given["capacity"] is not None:
+        return _format_solution(solve_limited(stations[0], given["arrivals_per_second"], given["capacity"]))
+    if given["arrivals_per_second"] is not None:
+        return _format_solution(open_network(stations, given["arrivals_per_second"]))
+    return _format_solution(solve_closed(stations, given["customers"], given["think_seconds"]))
 
 
-def _check_populations(classes: list[Customers]) -> None:
-    """Check the populations: with many classes their number becomes too large to print."""
-    populations = 1
-    for klass in classes:
-        populations *= klass.count + 1
-        if populations > MAX_POPULATIONS:
-            raise BadInput(
-                "classes", f"must have at most {MAX_POPULATIONS} combinations of customers; reduce the customers"
-            )
+def _check_names(names: list[str], where: str) -> None:
+    seen: set[str] = set()
+    for at, name in enumerate(names):
+        if name in seen:
+            raise BadInput(f"{where}[{at}].name", f"{name} appears twice; names must differ")
+        seen.add(name)
 
 
 def _group_by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[str, Json]:
@@ -132,14 +112,20 @@ def _group_by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> d
         for at, row in enumerate(rows)
     ]
     for at, each in enumerate(classes):
-        if each.count and not each.think_seconds and not _is_served(each):
+        if (
+            each.count
+            and not each.think_seconds
+            and not any(seconds * each.visits[name] for name, seconds in each.service_seconds.items())
+        ):
             raise BadInput(f"classes[{at}]", "must have a station with service and visits, or think_seconds")
-    _check_populations(classes)
+    populations = 1
+    for klass in classes:
+        populations *= klass.count + 1
+        if populations > MAX_POPULATIONS:
+            raise BadInput(
+                "classes", f"must have at most {MAX_POPULATIONS} combinations of customers; reduce the customers"
+            )
     return {"classes": {name: _format_solution(each) for name, each in solve_closed_classes(stations, classes).items()}}
-
-
-def _is_served(customers: Customers) -> bool:
-    return any(seconds * customers.visits[name] for name, seconds in customers.service_seconds.items())
 
 
 def _read_by_station(

@@ -48,8 +48,6 @@ class Model:
 
 @dataclass(frozen=True)
 class Gains:
-    """The three gains of the law and its form, one of FORMS."""
-
     kp: float
     ki: float
     kd: float = 0.0
@@ -86,7 +84,6 @@ def compute_settling_samples(pole: float) -> float:
 
 
 def open_loop(model: Model, gains: Gains) -> tuple[Floats, Floats]:
-    """Return D and N of the module docstring, highest power first, with equal length."""
     slow = [1.0, *[0.0] * max(model.delay - 1, 0)]
     factors = ([1.0, -model.a], [1.0, -1.0], [1.0, gains.kd], slow)
     denominator = np.array([1.0])
@@ -97,7 +94,6 @@ def open_loop(model: Model, gains: Gains) -> tuple[Floats, Floats]:
 
 
 def compute_poles(model: Model, gains: Gains) -> npt.NDArray[np.complex128]:
-    """Return all poles of the closed loop, largest first."""
     denominator, numerator = open_loop(model, gains)
     roots = np.roots(denominator + numerator).astype(complex)
     return np.asarray(roots[np.argsort(-np.abs(roots))])
@@ -120,15 +116,10 @@ def place(model: Model, poles: Sequence[complex], form: str = "i-p") -> Gains:
     check_conjugate(poles)
     polynomial = [float(coefficient) for coefficient in np.real(np.poly(np.asarray(poles)))]
     gains = _place_without_kd(model, polynomial, form) if len(poles) == 2 else _place_with_kd(model, polynomial, form)
-    _check_size(model, gains)
-    return gains
-
-
-def _check_size(model: Model, gains: Gains) -> None:
-    """Raise `BadInput` naming the divisor of gains that are too large: a for kd, otherwise b."""
     for field, divisor, values in (("a", model.a, (gains.kd,)), ("b", model.b, (gains.kp, gains.ki))):
         if not all(abs(value) <= MAX_GAIN for value in values):
             raise BadInput(field, f"is too small for these poles: {divisor:g} makes gains above {MAX_GAIN:g}")
+    return gains
 
 
 def _place_without_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
@@ -215,7 +206,6 @@ def step_response(model: Model, gains: Gains, samples: int) -> StepResponse:
 
 
 def compute_response_samples(radius: float) -> int:
-    """Return how many samples show the whole response of a stable loop, within bounds."""
     if radius >= STABLE_BELOW:
         return MAX_RESPONSE
     return min(MAX_RESPONSE, 20 + math.ceil(math.log(1e-5) / math.log(max(radius, 0.1))))

@@ -31,8 +31,6 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Station:
-    """A station that serves customers."""
-
     name: str
     servers: int
     service_seconds: float
@@ -40,7 +38,6 @@ class Station:
 
     @property
     def demand_seconds(self) -> float:
-        """Return the service time of one pass through the network."""
         return self.visits * self.service_seconds
 
 
@@ -91,7 +88,17 @@ def solve_closed(stations: Sequence[Station], customers: int, think_seconds: flo
     for at, station in enumerate(stations):
         others = _convolve(before[at], after[at + 1])
         chances = np.exp(terms[at] + others[::-1] - whole[customers])
-        results[station.name] = _evaluate_closed_station(station, throughput, chances)
+        length = float(chances @ np.arange(len(chances)))
+        visits = throughput * station.visits
+        busy = throughput * station.demand_seconds
+        residence = length / visits if visits > 0 else station.service_seconds
+        results[station.name] = AtStation(
+            busy / station.servers if station.servers else busy,
+            residence,
+            length,
+            max(0.0, residence - station.service_seconds),
+            float(chances[0]),
+        )
     return Solution(throughput, results)
 
 
@@ -112,7 +119,6 @@ def _log_terms(station: Station, customers: int) -> Floats:
 
 
 def _convolve_prefixes(terms: Sequence[Floats]) -> list[Floats]:
-    """Return the convolutions of none, the first, the first two, and so on."""
     empty = np.full(len(terms[0]), -np.inf)
     empty[0] = 0.0
     prefixes = [empty]
@@ -124,20 +130,6 @@ def _convolve_prefixes(terms: Sequence[Floats]) -> list[Floats]:
 def _convolve(left: Floats, right: Floats) -> Floats:
     """Return log Σ_i exp(left_i + right_{n-i})."""
     return np.asarray([np.logaddexp.reduce(left[: n + 1] + right[n::-1]) for n in range(len(left))])
-
-
-def _evaluate_closed_station(station: Station, throughput: float, chances: Floats) -> AtStation:
-    length = float(chances @ np.arange(len(chances)))
-    visits = throughput * station.visits
-    busy = throughput * station.demand_seconds
-    residence = length / visits if visits > 0 else station.service_seconds
-    return AtStation(
-        busy / station.servers if station.servers else busy,
-        residence,
-        length,
-        max(0.0, residence - station.service_seconds),
-        float(chances[0]),
-    )
 
 
 def solve_closed_classes(stations: Sequence[Station], classes: Sequence[Customers]) -> Mapping[str, Solution]:

@@ -44,7 +44,6 @@ class Estimate:
     covariance: tuple[float, ...] = ()
 
     def model(self, start: Model) -> Model:
-        """Return the current estimate of the plant."""
         return replace(start, a=self.a, b=start.b * self.ratio)
 
 
@@ -70,24 +69,29 @@ def follow(
     at = start.delay
     if len(y) < 3 or len(u) < at + 2:
         return before
-    before = _center(before, start, u[at])
+    felt = u[at]
+    mean = felt if before.mean is None else before.mean + AVERAGED * (felt - before.mean)
+    moved = mean - (mean if before.mean is None else before.mean)
+    before = replace(before, mean=mean, offset=before.offset + start.b * before.ratio * moved)
     pushed, moved_before = start.b * (u[at] - u[at + 1]), y[1] - y[2]
     excited = abs(pushed) * before.ratio >= EXCITED * noise and abs(moved_before) >= noise
     regressor = np.array([y[1] - setpoint, start.b * (u[at] - (before.mean or 0.0)), 1.0])
     if excited:
         return _update_estimate(before, regressor, y[0] - setpoint, noise, forgetting)
-    return _update_offset(before, regressor, y[0] - setpoint, noise)
-
-
-def _center(before: Estimate, start: Model, felt: float) -> Estimate:
-    """Update the mean admitted amount; c takes what its change would explain."""
-    mean = felt if before.mean is None else before.mean + AVERAGED * (felt - before.mean)
-    moved = mean - (mean if before.mean is None else before.mean)
-    return replace(before, mean=mean, offset=before.offset + start.b * before.ratio * moved)
+    measured = y[0] - setpoint
+    covariance = _predict_covariance(before, noise)
+    surprise = measured - float(regressor @ [before.a, before.ratio, before.offset])
+    share = covariance[2, 2] / (noise**2 + covariance[2, 2])
+    covariance[2, :] *= 1 - share
+    covariance[:2, 2] *= 1 - share
+    return replace(
+        before,
+        offset=before.offset + float(share) * surprise,
+        covariance=tuple(_bound_covariance(covariance, noise).ravel().tolist()),
+    )
 
 
 def _update_estimate(before: Estimate, regressor: Floats, measured: float, noise: float, forgetting: float) -> Estimate:
-    """Apply one step of the filter to all of θ."""
     covariance = _predict_covariance(before, noise)
     theta = np.array([before.a, before.ratio, before.offset])
     reach = covariance @ regressor
@@ -100,20 +104,6 @@ def _update_estimate(before: Estimate, regressor: Floats, measured: float, noise
         a=_clip(float(theta[0]), A_BOUNDS),
         ratio=_clip(float(theta[1]), RATIO_BOUNDS),
         offset=float(theta[2]),
-        covariance=tuple(_bound_covariance(covariance, noise).ravel().tolist()),
-    )
-
-
-def _update_offset(before: Estimate, regressor: Floats, measured: float, noise: float) -> Estimate:
-    """Apply one step of the filter to c, with a and b fixed."""
-    covariance = _predict_covariance(before, noise)
-    surprise = measured - float(regressor @ [before.a, before.ratio, before.offset])
-    share = covariance[2, 2] / (noise**2 + covariance[2, 2])
-    covariance[2, :] *= 1 - share
-    covariance[:2, 2] *= 1 - share
-    return replace(
-        before,
-        offset=before.offset + float(share) * surprise,
         covariance=tuple(_bound_covariance(covariance, noise).ravel().tolist()),
     )
 
@@ -135,7 +125,6 @@ def _predict_covariance(before: Estimate, noise: float) -> Floats:
 
 
 def _forgotten(covariance: Floats, forgetting: float) -> Floats:
-    """Return P with less weight on the past of a and b."""
     grown = np.array([forgetting**-0.5, forgetting**-0.5, 1.0])
     return np.asarray(covariance * np.outer(grown, grown))
 

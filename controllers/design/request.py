@@ -35,7 +35,6 @@ MAX_STATES, GREATEST = 1_000, 1e100  # squares of larger elements overflow
 
 
 def place(document: Any) -> dict[str, Json]:
-    """Return gains of the flow law from {a, b, delay, poles, form}, or K from {A, B, poles, time}."""
     given = read_object(document, "document")
     if "A" in given or "B" in given:
         return _place_states(given)
@@ -58,7 +57,6 @@ def _place_states(given: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def check(document: Any) -> dict[str, Json]:
-    """Return what gains promise, from {a, b, delay, kp, ki, kd, form}."""
     values = read_document((*MODEL, *GAINS), document)
     gains = Gains(values["kp"], values["ki"], values["kd"], values["form"])
     report = placement.report(_model(values), gains)

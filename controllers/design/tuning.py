@@ -25,8 +25,6 @@ Numbers = Mapping[str, float]
 
 @dataclass(frozen=True)
 class SearchRange:
-    """Search range of one parameter, from `low` to `high`, both included."""
-
     name: str
     low: float
     high: float

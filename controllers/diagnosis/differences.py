@@ -85,7 +85,6 @@ def find_differences(
 
 
 def _interleave_dimensions(shares: Sequence[Difference]) -> list[Difference]:
-    """Return the first of each dimension, then the second of each, and so on, otherwise in their order."""
     places = Counter[str]()
     placed: list[tuple[int, Difference]] = []
     for share in shares:
@@ -156,7 +155,14 @@ def _build_count_table(values: Sequence[str], counts: Counts) -> Floats:
 
 
 def _share_probability(here: Floats, of_here: Floats, there: Floats, of_there: Floats) -> float:
-    statistic = _g(here.sum(), of_here.sum(), there.sum(), of_there.sum())
+    hits = here.sum()
+    total = of_here.sum()
+    other_hits = there.sum()
+    other_total = of_there.sum()
+    observed = np.array([[hits, total - hits], [other_hits, other_total - other_hits]])
+    expected = np.outer(observed.sum(axis=1), observed.sum(axis=0)) / observed.sum()
+    seen = observed > 0
+    statistic = float(2 * (observed[seen] * np.log(observed[seen] / expected[seen])).sum())
     pearson_here, free_here = _compute_heterogeneity(here, of_here)
     pearson_there, free_there = _compute_heterogeneity(there, of_there)
     free = free_here + free_there
@@ -164,14 +170,6 @@ def _share_probability(here: Floats, of_here: Floats, there: Floats, of_there: F
         return float(scipy.stats.chi2.sf(statistic, 1))
     dispersion = max(1.0, (pearson_here + pearson_there) / free)
     return float(scipy.stats.f.sf(statistic / dispersion, 1, free))
-
-
-def _g(hits: float, total: float, other_hits: float, other_total: float) -> float:
-    """Return G of the two-by-two table."""
-    observed = np.array([[hits, total - hits], [other_hits, other_total - other_hits]])
-    expected = np.outer(observed.sum(axis=1), observed.sum(axis=0)) / observed.sum()
-    seen = observed > 0
-    return float(2 * (observed[seen] * np.log(observed[seen] / expected[seen])).sum())
 
 
 def _compute_heterogeneity(hits: Floats, totals: Floats) -> tuple[float, int]:

@@ -119,7 +119,6 @@ def _split_at_gaps(pairs: Sequence[tuple[AdvisedTick, AdvisedTick]]) -> Iterator
 
 
 def _compute_waiting(steps: Sequence[Step]) -> tuple[float, float]:
-    """Return the event-seconds as they were, and as advised."""
     was = advised = 0.0
     piled_up: float | None = None
     for each, after, seconds in steps:
@@ -131,21 +130,15 @@ def _compute_waiting(steps: Sequence[Step]) -> tuple[float, float]:
         advised += (piled_up + rest) * seconds
         if after is not None:
             left = max(0.0, (after.waiting_events or 0.0) - _compute_random_wait(after, after.tasks))
-            piled_up = _compute_backlog(each, before, left, piled_up, seconds)
+            came = max(each.rate_per_second * seconds, left - before)
+            worked_off = came - (left - before)
+            if left == 0 and each.service_seconds > 0:
+                worked_off = max(worked_off, each.tasks * seconds / each.service_seconds)
+            piled_up = max(0.0, piled_up + came - worked_off * each.advised / each.tasks)
     return was, advised
 
 
-def _compute_backlog(each: AdvisedOperator, before: float, left: float, advised: float, seconds: float) -> float:
-    """Return the advised backlog at the end of a tick that started with `before` and ended with `left`."""
-    came = max(each.rate_per_second * seconds, left - before)
-    worked_off = came - (left - before)
-    if left == 0 and each.service_seconds > 0:
-        worked_off = max(worked_off, each.tasks * seconds / each.service_seconds)
-    return max(0.0, advised + came - worked_off * each.advised / each.tasks)
-
-
 def _compute_random_wait(each: AdvisedOperator, tasks: int) -> float:
-    """Return the events that wait although there is no backlog."""
     work = each.rate_per_second * each.service_seconds
     if work <= 0:
         return 0.0

@@ -48,13 +48,11 @@ class Lateness:
     missed_cost: float
 
     def compute(self, first: Floats, last: Floats, falls_per_second: Floats, step_seconds: float) -> Floats:
-        """Return the mean cost of an event while the wait goes from `first` to `last` in a step."""
         until = np.where(last > 0, 1.0, first / np.maximum(falls_per_second * step_seconds, 1e-12))
         squares = np.minimum(1.0, until) * (first**2 + first * last + last**2) / 3
         return np.asarray(self.work_seconds * self.missed_cost * self._share(squares))
 
     def compute_at_end(self, backlog: Floats, wait: Floats) -> Floats:
-        """Return the mean cost of all events that are left."""
         return np.asarray(backlog * self.work_seconds * (1 + self.missed_cost * self._share(wait**2)))
 
     def compute_failing_share(self, first: Floats, last: Floats) -> Floats:
@@ -82,8 +80,6 @@ def compute_waiting_cost(
 
 
 class _Fluid:
-    """Arrays are scenarios by starts by capacities."""
-
     def __init__(
         self,
         demand: Demand,
@@ -102,7 +98,6 @@ class _Fluid:
         self._is_late = (begins == 0) & (demand.backlog_events > demand.present_per_second)
 
     def step(self, step: int) -> tuple[Floats, Floats]:
-        """Return the cost of the arrivals of this step, and the backlog at its end."""
         dt, capacities = self._demand.step_seconds, self._capacities
         runs = self._begins <= step
         self._rest = np.where(self._begins == step, self._pause_seconds, self._rest)

@@ -87,7 +87,6 @@ class ParallelismForecast:
         """Accept every state: it is empty."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """Return the first step of the cheapest path, the path, and its cost."""
         low, missed_events = _choices(parameters, observation)
         current = int(observation["current"])
         columns, cost = find_cheapest_path(
@@ -114,13 +113,11 @@ LAW: Law = ParallelismForecast()
 
 
 def _get_first_column_tasks(parameters: Values, observation: Values) -> int:
-    """Return the tasks of the first column."""
     first = observation.get("first")
     return int(parameters["minimum"] if first is None else first)
 
 
 def _choices(parameters: Values, observation: Values) -> tuple[int, Floats]:
-    """Return the fewest tasks that may be chosen, and the missed events with them, with one more, and so on."""
     first, missed = (_get_first_column_tasks(parameters, observation), np.asarray(observation["missed"], dtype=float))
     left_out = min(max(0, int(parameters["minimum"]) - first), missed.shape[1] - 1)
     return first + left_out, missed[:, left_out:]

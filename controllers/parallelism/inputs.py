@@ -18,19 +18,16 @@ Observation = dict[str, Any]
 
 
 def list_steered_paths(topology: MeasuredTopology) -> list[list[str]]:
-    """Return the operators of each path that can be set, in order, each sequence once."""
     ways = (tuple(name for name in path if topology.operators[name].fixed is None) for path in topology.paths.values())
     return [list(way) for way in dict.fromkeys(filter(None, ways))]
 
 
 def list_steered_operators(topology: MeasuredTopology) -> list[MeasuredOperator]:
-    """Return the operators that can be set and lie on a path."""
     names = dict.fromkeys(name for path in list_steered_paths(topology) for name in path)
     return [topology.operators[name] for name in names]
 
 
 def observe_queueing(topology: MeasuredTopology) -> Observation:
-    """Build the observation of `parallelism_queueing`."""
     return {
         "paths": list_steered_paths(topology),
         "operators": {
@@ -75,7 +72,6 @@ def compute_failed_per_second(topology: MeasuredTopology) -> float | None:
 
 
 def compute_rate_per_second(operator: MeasuredOperator, window_seconds: float) -> float | None:
-    """Return the events per second at all tasks of an operator."""
     inputs = operator.measure("inputs")
     return None if inputs is None else inputs / window_seconds
 
@@ -94,7 +90,6 @@ def compute_service_seconds(operator: MeasuredOperator) -> float | None:
 
 
 def estimate_backlog_events(topology: MeasuredTopology, operator: MeasuredOperator) -> float:
-    """Return the backlog in front of an operator."""
     waits = [
         link.latency_seconds
         for link in topology.links

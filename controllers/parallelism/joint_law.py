@@ -41,7 +41,7 @@ from controllers.parallelism.needs import (
     estimate_slowest_path_seconds,
     forecast,
 )
-from controllers.parallelism.plan import Ints, ParallelismPlan, PlanRanges, find_cheapest_plan
+from controllers.parallelism.plan import ParallelismPlan, PlanRanges, find_cheapest_plan
 from controllers.parallelism.queueing_topology import check_paths
 from controllers.parallelism.scaling_curve import REMEMBERED, ScalingCurve, remember
 
@@ -196,7 +196,6 @@ class JointParallelism:
             )
 
     def build_initial_state(self, parameters: Values) -> Json:
-        """Return a state in which nothing was learned."""
         return {"operators": {}}
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
@@ -208,7 +207,6 @@ class JointParallelism:
             _check_memory(row, f"{where}.operators.{name}")
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """Return the tasks of every operator on a path, or no action if the current ones stay."""
         rows = observation["operators"]
         names = list_operators(observation["paths"])
         if held := hold_unmeasured(rows, names, ("rate_per_second", "service_seconds")):
@@ -222,7 +220,12 @@ class JointParallelism:
         current = np.asarray([row.row["tasks"] for row in known])
         changes = bool((plan.tasks != current).any())
         if changes:
-            _expect(memory, known, plan.tasks)
+            for each, count in zip(known, plan.tasks.tolist(), strict=True):
+                before, after = (each.curve.compute_capacity_per_second(n) for n in (each.row["tasks"], count))
+                expected = {"tasks": count, "from_per_second": before, "to_per_second": after}
+                finite = math.isfinite(before) and math.isfinite(after)
+                if count > each.row["tasks"] and finite and _is_notable(expected):
+                    memory[each.name]["expected"] = expected
         next_state = {"operators": {**state["operators"], **memory}}
         return next_state, _build_decision(parameters, observation, known, needs, plan, verdicts)
 
@@ -336,7 +339,6 @@ def _build_block(until_seconds: float | None, per_second: float | None, tasks: i
 
 
 def _is_notable(expected: Mapping[str, float]) -> bool:
-    """Return whether noise could not hide such a gain."""
     return expected["to_per_second"] >= expected["from_per_second"] * (1 + NOTABLE)
 
 
@@ -385,16 +387,6 @@ def _share(seen: Sequence[float] | None) -> float:
     source, here = seen or (1.0, 0.0)
     share = here / source
     return min(share, MAX_SHARE) if share >= MIN_SHARE else 0.0
-
-
-def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[PlannedOperator], tasks: Ints) -> None:
-    """Record what more tasks should bring, to compare it with the result."""
-    for each, count in zip(known, tasks.tolist(), strict=True):
-        before, after = (each.curve.compute_capacity_per_second(n) for n in (each.row["tasks"], count))
-        expected = {"tasks": count, "from_per_second": before, "to_per_second": after}
-        finite = math.isfinite(before) and math.isfinite(after)
-        if count > each.row["tasks"] and finite and _is_notable(expected):
-            memory[each.name]["expected"] = expected
 
 
 def _build_decision(

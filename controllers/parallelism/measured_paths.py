@@ -17,7 +17,6 @@ TAKEN = (
 
 
 def list_operators(paths: Sequence[Sequence[str]]) -> list[str]:
-    """Return every operator of the paths once, in order."""
     return list(dict.fromkeys(name for path in paths for name in path))
 
 

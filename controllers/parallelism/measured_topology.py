@@ -116,7 +116,6 @@ class MeasuredOperator:
         return tuple(f"{self.name}_{number}" for number in range(1, self.parallelism + 1))
 
     def group_by_task(self, measure: str) -> dict[str, float | None]:
-        """Return the measure of each task by name."""
         values = [task.get(measure) for task in self.tasks]
         values += [None] * (self.parallelism - len(values))
         return dict(zip(self.task_names, values, strict=False))
@@ -160,8 +159,6 @@ class Link:
 
 @dataclass(frozen=True)
 class Channel:
-    """Channel from a task to a task."""
-
     source: str
     target: str
     latency_seconds: float | None
@@ -267,16 +264,16 @@ class MeasuredTopology:
         within = [
             self.operators[name].measure("latency_seconds") for name in path if self.operators[name].kind != "source"
         ]
-        return _sum_values([*between, *within])
+        values = [*between, *within]
+        known = [value for value in values if value is not None]
+        return sum(known) if len(known) == len(values) and values else None
 
     def compute_source_latency_seconds(self, source: str) -> float | None:
-        """Return the mean latency over the paths from this source with a known latency."""
         latencies = [self.compute_path_latency_seconds(path) for path in self.paths.values() if path[0] == source]
         known = [latency for latency in latencies if latency is not None]
         return fmean(known) if known else None
 
     def extract_part(self, names: Iterable[str]) -> "MeasuredTopology":
-        """Return the topology with only these operators and the links between them."""
         kept = {name: self.operators[name] for name in names}
         links = tuple(link for link in self.links if link.source in kept and link.target in kept)
         return MeasuredTopology(self.plant, self.at, self.window_seconds, kept, links, self.holder, self.held_until)
@@ -307,8 +304,3 @@ def _build_operator(name: str, row: Mapping[str, Any], where: str) -> MeasuredOp
             f"{where}.operators.{name}.tasks", f"must have at most one entry per task ({row['parallelism']})"
         )
     return MeasuredOperator(name=name, **{**row, "tasks": tuple(row["tasks"])})
-
-
-def _sum_values(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) and values else None

@@ -33,8 +33,6 @@ DEVIATIONS, CHANCES = np.polynomial.hermite_e.hermegauss(5)
 
 @dataclass(frozen=True)
 class PlannedOperator:
-    """An operator as the plan sees it."""
-
     name: str
     row: Mapping[str, Any]
     curve: ScalingCurve
@@ -45,11 +43,9 @@ class PlannedOperator:
 
     @property
     def limit(self) -> int:
-        """Return the maximum tasks now."""
         return self.maximum if self.blocked_at is None else self.blocked_at
 
     def is_within(self, tasks: int) -> bool:
-        """Return whether the operator may have so many tasks."""
         return self.minimum <= tasks <= self.maximum
 
 
@@ -158,12 +154,10 @@ class TaskNeeds:
 
 
 def compute_steps_per_window(parameters: Values) -> int:
-    """Return the forecast steps between two decisions."""
     return max(1, round(float(parameters["interval_seconds"]) / float(parameters["window_seconds"])))
 
 
 def compute_window_means(parameters: Values, of: Demand) -> list[float]:
-    """Return the expected means between two decisions, in order."""
     expected, step = of.chances @ of.rates, compute_steps_per_window(parameters)
     return [float(expected[at : at + step].mean()) for at in range(0, expected.size, step)]
 
@@ -197,7 +191,6 @@ def _compute_tasks(known: Sequence[PlannedOperator], source: float, utilisation:
 def _keep_within_bound(
     parameters: Values, paths: Sequence[Sequence[str]], known: Sequence[PlannedOperator], source: float, target: float
 ) -> Floats:
-    """Return the tasks for the target, and as many more as keep the paths' bound, if any number does."""
     least = _compute_tasks(known, source, target)
     operators = {each.name: _build_operator(each, source, int(count)) for each, count in zip(known, least, strict=True)}
     ways = []

@@ -18,8 +18,6 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ParallelismPlan:
-    """Tasks of each operator now, the window in which they change next, and the cost in task-seconds."""
-
     tasks: Ints
     changes_at: int | None
     cost: float

@@ -105,7 +105,6 @@ class QueueingParallelism:
         """Accept every state: it is empty."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """Return the tasks of every operator on a path."""
         rows, names = observation["operators"], list_operators(observation["paths"])
         if held := hold_unmeasured(rows, names, ("arrival_interval_seconds", "service_seconds")):
             return state, held
@@ -156,7 +155,6 @@ def _build_decision(parameters: Values, operators: Mapping[str, QueueingOperator
 
 
 def _describe_action(operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> str:
-    """Describe the action: the operators whose tasks change."""
     changes = [f"{name} {operators[name].tasks} → {n}" for name, n in tasks.items() if n != operators[name].tasks]
     return f"Set tasks of {format_names(changes)}" if changes else "Keep the tasks"
 
@@ -173,7 +171,6 @@ def _cause(parameters: Values, operators: Mapping[str, QueueingOperator], paths:
 
 
 def _compute_fallback_tasks(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
-    """Return the maximum for operators of paths that can't be kept, and the minimum for the others."""
     held = [path for path in paths if find_lacking_path(operators, [path]) is None]
     lost = {name for path in paths if path not in held for name in path.operators}
     fewest = allocate_fewest_tasks(operators, held) if held else {}

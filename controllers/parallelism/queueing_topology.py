@@ -54,12 +54,10 @@ class QueueingOperator:
 
     @property
     def utilisation(self) -> float:
-        """Return λ S of each current task."""
         return self.load / self.tasks
 
 
 def build_operator(name: str, row: Mapping[str, Any], minimum: int, maximum: int, corrected: bool) -> QueueingOperator:
-    """Build an operator from its measurements."""
     rate = 1 / row["arrival_interval_seconds"]
     service, tasks = row["service_seconds"], int(row["tasks"])
     variability = (row["arrival_cv2"] + row["service_cv2"]) / 2

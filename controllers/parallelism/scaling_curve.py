@@ -38,7 +38,6 @@ class ScalingCurve:
         return cls(now - slope * tasks, slope)
 
     def compute_service_seconds(self, tasks: float) -> float:
-        """Return the service time of an event with so many tasks."""
         return self.base_seconds + self.slope_seconds * tasks
 
     def compute_capacity_per_second(self, tasks: float) -> float:

@@ -32,21 +32,16 @@ MIN_BUDGET = 1e-12
 
 @dataclass(frozen=True)
 class Path:
-    """A path through the topology and the waiting time budget of all its operators."""
-
     operators: tuple[str, ...]
     budget_seconds: float
 
     def wait_seconds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> float:
-        """Return the total waiting on the path."""
         return math.fsum(operators[name].wait_seconds(tasks[name]) for name in self.operators)
 
     def compute_excess_seconds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> float:
-        """Return the excess over the budget."""
         return self.wait_seconds(operators, tasks) - self.budget_seconds
 
     def holds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> bool:
-        """Return whether the path is within its budget."""
         return self.compute_excess_seconds(operators, tasks) <= TOLERANCE * max(MIN_BUDGET, self.budget_seconds)
 
 
@@ -68,7 +63,6 @@ def find_lacking_path(operators: Mapping[str, QueueingOperator], paths: Sequence
 
 
 def allocate_fewest_tasks(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
-    """Return the tasks by operator. `lacking` must have found no path."""
     tasks = {name: min(each.fewest, each.maximum) for name, each in operators.items()}
     if len(paths) == 1:
         return tasks | _on_one_path(operators, paths[0])
@@ -97,8 +91,6 @@ def _on_one_path(operators: Mapping[str, QueueingOperator], path: Path) -> dict[
 
 @dataclass(frozen=True)
 class _Columns:
-    """Operators as arrays."""
-
     weight: Floats
     load: Floats
     fewest: Floats
@@ -123,7 +115,6 @@ class _Columns:
 
 
 def _find_last_failing(columns: _Columns, path: Path) -> Floats:
-    """Return the tasks of the lowest gain with which the path still exceeds its budget."""
     # In logarithms: gains span many decades.
     low, high = -100.0, 60.0
     while high - low > 1e-9:
@@ -210,7 +201,6 @@ class _JointProblem:
         return True
 
     def swap(self) -> bool:
-        """Add one task at one operator that lets others do with two fewer."""
         for at in np.flatnonzero(self.tasks < self.columns.most).tolist():
             trial = self.tasks.copy()
             trial[at] += 1

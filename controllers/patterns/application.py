@@ -38,7 +38,6 @@ class OperatorPattern:
 
     @property
     def gain(self) -> float:
-        """Return the events emitted per match."""
         return self.outputs * self.correction
 
     @property
@@ -48,16 +47,13 @@ class OperatorPattern:
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
-        """Return the types that it takes."""
         return self.needs.symbols
 
     @cached_property
     def counts(self) -> Floats:
-        """Return the events per match of each of `symbols`, for a plain pattern."""
         return np.fromiter(self.needs.counts.values(), float, len(self.needs.counts))
 
     def compute_emission(self, rates: Floats) -> float:
-        """Return the events emitted per second at the given rate of each of `symbols`."""
         if self.is_plain:
             matches = float((rates / self.counts).min())
         else:
@@ -77,7 +73,6 @@ class ArrangedPatterns:
 
     @cached_property
     def emitters(self) -> Mapping[str, tuple[OperatorPattern, ...]]:
-        """Return the patterns that emit each type."""
         emitters: dict[str, tuple[OperatorPattern, ...]] = {}
         for pattern in self.patterns:
             emitters[pattern.emits] = (*emitters.get(pattern.emits, ()), pattern)
@@ -85,7 +80,6 @@ class ArrangedPatterns:
 
     @cached_property
     def consumers(self) -> Mapping[str, tuple[OperatorPattern, ...]]:
-        """Return the patterns that take each emitted type."""
         consumers: dict[str, tuple[OperatorPattern, ...]] = dict.fromkeys(self.emitters, ())
         for pattern in self.patterns:
             for symbol in consumers.keys() & set(pattern.symbols):
@@ -94,25 +88,21 @@ class ArrangedPatterns:
 
     @cached_property
     def operators(self) -> tuple[str, ...]:
-        """Return the operators, upstream first."""
         return tuple(dict.fromkeys(pattern.operator for pattern in self.patterns))
 
     @cached_property
     def index(self) -> Mapping[str, int]:
-        """Return the index of each type in a vector of rates."""
         taken = (symbol for pattern in self.patterns for symbol in pattern.symbols)
         return {symbol: at for at, symbol in enumerate(dict.fromkeys((*self.emitters, *taken)))}
 
     @cached_property
     def places(self) -> Mapping[str, Places]:
-        """Return the indices of the `symbols` of each pattern."""
         return {
             pattern.name: np.fromiter(map(self.index.__getitem__, pattern.symbols), np.intp)
             for pattern in self.patterns
         }
 
     def get_patterns(self, operator: str) -> tuple[OperatorPattern, ...]:
-        """Return the patterns of an operator."""
         return tuple(pattern for pattern in self.patterns if pattern.operator == operator)
 
     def list_affected(self, operator: str) -> tuple[OperatorPattern, ...]:
@@ -124,7 +114,6 @@ class ArrangedPatterns:
         return tuple(pattern for pattern in self.patterns if pattern.name in names)
 
     def build_arrival_vectors(self, arrivals: Mapping[str, Rates]) -> dict[str, Floats]:
-        """Return for each operator a vector of the rates at which types arrive from outside."""
         vectors = {}
         for operator in self.operators:
             rates = {symbol: rate for symbol, rate in arrivals.get(operator, {}).items() if symbol in self.index}
@@ -134,7 +123,6 @@ class ArrangedPatterns:
         return vectors
 
     def mask(self, symbols: Iterable[str]) -> Flags:
-        """Return a vector that is true at the indices of some types."""
         mask = np.zeros(len(self.index), dtype=bool)
         mask[[self.index[symbol] for symbol in symbols if symbol in self.index]] = True
         return mask

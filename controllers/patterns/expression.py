@@ -30,22 +30,16 @@ _SEPARATORS = {"SEQ": ";", "AND": ",", "OR": ","}
 
 @dataclass(frozen=True)
 class Symbol:
-    """An event that satisfies the symbol."""
-
     name: str
 
 
 @dataclass(frozen=True)
 class Sequence:
-    """The items one after another."""
-
     items: tuple["Item", ...]
 
 
 @dataclass(frozen=True)
 class Conjunction:
-    """All items, in any order and interleaved."""
-
     items: tuple["Item", ...]
 
 
@@ -75,8 +69,6 @@ class AbsentSymbol:
 
 @dataclass(frozen=True)
 class HiddenItem:
-    """Events of the item that are taken but left out of the match."""
-
     item: "Item"
 
 
@@ -104,7 +96,15 @@ def parse(text: object, field: str) -> Expression:
         raise BadInput(field, "must be a pattern, such as SEQ(A; B; C)")
     expression = _Reader(text, field).read_expression()
     check(expression.root, field)
-    _check_size(expression.root, field)
+    repeats = _compute_max_repeats(expression.root)
+    if repeats > MAX_REPEATS:
+        raise Forbidden(field, f"nested repeats multiply to {_format_count(repeats)}; the maximum is {MAX_REPEATS}")
+    alternatives = _count_alternatives(expression.root)
+    if alternatives > MAX_ALTERNATIVES:
+        raise Forbidden(
+            field,
+            f"has {_format_count(alternatives)} alternatives, including repeats; the maximum is {MAX_ALTERNATIVES}",
+        )
     return expression
 
 
@@ -129,12 +129,10 @@ def render(item: Item) -> str:
 
 
 def read(text: str) -> Item:
-    """Return the tree that was rendered as `text`, including the remainders of partly matched patterns."""
     return _Reader(text, "state", remains=True).read_expression().root
 
 
 def iterate_symbol_names(item: Item) -> Iterator[str]:
-    """Yield the names of the symbols from left to right, each as often as it is written."""
     match item:
         case Symbol(name):
             yield name
@@ -146,7 +144,6 @@ def iterate_symbol_names(item: Item) -> Iterator[str]:
 
 
 def iterate_symbols(item: Item) -> Iterator[str]:
-    """Yield the names of the symbols whose events are part of a match."""
     match item:
         case Symbol(name):
             yield name
@@ -158,7 +155,6 @@ def iterate_symbols(item: Item) -> Iterator[str]:
 
 
 def iterate_forbidden_symbols(item: Item) -> Iterator[str]:
-    """Yield the names of the symbols that a NOT forbids."""
     match item:
         case AbsentSymbol(symbol):
             yield symbol.name
@@ -170,7 +166,6 @@ def iterate_forbidden_symbols(item: Item) -> Iterator[str]:
 
 
 def count_minimum_events(item: Item) -> int:
-    """Return the minimum number of events of a match."""
     match item:
         case Symbol():
             return 1
@@ -203,25 +198,11 @@ def check(item: Item, field: str, inside: str = "") -> None:
             check(part, field, "quantified")
 
 
-def _check_size(root: Item, field: str) -> None:
-    """Raise `Forbidden` for quantifiers and alternatives that multiply beyond what can be processed."""
-    repeats = _compute_max_repeats(root)
-    if repeats > MAX_REPEATS:
-        raise Forbidden(field, f"nested repeats multiply to {_format_count(repeats)}; the maximum is {MAX_REPEATS}")
-    alternatives = _count_alternatives(root)
-    if alternatives > MAX_ALTERNATIVES:
-        raise Forbidden(
-            field,
-            f"has {_format_count(alternatives)} alternatives, including repeats; the maximum is {MAX_ALTERNATIVES}",
-        )
-
-
 def _format_count(number: int) -> str:
     return str(number) if number < 10**9 else "more than 10⁹"
 
 
 def _compute_max_repeats(item: Item) -> int:
-    """Return the maximum product of nested quantifiers."""
     match item:
         case Sequence(items) | Conjunction(items) | Choice(items):
             return max((_compute_max_repeats(part) for part in items), default=1)
@@ -267,8 +248,6 @@ _GROUPS: dict[str, Callable[[tuple[Item, ...]], Item]] = {"SEQ": Sequence, "AND"
 
 
 class _Reader:
-    """A parser that reads from left to right, one token ahead."""
-
     _at_first = False
     _at_last = False
 
@@ -292,7 +271,15 @@ class _Reader:
             raise Forbidden(self._field, f"is nested deeper than {MAX_DEPTH} levels")
         item = self._read_primary(depth)
         while self._token in ("+", "*", "?", "{"):
-            item = self._read_quantified(item)
+            if isinstance(item, Repeat):
+                self._refuse("a second quantifier is not allowed; enclose the first one in SEQ(…)")
+            if isinstance(item, AbsentSymbol):
+                self._refuse("NOT can't have a quantifier")
+            least, most = self._parse_counts()
+            greedy = not self._skip("?")
+            if not count_minimum_events(item) and most is None:
+                self._refuse("an item that repeats without a limit must match at least one event each time")
+            item = Repeat(item, least, most, greedy)
         return item
 
     def _read_primary(self, depth: int) -> Item:
@@ -305,7 +292,18 @@ class _Reader:
             self._refuse("expected a symbol" + (f", not {name[:_SHOWN]!r}" if name else ""))
         self._advance()
         if name in _SEPARATORS:
-            return self._group(name, depth)
+            self._expect("(")
+            if name == "SEQ" and depth == 0:
+                self._at_first = self._skip("^")
+            items = [] if self._token == ")" and self._reads_remains else [self._read_item(depth + 1)]
+            while self._skip(_SEPARATORS[name]):
+                items.append(self._read_item(depth + 1))
+            if name == "SEQ" and depth == 0:
+                self._at_last = self._skip("$")
+            if self._token in (";", ","):
+                self._refuse(f"items of {name} must be separated by {_SEPARATORS[name]!r}, not {self._token!r}")
+            self._expect(")")
+            return _GROUPS[name](tuple(items))
         if self._token == "(":
             self._refuse(f"unknown group {name[:_SHOWN]!r}; use SEQ, AND, or OR")
         if name == "NOT":
@@ -320,31 +318,6 @@ class _Reader:
         if self._token in ("+", "*", "?", "{"):
             self._refuse(f"NOT {name} can't have a quantifier, because it already forbids every such event")
         return AbsentSymbol(Symbol(name))
-
-    def _group(self, name: str, depth: int) -> Item:
-        self._expect("(")
-        if name == "SEQ" and depth == 0:
-            self._at_first = self._skip("^")
-        items = [] if self._token == ")" and self._reads_remains else [self._read_item(depth + 1)]
-        while self._skip(_SEPARATORS[name]):
-            items.append(self._read_item(depth + 1))
-        if name == "SEQ" and depth == 0:
-            self._at_last = self._skip("$")
-        if self._token in (";", ","):
-            self._refuse(f"items of {name} must be separated by {_SEPARATORS[name]!r}, not {self._token!r}")
-        self._expect(")")
-        return _GROUPS[name](tuple(items))
-
-    def _read_quantified(self, item: Item) -> Item:
-        if isinstance(item, Repeat):
-            self._refuse("a second quantifier is not allowed; enclose the first one in SEQ(…)")
-        if isinstance(item, AbsentSymbol):
-            self._refuse("NOT can't have a quantifier")
-        least, most = self._parse_counts()
-        greedy = not self._skip("?")
-        if not count_minimum_events(item) and most is None:
-            self._refuse("an item that repeats without a limit must match at least one event each time")
-        return Repeat(item, least, most, greedy)
 
     def _parse_counts(self) -> tuple[int, int | None]:
         mark = self._token

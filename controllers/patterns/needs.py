@@ -28,7 +28,6 @@ class Needs:
         return sum(self.counts.values())
 
     def list_parts(self) -> tuple["Needs", ...]:
-        """Return itself and every alternative below, itself first."""
         below = (part for group in self.groups for alternative in group for part in alternative.list_parts())
         return (self, *below)
 
@@ -76,11 +75,11 @@ def _simplify_alternatives(parts: list[Needs]) -> Needs:
     An OR inside an OR merges with it, an OR with one alternative becomes that alternative, and an OR with an
     alternative that needs nothing needs nothing.
     """
-    flat = [group for part in parts for group in (part.groups[0] if _is_or(part) else (part,))]
+    flat = [
+        group
+        for part in parts
+        for group in (part.groups[0] if (not part.counts and len(part.groups) == 1) else (part,))
+    ]
     if any(not piece.counts and not piece.groups for piece in flat):
         return Needs({})
     return flat[0] if len(flat) == 1 else Needs({}, (tuple(flat),))
-
-
-def _is_or(part: Needs) -> bool:
-    return not part.counts and len(part.groups) == 1

@@ -33,7 +33,6 @@ def shed_per_second(inputs: SheddingInputs, shed: Shares) -> float:
 
 
 def cut(inputs: SheddingInputs, shed: Shares, most_per_second: float) -> Shares:
-    """Return the table, or the largest fraction of it that sheds no more than this."""
     if shed_per_second(inputs, shed) <= most_per_second:
         return shed
     low, high = 0.0, 1.0

@@ -154,8 +154,6 @@ OBSERVATION = (
 
 @dataclass(frozen=True)
 class SheddingInputs:
-    """Parameters and an observation, and the application that they describe."""
-
     application: ArrangedPatterns
     parameters: Values
     observation: Values
@@ -168,24 +166,20 @@ class SheddingInputs:
 
     @property
     def protected(self) -> frozenset[str]:
-        """Return the types that are never shed."""
         return frozenset(name for name, kept in self.parameters["never_shed"].items() if kept)
 
     @property
     def service_cv2(self) -> float:
-        """Return the measured value, else the parameter."""
         measured = self.observation["service_cv2"]
         return float(self.parameters["service_cv2"] if measured is None else measured)
 
     @property
     def waiting(self) -> WaitingTimeModel:
-        """Return the model of the time that events spend in an operator."""
         observation = self.observation
         return WaitingTimeModel(self.service_cv2, observation["batch_seconds"], observation["elsewhere_seconds"])
 
     @property
     def sinks(self) -> Mapping[str, float]:
-        """Return type → worth of an event at its sinks."""
         weights = self.parameters["sink_weights"]
         return {name: float(weights.get(name, worth)) for name, worth in self.observation["sinks"].items()}
 
@@ -206,7 +200,6 @@ class SheddingInputs:
         return float(sum(self.arrivals.get(operator, {}).values()) + inside.sum())
 
     def compute_budget(self, offered_per_second: float) -> float:
-        """Return the utilization that an operator may reach."""
         given = self.parameters["utilisation_budget"]
         if given is not None:
             return float(given)

@@ -55,7 +55,6 @@ def _is_separable(problem: SheddingProblem) -> bool:
 
 
 def _list_consuming_patterns(problem: SheddingProblem, symbol: str) -> list[OperatorPattern]:
-    """Return the patterns of the problem that take a type."""
     ours = {pattern.name for pattern in problem.patterns}
     return [consumer for consumer in problem.overload.application.consumers[symbol] if consumer.name in ours]
 
@@ -98,7 +97,6 @@ def _compute_gain(
 
 
 def _cut(pieces: Sequence[_Piece], width: float) -> Iterator[_Piece]:
-    """Yield the pieces up to a width."""
     for piece in pieces:
         yield _Piece(min(piece.width, width), piece.slope)
         width -= piece.width

@@ -174,7 +174,6 @@ class Ladder:
         return {**after, **(stays if rung == before["rung"] else {}), "rung": rung}
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """Return the next level up or down, or no action if the enabled level is right."""
         cap = LEVELS.index(parameters["cap"]) + 1
         if state["rung"] >= SHED and (spent := _find_exhausted_budget(observation, "shed", state)):
             return _stop_shedding(parameters, state, observation, cap, spent)
@@ -199,12 +198,10 @@ LAW: Law = Ladder()
 
 
 def get_level_name(rung: int) -> str:
-    """Return the name of a level for use in a sentence."""
     return LEVEL_NAMES[LEVELS[rung - 1]]
 
 
 def describe_enabled_levels(rung: int) -> str:
-    """Return the enabled levels in words."""
     return f"enabled: {', '.join(LEVEL_NAMES[name] for name in LEVELS[:rung])}" if rung else "no level is enabled"
 
 
@@ -245,7 +242,6 @@ def _explain_exhaustion(parameters: Values, state: Json, observation: Values, ru
 
 
 def _is_throttled(observation: Values) -> bool:
-    """Return whether producers insert no more than the plant handles, within the measurement error."""
     came = observation.get("came_per_second")
     left = None if came is None else _share_over_capacity(observation, came)
     return left is not None and left <= LEFT_BY_THROTTLING * _compute_unmet_share(observation)
@@ -329,7 +325,6 @@ def _compute_wait_share(parameters: Values, observation: Values) -> float:
 def _stop_shedding(
     parameters: Values, state: Json, observation: Values, cap: int, objective: str
 ) -> tuple[Json, Decision]:
-    """Return to throttling, or to the cap if it is lower."""
     left, unmet = min(SHED - 1, cap), _compute_unmet_share(observation)
     reason = format_reason("Disable shedding", f"{_describe_small_budget(objective)}; {describe_enabled_levels(left)}")
     action = _build_action(left, _compute_wait_share(parameters, observation))
@@ -352,7 +347,6 @@ def _remark(parameters: Values, observation: Values) -> str:
 
 
 def _build_expectation(parameters: Values, observation: Values) -> Expectation | None:
-    """Return the expected decrease of the backlog to its bound."""
     late = observation["backlog_seconds"] - parameters["backlog_bound_seconds"]
     return Expectation("wait_seconds", "down", round(late, 6), EFFECT_SECONDS) if late > 0 else None
 
@@ -390,5 +384,4 @@ def _release_levels(state: Json, cause: str) -> tuple[Json, Decision]:
 
 
 def allows(rung: int, name: str) -> bool:
-    """Return whether a level may act while the ladder has reached `rung`."""
     return LEVELS.index(name) < rung

@@ -54,7 +54,6 @@ class WaitingTimeModel:
         return self.elsewhere_seconds + inside
 
     def compute_minimum_seconds(self, service_seconds: float) -> float:
-        """Return T of an operator that only processes a single event."""
         inside = service_seconds
         if self.batch_seconds is not None:
             inside = self._compute_batch_seconds(self.batch_seconds, 0.0)

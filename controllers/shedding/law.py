@@ -56,7 +56,6 @@ class Bottleneck:
 
     @property
     def operator(self) -> str:
-        """Return the name of the operator."""
         return self.overload.operator
 
     @property
@@ -101,11 +100,9 @@ class Shedding:
         """Accept any state: a table for something that no longer exists is computed anew."""
 
     def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
-        """Return the previous state if the new table is not put in force."""
         return after if action else before
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """Return a new table if one is required, else no action."""
         inputs = SheddingInputs(build_application(parameters, observation, "observation"), parameters, observation)
         if not observation["permitted"]:
             lifted = _lift_shedding(inputs, state)
@@ -169,7 +166,6 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
 def _apply_budgets(
     inputs: SheddingInputs, found: list[Bottleneck], made: dict[str, float]
 ) -> tuple[list[Bottleneck], dict[str, float]]:
-    """Return the same tables if error budgets allow them, else what they allow."""
     most = inputs.most_shed_per_second
     shares = {table.pattern.name: table.compute_shares() for made_table in found for table in made_table.tables}
     if most is None or (allowed := cut(inputs, shares, most)) is shares:
@@ -215,7 +211,6 @@ def _refuse_infeasible(inputs: SheddingInputs, operator: str) -> None:
 
 
 def _lift_shedding(inputs: SheddingInputs, state: Json) -> Decision:
-    """Return the decision that nothing is shed, which ends current shedding."""
     if not any(share for types in state["shed"].values() for share in types.values()):
         reason = format_no_action("the remedy ladder has not enabled shedding")
         return Decision(None, reason, work_shed(inputs, {}))
@@ -273,7 +268,6 @@ def _describe_action(found: Sequence[Bottleneck]) -> str:
 
 
 def _describe_loads(found: Sequence[Bottleneck]) -> list[str]:
-    """Return the offered load and the budget of the operators that shed, in words."""
     loads = [
         f"{table.operator}: offered load {format_percent(_work(table))}, limit {format_percent(table.budget, 1)}"
         for table in found
@@ -292,7 +286,6 @@ def _work(bottleneck: Bottleneck) -> float:
 
 
 def _build_terms(inputs: SheddingInputs, found: Sequence[Bottleneck]) -> dict[str, Json]:
-    """Return the offered load, budget, utilization, and expected time of each bottleneck."""
     prices = {table.operator: _price(table) for table in found}
     return {
         table.operator: {
@@ -323,7 +316,6 @@ def _price(bottleneck: Bottleneck) -> float:
 
 
 def _estimate_budget_per_second(inputs: SheddingInputs, bottleneck: Bottleneck) -> float:
-    """Return the additional budget per second of a longer bound, extrapolated from a small increase."""
     if inputs.parameters["utilisation_budget"] is not None:
         return 0.0
     bound = float(inputs.parameters["latency_bound_seconds"])

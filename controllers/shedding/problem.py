@@ -92,14 +92,12 @@ class SheddingProblem:
         return self.overload.application.compute_offered(pattern, self.outside, self.untouched)
 
     def build_full_tables(self) -> list[Table]:
-        """Return tables that admit everything."""
         application = self.overload.application
         made = application.compute_emissions(self.outside, self.admitted)
         offered = [application.compute_offered(pattern, self.outside, made) for pattern in self.bottleneck]
         return [Table(each, rates, rates) for each, rates in zip(self.bottleneck, offered, strict=True)]
 
     def build_tables(self, flows: Flows) -> list[Table]:
-        """Return the tables that admit what the flows of matches take, in the order of the application."""
         application, made = self.overload.application, self.untouched.copy()
         tables = []
         for pattern in self.bottleneck:

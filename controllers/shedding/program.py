@@ -58,8 +58,6 @@ def solve_by_programs(problem: SheddingProblem) -> Flows:
 
 
 class _Program:
-    """The matrices over one variable per conjunction, patterns in order."""
-
     def __init__(self, problem: SheddingProblem) -> None:
         self.problem = problem
         self.parts = [(pattern, part) for pattern in problem.patterns for part in pattern.needs.list_parts()]
@@ -127,7 +125,6 @@ class _Program:
         return np.asarray(solution.x)
 
     def extract_flows(self, solution: Floats) -> Flows:
-        """Return pattern → the flow of each of its conjunctions."""
         return {
             pattern.name: solution[at : at + len(pattern.needs.list_parts())].tolist()
             for pattern, at in ((pattern_, self.root[pattern_.name]) for pattern_ in self.problem.patterns)
@@ -135,8 +132,6 @@ class _Program:
 
 
 class _Rows:
-    """The rows of a sparse matrix, collected one by one, with their limits."""
-
     def __init__(self, width: int) -> None:
         self.width, self.limits = width, list[float]()
         self.at: list[tuple[int, int]] = []

@@ -69,7 +69,6 @@ def build_empty_state() -> dict[str, Json]:
 
 
 def build_next_state(inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
-    """Return the inputs of a table, the table, and the expected times under it."""
     solved = {"parameters": dict(inputs.parameters), "observation": dict(inputs.observation)}
     times = {operator: min(time, ENDLESS) for operator, time, _ in _predict_operators(inputs, shed)}
     return {"solved": solved, "shed": shed, "times": times}
@@ -122,7 +121,6 @@ def _has_moved(then: Mapping[str, float], now: Mapping[str, float], deviation: f
 
 
 def _is_off_budget(inputs: SheddingInputs, state: Json) -> str | None:
-    """Return whether error budgets now allow less than the table in force sheds, or more than they did."""
     solved, deviation = state["solved"], inputs.parameters["deviation_rates"]
     then = compute_max_shed_rate(solved["parameters"], solved["observation"])
     now = inputs.most_shed_per_second
@@ -138,7 +136,6 @@ def _is_off_budget(inputs: SheddingInputs, state: Json) -> str | None:
 
 
 def _is_off_bound(inputs: SheddingInputs, state: Json) -> str | None:
-    """Return whether the table in force makes an operator too busy, or sheds more than needed."""
     deviation, shed = inputs.parameters["deviation_processing"], state["shed"]
     for operator, time, bound in _predict_operators(inputs, shed):
         then = state["times"].get(operator, bound)

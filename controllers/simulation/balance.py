@@ -44,8 +44,6 @@ Splitter = Callable[[Floats, float], Floats]
 
 
 class ShippedBalance:
-    """The shipped law, which receives the responses after each second."""
-
     def __init__(self, speeds: Floats, rate: float) -> None:
         self.names = [f"r{index + 1:03d}" for index in range(len(speeds))]
         self.law, self.shares = Balance(), np.full(len(speeds), 1.0 / len(speeds))
@@ -71,7 +69,6 @@ class ShippedBalance:
 
 
 def compute_speeds(settings: Mapping[str, Any]) -> Floats:
-    """Return the events per second of each replica, with the same mean for all ratios."""
     spread = np.linspace(1.0, settings["unequal"], int(settings["replicas"]))
     return np.asarray(PER_REPLICA * spread / spread.mean())
 
@@ -134,17 +131,17 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "undisturbed_mean_seconds": round(undisturbed, 4),
         "ratio": round(delay / undisturbed, 4),
     }
-    return ScenarioOutcome(metrics, _build_series(events, responses, received), 1.0)
-
-
-def _build_series(events: Floats, responses: Floats, received: Floats) -> dict[str, Floats]:
-    return {
-        "arrivals_per_second": events,
-        "delay_seconds": responses.max(axis=1),
-        "quickest_seconds": responses.min(axis=1),
-        "first_replica_seconds": responses[:, 0],
-        "first_replica_share": received[:, 0] / np.maximum(received.sum(axis=1), 1e-9),
-    }
+    return ScenarioOutcome(
+        metrics,
+        {
+            "arrivals_per_second": events,
+            "delay_seconds": responses.max(axis=1),
+            "quickest_seconds": responses.min(axis=1),
+            "first_replica_seconds": responses[:, 0],
+            "first_replica_share": received[:, 0] / np.maximum(received.sum(axis=1), 1e-9),
+        },
+        1.0,
+    )
 
 
 SCENARIO = Scenario(

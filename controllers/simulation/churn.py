@@ -78,11 +78,9 @@ class NodeChurn:
 
     @classmethod
     def start_with(cls, nodes: int) -> "NodeChurn":
-        """Return the state in which all nodes are present."""
         return cls(np.full(nodes, np.inf), np.full(nodes, -np.inf), np.full(nodes, np.inf))
 
     def step(self, minute: int, settings: Mapping[str, Any], chance: np.random.Generator) -> None:
-        """Let due nodes leave and join, then drain or fail some of the present nodes at random."""
         self._leave(self.drains_until <= minute, minute)
         self.away_since[self.away_until <= minute] = np.inf
         there = np.flatnonzero(np.isinf(self.drains_until) & (self.away_until <= minute))
@@ -98,18 +96,14 @@ class NodeChurn:
         self.away_since[who] = minute
 
     def apply_absences(self, plant: Allocation, minute: int) -> Allocation:
-        """Return the plant at an instant, with its drained and unreachable nodes."""
         return mark_idle_nodes(replace(plant, drained=np.isfinite(self.drains_until), offline=self.away_until > minute))
 
     def list_abandoned_nodes(self, minute: int) -> frozenset[int]:
-        """Return the nodes that have been unreachable for too long."""
         return frozenset(np.flatnonzero(minute - self.away_since >= LOST_MINUTES).tolist())
 
 
 @dataclass
 class _Tally:
-    """The sums over the run."""
-
     moved: int = 0
     restored: int = 0
     moves: int = 0
@@ -121,7 +115,6 @@ class _Tally:
 
 
 def place_initially(settings: Mapping[str, Any], seed: int) -> Allocation:
-    """Return each queue in two halves on two random nodes, at its peak rate."""
     nodes, queues = int(settings["nodes"]), int(settings["containers"]) // HOLDERS
     chance = create_random_generator(seed, "start")
     weights = 1 / np.arange(1, queues + 1) ** ZIPF_EXPONENT
@@ -151,7 +144,6 @@ def build_load_profile(settings: Mapping[str, Any], trace: Floats | None) -> Flo
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Run one law. Membership and arrivals are the same for all laws of a seed."""
     plant = place_initially(settings, seed)
     shape = build_load_profile(settings, trace)[:, None] * plant.rate[None, :]
     rates = arrivals.add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
@@ -161,18 +153,14 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     for minute in range(0, len(rates), DECISION_MINUTES):
         mean = rates[max(0, minute - MEASUREMENTS) : max(1, minute)].mean(axis=0)
         plant = there.apply_absences(replace(plant, rate=mean), minute)
-        plant = _restore_points(plant, there.list_abandoned_nodes(minute), tally)
+        gone = there.list_abandoned_nodes(minute)
+        moves = find_restoring_moves(plant, gone) if gone else []
+        tally.restored += sum(move.points for move in moves)
+        plant = mark_idle_nodes(plant.apply(moves))
         plant = mark_idle_nodes(plant.apply(_decide_moves(who, plant, chance, tally)))
         there.step(minute, settings, members)
         _count(there.apply_absences(plant, minute), rates[minute : minute + DECISION_MINUTES], tally)
     return _build_outcome(tally, settings)
-
-
-def _restore_points(plant: Allocation, gone: frozenset[int], tally: _Tally) -> Allocation:
-    """Restore the points of lost nodes elsewhere, independent of the law."""
-    moves = find_restoring_moves(plant, gone) if gone else []
-    tally.restored += sum(move.points for move in moves)
-    return mark_idle_nodes(plant.apply(moves))
 
 
 def _decide_moves(who: Balancer, plant: Allocation, chance: np.random.Generator, tally: _Tally) -> list[IndexedMove]:

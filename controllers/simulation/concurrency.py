@@ -53,26 +53,21 @@ class ClosedNetwork:
 
     @property
     def curve(self) -> Floats:
-        """Return the passes per second for each number of threads."""
         return _curve(self.stations, self.delay_seconds)
 
     @property
     def capacity_per_second(self) -> float:
-        """Return the passes per second of the bottleneck."""
         return min(station.servers / station.demand_seconds for station in self.stations)
 
     def evaluate(self, threads: int) -> float:
-        """Return the passes per second with this number of threads."""
         return float(self.curve[min(threads, MAX_THREADS) - 1])
 
     @property
     def idle_seconds(self) -> float:
-        """Return the time of a pass in an idle system."""
         return self.delay_seconds + sum(station.demand_seconds for station in self.stations)
 
     @property
     def least_seconds(self) -> float:
-        """Return the minimum time of a pass."""
         return self.delay_seconds + MIN_OF_MEAN * sum(station.demand_seconds for station in self.stations)
 
 
@@ -82,7 +77,6 @@ def _curve(stations: tuple[Station, ...], delay_seconds: float) -> Floats:
 
 
 def model(settings: Mapping[str, Any]) -> ClosedNetwork:
-    """Return the network that the settings name."""
     cpus, ratio = int(settings["cpus"]), float(settings["ratio"])
     one, other = Station("engine", cpus, 1.0), Station("other", cpus, ratio)
     return {

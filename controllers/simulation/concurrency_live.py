@@ -68,8 +68,6 @@ SETTINGS = (
 
 @dataclass
 class Candidate:
-    """The shipped law with its state."""
-
     method: str
     more: Mapping[str, Any]
     threads: int = 1
@@ -91,11 +89,9 @@ class Candidate:
 
     @property
     def epoch(self) -> int:
-        """Return the number of its exploration."""
         return int(self.state["epoch"])
 
     def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
-        """Return the size of the pool from the completions since the last check."""
         was_steady = self.is_steady
         seen = {"threads": self.threads, "interdeparture_seconds": gaps, "seconds": seconds, "epoch": epoch}
         self.state, decision = self.law.decide(self.parameters, self.state, seen)
@@ -124,7 +120,6 @@ class Baseline:
         return get_envoy_threads(self.limit) if self.baseline == "envoy" else min(self.limit.threads, 1_000)
 
     def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
-        """Return the size of the pool from the completions since the last check, ignoring `epoch`."""
         self.checks += 1
         total = math.fsum(gaps)
         if total > 0:
@@ -141,8 +136,6 @@ Hand = Candidate | Baseline
 
 @dataclass(frozen=True)
 class SimulatedEngines:
-    """The simulation and its bottleneck station."""
-
     engine: ThreadEngine
     bottleneck: EngineStation
     idle_seconds: float
@@ -184,8 +177,6 @@ def _hand(law: str, plant: SimulatedEngines, start: int) -> Hand:
 
 @dataclass
 class _Tally:
-    """The sums over the checks."""
-
     threads: list[float] = field(default_factory=list)
     utilisation: list[float] = field(default_factory=list)
     busy_before: float = 0.0
@@ -194,7 +185,6 @@ class _Tally:
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Run one law; the seed is that of the service times."""
     if trace is not None:
         raise BadInput("--trace", "is not supported: this scenario always runs at full load")
     if settings["drift"]:
@@ -204,20 +194,27 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     tally, last = _Tally(), [0.0] * len(hands)
     for tick in range(int(float(settings["seconds"]) / TICK_SECONDS)):
         now = tick * TICK_SECONDS
-        _compete(plant, settings, now)
+        station = plant.engine.shared[-1]
+        rate = float(settings["competitor"]) * station.servers / station.service_seconds
+        plant.engine.compete(rate if COMPETES <= now < RELIEVED else 0.0)
         for at, hand in enumerate(hands):
             plant.engine.resize(at, hand.threads)
         before = [pool.completed for pool in plant.engine.pools]
         plant.engine.run(now + TICK_SECONDS)
         _check(plant, hands, last, now + TICK_SECONDS, bool(settings["together"]))
-        _count(plant, settings, hands, before, tally, now)
+        busy = plant.bottleneck.busy_seconds
+        used = (busy - tally.busy_before) / TICK_SECONDS / plant.bottleneck.servers
+        tally.busy_before = busy
+        tally.threads.append(float(hands[0].threads))
+        tally.utilisation.append(used)
+        if all(hand.is_steady for hand in hands) and now > 60:
+            tally.steady.append(used)
+        competes = settings["competitor"] > 0 and COMPETES + 100 <= now < RELIEVED
+        if competes or (len(hands) > 1 and now > COMPETES):
+            own = plant.engine.pools[0].completed - before[0]
+            capacity = plant.bottleneck.servers / plant.bottleneck.service_seconds * TICK_SECONDS
+            tally.shares.append(own / capacity)
     return _build_outcome(settings, hands, tally)
-
-
-def _compete(plant: SimulatedEngines, settings: Mapping[str, Any], now: float) -> None:
-    station = plant.engine.shared[-1]
-    rate = float(settings["competitor"]) * station.servers / station.service_seconds
-    plant.engine.compete(rate if COMPETES <= now < RELIEVED else 0.0)
 
 
 def _check(plant: SimulatedEngines, hands: list[Hand], last: list[float], now: float, together: bool) -> None:
@@ -229,28 +226,6 @@ def _check(plant: SimulatedEngines, hands: list[Hand], last: list[float], now: f
         last[at] = times[-1]
         pool.completions = []
         hand.check(now, gaps, TICK_SECONDS, epoch)
-
-
-def _count(
-    plant: SimulatedEngines,
-    settings: Mapping[str, Any],
-    hands: list[Hand],
-    before: list[int],
-    tally: _Tally,
-    now: float,
-) -> None:
-    busy = plant.bottleneck.busy_seconds
-    used = (busy - tally.busy_before) / TICK_SECONDS / plant.bottleneck.servers
-    tally.busy_before = busy
-    tally.threads.append(float(hands[0].threads))
-    tally.utilisation.append(used)
-    if all(hand.is_steady for hand in hands) and now > 60:
-        tally.steady.append(used)
-    competes = settings["competitor"] > 0 and COMPETES + 100 <= now < RELIEVED
-    if competes or (len(hands) > 1 and now > COMPETES):
-        own = plant.engine.pools[0].completed - before[0]
-        capacity = plant.bottleneck.servers / plant.bottleneck.service_seconds * TICK_SECONDS
-        tally.shares.append(own / capacity)
 
 
 def _build_outcome(settings: Mapping[str, Any], hands: list[Hand], tally: _Tally) -> ScenarioOutcome:
@@ -307,7 +282,6 @@ def _run_with_drift(law: str, seed: int) -> ScenarioOutcome:
 
 
 def _find_first_stable_window(good: Any) -> int:
-    """Return the first window from which on nine of ten are good."""
     for at in range(len(good)):
         if good[at] and np.mean(good[at : at + 20]) >= 0.9:
             return at

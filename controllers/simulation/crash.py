@@ -44,7 +44,6 @@ SETTINGS = (
 
 
 def build_initial_plant() -> Allocation:
-    """Return three nodes that hold every queue in equal parts."""
     none = np.zeros(NODES, dtype=bool)
     names = tuple(f"n{index + 1}" for index in range(NODES))
     points = {names.index(name): points for name, points in share(names).items()}
@@ -62,7 +61,6 @@ def build_initial_plant() -> Allocation:
 
 
 def on_living(plant: Allocation, dead: int) -> int:
-    """Return the points that are not on the dead node, over all queues."""
     return sum(points for held in plant.points for node, points in held.items() if node != dead)
 
 
@@ -74,7 +72,13 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     down = [at <= second < until for second in range(SECONDS)]
     chance = create_random_generator(seed, law)
     if law == "thesis":
-        return _simulate_thesis(plant, dead, down, rates, chance)
+        publisher, phase = _Publisher(plant, dead, resends=False), int(chance.integers(PULL_SECONDS))
+        sent = np.zeros(SECONDS)
+        for second, is_down in enumerate(down):
+            if second % PULL_SECONDS == phase:
+                (publisher.exclude if is_down else publisher.admit)()
+            sent[second] = _publish(publisher, plant, rates[second], second, is_down)
+        return _build_outcome(publisher, plant, plant, down, sent)
     return _simulate_candidate(plant, dead, down, rates, chance)
 
 
@@ -87,8 +91,6 @@ def compute_arrivals_per_second(trace: Floats | None) -> Floats:
 
 
 class _Publisher:
-    """A publisher that sends blocks by the real splitters, one per queue, and counts what arrives."""
-
     def __init__(self, plant: Allocation, dead: int, resends: bool) -> None:
         self.dead, self.resends = dead, resends
         self.splitters: list[Splitter] = []
@@ -113,7 +115,6 @@ class _Publisher:
             splitter.admit(str(self.dead))
 
     def send(self, queue: int, at_seconds: float, down: bool) -> int:
-        """Send one block and return the node that was tried first."""
         self.published += 1
         first = node = int(self.splitters[queue].pick_container())
         if down and node == self.dead:
@@ -125,18 +126,6 @@ class _Publisher:
             node = int(self.splitters[queue].pick_container())
         self.stored += node != self.dead or not down
         return first
-
-
-def _simulate_thesis(
-    plant: Allocation, dead: int, down: Sequence[bool], rates: Floats, chance: np.random.Generator
-) -> ScenarioOutcome:
-    publisher, phase = _Publisher(plant, dead, resends=False), int(chance.integers(PULL_SECONDS))
-    sent = np.zeros(SECONDS)
-    for second, is_down in enumerate(down):
-        if second % PULL_SECONDS == phase:
-            (publisher.exclude if is_down else publisher.admit)()
-        sent[second] = _publish(publisher, plant, rates[second], second, is_down)
-    return _build_outcome(publisher, plant, plant, down, sent)
 
 
 def _simulate_candidate(

@@ -56,14 +56,17 @@ SETTINGS = (
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Run one law for a week."""
-    fresh = _generate_new_arrivals(settings, seed, trace)
+    chance = create_random_generator(seed, "elasticity")
+    day = DAY_SECONDS / settings["compression"]
+    seconds = round(settings["days"] * day)
+    shape = _generate_week(seconds, day, chance) if trace is None else arrivals.resample_by_mean(trace, seconds)
+    peak = shape.max() if trace is None else np.quantile(shape, settings["common_share"]) or shape.max()
+    fresh = np.asarray(chance.poisson(PEAK_PER_SECOND * shape / peak), dtype=float)
     course = Course(settings, fresh, DAY_SECONDS / settings["compression"], seed)
     return _build_outcome(run_with_law(LAWS[law](course, run_with_law), course))
 
 
 def run_with_law(law: Law, course: Course) -> Chain:
-    """Return the plant after all events arrived."""
     chain = Chain(course.fresh.size, _compute_first_tasks(course.fresh), course.seed)
     interval, pause = int(course.settings["interval_seconds"]), int(course.settings["pause_seconds"])
     waited, measured_from = 0, round(interval * (1 - MEASURED))
@@ -86,16 +89,6 @@ def _compute_first_tasks(fresh: Floats) -> dict[str, int]:
         kind.name: min(max(compute_sufficient_tasks(rate * service), MINIMUM), MAXIMUM)
         for kind, service in zip(KINDS, SERVICES, strict=True)
     }
-
-
-def _generate_new_arrivals(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
-    """Return the new arrivals per second, without repeated ones."""
-    chance = create_random_generator(seed, "elasticity")
-    day = DAY_SECONDS / settings["compression"]
-    seconds = round(settings["days"] * day)
-    shape = _generate_week(seconds, day, chance) if trace is None else arrivals.resample_by_mean(trace, seconds)
-    peak = shape.max() if trace is None else np.quantile(shape, settings["common_share"]) or shape.max()
-    return np.asarray(chance.poisson(PEAK_PER_SECOND * shape / peak), dtype=float)
 
 
 def _generate_week(seconds: int, day: float, chance: np.random.Generator) -> Floats:

@@ -72,16 +72,10 @@ class SeenSample:
 
 
 class FlowRegulator(Protocol):
-    """A law that decides the admission of the next sample."""
-
-    def admit(self, seen: SeenSample) -> float:
-        """Return the events to admit, if that many are available."""
-        ...
+    def admit(self, seen: SeenSample) -> float: ...
 
 
 class ShippedFlow:
-    """The shipped law in one of its forms, with its state."""
-
     def __init__(self, form: str, tuning: str, delay: int) -> None:
         gains = placement.place(Model(A, -KB_PER_EVENT, delay), POLES[delay])
         given = {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, "form": form, "tuning": tuning}
@@ -114,8 +108,6 @@ class SparksLaw:
 
 
 class FullAdmission:
-    """Admission of all available events."""
-
     def admit(self, seen: SeenSample) -> float:
         return seen.available
 
@@ -133,8 +125,6 @@ def build_regulator(law: str, delay: int) -> FlowRegulator:
 
 @dataclass(frozen=True)
 class _Course:
-    """The disturbances of the plant, sample by sample."""
-
     offered: Floats
     starved: npt.NDArray[np.bool_]  # nothing can be read, not even waiting events
     capable: Floats  # events that the stage can serve
@@ -169,7 +159,11 @@ class _Tally:
 def simulate(who: FlowRegulator, of: _Course, delay: int) -> _Tally:
     """Decide every sample on the free space at its start; the plant is at rest before the first."""
     tally = _Tally(*(np.zeros(SAMPLES) for _ in range(4)))
-    held, source, late = CAPACITY_KB - FIRST_REFERENCE_KB, 0.0, _compute_rest_point()
+    held, source, late = (
+        CAPACITY_KB - FIRST_REFERENCE_KB,
+        0.0,
+        (SERVED_PER_SAMPLE + (1 - A) * (CAPACITY_KB - FIRST_REFERENCE_KB) / KB_PER_EVENT),
+    )
     served, busy_seconds, applied = SERVED_PER_SAMPLE, SAMPLE_SECONDS, late
     for k in range(SAMPLES):
         source += of.offered[k]
@@ -185,11 +179,6 @@ def simulate(who: FlowRegulator, of: _Course, delay: int) -> _Tally:
     return tally
 
 
-def _compute_rest_point() -> float:
-    """Return the admission that keeps the first setpoint at rest: what is served, and what leaks."""
-    return SERVED_PER_SAMPLE + (1 - A) * (CAPACITY_KB - FIRST_REFERENCE_KB) / KB_PER_EVENT
-
-
 def _step(held: float, arriving: float, capable: float, size: float) -> tuple[float, float, float]:
     """Return (contents of the queue, events served, events dropped) after a sample."""
     wanted = A * held + size * (arriving - capable)
@@ -199,7 +188,6 @@ def _step(held: float, arriving: float, capable: float, size: float) -> tuple[fl
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Run one law for half an hour."""
     delay, of = int(settings["delay"]), build_course(settings, seed, trace)
     tally = simulate(build_regulator(law, delay), of, delay)
     free_mb, reference_mb = tally.free_kb / 1000, of.setpoint_kb / 1000

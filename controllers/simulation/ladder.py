@@ -57,7 +57,6 @@ class SimulatedLadder:
         return BASE * self.placed * (self.workers + NODE_ADDS * self.nodes)
 
     def list_exhausted_levels(self, held_back: float) -> dict[str, bool]:
-        """Return the exhausted levels."""
         return {
             "rebalance": self.placed >= 1.0,
             "workers": self.workers >= MAX_WORKERS - 1e-9,
@@ -66,7 +65,6 @@ class SimulatedLadder:
         }
 
     def simulate_second(self, level: int, decides: bool) -> None:
-        """Run the enabled loops for one second."""
         if allows(level, "rebalance") and self.placed < 1.0:
             self.placing += 1
             self.placed = 1.0 if self.placing >= REBALANCE_SECONDS else self.placed
@@ -157,8 +155,6 @@ def _pass(lane: QueueLane, demand: float, capacity: float) -> float:
 
 @dataclass
 class _Tally:
-    """The sums over the seconds."""
-
     highest: int = 0
     early: float = 0.0
     last_shed_second: int = -1

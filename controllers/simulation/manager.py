@@ -63,8 +63,6 @@ class ManagedPool(Protocol):
 
 
 class ShippedManager:
-    """The shipped law by one of its methods, with its state."""
-
     def __init__(self, settings: Mapping[str, Any], interval_seconds: int, more: Mapping[str, Any]) -> None:
         self.law, self.interval_seconds = WorkerRate(), interval_seconds
         self.parameters = {parameter.name: parameter.default for parameter in self.law.parameters} | {
@@ -88,8 +86,6 @@ class ShippedManager:
 
 
 class StaticWorkers:
-    """The configuration for the maximum rate."""
-
     interval_seconds = 1
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -123,8 +119,6 @@ def generate_events_per_second(settings: Mapping[str, Any], seed: int, trace: Fl
 
 @dataclass
 class _Tally:
-    """Queue length and workers by the second, and the workers for the events left at the end."""
-
     waiting: Floats
     ran: Floats
     left: float = 0.0
@@ -147,7 +141,6 @@ def simulate(who: ManagedPool, inflow: Floats, events_per_worker: int) -> _Tally
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Run one law for 12,000 s."""
     inflow = generate_events_per_second(settings, seed, trace)
     size = int(settings["events_per_worker"])
     tally = simulate(build_manager(law, settings), inflow, size)
@@ -186,7 +179,6 @@ def runs_in_time(inflow: Floats, events_per_worker: int, max_wait_seconds: float
 
 
 def compute_longest_wait_seconds(inflow: Floats, waiting: Floats) -> int:
-    """Return the greatest age of a waiting event."""
     return int(compute_event_ages(inflow, waiting).max())
 
 

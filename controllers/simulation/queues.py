@@ -68,16 +68,10 @@ SETTINGS = (
 
 
 class Balancer(Protocol):
-    """A balancer, with moves for balance, and moves that release nodes."""
-
-    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[IndexedMove], list[IndexedMove]]:
-        """Return the moves of one decision, in order."""
-        ...
+    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[IndexedMove], list[IndexedMove]]: ...
 
 
 class OurLaws:
-    """The shipped `node_scaling` and `rebalancing`, one after another, with their states."""
-
     def __init__(self, busy: float, toobusy: float) -> None:
         # The lab empties nodes within a decision, and so all unneeded ones.
         self.rebalancing, self.scaling = Rebalancing(), NodeScaling(release_at_once=None)
@@ -127,7 +121,6 @@ class OurLaws:
 
 
 def observe_plant(plant: Allocation) -> dict[str, Any]:
-    """Return the plant as the laws' observation."""
     return {
         "nodes": [
             {
@@ -151,7 +144,6 @@ def observe_plant(plant: Allocation) -> dict[str, Any]:
 
 
 def index_moves(plant: Allocation, action: Mapping[str, Any] | None) -> list[IndexedMove]:
-    """Return the moves of an action by index."""
     nodes = {name: index for index, name in enumerate(plant.nodes)}
     queues = {name: index for index, name in enumerate(plant.queues)}
     moves = [] if action is None else action["moves"]
@@ -187,7 +179,6 @@ def start(configuration: int, chance: np.random.Generator) -> Allocation:
 
 
 def mark_idle_nodes(plant: Allocation) -> Allocation:
-    """Return the same plant, with its empty nodes IDLE."""
     return replace(plant, idle=np.array([not held for held in plant.at_node]))
 
 
@@ -202,8 +193,6 @@ def build_day_profile(settings: Mapping[str, Any], trace: Floats | None) -> Floa
 
 @dataclass
 class _Tally:
-    """The sums over a day."""
-
     points: int = 0
     moves: int = 0
     points_scaling: int = 0
@@ -217,7 +206,6 @@ class _Tally:
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Run one law for a day. The random start and noise are the same for all laws of a seed."""
     configuration = int(settings["configuration"])
     plant = start(configuration, create_random_generator(seed, "start"))
     shape = build_day_profile(settings, trace)[:, None] * plant.rate[None, :]
@@ -271,7 +259,6 @@ def _compute_metrics(tally: _Tally, loads: Floats, containers: Floats, used: Flo
 
 
 def measure_longest_run(flags: Any) -> int:
-    """Return the length of the longest run of true values."""
     best = run_ = 0
     for flag in flags:
         run_ = run_ + 1 if flag else 0

@@ -114,12 +114,6 @@ class _InterruptedManager:
         return self._manager.start(length, removed, ran)
 
 
-def _add_steps(at: Floats, more_at: Floats, total: Floats, more: Floats) -> tuple[Floats, Floats]:
-    """Return times and totals with some more, in order of time."""
-    order = np.argsort(at_all := np.concatenate([at, more_at]), kind="stable")
-    return at_all[order], np.concatenate([total, more])[order]
-
-
 def compute_arrivals(at_seconds: Sequence[float], lengths: Sequence[float], removed: Sequence[float]) -> Floats:
     """Return the arrivals of each second, from queue lengths and removed events at some times.
 
@@ -131,6 +125,9 @@ def compute_arrivals(at_seconds: Sequence[float], lengths: Sequence[float], remo
     came = np.maximum(0.0, np.diff(lengths) + np.asarray(removed[1:], dtype=float))
     at, total = np.asarray(at_seconds, dtype=float), np.concatenate([[0.0], np.cumsum(came)])
     rested = (np.asarray(lengths[:-1]) == 0) & (np.diff(at) > AFTER_REST_SECONDS)
-    at, total = _add_steps(at, at[1:][rested] - AFTER_REST_SECONDS, total, total[:-1][rested])
+    more_at = at[1:][rested] - AFTER_REST_SECONDS
+    more = total[:-1][rested]
+    order = np.argsort(at_all := np.concatenate([at, more_at]), kind="stable")
+    at, total = at_all[order], np.concatenate([total, more])[order]
     seconds = np.arange(math.floor(at[0]), math.floor(at[-1]) + 1, dtype=float)
     return np.diff(np.interp(seconds, at, total))

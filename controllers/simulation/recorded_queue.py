@@ -85,7 +85,6 @@ def _model(values: Values, recorded: Floats) -> tuple[float, float, int] | None:
 
 
 def replay(values: Values, recorded: Floats, a: float, b: float, delay: int) -> tuple[Floats, Floats]:
-    """Return, sample by sample, the free bytes and the events that wait to be admitted."""
     y, came, most = recorded[:, 0], recorded[:, 1], float(recorded[:, 0].max())
     left = _compute_residuals(y, came, a, b, delay)
     free, waiting, admitted = y.copy(), np.zeros(len(y)), came.copy()

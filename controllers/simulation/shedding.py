@@ -138,7 +138,6 @@ class ControlledShedding:
         return self.seen.compute_mean(f"in {kind}") / float(self.settings["interval_seconds"])
 
     def get_processing_seconds(self, pattern: str) -> float:
-        """Return the smoothed processing time of an event."""
         return self.seen.compute_ratio(f"work {pattern}", f"processed {pattern}", SECONDS[pattern])
 
     def compute_service_cv2(self) -> float:
@@ -147,16 +146,12 @@ class ControlledShedding:
         square = self.seen.compute_ratio("service²", "events", 0.0)
         return max(0.0, square / mean**2 - 1) if mean > 0 else 1.0
 
-    def _estimate_sampling_error(self) -> float:
-        """Return the factor by which events seem more expensive, because shed events are read, too."""
+    def _build_observation(self) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = []
         rates = [self.compute_rate(str(kind)) for kind in range(len(RATES))]
         whole = compute_operator_budget(self.settings["latency_bound_seconds"], sum(rates), self.compute_service_cv2())
         read = self.seen.compute_mean("read") / float(self.settings["interval_seconds"])
-        return whole / max(MIN_LEFT * whole, whole - read) if read else 1.0
-
-    def _build_observation(self) -> dict[str, Any]:
-        rows: list[dict[str, Any]] = []
-        beside = self._estimate_sampling_error()
+        beside = whole / max(MIN_LEFT * whole, whole - read) if read else 1.0
         for row in PATTERNS:
             name = row["name"]
             correction = min(1.0, self.seen.compute_ratio(f"out {name}", f"could {name}", 1.0))
@@ -210,7 +205,6 @@ class MatchingOperator:
         self.credit = {name: dict.fromkeys(kinds, 0.0) for name, kinds in TAKES.items()}
 
     def run(self, pattern: str, kinds: Any, times: Floats, dropped: Floats, chance: Floats) -> tuple[Any, Floats]:
-        """Return which events of one interval are admitted, and the times of matches."""
         matcher, matches = self.matchers[pattern], []
         admitted = np.isin(kinds, TAKES[pattern])
         if not self.aware:
@@ -306,13 +300,11 @@ def _compute_dropped_shares(table: Table | None, pattern: str) -> Floats:
 
 
 def _could(pattern: str, types: Any) -> float:
-    """Return the matches if no admitted event were lost in windows."""
     counts = _count_types(types)
     return float(min(counts[0] / 2, counts[1]) if pattern == "P21" else counts[1:4].min())
 
 
 def count_sink_matches(stream: Stream, matches: Mapping[str, Floats], window_seconds: float, after: float) -> int:
-    """Return the matches of both sinks from an instant on."""
     s1 = join_events(stream.outside["Q11"], matches["P21"], window_seconds)
     s2 = join_events(stream.outside["Q12"], matches["P22"], window_seconds)
     return int((s1 >= after).sum() + (s2 >= after).sum())
@@ -328,7 +320,11 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     got = count_sink_matches(stream, _count_until_end(stream, passed, left), window, WARM_UP_SECONDS)
     latency = left - stream.times
     counted = stream.times >= WARM_UP_SECONDS
-    by_window = _compute_window_means(stream.times, latency, stream.seconds)
+    number = ((stream.times - WARM_UP_SECONDS) // VIOLATION_SECONDS).astype(int)
+    kept = number >= 0
+    sums = np.bincount(number[kept], weights=latency[kept])
+    counts = np.bincount(number[kept])
+    by_window = np.asarray(sums[counts > 0] / counts[counts > 0])
     seconds = stream.seconds - WARM_UP_SECONDS
     promised = who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :]
     metrics = {
@@ -372,15 +368,6 @@ def _count_until_end(stream: Stream, passed: RunSummary, left: Floats) -> dict[s
 def _share(flags: npt.NDArray[np.bool_]) -> float | None:
     """Return the share of true flags; None without flags."""
     return round(float(flags.mean()), 4) if flags.size else None
-
-
-def _compute_window_means(times: Floats, latency: Floats, seconds: float) -> Floats:
-    """Return the mean latency of each 10 s after the warm-up that has arrivals."""
-    number = ((times - WARM_UP_SECONDS) // VIOLATION_SECONDS).astype(int)
-    kept = number >= 0
-    sums = np.bincount(number[kept], weights=latency[kept])
-    counts = np.bincount(number[kept])
-    return np.asarray(sums[counts > 0] / counts[counts > 0])
 
 
 def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:

@@ -19,7 +19,6 @@ STEP = "step_seconds"
 
 
 def get_series_folder(number: int) -> str:
-    """Return the folder relative to the data folder, like all names here."""
     return f"{ROOT}/{number}"
 
 
@@ -42,7 +41,6 @@ def read_trace(data: Path, number: int) -> Floats:
 
 
 def write_series(path: Path, step_seconds: float, series: Mapping[str, Floats]) -> None:
-    """Write every series of a law, one value per step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         arrays: dict[str, Any] = {STEP: np.array(step_seconds), **series}

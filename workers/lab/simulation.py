@@ -34,7 +34,13 @@ def simulate(request: dict[str, Any]) -> dict[str, Any]:
         outcome.series,
     )
     rows = max((len(values) for values in outcome.series.values()), default=0)
-    return {"metrics": {name: _drop_unknown(value) for name, value in outcome.metrics.items()}, "rows": rows}
+    return {
+        "metrics": {
+            name: (None if isinstance(value, float) and not math.isfinite(value) else value)
+            for name, value in outcome.metrics.items()
+        },
+        "rows": rows,
+    }
 
 
 def answer_of(request: dict[str, Any]) -> dict[str, Any]:
@@ -46,10 +52,6 @@ def answer_of(request: dict[str, Any]) -> dict[str, Any]:
         return {"over": "memory"}
     except Exception as error:  # Any error: the worker decides on another try.
         return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"}
-
-
-def _drop_unknown(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def main() -> None:

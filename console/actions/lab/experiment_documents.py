@@ -53,8 +53,6 @@ class DescribedExperiment:
 
 @dataclass(frozen=True, kw_only=True)
 class NamedMetric(Metric):
-    """A metric as the column of a table."""
-
     name: str
 
 
@@ -78,14 +76,11 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class ResultsTable:
-    """Laws side by side, of one experiment or several."""
-
     metrics: list[NamedMetric]
     rows: list[ResultRow]
 
 
 def list_readable_experiments(actor: Actor) -> QuerySet[Experiment]:
-    """Return the experiments that the actor may read, with the data of their documents, in few queries."""
     query = Experiment.objects.select_related("run", "owner").prefetch_related("results")
     if actor.queues is None:
         return query
@@ -107,12 +102,10 @@ def experiment_for(actor: Actor, action: str, number: int) -> Experiment:
 
 
 def experiment_document(experiment: Experiment) -> dict[str, Any]:
-    """Return the experiment as JSON."""
     return asdict(describe_experiment(experiment))
 
 
 def describe_experiment(experiment: Experiment) -> DescribedExperiment:
-    """Return the current state of the experiment."""
     run = experiment.run
     return DescribedExperiment(
         id=experiment.pk,
@@ -148,7 +141,6 @@ def list_changed_settings(experiment: Experiment) -> dict[str, Any]:
 
 
 def format_experiment_command(experiment: Experiment) -> str:
-    """Return the command line of the experiment."""
     scenario = SCENARIOS.get(experiment.scenario)
     words = ["manage.py", "lab", "run", experiment.scenario]
     if scenario is None or set(experiment.laws) != set(scenario.laws):
@@ -168,7 +160,6 @@ def _trace_file(trace: Mapping[str, Any]) -> str:
 
 
 def build_results_table(experiments: Iterable[Experiment]) -> ResultsTable:
-    """Return the results of every finished law."""
     rows = [(experiment, result) for experiment in experiments for result in _sort_results(experiment)]
     names = list_metric_names(result.metrics for _, result in rows)
     winners = {name: find_best_value(name, [result.metrics.get(name) for _, result in rows]) for name in names}
@@ -191,7 +182,6 @@ def _build_cell(value: float | None, winner: float | None) -> ResultCell:
 
 
 def list_series_names(data: Path, experiments: Iterable[Experiment]) -> list[str]:
-    """Return every series of any law, in order."""
     names = (
         read_series(data, experiment.pk, result.law)[1]
         for experiment in experiments

@@ -23,8 +23,6 @@ MAX_TITLE = 120
 
 @dataclass(frozen=True)
 class WantedExperiment:
-    """A validated new experiment."""
-
     scenario: Scenario
     laws: list[str]
     settings: dict[str, Any]
@@ -73,7 +71,6 @@ def read_wanted(
 
 
 def move_to_field(error: BadInput) -> BadInput:
-    """Return a command-line error at the field of a form or a body."""
     return BadInput(error.field.removeprefix("--set ").removeprefix("--"), error.message)
 
 

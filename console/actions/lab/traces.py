@@ -148,24 +148,15 @@ def _copy(file: BinaryIO, path: Path) -> None:
 
 def _read(path: Path, column: str) -> Floats:
     try:
-        _check_lines(path)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            lines = sum(map(_count_lines, iter(lambda: file.read(CHUNK_BYTES), b"")))
+        if lines > MAX_TRACE_LINES:
+            raise BadInput("trace", f"must have at most {MAX_TRACE_LINES:,} lines.")
         return read_trace(str(path), column or None)
     except BadInput as error:
         message = error.message.replace(str(path), path.name)
         raise BadInput(error.field.removeprefix("--"), message) from None
 
 
-def _check_lines(path: Path) -> None:
-    """Raise `BadInput` if there are too many lines.
-
-    Lines are counted before they are read, since a line costs more than its bytes.
-    """
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        lines = sum(map(_count_lines, iter(lambda: file.read(CHUNK_BYTES), b"")))
-    if lines > MAX_TRACE_LINES:
-        raise BadInput("trace", f"must have at most {MAX_TRACE_LINES:,} lines.")
-
-
 def _count_lines(text: bytes) -> int:
-    """Return the number of line breaks of any kind."""
     return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")

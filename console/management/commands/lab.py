@@ -196,7 +196,6 @@ def format_metric(value: float | None) -> str:
 
 
 def format_table(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return laws by metrics, for a terminal."""
     names = list(dict.fromkeys(name for metrics in results.values() for name in metrics))
     rows = [["", *results], *([name, *(format_metric(m[name]) for m in results.values())] for name in names)]
     return "\n".join("".join([f"{row[0]:<24}", *(f"{cell:>15}" for cell in row[1:])]) for row in rows)

@@ -73,7 +73,6 @@ class Chain:
         self._chance = create_random_generator(seed, "measured")
 
     def run(self, fresh_events: float) -> None:
-        """Run one second."""
         at = self.second
         came = fresh_events + self._fail(at)
         room = max(0.0, BUFFER_EVENTS - sum(self._queues))
@@ -119,7 +118,6 @@ class Chain:
         return flow
 
     def start_measurement(self) -> None:
-        """Start a new measurement."""
         self._window = _Window.create_empty()
 
     def rescale(self, tasks: Mapping[str, int], pause_seconds: int) -> None:
@@ -130,7 +128,6 @@ class Chain:
             self.rescales += 1
 
     def measure(self) -> list[MeasuredInterval]:
-        """Return the measurements of each operator since the start of the measurement."""
         window, seconds = self._window, max(1, self._window.seconds)
         noise = 1 + MEASURED_NOISE * self._chance.standard_normal(len(KINDS))
         return [

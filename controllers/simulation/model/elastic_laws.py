@@ -232,14 +232,12 @@ class _Forecasts:
         self._forecaster = Forecaster(course.day_seconds)
 
     def build_steps(self, past: Floats) -> tuple[Floats, Floats]:
-        """Return the mean and deviation of each step, `INSTANTS` per window."""
         # A short past has finer buckets: a handful of values doesn't show the variability.
         at, rates = compute_bucket_averages(past, min(self._bucket, max(1, past.size // MIN_POINTS)))
         steps = (np.arange(self._count * INSTANTS) + 0.5) * self.window_seconds / INSTANTS
         return self._forecaster.predict_ahead(at, rates, past.size + steps)
 
     def compute_window_maxima(self, past: Floats) -> tuple[Floats, Floats]:
-        """Return the maximum of each window."""
         mean, deviation = self.build_steps(past)
         rows = mean.reshape(-1, INSTANTS), deviation.reshape(-1, INSTANTS)
         greatest = (rows[0] + rows[1]).argmax(axis=1)[:, None]

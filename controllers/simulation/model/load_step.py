@@ -48,8 +48,6 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """The response of a law to the step."""
-
     changes: int
     violated_steps: int
     instances: float
@@ -71,7 +69,6 @@ def compute_fewest_tasks(load_per_second: float) -> dict[str, int]:
 
 
 def run_step(law: str, seed: int) -> StepOutcome:
-    """Run the step under one law."""
     chance, decide = create_random_generator(seed, "load step"), LAWS[law]()
     tasks, backlog = compute_fewest_tasks(LOAD_PER_SECOND), dict.fromkeys(ALONE, 0.0)
     history, violated = [tasks], 0
@@ -86,7 +83,14 @@ def run_step(law: str, seed: int) -> StepOutcome:
         seen = _observe(step, load, tasks, backlog, chance)
         tasks = dict(decide(seen))
         history.append(tasks)
-    return _summarize(history, violated)
+    since, reversals = history[BEFORE:], 0
+    for name in ALONE:
+        moves = np.sign(np.diff([step[name] for step in since]))
+        moves = moves[moves != 0]
+        reversals += int((moves[1:] != moves[:-1]).sum())
+    best = sum(compute_fewest_tasks(LOAD_PER_SECOND * TIMES).values())
+    changes = sum(before != after for before, after in itertools.pairwise(since))
+    return StepOutcome(changes, violated, sum(history[-1].values()) / best, reversals)
 
 
 def _observe(
@@ -109,17 +113,6 @@ def _observe(
         )
         rows.append(row)
     return SeenPath(rows, (step + 1) * STEP_SECONDS, 1, MAXIMUM)
-
-
-def _summarize(history: list[dict[str, int]], violated: int) -> StepOutcome:
-    since, reversals = history[BEFORE:], 0
-    for name in ALONE:
-        moves = np.sign(np.diff([step[name] for step in since]))
-        moves = moves[moves != 0]
-        reversals += int((moves[1:] != moves[:-1]).sum())
-    best = sum(compute_fewest_tasks(LOAD_PER_SECOND * TIMES).values())
-    changes = sum(before != after for before, after in itertools.pairwise(since))
-    return StepOutcome(changes, violated, sum(history[-1].values()) / best, reversals)
 
 
 def _build_joint_law() -> Callable[[SeenPath], Tasks]:

@@ -93,5 +93,4 @@ def find_best_value(name: str, values: Iterable[float | None]) -> float | None:
 
 
 def list_metric_names(outcomes: Iterable[Mapping[str, object]]) -> list[str]:
-    """Return all metrics of some outcomes, in order of appearance."""
     return list(dict.fromkeys(name for metrics in outcomes for name in metrics))

@@ -78,26 +78,21 @@ class SequenceMatcher:
         self.paired: deque[float] = deque()  # start times of machines with two
 
     def needs_event(self, kind: int, now: float) -> bool:
-        """Return whether an open machine would take the event."""
         waiting = self.opened if kind == 0 else self.paired
         _expire(waiting, now - self.window)
         return bool(waiting)
 
     def take(self, kind: int, now: float) -> bool:
-        """Return whether the event completes a match."""
         if not self.needs_event(kind, now):
             if kind == 0:
                 self.opened.append(now)
             return False
         if kind == 0:
-            self._pair()
+            # Machines pair in the order of their start, so both queues stay in order of age.
+            self.paired.append(self.opened.popleft())
             return False
         self.paired.popleft()
         return True
-
-    def _pair(self) -> None:
-        # Machines pair in the order of their start, so both queues stay in order of age.
-        self.paired.append(self.opened.popleft())
 
 
 class SetMatcher:
@@ -108,14 +103,12 @@ class SetMatcher:
         self.waiting: dict[int, deque[float]] = {kind: deque() for kind in kinds}
 
     def needs_event(self, kind: int, now: float) -> bool:
-        """Return whether fewer events of its kind wait than of another, so that it is a missing partner."""
         for queue in self.waiting.values():
             _expire(queue, now - self.window)
         own = len(self.waiting[kind])
         return any(len(queue) > own for other, queue in self.waiting.items() if other != kind)
 
     def take(self, kind: int, now: float) -> bool:
-        """Return whether the event completes a match."""
         self.waiting[kind].append(now)
         for queue in self.waiting.values():
             _expire(queue, now - self.window)

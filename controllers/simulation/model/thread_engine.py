@@ -61,7 +61,6 @@ class ThreadEngine:
         self.competitor_per_second = 0.0
 
     def resize(self, pool: int, threads: int) -> None:
-        """Set the size of the pool."""
         there = self.pools[pool]
         there.target_threads = threads
         while there.alive < threads:
@@ -76,12 +75,13 @@ class ThreadEngine:
         self.competitor_per_second = per_second
 
     def run(self, until: float) -> None:
-        """Run until an instant."""
         events = self.events
         while events and events[0][0] <= until:
             self.now, thread, stage = heapq.heappop(events)
             if thread == -1:
-                self._competitor_comes()
+                if self.competitor_per_second > 0:
+                    heapq.heappush(self.events, (self.now + next(self.gaps) / self.competitor_per_second, -1, 0))
+                    self._enter(-2, len(self.shared) + 1)
             else:
                 self._leave(thread, stage)
         self.now = until
@@ -132,23 +132,14 @@ class ThreadEngine:
         if stage - 1 < len(self.shared):
             self._enter(thread, stage + 1)
         else:
-            self._complete_pass(thread)
-
-    def _complete_pass(self, thread: int) -> None:
-        pool = self.pools[self.of_thread[thread]]
-        pool.completions.append(self.now)
-        pool.completed += 1
-        if pool.alive > pool.target_threads:
-            pool.alive -= 1
-            self.free.append(thread)
-        else:
-            self._enter(thread, 0)
-
-    def _competitor_comes(self) -> None:
-        """Add an arrival of the competitor, which is served like any other and ends there; -2 marks it."""
-        if self.competitor_per_second > 0:
-            heapq.heappush(self.events, (self.now + next(self.gaps) / self.competitor_per_second, -1, 0))
-            self._enter(-2, len(self.shared) + 1)
+            pool = self.pools[self.of_thread[thread]]
+            pool.completions.append(self.now)
+            pool.completed += 1
+            if pool.alive > pool.target_threads:
+                pool.alive -= 1
+                self.free.append(thread)
+            else:
+                self._enter(thread, 0)
 
 
 def _pareto(chance: np.random.Generator) -> Iterator[float]:
