@@ -2,7 +2,7 @@
 
 Topologies of 300 operators on one path and on two that share a third; the limit is 50 ms for either. The peer of
 quality is a mixed-integer program over small topologies with two paths: `--seconds` sets how many. The load trebles on
-operators whose tasks slow each other down (`controllers.simulation.model.load_step`); the peers are other people's
+operators whose tasks slow each other down (`bench.laws.load_step`); the peers are other people's
 rules, the ratio is tasks over the optimum.
 """
 
@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint
 
+from bench.laws.load_step import run_step
 from controllers.framework.solver import minimise
-from controllers.parallelism.queueing_topology import QueueingOperator
-from controllers.parallelism.task_allocation import Path, allocate_fewest_tasks
-from controllers.simulation.model.load_step import run_step
+from controllers.parallelism.task_allocation import Path, QueueingOperator, allocate_fewest_tasks
 
 LARGE, LIMIT_SECONDS, MOST, STEP_RUNS = 300, 0.05, 200, 20
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from controllers.baselines import full_shedding_program
+from bench.laws import full_shedding_program
 from controllers.patterns.application import ArrangedPatterns, OperatorPattern, arrange
-from controllers.patterns.needs import Needs
+from controllers.patterns.selectivity import Needs
 from controllers.shedding.problem import Overload
 from controllers.shedding.program import solve
 

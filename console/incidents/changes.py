@@ -28,9 +28,9 @@ from controllers.diagnosis.changes import (
     KindRecord,
     PlantChange,
     compute_change_probability,
+    compute_distances,
     rank_changes,
 )
-from controllers.diagnosis.influence import compute_distances
 from workers.alerts.incidents import REACH, compute_onset, find_return_time
 from workers.alerts.lifecycle.models import Alert, Incident
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot

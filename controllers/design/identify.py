@@ -3,15 +3,34 @@
 The values u are admitted, and y are measured. Least squares over the N transitions of the series. The paper's model has
 no c, because it measures from the operating point. Plant data does not, so c is fitted if it explains more than chance
 (Bayesian information criterion); otherwise it is 0, which keeps a and b precise.
+
+Recursive least squares with forgetting: tracks the model of a changing plant.
+
+Around the setpoint r and the mean admitted amount m,
+
+    y(k+1) - r = a·(y(k) - r) + b·(u(k-d) - m) + c + noise of standard deviation s
+
+With θ = (a, b / initial b, c) and φ = (y - r, initial b·(u - m), 1), all in the unit of y,
+
+    K = Pφ / (s² + φ'Pφ)      θ ← θ + K·(y(k+1) - r - θ'φ)      P ← P - Kφ'P
+
+c is the unknown part: the drain rate, or a persistent disturbance. It drifts by s per sample; a and b are forgotten by
+a factor per sample. (Differences would need no c, but would color white noise and bias the estimates.)
+
+Safeguards: only c is learned when the input moved by less than the noise (a loop at rest would forget all it knows) and
+in the first sample that moves (an empty or full queue does not respond, and its limit would look like a small b); P
+never exceeds the initial uncertainty; θ stays within bounds.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from common.errors import BadInput
+from controllers.design.placement import Model
 
 Floats = npt.NDArray[np.float64]
 MIN_TRANSITIONS = 8
@@ -104,3 +123,119 @@ def _fit(regressors: Floats, after: Floats) -> tuple[Floats, float]:
 def _criterion(squares: float, parameters: int, samples: int) -> float:
     """Return BIC: samples·ln(squares / samples) + parameters·ln(samples); smaller is better."""
     return samples * math.log(max(squares, 1e-300) / samples) + parameters * math.log(samples)
+
+
+# Initial uncertainty: 0.1 for a, b itself for b, ten times the noise for c.
+FIRST_VARIANCE = (0.01, 1.0)
+FIRST_OFFSET_NOISES = 10.0
+A_BOUNDS, RATIO_BOUNDS = (0.05, 1.05), (0.05, 20.0)
+EXCITED = 2.0  # in units of the noise
+AVERAGED = 0.1  # weight of the newest value in the mean admitted amount
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """θ; m, None before anything was admitted; and P, row by row, () before the first sample."""
+
+    a: float
+    ratio: float = 1.0
+    offset: float = 0.0
+    mean: float | None = None
+    covariance: tuple[float, ...] = ()
+
+    def model(self, start: Model) -> Model:
+        return replace(start, a=self.a, b=start.b * self.ratio)
+
+
+def build_initial_estimate(start: Model) -> Estimate:
+    """Return the estimate before any measurement: the given model."""
+    return Estimate(_clip(start.a, A_BOUNDS))
+
+
+def follow(
+    before: Estimate,
+    start: Model,
+    y: Sequence[float],
+    u: Sequence[float],
+    *,
+    setpoint: float,
+    noise: float,
+    forgetting: float,
+) -> Estimate:
+    """Return the estimate after y(k), y(k-1), y(k-2) and u(k-1), u(k-2), … (newest first).
+
+    `noise` is s, in y's unit. A past that is too short teaches nothing.
+    """
+    at = start.delay
+    if len(y) < 3 or len(u) < at + 2:
+        return before
+    felt = u[at]
+    mean = felt if before.mean is None else before.mean + AVERAGED * (felt - before.mean)
+    moved = mean - (mean if before.mean is None else before.mean)
+    before = replace(before, mean=mean, offset=before.offset + start.b * before.ratio * moved)
+    pushed, moved_before = start.b * (u[at] - u[at + 1]), y[1] - y[2]
+    excited = abs(pushed) * before.ratio >= EXCITED * noise and abs(moved_before) >= noise
+    regressor = np.array([y[1] - setpoint, start.b * (u[at] - (before.mean or 0.0)), 1.0])
+    if excited:
+        return _update_estimate(before, regressor, y[0] - setpoint, noise, forgetting)
+    measured = y[0] - setpoint
+    covariance = _predict_covariance(before, noise)
+    surprise = measured - float(regressor @ [before.a, before.ratio, before.offset])
+    share = covariance[2, 2] / (noise**2 + covariance[2, 2])
+    covariance[2, :] *= 1 - share
+    covariance[:2, 2] *= 1 - share
+    return replace(
+        before,
+        offset=before.offset + float(share) * surprise,
+        covariance=tuple(_bound_covariance(covariance, noise).ravel().tolist()),
+    )
+
+
+def _update_estimate(before: Estimate, regressor: Floats, measured: float, noise: float, forgetting: float) -> Estimate:
+    covariance = _predict_covariance(before, noise)
+    theta = np.array([before.a, before.ratio, before.offset])
+    reach = covariance @ regressor
+    # Rounding may leave a negative variance, or zero to divide by.
+    scale = noise**2 + max(0.0, float(regressor @ reach))
+    theta = theta + reach / scale * (measured - float(regressor @ theta))
+    covariance = _forgotten(covariance - np.outer(reach, reach) / scale, forgetting)
+    return replace(
+        before,
+        a=_clip(float(theta[0]), A_BOUNDS),
+        ratio=_clip(float(theta[1]), RATIO_BOUNDS),
+        offset=float(theta[2]),
+        covariance=tuple(_bound_covariance(covariance, noise).ravel().tolist()),
+    )
+
+
+def is_covariance(numbers: Sequence[float]) -> bool:
+    """Return whether the numbers are a stored P: nine, row by row, symmetric, no variance below 0."""
+    if len(numbers) != 9:
+        return False
+    matrix = np.array(numbers).reshape(3, 3)
+    return bool((matrix == matrix.T).all() and (np.diag(matrix) >= 0).all())
+
+
+def _predict_covariance(before: Estimate, noise: float) -> Floats:
+    """Return P of this sample: c may have drifted."""
+    known = before.covariance or np.diag([*FIRST_VARIANCE, (FIRST_OFFSET_NOISES * noise) ** 2]).ravel()
+    covariance = np.array(known).reshape(3, 3)
+    covariance[2, 2] += noise**2
+    return covariance
+
+
+def _forgotten(covariance: Floats, forgetting: float) -> Floats:
+    grown = np.array([forgetting**-0.5, forgetting**-0.5, 1.0])
+    return np.asarray(covariance * np.outer(grown, grown))
+
+
+def _bound_covariance(covariance: Floats, noise: float) -> Floats:
+    """Return P with no variance above the initial one or below 0, and positive definite as before."""
+    covariance[np.diag_indices(3)] = np.maximum(np.diag(covariance), 0.0)
+    greatest = np.array([*FIRST_VARIANCE, (FIRST_OFFSET_NOISES * noise) ** 2])
+    shrunk = np.sqrt(greatest / np.maximum(np.diag(covariance), np.maximum(greatest, 1e-300)))
+    return np.asarray(covariance * np.outer(shrunk, shrunk))
+
+
+def _clip(value: float, bounds: tuple[float, float]) -> float:
+    return min(max(value, bounds[0]), bounds[1])

@@ -10,7 +10,7 @@ from common import checks
 from common.checks import refuse_unknown
 from common.errors import BadInput
 from common.parameter import Parameter, read_document, read_object
-from controllers.design import friendliness, lqr, network, placement
+from controllers.design import friendliness, lqr, placement, queueing_models
 from controllers.design.lqr import Floats
 from controllers.design.placement import FORMS, Gains, GainsReport, Model
 from controllers.framework.decision import Json
@@ -79,7 +79,7 @@ DESIGNS: Mapping[str, Callable[[Any], dict[str, Json]]] = {
     "place": place,
     "check": check,
     "lqr": regulate,
-    "network": network.answer,
+    "network": queueing_models.answer,
     "tcc": friendliness.answer,
     "selectivity": selectivity.answer,
 }

@@ -14,7 +14,7 @@ setpoint, and the new limit differs by no more than that share: the limit is set
 which a guard may have changed, not the commanded one.
 
 The parameters may include a model of the plant, measured(k+1) = a·measured(k) + b·admit(k-delay). Gains that are
-unstable on it are rejected. With adaptive `tuning` the model is tracked (`controllers.design.recursive`), and the gains
+unstable on it are rejected. With adaptive `tuning` the model is tracked (`controllers.design.identify`), and the gains
 keep the poles of the closed loop where the given gains put them on the given model.
 """
 
@@ -25,8 +25,8 @@ from functools import lru_cache
 from common.errors import BadInput
 from common.parameter import Parameter
 from controllers.design import placement
+from controllers.design.identify import A_BOUNDS, RATIO_BOUNDS, Estimate, build_initial_estimate, follow, is_covariance
 from controllers.design.placement import FORMS, Gains, Model
-from controllers.design.recursive import A_BOUNDS, RATIO_BOUNDS, Estimate, build_initial_estimate, follow, is_covariance
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.reason import format_reason

@@ -28,11 +28,12 @@ from common.parameter import Parameter, check_range
 from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
-from controllers.parallelism.fluid_backlog import compute_waiting_cost
-from controllers.parallelism.measured_paths import TAKEN, compute_task_range, hold_unmeasured, list_operators
+from controllers.parallelism.inputs import TAKEN, compute_task_range, hold_unmeasured, list_operators
 from controllers.parallelism.measured_topology import MAX_TASKS
 from controllers.parallelism.needs import (
+    REMEMBERED,
     PlannedOperator,
+    ScalingCurve,
     TaskNeeds,
     build_demand,
     build_lateness,
@@ -40,10 +41,10 @@ from controllers.parallelism.needs import (
     compute_steps_per_window,
     estimate_slowest_path_seconds,
     forecast,
+    remember,
 )
-from controllers.parallelism.plan import ParallelismPlan, PlanRanges, find_cheapest_plan
-from controllers.parallelism.queueing_topology import check_paths
-from controllers.parallelism.scaling_curve import REMEMBERED, ScalingCurve, remember
+from controllers.parallelism.plan import ParallelismPlan, PlanRanges, compute_waiting_cost, find_cheapest_plan
+from controllers.parallelism.task_allocation import check_paths
 
 # Minimum gain of capacity that noise could not cause.
 NOTABLE = 0.05

@@ -18,10 +18,16 @@ from common.parameter import Parameter, check_range
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
-from controllers.parallelism.measured_paths import TAKEN, compute_task_range, hold_unmeasured, list_operators
+from controllers.parallelism.inputs import TAKEN, compute_task_range, hold_unmeasured, list_operators
 from controllers.parallelism.measured_topology import MAX_TASKS
-from controllers.parallelism.queueing_topology import QueueingOperator, build_operator, check_paths
-from controllers.parallelism.task_allocation import Path, allocate_fewest_tasks, find_lacking_path
+from controllers.parallelism.task_allocation import (
+    Path,
+    QueueingOperator,
+    allocate_fewest_tasks,
+    build_operator,
+    check_paths,
+    find_lacking_path,
+)
 
 PARAMETERS = (
     Parameter("bound_seconds", "s", "Maximum latency of every path.", 1.0, 1e-9, 1e6),

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.errors import BadInput
-from controllers.patterns.needs import Needs
-from controllers.patterns.selectivity import compute_output_rate
+from controllers.patterns.selectivity import Needs, compute_output_rate
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]

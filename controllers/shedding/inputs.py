@@ -1,4 +1,11 @@
-"""Inputs of the shedding law: its parameters, an observation, and the application that they describe."""
+"""Inputs of the shedding law: its parameters, an observation, and the application that they describe.
+
+Tables that shed no more than an error budget allows: all shares are reduced by one factor.
+
+Shed events are counted as the pipeline counts them: in events/s, once for each pattern that loses them. The factor is
+found by bisection, not by division: if less is shed upstream, more arrives downstream, so the shed rate is not
+proportional to the factor. The resulting tables always keep to the allowed rate.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +17,7 @@ from common.errors import BadInput
 from common.parameter import Parameter
 from controllers.framework.law import Values
 from controllers.patterns.application import ArrangedPatterns, Floats, OperatorPattern, arrange
-from controllers.patterns.needs import Needs, needs_of
+from controllers.patterns.selectivity import Needs, needs_of
 from controllers.shedding.budgets import BUDGET_SECONDS, BUDGETS, compute_allowed_per_second
 from controllers.shedding.latency_bound import WaitingTimeModel
 
@@ -251,3 +258,42 @@ def check_rates(application: ArrangedPatterns, observation: Values, where: str) 
                 f"{where}.arrivals.{operator}.{symbol}",
                 f"contradicts {makers}, which emits {symbol}; give rates only for types that arrive from outside",
             )
+
+
+HALVINGS = 30
+Shares = Mapping[str, Mapping[str, float]]
+
+
+def compute_flows(inputs: SheddingInputs, shed: Shares) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Return the offered and the admitted events/s of each pattern's types under a table of shares."""
+    application, made = inputs.application, inputs.application.compute_emissions(inputs.outside, {}, of=[])
+    offered, admitted = dict[str, Floats](), dict[str, Floats]()
+    for pattern in application.patterns:
+        dropped, rates = (shed.get(pattern.name, {}), application.compute_offered(pattern, inputs.outside, made))
+        offered[pattern.name] = rates
+        admitted[pattern.name] = rates * [1 - dropped.get(symbol, 0.0) for symbol in pattern.symbols]
+        made[application.index[pattern.emits]] += pattern.compute_emission(admitted[pattern.name])
+    return offered, admitted
+
+
+def shed_per_second(inputs: SheddingInputs, shed: Shares) -> float:
+    """Return the events/s that patterns lose under a table, counted once for each pattern."""
+    offered, admitted = compute_flows(inputs, shed)
+    return float(sum((offered[name] - admitted[name]).sum() for name in offered))
+
+
+def cut(inputs: SheddingInputs, shed: Shares, most_per_second: float) -> Shares:
+    if shed_per_second(inputs, shed) <= most_per_second:
+        return shed
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if shed_per_second(inputs, _scale_shares(shed, middle)) <= most_per_second:
+            low = middle
+        else:
+            high = middle
+    return _scale_shares(shed, low)
+
+
+def _scale_shares(shed: Shares, factor: float) -> dict[str, dict[str, float]]:
+    return {pattern: {symbol: factor * share for symbol, share in types.items()} for pattern, types in shed.items()}

@@ -25,7 +25,6 @@ from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
 from controllers.patterns.application import Floats
-from controllers.shedding.budget_cut import compute_flows, cut
 from controllers.shedding.inputs import (
     ALL_SINKS,
     OBSERVATION,
@@ -34,6 +33,8 @@ from controllers.shedding.inputs import (
     build_application,
     check_names,
     check_rates,
+    compute_flows,
+    cut,
 )
 from controllers.shedding.problem import Overload, Table
 from controllers.shedding.program import SolverError, solve

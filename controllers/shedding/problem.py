@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from controllers.patterns.application import ArrangedPatterns, Floats, OperatorPattern, Rates
-from controllers.patterns.needs import Needs
+from controllers.patterns.selectivity import Needs
 
 Perspective = Literal["global", "local"]
 # Pattern → matches/s of each of its conjunctions, in the order of `parts()`.

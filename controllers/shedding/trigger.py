@@ -7,8 +7,14 @@ from common.parameter import Parameter
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
 from controllers.patterns.application import Floats
-from controllers.shedding.budget_cut import compute_flows, shed_per_second
-from controllers.shedding.inputs import OBSERVATION, PARAMETERS, SheddingInputs, compute_max_shed_rate
+from controllers.shedding.inputs import (
+    OBSERVATION,
+    PARAMETERS,
+    SheddingInputs,
+    compute_flows,
+    compute_max_shed_rate,
+    shed_per_second,
+)
 
 STATE = (
     Parameter(

@@ -23,10 +23,16 @@ from typing import Any
 import numpy as np
 
 from common.parameter import Parameter
-from controllers.baselines.shortest_queue import join
+from controllers.baselines.flow import join
 from controllers.flow.balance import Balance
-from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
+from controllers.simulation.scenario import (
+    Floats,
+    Scenario,
+    ScenarioOutcome,
+    add_noise,
+    create_random_generator,
+    resample,
+)
 
 SECONDS, HOG_FROM = 1_200, 400
 PER_REPLICA, LOAD = 1_000.0, 0.6
@@ -75,9 +81,9 @@ def compute_speeds(settings: Mapping[str, Any]) -> Floats:
 
 def generate_arrivals(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
     """Return the events of each second; the same for all laws of a seed."""
-    shape = np.ones(SECONDS) if trace is None else arrivals.resample(trace, SECONDS)
+    shape = np.ones(SECONDS) if trace is None else resample(trace, SECONDS)
     rate = LOAD * PER_REPLICA * settings["replicas"]
-    return arrivals.add_noise(rate * shape, settings["noise"], create_random_generator(seed, "arrivals"))
+    return add_noise(rate * shape, settings["noise"], create_random_generator(seed, "arrivals"))
 
 
 def generate_capacities(settings: Mapping[str, Any], seed: int) -> Floats:
@@ -85,9 +91,7 @@ def generate_capacities(settings: Mapping[str, Any], seed: int) -> Floats:
     steady = np.tile(compute_speeds(settings), (SECONDS, 1))
     steady[HOG_FROM:, 0] /= 1 + settings["hog"]
     # A second without any progress would be an infinite response time.
-    return np.maximum(
-        arrivals.add_noise(steady, settings["noise"], create_random_generator(seed, "speeds")), 0.1 * steady
-    )
+    return np.maximum(add_noise(steady, settings["noise"], create_random_generator(seed, "speeds")), 0.1 * steady)
 
 
 def simulate(law: str, settings: Mapping[str, Any], events: Floats, done: Floats) -> tuple[Floats, Floats]:

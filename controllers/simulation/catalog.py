@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from controllers import simulation
 from controllers.framework.discovery import import_modules
-from controllers.simulation.model.scenario import Scenario
+from controllers.simulation.scenario import Scenario
 
 
 def find_scenarios() -> dict[str, Scenario]:

@@ -26,18 +26,9 @@ from typing import Any
 import numpy as np
 
 from common.parameter import Parameter
-from controllers.baselines.greedy_band import GreedyBand
+from controllers.baselines.rebalancing import GreedyBand
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove
 from controllers.rebalancing.node_scaling import find_restoring_moves
-from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import (
-    Floats,
-    Scenario,
-    ScenarioOutcome,
-    SimulationCost,
-    SimulationSize,
-    create_random_generator,
-)
 from controllers.simulation.queues import (
     BUSY,
     MEASUREMENTS,
@@ -46,6 +37,16 @@ from controllers.simulation.queues import (
     OurLaws,
     compute_node_shares,
     mark_idle_nodes,
+)
+from controllers.simulation.scenario import (
+    Floats,
+    Scenario,
+    ScenarioOutcome,
+    SimulationCost,
+    SimulationSize,
+    add_noise,
+    create_random_generator,
+    resample,
 )
 from queues.points import TOTAL
 
@@ -138,7 +139,7 @@ def build_load_profile(settings: Mapping[str, Any], trace: Floats | None) -> Flo
     """Return the load per minute as a share of the peak, which is in the middle."""
     minutes = int(settings["hours"]) * HOUR_MINUTES
     if trace is not None:
-        return arrivals.resample(trace, minutes)
+        return resample(trace, minutes)
     from_peak = (np.arange(minutes) - minutes / 2) / DAY_MINUTES
     return np.asarray(settings["valley"] + (1 - settings["valley"]) * (1 + np.cos(2 * np.pi * from_peak)) / 2)
 
@@ -146,7 +147,7 @@ def build_load_profile(settings: Mapping[str, Any], trace: Floats | None) -> Flo
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     plant = place_initially(settings, seed)
     shape = build_load_profile(settings, trace)[:, None] * plant.rate[None, :]
-    rates = arrivals.add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
+    rates = add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
     who: Balancer = GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
     there, tally = NodeChurn.start_with(len(plant.nodes)), _Tally()
     members, chance = create_random_generator(seed, "members"), create_random_generator(seed, law)

@@ -30,7 +30,7 @@ from controllers.baselines.concurrency_limits import BASELINES, Limit, LimitStep
 from controllers.concurrency.law import Concurrency
 from controllers.design.friendliness import TABLE_1
 from controllers.design.queueing_models import Station, compute_throughput
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome
+from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome
 
 MODELS = ("repairman", "escalation", "enrichment", "section-4.8")
 MAX_THREADS, MAX_STEPS, SETTLED = 600, 3_000, 30

@@ -33,7 +33,7 @@ from common.errors import BadInput
 from common.parameter import Parameter
 from controllers.baselines.concurrency_limits import BASELINES, Limit, LimitStep, get_envoy_threads
 from controllers.concurrency.law import Concurrency
-from controllers.simulation.model.scenario import (
+from controllers.simulation.scenario import (
     Floats,
     Scenario,
     ScenarioOutcome,
@@ -41,7 +41,7 @@ from controllers.simulation.model.scenario import (
     SimulationSize,
     create_random_generator,
 )
-from controllers.simulation.model.thread_engine import EnginePool, EngineStation, ThreadEngine
+from controllers.simulation.thread_engine import EnginePool, EngineStation, ThreadEngine
 
 SECONDS, TICK_SECONDS, STEADY_SECONDS = 900.0, 1.0, 50.0
 COMPETES, RELIEVED = 300.0, 600.0

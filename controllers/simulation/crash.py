@@ -23,9 +23,8 @@ import numpy as np
 from common.parameter import Parameter
 from controllers.rebalancing.allocation import Allocation
 from controllers.rebalancing.node_scaling import NodeScaling
-from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
 from controllers.simulation.queues import index_moves, observe_plant
+from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator, resample
 from queues.points import share
 from queues.publishing.splitter import Splitter
 
@@ -87,7 +86,7 @@ def compute_arrivals_per_second(trace: Floats | None) -> Floats:
     total = sum(RATES.values())
     if trace is None:
         return np.full(SECONDS, total)
-    return total * arrivals.resample(trace, SECONDS)
+    return total * resample(trace, SECONDS)
 
 
 class _Publisher:

@@ -33,12 +33,18 @@ import numpy as np
 import numpy.typing as npt
 
 from common.parameter import Parameter
-from controllers.baselines.spark_pid import SparkPid
+from controllers.baselines.flow import SparkPid
 from controllers.design import placement
 from controllers.design.placement import Model
 from controllers.flow.admission import Flow, limit_of
-from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
+from controllers.simulation.scenario import (
+    Floats,
+    Scenario,
+    ScenarioOutcome,
+    add_noise,
+    create_random_generator,
+    resample,
+)
 
 SAMPLES, SAMPLE_SECONDS = 900, 2.0
 CAPACITY_KB, REFERENCE_KB, FIRST_REFERENCE_KB = 500_000.0, 400_000.0, 420_000.0
@@ -135,14 +141,14 @@ class _Course:
 def build_course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> _Course:
     """Return the disturbances; the same for all laws of a seed."""
     at = np.arange(SAMPLES)
-    shape = np.ones(SAMPLES) if trace is None else arrivals.resample(trace, SAMPLES)
+    shape = np.ones(SAMPLES) if trace is None else resample(trace, SAMPLES)
     offered = OFFERED_SHARE * SERVED_PER_SAMPLE * shape
     hogged = (at >= HOG_FROM) & (at < HOG_UNTIL)
     capable = SERVED_PER_SAMPLE / np.where(hogged, 1 + settings["hog"], 1.0)
     return _Course(
         offered,
         (at >= STARVED_FROM) & (at < STARVED_FROM + settings["starvation"]),
-        arrivals.add_noise(capable, settings["noise"], create_random_generator(seed, "served")),
+        add_noise(capable, settings["noise"], create_random_generator(seed, "served")),
         np.where(at >= GAIN_AT, settings["gain_factor"], 1.0),
         np.where(at >= STEP_AT, REFERENCE_KB, FIRST_REFERENCE_KB),
     )

@@ -28,8 +28,7 @@ import numpy as np
 
 from common.parameter import Parameter
 from controllers.shedding.ladder import LEVELS, Ladder, allows
-from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome
+from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome, resample
 
 DECISION_SECONDS, START_SECONDS, OVERLOAD_SECONDS, SECONDS = 5, 300, 600, 3_600
 BASE, QUIET, MISPLACED = 1_000.0, 0.6, 0.85
@@ -112,7 +111,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 def _generate_offered(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
     height = BASE * settings["overload_percent"] / 100
     if trace is not None:
-        return np.asarray(height * arrivals.resample(trace, SECONDS))
+        return np.asarray(height * resample(trace, SECONDS))
     at = np.arange(SECONDS)
     over = (at >= START_SECONDS) & (at < START_SECONDS + OVERLOAD_SECONDS)
     return np.where(over, height, BASE * QUIET)

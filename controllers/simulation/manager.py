@@ -26,8 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.parameter import Parameter
-from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
+from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator, resample
 from controllers.worker_rate.law import WorkerRate
 from controllers.worker_rate.thesis_manager import Static
 
@@ -110,7 +109,7 @@ def generate_events_per_second(settings: Mapping[str, Any], seed: int, trace: Fl
     if trace is None:
         shape = (1 - np.cos(2 * np.pi * settings["cycles"] * np.arange(SECONDS) / SECONDS)) / 2
     else:
-        shape = arrivals.resample(trace, SECONDS)
+        shape = resample(trace, SECONDS)
     rates = settings["max_rate"] * shape
     if settings["poisson"]:
         return np.asarray(create_random_generator(seed, "arrivals").poisson(rates), dtype=float)

@@ -23,13 +23,20 @@ from typing import Any, Protocol
 import numpy as np
 
 from common.parameter import Parameter
-from controllers.baselines.greedy_band import GreedyBand
-from controllers.baselines.thesis_queues import Thesis
+from controllers.baselines.rebalancing import GreedyBand, Thesis
 from controllers.rebalancing.allocation import Allocation, IndexedMove
 from controllers.rebalancing.law import Rebalancing
 from controllers.rebalancing.node_scaling import NodeScaling
-from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
+from controllers.simulation.scenario import (
+    Floats,
+    Scenario,
+    ScenarioOutcome,
+    add_noise,
+    build_jump,
+    compute_day_sine,
+    create_random_generator,
+    resample,
+)
 from queues.nodes.node_state import IDLE, NORMAL, OFFLINE
 from queues.points import TOTAL
 
@@ -185,10 +192,10 @@ def mark_idle_nodes(plant: Allocation) -> Allocation:
 def build_day_profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
     """Return the arrivals per minute of the day as a share of the maximum rate."""
     if trace is not None:
-        return arrivals.resample(trace, MINUTES)
+        return resample(trace, MINUTES)
     if settings["step"]:
-        return arrivals.build_jump(MINUTES, JUMP_MINUTE, settings["step"])
-    return arrivals.compute_day_sine(MINUTES)
+        return build_jump(MINUTES, JUMP_MINUTE, settings["step"])
+    return compute_day_sine(MINUTES)
 
 
 @dataclass
@@ -209,7 +216,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     configuration = int(settings["configuration"])
     plant = start(configuration, create_random_generator(seed, "start"))
     shape = build_day_profile(settings, trace)[:, None] * plant.rate[None, :]
-    rates = arrivals.add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
+    rates = add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
     who, chance, tally = create_balancer(law), create_random_generator(seed, law), _Tally()
     loads = np.zeros((MINUTES, len(plant.nodes)))
     containers, used = np.zeros(MINUTES), np.zeros(MINUTES)

@@ -33,7 +33,7 @@ from controllers.simulation.manager import (
     compute_event_ages,
     simulate,
 )
-from controllers.simulation.model.scenario import Floats
+from controllers.simulation.scenario import Floats
 
 PRICE = 10.0
 AFTER_REST_SECONDS = 2.0  # Events that arrive at an empty queue are seen within this time.

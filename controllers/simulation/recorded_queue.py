@@ -25,7 +25,7 @@ from common.errors import BadInput
 from controllers.design.identify import identify
 from controllers.flow.admission import Flow, limit_of, model_of
 from controllers.framework.law import Values
-from controllers.simulation.model.scenario import Floats
+from controllers.simulation.scenario import Floats
 
 FULL_PRICE, WAITING_PRICE, REFUSED = 10.0, 0.01, 1e6
 TUNED = ("kp", "ki")

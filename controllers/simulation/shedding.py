@@ -33,9 +33,8 @@ from controllers.baselines.shedders import SHEDDERS, MeasuredStream, Table
 from controllers.shedding.inputs import ALL_SINKS, PARAMETERS
 from controllers.shedding.latency_bound import compute_operator_budget
 from controllers.shedding.law import Shedding
-from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, SimulationCost, SimulationSize
-from controllers.simulation.model.shed_stream import (
+from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome, SimulationCost, SimulationSize, resample
+from controllers.simulation.shed_stream import (
     RATES,
     SECONDS,
     TAKES,
@@ -352,7 +351,7 @@ def _build_unshed_stream(
 ) -> tuple[Stream, int]:
     """Return the stream, the same for all laws, and the matches of its sinks without shedding."""
     given = dict(settings)
-    profile = None if trace is None else arrivals.resample(np.asarray(trace), int(given["seconds"]))
+    profile = None if trace is None else resample(np.asarray(trace), int(given["seconds"]))
     stream = generate(given, seed, profile)
     everything = pass_through(stream, given, None)
     return stream, count_sink_matches(stream, everything.matches, float(given["window_seconds"]), WARM_UP_SECONDS)

@@ -10,7 +10,7 @@ import pytest
 
 from common.documents import decode_text, parse_json, read_json, read_yaml
 from common.environment import read_secret
-from console.actions.lab.trace_files import read_trace
+from console.actions.lab.traces import read_trace
 from console.input.boundary import document_of
 from console.management.commands.attach import _read_text
 from console.management.document import read_document

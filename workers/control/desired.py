@@ -12,7 +12,7 @@ from datetime import datetime
 
 from common.errors import WeirError
 from controllers.framework import guard
-from controllers.parallelism.measured_paths import UNMEASURED
+from controllers.parallelism.inputs import UNMEASURED
 from workers.control.kinds.registry import find_display
 from workers.control.ledger import ledger
 from workers.models import Loop

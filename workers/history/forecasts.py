@@ -12,7 +12,6 @@ import numpy.typing as npt
 import redis
 
 from common.stored_document import replace_fields
-from controllers.design.change_points import change_points
 from controllers.design.expected_band import (
     AHEAD_SECONDS,
     DAY_SECONDS,
@@ -20,6 +19,7 @@ from controllers.design.expected_band import (
     BandForecaster,
     ForecastBand,
     PastRanges,
+    change_points,
 )
 from controllers.design.forecast import Forecaster
 from workers.documents.bands import ExpectedBand, ExpectedBands, RateChange

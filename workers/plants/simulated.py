@@ -1,6 +1,6 @@
 """A simulated plant behind the plant interface.
 
-It runs the chain of `controllers.simulation.model.elastic_chain`, second by second. A change of tasks stops the chain
+It runs the chain of `controllers.simulation.elastic_chain`, second by second. A change of tasks stops the chain
 for `pause_seconds`, like a real rescaling. Simulated time advances when `run` is called; the offered load of each
 second is given. Measures are those since the last topology.
 """
@@ -8,9 +8,9 @@ second is given. Measures are those since the last topology.
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 
-from controllers.baselines.parallelism_rules import MeasuredInterval
+from controllers.baselines.parallelism import MeasuredInterval
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from controllers.simulation.model.elastic_chain import KINDS, Chain
+from controllers.simulation.elastic_chain import KINDS, Chain
 from workers.plants.plant import PlantUnavailable
 
 SOURCE = "source"

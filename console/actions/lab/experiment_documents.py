@@ -15,8 +15,7 @@ from console.accounts.access import Actor, require_data_access
 from console.display.downsampling import downsample
 from console.display.formats import format_for_input
 from controllers.simulation.catalog import SCENARIOS
-from controllers.simulation.model.metrics import Metric, find_best_value, get_metric, list_metric_names
-from controllers.simulation.model.scenario import Floats
+from controllers.simulation.scenario import Floats, Metric, find_best_value, get_metric, list_metric_names
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import read_series
 from workers.models import Run

@@ -11,7 +11,7 @@ from console.actions.lab.experiment_documents import (
     experiment_for,
     list_readable_experiments,
 )
-from console.actions.lab.lab import read_wanted
+from console.actions.lab.experiments import read_wanted
 from console.actions.lab.traces import find_trace, list_traces
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
@@ -35,8 +35,7 @@ from console.connections.control_server import load_latest_snapshot
 from console.connections.surroundings import build_job_context
 from console.input.row_id import Id
 from controllers.simulation.catalog import SCENARIOS
-from controllers.simulation.model.metrics import get_metric
-from controllers.simulation.model.scenario import Scenario
+from controllers.simulation.scenario import Scenario, get_metric
 from workers.lab.models import Experiment
 from workers.steering.overrides import Expiry
 

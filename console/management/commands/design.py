@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 
 from common.errors import BadInput
 from common.parsing import parse_option_whole_number
-from console.actions.lab.trace_files import read_columns
+from console.actions.lab.traces import read_columns
 from console.management.document import JsonCommand, read_document
 from controllers.design.identify import identify
 from controllers.design.request import DESIGNS

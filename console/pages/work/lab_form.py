@@ -10,12 +10,12 @@ from django.http import HttpRequest, QueryDict
 from common.errors import BadInput
 from common.parameter import Parameter
 from console.accounts.access import Actor, actor_of
-from console.actions.lab.lab import WantedExperiment, get_scenario, parse_setting, read_wanted
+from console.actions.lab.experiments import WantedExperiment, get_scenario, parse_setting, read_wanted
 from console.actions.lab.traces import Trace, find_trace, list_traces, load_experiment_trace, save_upload
 from console.input.form_values import parse_number
 from console.input.row_id import parse_row_id
 from controllers.simulation.catalog import SCENARIOS
-from controllers.simulation.model.scenario import Scenario
+from controllers.simulation.scenario import Scenario
 from workers.lab.models import Experiment
 
 SET = "set-"  # the fields of a scenario's settings

@@ -17,8 +17,8 @@ from django.test import Client
 
 from console.actions.lab.experiment_documents import build_results_table, format_experiment_command
 from console.models import AuditEntry
+from controllers.simulation import scenario as metrics
 from controllers.simulation.catalog import SCENARIOS
-from controllers.simulation.model import metrics
 from queues.models import Container, Node, Queue
 from tests.console.page_form import form_of
 from workers.batch import task_definitions

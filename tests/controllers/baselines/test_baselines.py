@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.baselines.greedy_band import GreedyBand
-from controllers.baselines.thesis_queues import Thesis
+from controllers.baselines.rebalancing import GreedyBand, Thesis
 from controllers.rebalancing.allocation import from_observation
 from controllers.rebalancing.law import Rebalancing
 from tests.controllers.rebalancing.plants import node, observation, observations, queue

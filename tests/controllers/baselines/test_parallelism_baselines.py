@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.baselines.parallelism_rules import (
+from controllers.baselines.parallelism import (
     Hpa,
     MeasuredInterval,
+    Record,
     SeenPath,
+    ThesisRegression,
     apply_dhalion,
     apply_ds2,
     apply_static_peak,
+    apply_wt,
 )
-from controllers.baselines.thesis_queueing import apply_wt
-from controllers.baselines.thesis_regression import Record, ThesisRegression
 
 
 def measured(name, tasks, load, **other):

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controllers.baselines.flow import SparkPid, join
 from controllers.baselines.shedders import SHEDDERS, MeasuredStream
-from controllers.baselines.shortest_queue import join
-from controllers.baselines.spark_pid import SparkPid
 
 LENGTHS = st.lists(st.floats(0, 1e4), min_size=1, max_size=8)
 

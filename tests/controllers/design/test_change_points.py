@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.design.change_points import MIN_MINUTES, change_points
+from controllers.design.expected_band import MIN_MINUTES, change_points
 
 DAY = 1440
 AT = np.arange(DAY) * 60.0 + 30

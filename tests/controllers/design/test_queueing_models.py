@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from common.errors import BadInput
 from controllers.concurrency.throughput_curve import compute_station_throughput
-from controllers.design.network import answer
-from controllers.design.queueing_models import Station, compute_throughput, erlang_c, open_network, solve_closed
+from controllers.design.queueing_models import Station, answer, compute_throughput, erlang_c, open_network, solve_closed
 from tests.shared_data import DATA
 
 REFERENCE = DATA / "reference" / "queueing.json"

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from controllers.design.recursive import Estimate, Model, follow
+from controllers.design.identify import Estimate, Model, follow
 
 MODEL = Model(a=0.985, b=-134.0, delay=1)
 FAR = 1e36

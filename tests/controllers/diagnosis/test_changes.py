@@ -11,9 +11,9 @@ from controllers.diagnosis.changes import (
     KindRecord,
     PlantChange,
     compute_change_probability,
+    compute_distances,
     rank_changes,
 )
-from controllers.diagnosis.influence import compute_distances
 
 ONSET = 10_000.0
 CHAIN = {"queue/b": ["queue/a"], "queue/a": ["producer/p"]}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from common.errors import BadInput
 from controllers import catalog, request
 from controllers.design import placement
+from controllers.design.identify import build_initial_estimate, follow
 from controllers.design.placement import Gains, Model
-from controllers.design.recursive import build_initial_estimate, follow
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
 from workers.control.kinds import flow

@@ -14,8 +14,7 @@ from controllers import catalog, request
 from controllers.framework.solver import minimise
 from controllers.parallelism.forecast_law import ParallelismForecast, find_cheapest_path
 from controllers.parallelism.queueing_law import QueueingParallelism
-from controllers.parallelism.queueing_topology import QueueingOperator
-from controllers.parallelism.task_allocation import Path, allocate_fewest_tasks, find_lacking_path
+from controllers.parallelism.task_allocation import Path, QueueingOperator, allocate_fewest_tasks, find_lacking_path
 
 QUEUEING, FORECAST = QueueingParallelism(), ParallelismForecast()
 

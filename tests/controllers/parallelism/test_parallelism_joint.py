@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from common.errors import BadInput
 from controllers import catalog
-from controllers.parallelism.fluid_backlog import Demand, Lateness, compute_waiting_cost
 from controllers.parallelism.joint_law import JointParallelism
-from controllers.parallelism.plan import PlanRanges, find_cheapest_plan
-from controllers.parallelism.scaling_curve import ScalingCurve, remember
+from controllers.parallelism.needs import ScalingCurve, remember
+from controllers.parallelism.plan import Demand, Lateness, PlanRanges, compute_waiting_cost, find_cheapest_plan
 
 LAW = JointParallelism()
 SERVICE = 0.01

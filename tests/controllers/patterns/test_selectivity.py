@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import BadInput
-from controllers.patterns.needs import needs_of
-from controllers.patterns.selectivity import answer, compute_output_rate, find_bottleneck_types
+from controllers.patterns.selectivity import answer, compute_output_rate, find_bottleneck_types, needs_of
 
 RATES = {"A": 9.0, "B": 7.0, "C": 2.0}
 

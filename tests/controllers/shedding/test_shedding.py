@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.laws import full_shedding_program
 from common.errors import BadInput
 from controllers import catalog
-from controllers.baselines import full_shedding_program
 from controllers.patterns.application import arrange
 from controllers.shedding.inputs import SheddingInputs, build_application
-from controllers.shedding.knapsack import solve_piecewise
 from controllers.shedding.latency_bound import compute_operator_budget, compute_operator_seconds
 from controllers.shedding.law import Shedding, shed_tables
 from controllers.shedding.problem import Overload, SheddingProblem
-from controllers.shedding.program import solve, solve_by_programs
+from controllers.shedding.program import solve, solve_by_programs, solve_piecewise
 from tests.controllers.shedding.applications import observation
 
 LAW = Shedding()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.baselines.shortest_queue import join
+from controllers.baselines.flow import join
 from controllers.simulation import balance
 
 SCENARIO = balance.SCENARIO

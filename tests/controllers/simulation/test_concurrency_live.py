@@ -5,8 +5,8 @@ import pytest
 
 from controllers.concurrency.throughput_curve import compute_station_throughput
 from controllers.simulation.concurrency_live import SCENARIO
-from controllers.simulation.model.scenario import create_random_generator
-from controllers.simulation.model.thread_engine import EnginePool, EngineStation, ThreadEngine
+from controllers.simulation.scenario import create_random_generator
+from controllers.simulation.thread_engine import EnginePool, EngineStation, ThreadEngine
 
 
 def metrics(law, seed=1, **settings):

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.actions.lab.trace_files import read_trace
-from controllers.baselines.thesis_queueing import apply_wt
-from controllers.baselines.thesis_regression import Record, ThesisRegression
+from bench.laws.load_step import LAWS, run_step
+from console.actions.lab.traces import read_trace
+from controllers.baselines.parallelism import Record, ThesisRegression, apply_wt
 from controllers.simulation import elasticity
-from controllers.simulation.elasticity import SCENARIO
-from controllers.simulation.model.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
-from controllers.simulation.model.elastic_laws import LAWS as LAWS_OF_THE_LAB
-from controllers.simulation.model.elastic_laws import SHARE_OF, Course
-from controllers.simulation.model.load_step import LAWS, run_step
+from controllers.simulation.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
+from controllers.simulation.elasticity import LAWS as LAWS_OF_THE_LAB
+from controllers.simulation.elasticity import SCENARIO, SHARE_OF, Course
 from tests.shared_data import DATA
 
 # Real traces: file, column, days.

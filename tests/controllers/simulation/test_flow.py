@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from controllers.baselines.spark_pid import SparkPid
+from controllers.baselines.flow import SparkPid
 from controllers.flow.admission import Flow
 from controllers.simulation import flow
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.actions.lab.trace_files import read_trace
+from console.actions.lab.traces import read_trace
 from controllers import catalog
 from controllers.framework import guard
 from controllers.simulation import manager

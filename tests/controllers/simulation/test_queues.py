@@ -5,7 +5,7 @@ import pytest
 
 from common.errors import BadInput
 from controllers.simulation import crash, queues
-from controllers.simulation.model import arrivals
+from controllers.simulation.scenario import resample
 
 SINE = queues.SCENARIO
 KEYS = ("toobusy_node_minutes", "points_moved", "nodes_used_mean")
@@ -86,7 +86,7 @@ def test_over_the_seeds_noise_costs_at_most_a_quarter_of_the_rival_s_toobusy_min
 
 def test_a_trace_is_scaled_to_its_maximum_and_stretched_to_the_day():
     trace = np.array([0.0, 5.0, 10.0, 5.0])
-    assert arrivals.resample(trace, 7) == pytest.approx([0, 0.25, 0.5, 0.75, 1.0, 0.75, 0.5])
+    assert resample(trace, 7) == pytest.approx([0, 0.25, 0.5, 0.75, 1.0, 0.75, 0.5])
     shaped = SINE.run("greedy-band", SINE.read_settings({}), 1, trace)
     assert shaped.series["arrivals_per_second"].max() == pytest.approx(2360, rel=1e-3)
 
@@ -94,7 +94,7 @@ def test_a_trace_is_scaled_to_its_maximum_and_stretched_to_the_day():
 @pytest.mark.parametrize("trace", [[], [0.0, 0.0], [1.0, -1.0], [float("nan")]])
 def test_a_trace_without_a_flow_is_refused(trace):
     with pytest.raises(BadInput):
-        arrivals.resample(np.array(trace), 10)
+        resample(np.array(trace), 10)
 
 
 def test_the_longest_time_is_the_longest_unbroken_run():

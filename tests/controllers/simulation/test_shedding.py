@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from controllers.simulation.model.shed_stream import SequenceMatcher, SetMatcher, compute_departures, join_events
+from controllers.simulation.shed_stream import SequenceMatcher, SetMatcher, compute_departures, join_events
 from controllers.simulation.shedding import SCENARIO
 
 LOADS = (110, 150, 200, 300)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from controllers.simulation.model.scenario import ScenarioOutcome
+from controllers.simulation.scenario import ScenarioOutcome
 from workers.lab import simulation
 
 

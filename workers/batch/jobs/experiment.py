@@ -14,7 +14,7 @@ from typing import Any
 from common import environment as variables
 from common.errors import BadInput, WeirError
 from controllers.simulation.catalog import SCENARIOS
-from controllers.simulation.model.scenario import Scenario
+from controllers.simulation.scenario import Scenario
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.batch.jobs.parameters import JobParameter

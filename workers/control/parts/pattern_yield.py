@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from common.errors import BadInput
 from controllers.framework.sensed import Counters
-from controllers.patterns.needs import needs_of
-from controllers.patterns.selectivity import compute_output_rate
+from controllers.patterns.selectivity import compute_output_rate, needs_of
 from workers.documents.pipeline import ControlKeys, PatternStatus
 
 HALF_LIFE_SECONDS = 60.0

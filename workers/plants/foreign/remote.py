@@ -10,8 +10,7 @@ from typing import Any
 
 from common.checks import is_number
 from common.errors import BadInput
-from controllers.parallelism.measured_topology import MeasuredTopology
-from controllers.parallelism.usable_measures import clear_unusable_measures
+from controllers.parallelism.measured_topology import MeasuredTopology, clear_unusable_measures
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.client import PlantClient, find_first_error
 from workers.plants.foreign.kind import Adapter, AdapterKind, build_unusable_section

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from controllers.patterns.expression import read, render
-from controllers.patterns.needs import needs_of
+from controllers.patterns.selectivity import needs_of
 from workers.pipeline.matching.event_by_event.attempt import Attempt, Branch, Event
 from workers.pipeline.patterns.automaton import Automaton
 from workers.pipeline.patterns.pattern import Pattern

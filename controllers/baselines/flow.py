@@ -8,9 +8,16 @@ At the end of a batch of n events that waited for `scheduling_delay_seconds` and
 
 with Spark's defaults 1, 0.2, and 100 events/s. Its derivative term is 0 by default, and omitted. The first rate is that
 of the first batch.
+
+Join the shortest queue: every event goes to the queue with the fewest events at that instant.
+
+The rule counts events, not their processing time: behind a slow replica, a short queue can be a longer wait.
 """
 
 from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
 
 PROPORTIONAL, INTEGRAL, MINIMUM_PER_SECOND = 1.0, 0.2, 100.0
 
@@ -34,3 +41,17 @@ class SparkPid:
         waiting = scheduling_delay_seconds * processed / self.batch_seconds
         rate = self.rate_per_second - PROPORTIONAL * error - INTEGRAL * waiting
         return replace(self, rate_per_second=max(rate, self.minimum_per_second))
+
+
+Floats = npt.NDArray[np.float64]
+
+
+def join(lengths: Floats, events: float) -> Floats:
+    """Return the number of events that each queue gets: the shortest queues are filled to one level."""
+    order = np.argsort(lengths, kind="stable")
+    ordered = lengths[order]
+    # Events needed to raise the n shortest queues to the length of the next.
+    needed = np.arange(len(lengths)) * ordered - np.concatenate([[0.0], np.cumsum(ordered)[:-1]])
+    filled = int(np.flatnonzero(needed <= events)[-1]) + 1
+    level = (events + float(ordered[:filled].sum())) / filled
+    return np.asarray(np.maximum(level - lengths, 0.0))

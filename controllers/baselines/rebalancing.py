@@ -9,6 +9,12 @@ Every node decides for itself, in turn, on the states at the start of the round:
   else any NORMAL node; else an IDLE one. A queue at its minimum of containers isn't merged.
 - If most used nodes are NORMAL, each NORMAL node tries with `offload_chance` to give all its containers to
   other NORMAL nodes, and becomes IDLE; it gives up if one of them finds no target.
+
+The greedy rule for the distribution of load over brokers of LinkedIn's Cruise Control.
+
+Nodes above `band` times the average are donors, the highest first. A donor's containers move as a whole, the largest
+load first, each to the least loaded node that does not hold the queue yet and stays within the band with it, until the
+donor is within the band. The rule does not scale nodes: it uses all existing ones.
 """
 
 import math
@@ -17,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.rebalancing.allocation import Allocation, IndexedMove
+from controllers.rebalancing.allocation import Allocation, Floats, IndexedMove
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
 
 OFFLOAD_CHANCE = 0.1
@@ -113,3 +119,44 @@ class _Round:
     def _make(self, move: IndexedMove, moves: list[IndexedMove]) -> None:
         moves.append(move)
         self.now = self.now.apply([move])
+
+
+BAND = 1.09
+
+
+@dataclass(frozen=True)
+class GreedyBand:
+    """The rule. `band` is the upper edge as a share of the capacity-weighted average."""
+
+    band: float = BAND
+
+    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[IndexedMove], list[IndexedMove]]:
+        """Return the moves for balance, without randomness, and none for scaling."""
+        available = plant.available
+        mean = float(plant.loads.sum()) / float(plant.capacity[available].sum())
+        limits = plant.capacity * (self.band * mean)
+        loads, moves = plant.loads.copy(), list[IndexedMove]()
+        donors = [int(node) for node in np.flatnonzero(available & (loads > limits))]
+        now = plant
+        for donor in sorted(donors, key=lambda node: -loads[node]):
+            given = self._find_move_from(now, donor, loads, limits)
+            moves, now = moves + given, now.apply(given)
+        return moves, []
+
+    def _find_move_from(self, plant: Allocation, donor: int, loads: Floats, limits: Floats) -> list[IndexedMove]:
+        moves: list[IndexedMove] = []
+        held = plant.at_node[donor]
+        for queue in sorted(held, key=lambda queue: -plant.rate_per_point[queue] * held[queue]):
+            load = float(plant.rate_per_point[queue]) * held[queue]
+            if loads[donor] <= limits[donor]:
+                break
+            free = plant.available.copy()
+            free[list(plant.points[queue])] = False
+            shares = np.where(free & (loads + load <= limits), loads / plant.capacity, np.inf)
+            least = int(np.argmin(shares))
+            target = least if np.isfinite(shares[least]) else None
+            if load > 0 and target is not None:
+                moves.append(IndexedMove(queue, donor, target, held[queue]))
+                loads[donor] -= load
+                loads[target] += load
+        return moves

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from controllers.simulation.model.scenario import Floats, create_random_generator
+from controllers.simulation.scenario import Floats, create_random_generator
 
 Flags = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]

@@ -1,7 +1,7 @@
 """A chain of four operators, second by second: parse → filter → analyse → sink.
 
 The flow is a fluid: an operator passes at most  tasks / service  events/s, and the rest waits. In addition, an event
-waits at each operator according to Kingman's formula (`controllers.parallelism.queueing_topology`) and is served.
+waits at each operator according to Kingman's formula (`controllers.parallelism.task_allocation`) and is served.
 Events leave in the order of their arrival, so an event that leaves the sink at t arrived when the total arrivals
 equaled the total departures at t.
 
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.baselines.parallelism_rules import MeasuredInterval
-from controllers.simulation.model.scenario import Floats, create_random_generator
+from controllers.baselines.parallelism import MeasuredInterval
+from controllers.simulation.scenario import Floats, create_random_generator
 
 TIMEOUT_SECONDS, BUFFER_EVENTS = 60, 300_000.0
 # Noise of a measured service time; all other values are exact.

@@ -16,19 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.baselines.parallelism_rules import (
-    TARGET,
-    Hpa,
-    MeasuredInterval,
-    SeenPath,
-    Tasks,
-    apply_dhalion,
-    apply_ds2,
-)
+from controllers.baselines.parallelism import TARGET, Hpa, MeasuredInterval, SeenPath, Tasks, apply_dhalion, apply_ds2
 from controllers.parallelism.joint_law import JointParallelism
-from controllers.parallelism.scaling_curve import ScalingCurve
-from controllers.simulation.model.elastic_laws import decide_jointly
-from controllers.simulation.model.scenario import create_random_generator
+from controllers.parallelism.needs import ScalingCurve
+from controllers.simulation.elasticity import decide_jointly
+from controllers.simulation.scenario import create_random_generator
 
 STEP_SECONDS, BEFORE, AFTER, TIMES = 60.0, 10, 20, 3.0
 CONTENTION, NOISE, LOAD_PER_SECOND, MAXIMUM = 0.04, 0.02, 1_000.0, 60

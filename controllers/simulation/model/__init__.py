@@ -1,1 +1,0 @@
-"""Parts of scenarios: arrivals, simulated plants, and the metrics of an outcome."""
