@@ -46,41 +46,33 @@ class Regulator:
         """Return the size of the largest eigenvalue: below 1, a sampled loop is stable."""
         return float(np.abs(np.linalg.eigvals(self.loop)).max(initial=0.0))
 
-    @property
-    def largest_real_part(self) -> float:
-        """Return the largest real part of the eigenvalues: below 0, a continuous loop is stable."""
-        return float(np.linalg.eigvals(self.loop).real.max())
-
 
 def design_regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     """Return the stabilizing regulator. Raise `BadInput` naming A, B, Q, or R if there is none."""
-    check(a, b, q, r)
+    _check_matrices(a, b, q, r)
     with np.errstate(all="ignore"):  # overflow shows in the result
         cost = _solve_by_doubling(a, b, q, r)
         result = None if cost is None else _build_regulator(a, b, r, cost)
-        return _solve_by_pencil(a, b, q, r) if result is None else result
+        if result is not None:
+            return result
+        try:
+            with warnings.catch_warnings():
+                # If the pencil could not be ordered, the check of the loop below fails.
+                warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
+                result = _build_regulator(a, b, r, scipy.linalg.solve_discrete_are(a, b, q, r))
+        except (np.linalg.LinAlgError, ValueError) as error:
+            raise _build_unsolvable_error(a, b, r) from error
+        # The largest element of each matrix, or 1 for a matrix of zeros.
+        sizes = {name: float(np.abs(m).max(initial=0.0)) or 1.0 for name, m in zip("ABQR", (a, b, q, r), strict=True)}
+        if result is None and not all(1e-50 <= size <= 1e50 for size in sizes.values()):
+            name = max(sizes, key=lambda each: abs(math.log10(sizes[each])))
+            raise BadInput(name, f"has a magnitude of {sizes[name]:.2g}, at which the gains overflow; use other units")
+        if result is None or not result.spectral_radius < STABLE_BELOW:
+            raise _build_unsolvable_error(a, b, r)
+        return result
 
 
-def design_continuous_regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
-    """Return the regulator that minimizes ∫ x'Qx + u'Ru for dx/dt = A·x + B·u.
-
-    It solves 0 = A'X + XA - XBR^-1B'X + Q, with K = R^-1B'X.
-    """
-    check(a, b, q, r)
-    try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)  # as for the pencil below
-            cost = scipy.linalg.solve_continuous_are(a, b, q, r)
-            gain = np.linalg.solve(r, b.T @ cost)
-            result = Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
-    except (np.linalg.LinAlgError, ValueError) as error:
-        raise _build_unsolvable_error(a, b, r, 0.0) from error
-    if not result.is_finite or result.largest_real_part > 1e-9 * max(1.0, _compute_largest_element(result.loop)):
-        raise _build_range_error(a, b, q, r)
-    return result
-
-
-def check(a: Floats, b: Floats, q: Floats, r: Floats) -> None:
+def _check_matrices(a: Floats, b: Floats, q: Floats, r: Floats) -> None:
     """Raise `BadInput` naming the matrix that has the wrong shape or is no weight."""
     states, inputs = len(a), b.shape[1]
     for name, matrix, shape in (
@@ -134,43 +126,12 @@ def _build_regulator(a: Floats, b: Floats, r: Floats, cost: Floats) -> Regulator
     return result if result.is_finite else None
 
 
-def _solve_by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
-    try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            # If the pencil could not be ordered, the check of the loop below fails.
-            warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
-            result = _build_regulator(a, b, r, scipy.linalg.solve_discrete_are(a, b, q, r))
-    except (np.linalg.LinAlgError, ValueError) as error:
-        raise _build_unsolvable_error(a, b, r, 1.0) from error
-    if result is None and not all((1e-50 <= _compute_largest_element(matrix) <= 1e50) for matrix in (a, b, q, r)):
-        raise _build_range_error(a, b, q, r)
-    if result is None or not result.spectral_radius < STABLE_BELOW:
-        raise _build_unsolvable_error(a, b, r, 1.0)
-    return result
-
-
-def _compute_largest_element(matrix: Floats) -> float:
-    return float(np.abs(matrix).max(initial=0.0)) or 1.0
-
-
-def _build_range_error(a: Floats, b: Floats, q: Floats, r: Floats) -> BadInput:
-    """Return the error naming the matrix whose size is furthest from 1."""
-    sizes = {name: _compute_largest_element(matrix) for name, matrix in zip("ABQR", (a, b, q, r), strict=True)}
-    name = max(sizes, key=lambda each: abs(math.log10(sizes[each])))
-    return BadInput(name, f"has a magnitude of {sizes[name]:.2g}, at which the gains overflow; use other units")
-
-
-def _build_unsolvable_error(a: Floats, b: Floats, r: Floats, circle: float) -> BadInput:
-    """Return the error that names the matrix at fault.
-
-    It is B if B does not reach an unstable state of A, and otherwise R or Q. `circle` is 1 for samples (unstable: |λ| ≥
-    1), 0 for continuous time (unstable: real part ≥ 0).
-    """
+def _build_unsolvable_error(a: Floats, b: Floats, r: Floats) -> BadInput:
+    """Return the error naming the matrix at fault: B if it misses an unstable state of A, otherwise R or Q."""
     scale = max(1.0, float(np.abs(a).max()))
     for value in np.linalg.eigvals(a):
-        stable = abs(value) < 1 - 1e-9 if circle else value.real < -1e-9 * scale
         reached = np.hstack([a - value * np.eye(len(a)), b])
-        if not stable and np.linalg.svd(reached, compute_uv=False)[-1] < 1e-9 * scale:
+        if abs(value) >= 1 - 1e-9 and np.linalg.svd(reached, compute_uv=False)[-1] < 1e-9 * scale:
             return BadInput("B", f"does not reach the unstable mode {value:.4g} of A: nothing can stabilize it")
     if not np.linalg.cond(r) < 1e14:
         return BadInput("R", "is singular, and Q does not compensate for it; give every input a cost above 0")

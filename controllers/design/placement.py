@@ -55,14 +55,6 @@ class Gains:
 
 
 @dataclass(frozen=True)
-class StepResponse:
-    """Response y(0), y(1), … and u(0), u(1), … to a setpoint that rises from 0 to 1."""
-
-    measured: tuple[float, ...]
-    admitted: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class GainsReport:
     """What gains promise on a model. None: undefined, as in an unstable loop."""
 
@@ -73,17 +65,8 @@ class GainsReport:
     gain_margin: float | None
 
 
-def compute_settling_samples(pole: float) -> float:
-    """Return -4 / ln|pole|, the samples until a pole settles within about 2 % (Xu, (3)).
-
-    Examples: 264 at 0.985 (ERRATA E4), and 5 at 0.449 (E3).
-    """
-    if not 0 < abs(pole) < 1:
-        raise BadInput("pole", f"must have an absolute value between 0 and 1, not {pole:g}")
-    return -4 / math.log(abs(pole))
-
-
 def open_loop(model: Model, gains: Gains) -> tuple[Floats, Floats]:
+    """Return D and N, highest power first, with equal length."""
     slow = [1.0, *[0.0] * max(model.delay - 1, 0)]
     factors = ([1.0, -model.a], [1.0, -1.0], [1.0, gains.kd], slow)
     denominator = np.array([1.0])
@@ -113,7 +96,7 @@ def place(model: Model, poles: Sequence[complex], form: str = "i-p") -> Gains:
         raise BadInput("b", "must not be 0: without an effect nothing can be controlled")
     if len(poles) not in (2, 3):
         raise BadInput("poles", f"must have two poles (kp, ki) or three (kp, ki, kd), not {len(poles)}")
-    check_conjugate(poles)
+    _check_conjugate(poles)
     polynomial = [float(coefficient) for coefficient in np.real(np.poly(np.asarray(poles)))]
     gains = _place_without_kd(model, polynomial, form) if len(poles) == 2 else _place_with_kd(model, polynomial, form)
     for field, divisor, values in (("a", model.a, (gains.kd,)), ("b", model.b, (gains.kp, gains.ki))):
@@ -150,47 +133,19 @@ def _place_with_kd(model: Model, polynomial: Sequence[float], form: str) -> Gain
     return Gains(kp, (second - kd + 1 + a) / b - kp, kd, form)
 
 
-def check_conjugate(poles: Sequence[complex], field: str = "poles") -> None:
+def _check_conjugate(poles: Sequence[complex]) -> None:
     """Raise `BadInput` unless complex poles come in conjugate pairs; otherwise the gains would not be real."""
     left = [pole for pole in poles if pole.imag]
     while left:
         pole = left.pop()
         pair = min(left, key=lambda other: abs(other - pole.conjugate()), default=None)
         if pair is None or abs(pair - pole.conjugate()) > 1e-9 * max(1.0, abs(pole)):
-            raise BadInput(field, f"has {pole:g} without its conjugate; complex poles come in pairs")
+            raise BadInput("poles", f"has {pole:g} without its conjugate; complex poles come in pairs")
         left.remove(pair)
 
 
-def place_poles(a: Floats, b: Floats, poles: Sequence[complex]) -> Floats:
-    """Return K (1 by n) so that A - B·K has the given poles, by Ackermann's formula; A is n by n, B n by 1.
-
-    K = [0 … 0 1]·[B AB … A^(n-1)B]^-1·p(A), with p the polynomial of the poles. Raise `BadInput` if the poles can't be
-    placed.
-    """
-    size = len(a)
-    if len(poles) != size:
-        raise BadInput("poles", f"must have {size} poles, one per row of A, not {len(poles)}")
-    check_conjugate(poles)
-    with np.errstate(all="ignore"):  # overflow shows in the result
-        columns = [b[:, 0]]
-        for _ in range(size - 1):
-            columns.append(a @ columns[-1])
-        reached = np.column_stack(columns)
-        value = np.zeros_like(a)
-        for coefficient in np.real(np.poly(np.asarray(poles))):
-            value = value @ a + coefficient * np.eye(size)
-        if not (np.isfinite(reached).all() and np.isfinite(value).all()):
-            raise BadInput("A", f"is too large, or the poles are: powers up to {size} overflow")
-        if np.linalg.matrix_rank(reached) < size:
-            raise BadInput("B", "can't move every state of A: the pair is not controllable")
-        gain = np.asarray(np.linalg.solve(reached.T, np.eye(size)[-1]) @ value)[None, :]
-    if not np.isfinite(gain).all():
-        raise BadInput("B", "moves a state of A so little that the gains overflow")
-    return gain
-
-
-def step_response(model: Model, gains: Gains, samples: int) -> StepResponse:
-    """Return y and u when the setpoint rises from 0 to 1 at rest, at `samples` instants, sample 0 first."""
+def simulate_step(model: Model, gains: Gains, samples: int) -> tuple[float, ...]:
+    """Return y at `samples` instants, sample 0 first, when the setpoint rises from 0 to 1 at rest."""
     measured, admitted = [0.0], list[float]()
     before, earlier, past = 0.0, 0.0, 0.0
     # i-p has no setpoint in its proportional term; pi sees it jump at the first sample.
@@ -202,10 +157,11 @@ def step_response(model: Model, gains: Gains, samples: int) -> StepResponse:
         admitted.append(u)
         felt = admitted[at - model.delay] if at >= model.delay else 0.0
         measured.append(model.a * y + model.b * felt)
-    return StepResponse(tuple(measured[:samples]), tuple(admitted))
+    return tuple(measured[:samples])
 
 
 def compute_response_samples(radius: float) -> int:
+    """Return how many samples show the whole response of a stable loop, within bounds."""
     if radius >= STABLE_BELOW:
         return MAX_RESPONSE
     return min(MAX_RESPONSE, 20 + math.ceil(math.log(1e-5) / math.log(max(radius, 0.1))))
@@ -216,19 +172,13 @@ def report(model: Model, gains: Gains) -> GainsReport:
     radius = compute_spectral_radius(model, gains)
     if not radius < STABLE_BELOW:
         return GainsReport(radius, False, None, None, None)
-    measured = np.array(step_response(model, gains, compute_response_samples(radius)).measured)
+    margin = compute_loop_margin(*open_loop(model, gains))
+    measured = np.array(simulate_step(model, gains, compute_response_samples(radius)))
     if not np.isfinite(measured).all():  # rounding loses the sums of gains this large
-        return GainsReport(radius, True, None, None, compute_gain_margin(model, gains))
-    apart = np.flatnonzero(np.abs(measured - 1) > SETTLED_WITHIN)
-    settled = int(apart[-1]) + 1
-    overshoot = max(0.0, float(measured.max()) - 1)
+        return GainsReport(radius, True, None, None, margin)
+    settled = int(np.flatnonzero(np.abs(measured - 1) > SETTLED_WITHIN)[-1]) + 1
     within = settled if settled < len(measured) else None
-    return GainsReport(radius, True, within, overshoot, compute_gain_margin(model, gains))
-
-
-def compute_gain_margin(model: Model, gains: Gains) -> float | None:
-    """Return the factor above 1 by which b may grow before a stable loop becomes unstable, or None for any."""
-    return compute_loop_margin(*open_loop(model, gains))
+    return GainsReport(radius, True, within, max(0.0, float(measured.max()) - 1), margin)
 
 
 def compute_loop_margin(denominator: Floats, numerator: Floats) -> float | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from common.errors import BadInput
 from common.parameter import Parameter, read_document, read_object
 from controllers.design import friendliness, lqr, placement, queueing_models
 from controllers.design.lqr import Floats
-from controllers.design.placement import FORMS, Gains, GainsReport, Model
+from controllers.design.placement import FORMS, Gains, Model
 from controllers.framework.decision import Json
 from controllers.patterns import selectivity
 
@@ -28,54 +27,50 @@ GAINS = (
     Parameter("kd", "1", "Gain on the change of u.", 0.0, -1e6, 1e6),
     FORM,
 )
-TIME = Parameter(
-    "time", "choice", "Discrete or continuous time.", "discrete", kind="choice", choices=("discrete", "continuous")
-)
 MAX_STATES, GREATEST = 1_000, 1e100  # squares of larger elements overflow
 
 
-def place(document: Any) -> dict[str, Json]:
+def place(document: object) -> dict[str, Json]:
+    """Return the gains of the flow law from {a, b, delay, poles, form}, and what they promise."""
     given = read_object(document, "document")
-    if "A" in given or "B" in given:
-        return _place_states(given)
-    wanted = _parse_poles(given, "discrete")
-    values = read_document((*MODEL, FORM), {key: each for key, each in given.items() if key != "poles"})
-    model = _model(values)
-    gains = placement.place(model, wanted, values["form"])
-    return {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, **_encode_report(placement.report(model, gains))}
+    listed, poles = given.get("poles"), list[complex]()
+    if not isinstance(listed, list) or not listed:
+        raise BadInput("poles", "must be a list of poles, each a number or [re, im]")
+    for at, pole in enumerate(listed):
+        parts = pole if isinstance(pole, list) else [pole, 0.0]
+        if len(parts) != 2 or not all(_is_number(part) for part in parts):
+            raise BadInput(f"poles[{at}]", "must be a number, or [re, im] with two finite numbers")
+        poles.append(complex(*parts))
+        if abs(poles[-1]) >= 1:
+            raise BadInput(f"poles[{at}]", f"must have an absolute value below 1, not {abs(poles[-1]):g}")
+    values = read_document((*MODEL, FORM), {key: value for key, value in given.items() if key != "poles"})
+    model = Model(values["a"], values["b"], values["delay"])
+    return _report(model, placement.place(model, poles, values["form"]))
 
 
-def _place_states(given: Mapping[str, Any]) -> dict[str, Json]:
-    refuse_unknown(given, ("A", "B", "poles", "time"), "")
-    time = read_document((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
-    wanted = _parse_poles(given, time)
-    a, b = _parse_matrix(given, "A"), _parse_matrix(given, "B")
-    _check_square(a)
-    if b.shape != (len(a), 1):
-        raise BadInput("B", f"must have {len(a)} rows of 1, not {b.shape[0]} of {b.shape[1]}")
-    return {"K": placement.place_poles(a, b, wanted).tolist()}
-
-
-def check(document: Any) -> dict[str, Json]:
+def check(document: object) -> dict[str, Json]:
+    """Return what the gains {a, b, delay, kp, ki, kd, form} promise."""
     values = read_document((*MODEL, *GAINS), document)
     gains = Gains(values["kp"], values["ki"], values["kd"], values["form"])
-    report = placement.report(_model(values), gains)
-    return {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, **_encode_report(report)}
+    return _report(Model(values["a"], values["b"], values["delay"]), gains)
 
 
-def regulate(document: Any) -> dict[str, Json]:
-    """Return K, X, and the spectral radius from {A, B, Q, R, time}; in continuous time the largest real part."""
+def _report(model: Model, gains: Gains) -> dict[str, Json]:
+    return {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, **asdict(placement.report(model, gains))}
+
+
+def regulate(document: object) -> dict[str, Json]:
+    """Return K, X, and the spectral radius from {A, B, Q, R}."""
     given = read_object(document, "document")
-    refuse_unknown(given, ("A", "B", "Q", "R", "time"), "")
-    time = read_document((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
+    refuse_unknown(given, ("A", "B", "Q", "R"), "")
     a, b, q, r = (_parse_matrix(given, name) for name in "ABQR")
-    _check_square(a)
-    result = lqr.design_regulator(a, b, q, r) if time == "discrete" else lqr.design_continuous_regulator(a, b, q, r)
-    measure = "spectral_radius" if time == "discrete" else "largest_real_part"
-    return {"K": result.gain.tolist(), "X": result.cost.tolist(), measure: getattr(result, measure)}
+    if a.shape[0] != a.shape[1]:
+        raise BadInput("A", f"must have as many columns as rows, not {a.shape[0]} rows of {a.shape[1]}")
+    result = lqr.design_regulator(a, b, q, r)
+    return {"K": result.gain.tolist(), "X": result.cost.tolist(), "spectral_radius": result.spectral_radius}
 
 
-DESIGNS: Mapping[str, Callable[[Any], dict[str, Json]]] = {
+DESIGNS: Mapping[str, Callable[[object], dict[str, Json]]] = {
     "place": place,
     "check": check,
     "lqr": regulate,
@@ -85,35 +80,7 @@ DESIGNS: Mapping[str, Callable[[Any], dict[str, Json]]] = {
 }
 
 
-def _model(values: Mapping[str, Any]) -> Model:
-    return Model(values["a"], values["b"], int(values["delay"]))
-
-
-def _encode_report(report: GainsReport) -> dict[str, Json]:
-    return asdict(report)
-
-
-def _parse_poles(given: Mapping[str, Any], time: str) -> list[complex]:
-    """Read the poles, each a number or [re, im], all stable. Raise `BadInput` naming the first invalid one."""
-    listed = given.get("poles")
-    if not isinstance(listed, list) or not listed:
-        raise BadInput("poles", "must be a list of poles, each a number or [re, im]")
-    return [_parse_pole(each, f"poles[{at}]", time) for at, each in enumerate(listed)]
-
-
-def _parse_pole(given: Any, where: str, time: str) -> complex:
-    parts = given if isinstance(given, list) else [given, 0.0]
-    if len(parts) != 2 or not all(_is_number(part) for part in parts):
-        raise BadInput(where, "must be a number, or [re, im] with two finite numbers")
-    pole = complex(parts[0], parts[1])
-    if time == "discrete" and abs(pole) >= 1:
-        raise BadInput(where, f"must have an absolute value below 1, not {abs(pole):g}")
-    if time == "continuous" and pole.real >= 0:
-        raise BadInput(where, f"must have a real part below 0, not {pole.real:g}")
-    return pole
-
-
-def _parse_matrix(given: Mapping[str, Any], name: str) -> Floats:
+def _parse_matrix(given: Mapping[str, object], name: str) -> Floats:
     """Read a list of rows of equal length with finite numbers. Raise `BadInput` naming the row or element."""
     rows = given.get(name)
     if not isinstance(rows, list) or not rows:
@@ -131,10 +98,5 @@ def _parse_matrix(given: Mapping[str, Any], name: str) -> Floats:
     return np.array(rows, dtype=float)
 
 
-def _check_square(a: Floats) -> None:
-    if a.shape[0] != a.shape[1]:
-        raise BadInput("A", f"must have as many columns as rows, not {a.shape[0]} rows of {a.shape[1]}")
-
-
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return checks.is_number(value, -GREATEST, GREATEST)

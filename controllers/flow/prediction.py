@@ -45,7 +45,7 @@ def predict_flow(parameters: Values) -> Prediction | None:
         report.settling_samples,
         report.overshoot,
         report.gain_margin,
-        placement.step_response(model, gains, samples).measured,
+        placement.simulate_step(model, gains, samples),
         1.0,
     )
 

@@ -1,12 +1,9 @@
-"""Adapters for the laws of the lab's scenario `elasticity`: their inputs and their answers.
-
-The lab's scenario `elasticity`: a compressed week of events through a chain with tasks set by a law.
+"""The lab's scenario `elasticity`: a compressed week of events through a chain with tasks set by a law.
 
 Events arrive by day and week with bursts and noise, at most `PEAK_PER_SECOND`; or as a trace that covers `days`, with
 at most that rate for `common_share` of the time. `elastic_chain` is the plant. After each `interval_seconds` without a
 pause, the law gets the measurements of their last three fifths (Stutz, 9.5); a change of tasks stops the chain for
-`pause_seconds`. All laws start with the tasks for the first minute at a utilization of .7. `elastic_laws` adapts the
-laws of the lab.
+`pause_seconds`. All laws start with the tasks for the first minute at a utilization of .7.
 
 tasks_mean            of all operators together
 latency_mean_seconds  from arrival to departure, of events that were in time
@@ -59,6 +56,28 @@ TARGET_UTILISATION, TASK_COST, CHANGE_COST, MAX_DEVIATION = 0.85, 0.1, 1.0, 0.3
 # The joint law keeps the timeout and few changes of busy tasks; the bound of the queueing laws would cost it
 # about three tasks more.
 JOINT: Mapping[str, float] = {"bound_seconds": 1.0, "target_utilisation": 0.95, "tolerance": 0.1}
+PEAK_PER_SECOND, MINIMUM, MAXIMUM = 6_000.0, 1, 20
+DAY_SECONDS, START_SECONDS, MEASURED = 86_400.0, 60, 0.6
+# The minimum over the maximum of a day, the decrease at a weekend, and the height and duration of bursts (in
+# days).
+NIGHT, WEEKEND, BURST, BURST_DAYS, BURSTS = 0.4, 0.08, 0.12, 0.1, 4
+# Standard deviation of the minutes' noise, and its duration (in days).
+NOISE, NOISE_DAYS = 0.02, 0.05
+SETTINGS = (
+    Parameter("compression", "times", "Speed of the week relative to real time.", 84.0, 1, 1_000),
+    Parameter("pause_seconds", "s", "Pause caused by each change of tasks.", 20, 0, 300, "integer"),
+    Parameter("interval_seconds", "s", "Time between decisions.", 300, 5, 86_400, "integer"),
+    Parameter("bound_seconds", "s", "Maximum latency for the queueing laws.", 0.01, 0.004, 60),
+    Parameter("days", "days", "Period that the run or trace covers.", 7, 1, 60, "integer"),
+    Parameter(
+        "common_share",
+        "share of the time",
+        "Share of time in which the trace stays within the maximum rate. Below 1, rare spikes exceed it.",
+        1.0,
+        0.5,
+        1.0,
+    ),
+)
 SHARE_OF = {kind.name: share for kind, share in zip(KINDS, SHARES, strict=True)}
 # The measurements, and the arrivals so far per second.
 Law = Callable[[SeenPath, Floats], Tasks]
@@ -74,14 +93,7 @@ class Course:
     seed: int
 
 
-Steered = Callable[[Law, Course], Chain]
-
-
-def _wt(course: Course, steered: Steered) -> Law:
-    return lambda seen, past: apply_wt(seen, course.settings["bound_seconds"])
-
-
-def _build_rg_law(course: Course, steered: Steered) -> Law:
+def _build_rg_law(course: Course) -> Law:
     """Return RG, trained on WT's decisions on the same events, as in the thesis (9.6)."""
     records: dict[str, list[Record]] = {kind.name: [] for kind in KINDS}
     window = float(course.settings["interval_seconds"])
@@ -93,25 +105,12 @@ def _build_rg_law(course: Course, steered: Steered) -> Law:
             )
         return apply_wt(seen, course.settings["bound_seconds"])
 
-    steered(record, replace(course, seed=course.seed + 1))
+    run_with_law(record, replace(course, seed=course.seed + 1))
     trained = ThesisRegression(records, window)
     return lambda seen, past: trained.decide(seen)
 
 
-def _build_ds2_law(course: Course, steered: Steered) -> Law:
-    return lambda seen, past: apply_ds2(seen)
-
-
-def _hpa(course: Course, steered: Steered) -> Law:
-    hpa = Hpa()
-    return lambda seen, past: hpa.decide(seen)
-
-
-def _dhalion(course: Course, steered: Steered) -> Law:
-    return lambda seen, past: apply_dhalion(seen)
-
-
-def _build_static_peak_law(course: Course, steered: Steered) -> Law:
+def _build_static_peak(course: Course) -> Law:
     greatest = float(course.fresh.max())
     peaks = {kind.name: greatest * share for kind, share in zip(KINDS, SHARES, strict=True)}
     set_once: dict[str, int] = {}
@@ -125,7 +124,7 @@ def _build_static_peak_law(course: Course, steered: Steered) -> Law:
     return decide
 
 
-def _decide_queueing(course: Course, steered: Steered) -> Law:
+def _build_queueing_law(course: Course) -> Law:
     law = QueueingParallelism()
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
@@ -160,7 +159,7 @@ def _compute_interval_seconds(of: MeasuredInterval, course: Course) -> float:
     return of.tasks / rate
 
 
-def _forecast(course: Course, steered: Steered) -> Law:
+def _build_forecast_law(course: Course) -> Law:
     """Return the forecast law, with missed events from the forecast of arrivals at the source.
 
     While that forecast is too uncertain, DS2's rule applies.
@@ -193,7 +192,7 @@ def _forecast(course: Course, steered: Steered) -> Law:
     return decide
 
 
-def _build_joint_law(course: Course, steered: Steered) -> Law:
+def _build_joint_law(course: Course) -> Law:
     law, foresee = JointParallelism(), _Forecasts(course)
     state = law.build_initial_state({})
     given = {
@@ -275,95 +274,27 @@ def _apply_decision(seen: SeenPath, decision: Decision) -> Tasks:
     return now if decision.action is None else {**now, **decision.action["tasks"]}
 
 
-LAWS: Mapping[str, Callable[[Course, Steered], Law]] = {
+def _without_past(rule: Callable[[SeenPath], Tasks]) -> Law:
+    return lambda seen, past: rule(seen)
+
+
+LAWS: Mapping[str, Callable[[Course], Law]] = {
     "joint": _build_joint_law,
-    "queueing": _decide_queueing,
-    "forecast": _forecast,
-    "wt": _wt,
+    "queueing": _build_queueing_law,
+    "forecast": _build_forecast_law,
+    "wt": lambda course: _without_past(lambda seen: apply_wt(seen, course.settings["bound_seconds"])),
     "rg": _build_rg_law,
-    "ds2": _build_ds2_law,
-    "hpa": _hpa,
-    "dhalion": _dhalion,
-    "static-peak": _build_static_peak_law,
+    "ds2": lambda course: _without_past(apply_ds2),
+    "hpa": lambda course: _without_past(Hpa().decide),
+    "dhalion": lambda course: _without_past(apply_dhalion),
+    "static-peak": _build_static_peak,
 }
 
 
-PEAK_PER_SECOND, MINIMUM, MAXIMUM = 6_000.0, 1, 20
-DAY_SECONDS, START_SECONDS, MEASURED = 86_400.0, 60, 0.6
-# The minimum over the maximum of a day, the decrease at a weekend, and the height and duration of bursts (in
-# days).
-NIGHT, WEEKEND, BURST, BURST_DAYS, BURSTS = 0.4, 0.08, 0.12, 0.1, 4
-# Standard deviation of the minutes' noise, and its duration (in days).
-NOISE, NOISE_DAYS = 0.02, 0.05
-SETTINGS = (
-    Parameter("compression", "times", "Speed of the week relative to real time.", 84.0, 1, 1_000),
-    Parameter("pause_seconds", "s", "Pause caused by each change of tasks.", 20, 0, 300, "integer"),
-    Parameter("interval_seconds", "s", "Time between decisions.", 300, 5, 86_400, "integer"),
-    Parameter("bound_seconds", "s", "Maximum latency for the queueing laws.", 0.01, 0.004, 60),
-    Parameter("days", "days", "Period that the run or trace covers.", 7, 1, 60, "integer"),
-    Parameter(
-        "common_share",
-        "share of the time",
-        "Share of time in which the trace stays within the maximum rate. Below 1, rare spikes exceed it.",
-        1.0,
-        0.5,
-        1.0,
-    ),
-)
-
-
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    chance = create_random_generator(seed, "elasticity")
-    day = DAY_SECONDS / settings["compression"]
-    seconds = round(settings["days"] * day)
-    shape = _generate_week(seconds, day, chance) if trace is None else resample_by_mean(trace, seconds)
-    peak = shape.max() if trace is None else np.quantile(shape, settings["common_share"]) or shape.max()
-    fresh = np.asarray(chance.poisson(PEAK_PER_SECOND * shape / peak), dtype=float)
+    fresh = generate_new_arrivals(settings, seed, trace)
     course = Course(settings, fresh, DAY_SECONDS / settings["compression"], seed)
-    return _build_outcome(run_with_law(LAWS[law](course, run_with_law), course))
-
-
-def run_with_law(law: Law, course: Course) -> Chain:
-    chain = Chain(course.fresh.size, _compute_first_tasks(course.fresh), course.seed)
-    interval, pause = int(course.settings["interval_seconds"]), int(course.settings["pause_seconds"])
-    waited, measured_from = 0, round(interval * (1 - MEASURED))
-    for fresh in course.fresh.tolist():
-        waited = 0 if chain.paused_seconds > 0 else waited + 1
-        chain.run(fresh)
-        if waited == measured_from:
-            chain.start_measurement()
-        if waited >= interval:
-            failed = float(chain.failed[max(0, chain.second - TIMEOUT_SECONDS) : chain.second].mean())
-            seen = SeenPath(chain.measure(), float(chain.second), MINIMUM, MAXIMUM, failed)
-            waited = 0
-            chain.rescale(law(seen, course.fresh[: chain.second]), pause)
-    return chain
-
-
-def _compute_first_tasks(fresh: Floats) -> dict[str, int]:
-    rate = float(fresh[:START_SECONDS].mean())
-    return {
-        kind.name: min(max(compute_sufficient_tasks(rate * service), MINIMUM), MAXIMUM)
-        for kind, service in zip(KINDS, SERVICES, strict=True)
-    }
-
-
-def _generate_week(seconds: int, day: float, chance: np.random.Generator) -> Floats:
-    at = np.arange(seconds) / day
-    shape = NIGHT + (1 - NIGHT) * (1 - np.cos(2 * np.pi * at)) / 2
-    shape = shape * np.where(at % 7 >= 5, 1 - WEEKEND, 1.0)
-    for begins in chance.uniform(0, seconds / day, BURSTS):
-        shape = shape * (1 + BURST * ((at >= begins) & (at < begins + BURST_DAYS)))
-    return np.asarray(shape * np.exp(_generate_noise(seconds, NOISE_DAYS * day, chance)))
-
-
-def _generate_noise(seconds: int, lasting_seconds: float, chance: np.random.Generator) -> Floats:
-    """Return noise with a limited memory: a new value after each period, with straight lines between them."""
-    knots = chance.standard_normal(int(seconds / lasting_seconds) + 2) * NOISE
-    return np.asarray(np.interp(np.arange(seconds) / lasting_seconds, np.arange(knots.size), knots))
-
-
-def _build_outcome(chain: Chain) -> ScenarioOutcome:
+    chain = run_with_law(LAWS[law](course), course)
     latency, in_time = chain.compute_latencies()
     failed, done = float(chain.failed.sum()), float(in_time.sum())
     metrics = {
@@ -380,6 +311,50 @@ def _build_outcome(chain: Chain) -> ScenarioOutcome:
         "latency_seconds": latency,
     }
     return ScenarioOutcome(metrics, series, 1.0)
+
+
+def run_with_law(law: Law, course: Course) -> Chain:
+    """Return the plant after all events arrived."""
+    rate = float(course.fresh[:START_SECONDS].mean())
+    first = {
+        kind.name: min(max(compute_sufficient_tasks(rate * service), MINIMUM), MAXIMUM)
+        for kind, service in zip(KINDS, SERVICES, strict=True)
+    }
+    chain = Chain(course.fresh.size, first, course.seed)
+    interval, pause = int(course.settings["interval_seconds"]), int(course.settings["pause_seconds"])
+    waited, measured_from = 0, round(interval * (1 - MEASURED))
+    for fresh in course.fresh.tolist():
+        waited = 0 if chain.paused_seconds > 0 else waited + 1
+        chain.run(fresh)
+        if waited == measured_from:
+            chain.start_measurement()
+        if waited >= interval:
+            failed = float(chain.failed[max(0, chain.second - TIMEOUT_SECONDS) : chain.second].mean())
+            seen = SeenPath(chain.measure(), float(chain.second), MINIMUM, MAXIMUM, failed)
+            waited = 0
+            chain.rescale(law(seen, course.fresh[: chain.second]), pause)
+    return chain
+
+
+def generate_new_arrivals(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
+    """Return the new arrivals per second, without repeated ones."""
+    chance = create_random_generator(seed, "elasticity")
+    day = DAY_SECONDS / settings["compression"]
+    seconds = round(settings["days"] * day)
+    if trace is not None:
+        shape = resample_by_mean(trace, seconds)
+        peak = np.quantile(shape, settings["common_share"]) or shape.max()
+    else:
+        at = np.arange(seconds) / day
+        shape = NIGHT + (1 - NIGHT) * (1 - np.cos(2 * np.pi * at)) / 2
+        shape = shape * np.where(at % 7 >= 5, 1 - WEEKEND, 1.0)
+        for begins in chance.uniform(0, seconds / day, BURSTS):
+            shape = shape * (1 + BURST * ((at >= begins) & (at < begins + BURST_DAYS)))
+        # Noise with a limited memory: a new value after each period, with straight lines between them.
+        knots = chance.standard_normal(int(seconds / (NOISE_DAYS * day)) + 2) * NOISE
+        shape = shape * np.exp(np.interp(np.arange(seconds) / (NOISE_DAYS * day), np.arange(knots.size), knots))
+        peak = shape.max()
+    return np.asarray(chance.poisson(PEAK_PER_SECOND * shape / peak), dtype=float)
 
 
 def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:

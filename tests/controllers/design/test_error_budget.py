@@ -78,17 +78,6 @@ def test_what_is_left_of_a_budget_equals_a_count_over_every_row(history, target)
     assert compute_allowed(whole, target) - whole.bad == pytest.approx((1 - target) * total - bad, abs=1e-6)
 
 
-def test_a_gap_counts_neither_way():
-    watched, unwatched = MinuteCounts(600, 0), MinuteCounts(600, 0)
-    for minute in range(400):
-        watched.add(minute, 0.6, 60.0)
-        if not 100 <= minute < 300:
-            unwatched.add(minute, 0.6, 60.0)
-    rates = [compute_burn_rate(each.sum_newest(400), 0.99) for each in (watched, unwatched)]
-    assert rates == [pytest.approx(1.0)] * 2
-    assert unwatched.sum_newest(400).minutes == 200
-
-
 def test_minutes_leave_the_window_and_come_back_with_no_clock():
     counts = MinuteCounts(60, 100)
     counts.add(100, 5.0, 60.0)
@@ -102,24 +91,6 @@ def test_minutes_leave_the_window_and_come_back_with_no_clock():
     assert counts.sum_newest(60).bad == 1.0
 
 
-def test_a_single_bad_minute_after_a_start_is_no_burning_hour():
-    counts = MinuteCounts(WINDOW, 0)
-    fast = PAIRS[0]
-    for minute in range(4):
-        counts.add(minute, 60.0, 60.0)
-        assert pair_rate(counts, fast, 0.999) is None
-    counts.add(4, 60.0, 60.0)
-    assert pair_rate(counts, fast, 0.999) == pytest.approx(1_000.0)
-
-
-def test_a_burn_that_is_over_is_seen_in_the_short_window_first():
-    counts = MinuteCounts(WINDOW, 0)
-    for minute in range(60):
-        counts.add(minute, 60.0 if minute < 50 else 0.0, 60.0)
-    assert compute_burn_rate(counts.sum_newest(60), 0.999) == pytest.approx(50 / 60 * 1_000)
-    assert pair_rate(counts, PAIRS[0], 0.999) == 0.0
-
-
 @given(st.floats(0, 60), st.floats(60, 6_000), st.integers(1, WINDOW))
 def test_the_budget_of_a_window_is_that_of_what_was_counted_for_all_its_minutes(bad, total, minutes):
     counts = MinuteCounts(WINDOW, 0)
@@ -129,15 +100,6 @@ def test_the_budget_of_a_window_is_that_of_what_was_counted_for_all_its_minutes(
     assert compute_window_budget(whole, 0.99, counts.minutes) == pytest.approx(0.01 * total * WINDOW)
     if minutes == WINDOW:
         assert compute_window_budget(whole, 0.99, counts.minutes) == pytest.approx(compute_allowed(whole, 0.99))
-
-
-def test_a_bad_quarter_of_a_minute_after_a_start_uses_up_no_month():
-    counts = MinuteCounts(30 * 1_440, 0)
-    for minute in range(5):
-        counts.add(minute, 20.0 if minute == 3 else 0.0, 60.0)
-    whole = counts.sum_window()
-    assert compute_left_share(whole, 0.99) < 0
-    assert whole.bad / compute_window_budget(whole, 0.99, counts.minutes) < 0.001
 
 
 def test_nothing_counted_is_no_budget_and_no_rate():

@@ -1,4 +1,7 @@
-"""Where a rate is expected: what is usual stays inside, what is not lies outside, whatever it is like."""
+"""Where a rate is expected: what is usual stays inside, what is not lies outside, whatever it is like.
+
+A level that lasts is found where it began; what is usual, a slope and an outburst are none.
+"""
 
 import numpy as np
 import pytest
@@ -8,10 +11,12 @@ from hypothesis import strategies as st
 from controllers.design.expected_band import (
     AHEAD_SECONDS,
     DAY_SECONDS,
+    MIN_MINUTES,
     MINUTE_SECONDS,
     BandForecaster,
     ForecastBand,
     PastRanges,
+    change_points,
     compute_period_seconds,
 )
 
@@ -25,7 +30,7 @@ SHAPES = {
 
 
 def counted(rates, seed=1):
-    return np.random.default_rng(seed).poisson(rates * MINUTE_SECONDS) / MINUTE_SECONDS
+    return np.random.default_rng(seed).poisson(np.asarray(rates) * MINUTE_SECONDS) / MINUTE_SECONDS
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -82,3 +87,67 @@ def test_stretches_keep_the_mean_and_stand_in_their_order(rows):
     assert rates.min() - 1e-6 <= stretches.means.min() and stretches.means.max() <= rates.max() + 1e-6
     assert MINUTE_SECONDS <= compute_period_seconds(float(at[-1] - at[0])) <= DAY_SECONDS / 32
     assert AHEAD_SECONDS % MINUTE_SECONDS == 0
+
+
+DAY = 1440
+TIMES = np.arange(DAY) * 60.0 + 30
+SEEDS = range(20)
+
+
+def correlated(seed, correlation=0.8, deviation=3.0):
+    noise = np.random.default_rng(seed).normal(0, deviation * np.sqrt(1 - correlation**2), DAY)
+    for minute in range(1, DAY):
+        noise[minute] += correlation * noise[minute - 1]
+    return np.maximum(25 + noise, 0)
+
+
+USUAL = {
+    "even": lambda seed: counted(np.full(DAY, 25.0), seed),
+    "few events": lambda seed: counted(np.full(DAY, 0.05), seed),
+    "none": lambda seed: np.zeros(DAY),
+    "by day": lambda seed: counted(100 + 80 * np.sin(2 * np.pi * TIMES / 86_400), seed),
+    "minutes that follow each other": correlated,
+    "heavy tails": lambda seed: np.random.default_rng(seed).lognormal(3, 0.8, DAY),
+    "outbursts": lambda seed: counted(np.full(DAY, 25.0), seed) + np.where(TIMES // 60 % 100 == 50, 300.0, 0.0),
+    "on and off": lambda seed: np.where(np.random.default_rng(seed).random(DAY) < 0.3, 300.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("shape", USUAL)
+def test_what_is_usual_changes_no_level(shape):
+    assert [change_points(TIMES, USUAL[shape](seed)) for seed in SEEDS] == [[] for _ in SEEDS]
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 0.6, 1.4, 2.0, 10.0])
+def test_a_level_that_lasts_is_found_where_it_began(factor):
+    for seed in SEEDS:
+        place = int(np.random.default_rng(seed).integers(MIN_MINUTES, DAY - MIN_MINUTES))
+        rates = counted(np.where(np.arange(DAY) < place, 25.0, 25.0 * factor), seed)
+        (change,) = change_points(TIMES, rates)
+        assert change.at_seconds == pytest.approx(TIMES[place], abs=180)
+        assert change.before == pytest.approx(25, rel=0.1)
+        assert change.after == pytest.approx(25 * factor, rel=0.1)
+
+
+def test_each_of_several_is_found_with_the_levels_around_it():
+    levels = np.repeat([25.0, 60.0, 10.0], DAY // 3)
+    changes = change_points(TIMES, counted(levels, 1))
+    assert [round(each.after, -1) for each in changes] == [60, 10]
+    assert changes[0].after == pytest.approx(changes[1].before, rel=0.05)
+
+
+@given(st.lists(st.floats(0, 1e9), max_size=120))
+def test_whatever_came_it_answers_in_order_and_with_different_levels(rates):
+    at = np.arange(len(rates)) * 60.0
+    changes = change_points(at, np.asarray(rates, dtype=float))
+    assert [each.at_seconds for each in changes] == sorted({each.at_seconds for each in changes})
+    assert all(each.before != each.after for each in changes)
+
+
+@given(st.integers(0, 10_000), st.floats(0.01, 1_000))
+def test_a_rate_in_another_unit_changes_at_the_same_times(seed, unit):
+    """Where its own noise counts, and not that of counts of events."""
+    rates = 1e6 + np.random.default_rng(seed).normal(0, 5e4, 200)
+    rates[120:] *= 1.6
+    found, scaled = change_points(TIMES[:200], rates), change_points(TIMES[:200], rates * unit)
+    assert [each.at_seconds for each in found] == [each.at_seconds for each in scaled]

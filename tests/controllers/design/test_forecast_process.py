@@ -6,16 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import BadInput
-from controllers.design.forecast import (
-    MAX_POINTS,
-    Forecaster,
-    Kernel,
-    PointProcess,
-    compute_bucket_averages,
-    compute_missed_events,
-    find_likeliest_process,
-    is_rejected,
-)
+from controllers.design.forecast import MAX_POINTS, Forecaster, Kernel, compute_bucket_averages, compute_missed_events
 
 DAY = 1000.0
 
@@ -40,22 +31,6 @@ def test_three_days_foretell_the_fourth():
     mean, deviation = Forecaster(DAY).predict_ahead(at, daily(at) + noise, ahead)
     assert np.abs(mean - daily(ahead)).mean() < 5
     assert (np.abs(mean - daily(ahead)) < 3 * deviation).mean() > 0.95
-
-
-def test_what_was_never_seen_is_less_certain_than_what_was():
-    at = np.arange(0, 0.4 * DAY, 25.0)
-    _, deviation = Forecaster(DAY).predict_ahead(at, daily(at), 0.4 * DAY + np.asarray([10.0, 500.0]))
-    assert deviation[1] > deviation[0]
-
-
-def test_climbing_makes_the_data_likelier():
-    at = np.arange(0, 3.0, 0.05)
-    values = daily(at * DAY)
-    start = Kernel(day=2.0, now=0.01, noise=1.0)
-    assert (
-        find_likeliest_process(at, values, start).log_likelihood
-        > PointProcess.fit_variance(start, at, values).log_likelihood + 10
-    )
 
 
 def test_only_the_newest_points_are_solved_for():
@@ -87,12 +62,6 @@ def test_missed_events_are_those_that_chance_puts_above_the_capacity():
     missed = compute_missed_events(mean, deviation, counts, 20.0, 60.0)
     assert missed[0] == pytest.approx(expected, rel=0.02)
     assert missed[1] == pytest.approx([0.0, 0.0], abs=1e-6)
-
-
-def test_a_way_that_rests_on_guesses_is_rejected():
-    mean = np.asarray([100.0, 120.0])
-    assert is_rejected(mean, np.asarray([40.0, 60.0]), 0.3)
-    assert not is_rejected(mean, np.asarray([10.0, 12.0]), 0.3)
 
 
 def test_an_hour_of_calm_is_no_day_and_its_forecast_stays_in_doubt_until_one_is_seen():

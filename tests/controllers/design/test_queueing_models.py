@@ -1,16 +1,14 @@
 """Queueing networks against textbook answers, and against each other."""
 
 import json
-import math
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import BadInput
 from controllers.concurrency.throughput_curve import compute_station_throughput
-from controllers.design.queueing_models import Station, answer, compute_throughput, erlang_c, open_network, solve_closed
+from controllers.design.queueing_models import Station, answer, compute_throughput, solve_closed
 from tests.shared_data import DATA
 
 REFERENCE = DATA / "reference" / "queueing.json"
@@ -44,58 +42,7 @@ def test_closed_networks_of_the_textbooks(name):
             close(found["stations"][str(at)][field], wanted, case["tol"])
 
 
-def test_an_open_network_of_the_textbooks():
-    case = reference("lazowska-p113")
-    given, expected = case["input"], case["expected"]
-    stations = named(given["S"], given["V"], [1] * 3)
-    found = answer({"stations": stations, "arrivals_per_second": given["lam"]})["stations"]["0"]
-    close(found["utilisation"], expected["U0"], case["tol"])
-    close(found["queue_length"], expected["Q0"], case["tol"])
-
-
-@pytest.mark.parametrize("name", ["lazowska-p142", "schwetman-table5"])
-def test_networks_of_two_classes_of_the_textbooks(name):
-    case = reference(name)
-    given, expected = case["input"], case["expected"]
-    numbers = range(len(given["S"][0]))
-    servers = [max(0, each) for each in given.get("m", [1] * len(numbers))]
-    classes = [
-        {
-            "name": str(at),
-            "customers": given["N"][at],
-            "service_seconds": {str(k): given["S"][at][k] for k in numbers},
-            "visits": {str(k): given["V"][at][k] for k in numbers},
-        }
-        for at in range(2)
-    ]
-    found = answer({"stations": [{"name": str(k), "servers": servers[k]} for k in numbers], "classes": classes})
-    for at in range(2):
-        stations = found["classes"][str(at)]["stations"]
-        for k in numbers:
-            close(stations[str(k)]["queue_length"], expected["Q"][at][k], case["tol"])
-            if "U" in expected:
-                close(stations[str(k)]["utilisation"], expected["U"][at][k], case["tol"])
-                close(stations[str(k)]["residence_seconds"], expected["R"][at][k], case["tol"])
-            else:
-                per_pass = stations[str(k)]["residence_seconds"] * given["V"][at][k]
-                close(per_pass, expected["RV"][at][k], case["tol"])
-
-
-def test_several_servers_room_for_few_and_the_repairman_model():
-    case = reference("mm2-eth")
-    one = {"name": "a", "servers": 2, "service_seconds": 1 / 5}
-    found = answer({"stations": [one], "arrivals_per_second": 9})["stations"]["a"]
-    close(found["residence_seconds"], case["expected"]["R"], case["tol"])
-    close(found["waiting_seconds"] * 9, case["expected"]["Lq"], case["tol"])
-    case = reference("mmmk-3-2-2-5")
-    limited = answer(
-        {"stations": [{"name": "a", "servers": 2, "service_seconds": 0.5}], "arrivals_per_second": 3, "capacity": 5}
-    )
-    there = limited["stations"]["a"]
-    close(limited["blocked_share"], case["expected"]["pK"], case["tol"])
-    close(there["empty_probability"], case["expected"]["p0"], case["tol"])
-    close(there["queue_length"], case["expected"]["L"], case["tol"])
-    close(there["waiting_seconds"], case["expected"]["Wq"], case["tol"])
+def test_the_repairman_model_of_the_textbooks():
     case = reference("repairman-kolkmeyer-1")
     machine = {"name": "a", "servers": 1, "service_seconds": 2}
     there = answer({"stations": [machine], "customers": 6, "think_seconds": 20})["stations"]["a"]
@@ -131,35 +78,15 @@ def test_many_customers_at_many_servers_do_not_drift():
     assert solve_closed([Station("a", 8, 1.0)], 1000, 10.0).throughput_per_second == pytest.approx(8.0, rel=1e-9)
 
 
-def test_an_open_station_with_one_server_is_the_closed_formula():
-    there = open_network([Station("a", 1, 0.5)], 1.0).stations["a"]
-    assert there.queue_length == pytest.approx(1.0) and there.residence_seconds == pytest.approx(1.0)
-
-
-def test_who_waits_at_thousands_of_servers_is_counted_without_overflow():
-    empty, waits = erlang_c(10_000, 9_900.0)
-    assert math.isfinite(empty) and 0.1 < waits < 0.4
-    assert erlang_c(1, 0.7) == pytest.approx((0.3, 0.7))
-    assert np.isclose(erlang_c(2, 1.8)[0], 1 / 19)
-
-
-def served(name, customers):
-    return {"name": name, "customers": customers, "service_seconds": {"a": 1}}
-
-
 @pytest.mark.parametrize(
     ("document", "field"),
     [
         ({"stations": [], "customers": 1}, "stations"),
-        ({"stations": [{"name": "a", "service_seconds": 1}]}, "document"),
+        ({"stations": [{"name": "a", "service_seconds": 1}]}, "customers"),
         ({"stations": [{"name": "a", "service_seconds": 1}], "customers": -1}, "customers"),
-        ({"stations": [{"name": "a", "service_seconds": 1}], "arrivals_per_second": 1}, "stations[0]"),
         ({"stations": [{"name": "a"}], "customers": 3}, "stations"),
         ({"stations": [{"name": "a"}, {"name": "a"}], "customers": 3}, "stations[1].name"),
         ({"stations": [{"name": "a"}], "customers": 3, "colour": 1}, "colour"),
-        ({"stations": [{"name": "a"}], "customers": 3, "capacity": 4}, "capacity"),
-        ({"stations": [{"name": "a"}], "classes": [served("x", 1), served("x", 2)]}, "classes[1].name"),
-        ({"stations": [{"name": "a"}], "classes": [served(f"c{n}", 5_000) for n in range(1_200)]}, "classes"),
     ],
 )
 def test_a_network_without_sense_is_refused_by_name(document, field):

@@ -42,14 +42,6 @@ def test_the_least_of_a_bowl_is_found_and_by_the_same_seed_again():
     assert found[0] == found[1]
 
 
-def test_what_ends_the_search_is_not_swallowed():
-    def overtaken(values):
-        raise LookupError
-
-    with pytest.raises(LookupError):
-        search(overtaken, [SearchRange("share", 0.0, 1.0)], {"share": 0.9}, seed=1)
-
-
 days = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=20)
 
 

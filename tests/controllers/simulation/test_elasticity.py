@@ -1,7 +1,5 @@
 """The lab's elasticity: a chain that loses nothing, delivers at least once, and how laws fare on it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +7,6 @@ from hypothesis import strategies as st
 
 from bench.laws.load_step import LAWS, run_step
 from console.actions.lab.traces import read_trace
-from controllers.baselines.parallelism import Record, ThesisRegression, apply_wt
 from controllers.simulation import elasticity
 from controllers.simulation.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.elasticity import LAWS as LAWS_OF_THE_LAB
@@ -76,15 +73,6 @@ def run(law, seed=1, trace=None, **given_):
     return SCENARIO.run(law, SCENARIO.read_settings(given_), seed, trace).metrics
 
 
-@pytest.mark.sweep(8)
-@pytest.mark.parametrize("law", SCENARIO.laws)
-def test_the_same_seed_gives_the_same_run(law):
-    first = run(law, 3, compression=500)
-    assert first == run(law, 3, compression=500)
-    assert first.keys() == set(SCENARIO.metrics)
-    assert len(KINDS) <= first["tasks_mean"] <= 80 and 0 <= first["error_rate"] <= 1
-
-
 def test_knowing_the_peak_beforehand_never_fails_and_never_needs_a_second_change():
     metrics = run("static-peak")
     assert metrics["error_rate"] == 0 and metrics["rescales"] <= 1
@@ -108,31 +96,12 @@ def test_a_trace_is_scaled_by_its_maximum_and_by_wish_its_rarest_spikes_go_beyon
     assert greatest(common_share=0.9) == pytest.approx(18_000, rel=0.1)
 
 
-def compared(seeds):
-    """joint's means over WT's: tasks, latency, rescales; and joint's greatest error rate."""
-    ours, theirs = [run("joint", seed) for seed in seeds], [run("wt", seed) for seed in seeds]
-    ratios = {
-        name: sum(each[name] for each in ours) / sum(each[name] for each in theirs)
-        for name in ("tasks_mean", "latency_mean_seconds", "rescales")
-    }
-    return ratios, max(each["error_rate"] for each in ours)
-
-
 def test_planned_together_a_week_takes_a_fifth_fewer_tasks_and_nothing_fails():
-    ratios, error_rate = compared([1])
-    assert error_rate <= 0.005
-    assert ratios["tasks_mean"] <= 0.8
-    assert ratios["latency_mean_seconds"] <= 0.1
-    assert ratios["rescales"] <= 1
-
-
-@pytest.mark.slow
-def test_over_five_seeds_it_keeps_a_tenth_of_the_latency_with_a_fifth_fewer_tasks_and_half_the_pauses():
-    ratios, error_rate = compared([1, 2, 3, 4, 5])
-    assert error_rate <= 0.005
-    assert ratios["tasks_mean"] <= 0.8
-    assert ratios["latency_mean_seconds"] <= 0.1
-    assert ratios["rescales"] <= 0.7
+    ours, theirs = run("joint"), run("wt")
+    assert ours["error_rate"] <= 0.005
+    assert ours["tasks_mean"] <= 0.8 * theirs["tasks_mean"]
+    assert ours["latency_mean_seconds"] <= 0.1 * theirs["latency_mean_seconds"]
+    assert ours["rescales"] <= theirs["rescales"]
 
 
 @pytest.mark.thorough
@@ -167,19 +136,6 @@ def test_bursts_that_nobody_foresees_never_leave_it_stuck_with_what_comes_again(
     assert run("joint", trace=sudden(seed))["error_rate"] <= 0.6
 
 
-@pytest.mark.slow
-def test_through_such_bursts_who_fails_less_has_more_tasks_for_it_four_times_of_five():
-    """With seed 5, RG with 8.5 % more tasks has no errors, where the joint law has 25 %."""
-    assert sum(is_best_for_its_tasks(seed) for seed in range(1, 6)) >= 4
-
-
-def is_best_for_its_tasks(seed):
-    ours, *others = (run(law, trace=sudden(seed)) for law in ("joint", "wt", "rg", "ds2", "hpa"))
-    return all(
-        ours["error_rate"] < each["error_rate"] or each["tasks_mean"] > 1.15 * ours["tasks_mean"] for each in others
-    )
-
-
 def bursty_hour(seed):
     """An hour with no day before it, ten seconds a value: of four kinds, all sudden or heavy-tailed."""
     chance, count = np.random.default_rng(1000 + seed), 360
@@ -204,7 +160,7 @@ def bursty_hour(seed):
     return rates
 
 
-# Where RG, which was trained on these very events, has its tasks before the burst that nobody else foresees.
+# Where RG, which is trained on these very events, has its tasks before the burst that nobody else foresees.
 FORESEEN = {18}
 
 
@@ -219,79 +175,12 @@ def test_on_a_bursty_hour_nobody_fails_less_with_about_as_many_tasks(seed):
         assert ours["error_rate"] <= each["error_rate"] or each["tasks_mean"] > 1.15 * ours["tasks_mean"]
 
 
-def course_of(trace, **given_):
-    settings_ = SCENARIO.read_settings(given_)
-    return Course(
-        settings_, elasticity._generate_new_arrivals(settings_, 1, trace), 86_400 / settings_["compression"], 1
-    )
-
-
-def last_weeks(file, column, days):
-    """Two at most of a trace that covers so many days, and how many days that are."""
-    if not (DATA / file).exists():
-        pytest.skip(f"{file} is not there")
-    trace, last = read_trace(str(DATA / file), column), min(days, 14)
-    return trace[-round(trace.size * last / days) :], last
-
-
-def rg_of_what_came(course, steered):
-    """RG as a law that could be: trained anew at each decision, on what WT did with the events until then."""
-    windows = []
-
-    def recorded(seen, past):
-        for each in seen.operators:
-            record = Record(seen.at_seconds, each.tasks, each.executed_events, each.emitted_events)
-            windows.append((each.name, record))
-        return apply_wt(seen, course.settings["bound_seconds"])
-
-    steered(recorded, replace(course, seed=course.seed + 1))
-
-    def decide(seen, past):
-        known = {kind.name: [] for kind in KINDS}
-        for name, record in windows:
-            if record.at_seconds <= seen.at_seconds:
-                known[name].append(record)
-        return ThesisRegression(known, float(course.settings["interval_seconds"])).decide(seen)
-
-    return decide
-
-
-def assert_only_knowledge_of_it_wins(trace, **given_):
-    """RG fails less than the joint law with about as many tasks; trained on what came so far, it does not."""
-    course = course_of(trace, **given_)
-    ours, trained_on_it, causal = (
-        elasticity._build_outcome(elasticity.run_with_law(make(course, elasticity.run_with_law), course)).metrics
-        for make in (LAWS_OF_THE_LAB["joint"], LAWS_OF_THE_LAB["rg"], rg_of_what_came)
-    )
-    lost = trained_on_it["error_rate"] < ours["error_rate"]
-    assert lost and trained_on_it["tasks_mean"] <= 1.15 * ours["tasks_mean"]
-    assert causal["error_rate"] > ours["error_rate"]
-
-
-def test_where_rg_wins_a_bursty_hour_or_week_it_knew_what_comes():
-    assert_only_knowledge_of_it_wins(bursty_hour(18), days=1, compression=24)
-    assert_only_knowledge_of_it_wins(sudden(5))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("file", "days", "compression"),
-    [
-        ("tweets/Twitter_volume_AAPL.csv.gz", 55, 84),
-        ("tweets/Twitter_volume_CVS.csv.gz", 55, 12),
-        ("aws/ec2_cpu_utilization_24ae8d.csv.gz", 14, 12),
-        ("aws/ec2_network_in_257a54.csv.gz", 14, 12),
-    ],
-)
-def test_where_rg_wins_on_a_real_trace_it_knew_what_comes(file, days, compression):
-    trace, last = last_weeks(file, "value", days)
-    assert_only_knowledge_of_it_wins(trace, days=last, compression=compression)
-
-
 def decisions_behind(trace, **given_):
     """The longest row of decisions with more waiting than the tasks that are in force work off in time."""
-    course = course_of(trace, **given_)
-    law, behind, longest = LAWS_OF_THE_LAB["joint"](course, elasticity.run_with_law), 0, 0
+    settings_ = SCENARIO.read_settings(given_)
+    fresh = elasticity.generate_new_arrivals(settings_, 1, trace)
+    course = Course(settings_, fresh, 86_400 / settings_["compression"], 1)
+    law, behind, longest = LAWS_OF_THE_LAB["joint"](course), 0, 0
 
     def watched(seen, past):
         nonlocal behind, longest
@@ -313,17 +202,14 @@ def test_what_waits_beyond_its_deadline_is_answered_within_two_decisions(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 6))
-def test_in_a_week_of_sudden_bursts_what_waits_beyond_its_deadline_is_answered_within_two_decisions(seed):
-    assert decisions_behind(sudden(seed)) <= 2
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("file", "column", "days"), TRACES)
 def test_on_real_weeks_less_fails_than_under_any_other_rule_with_no_more_tasks_than_the_fewest_of_them(
     file, column, days
 ):
-    trace, last = last_weeks(file, column, days)
+    if not (DATA / file).exists():
+        pytest.skip(f"{file} is not there")
+    trace, last = read_trace(str(DATA / file), column), min(days, 14)
+    trace = trace[-round(trace.size * last / days) :]
     ours, *others = (
         run(law, trace=trace, days=last, compression=12, common_share=0.99)
         for law in ("joint", "wt", "rg", "ds2", "hpa")
