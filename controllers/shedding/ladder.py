@@ -174,6 +174,7 @@ class Ladder:
         return {**after, **(stays if rung == before["rung"] else {}), "rung": rung}
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """Return the next level up or down, or no action if the enabled level is right."""
         cap = LEVELS.index(parameters["cap"]) + 1
         if state["rung"] >= SHED and (spent := _find_exhausted_budget(observation, "shed", state)):
             return _stop_shedding(parameters, state, observation, cap, spent)
