@@ -87,6 +87,7 @@ class ParallelismForecast:
         """Accept every state: it is empty."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """Return the first step of the cheapest path, the path, and its cost."""
         low, missed_events = _choices(parameters, observation)
         current = int(observation["current"])
         columns, cost = find_cheapest_path(

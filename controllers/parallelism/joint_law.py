@@ -208,6 +208,7 @@ class JointParallelism:
             _check_memory(row, f"{where}.operators.{name}")
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """Return the tasks of every operator on a path, or no action if the current ones stay."""
         rows = observation["operators"]
         names = list_operators(observation["paths"])
         if held := hold_unmeasured(rows, names, ("rate_per_second", "service_seconds")):

@@ -111,6 +111,7 @@ class QueueingParallelism:
         """Accept every state: it is empty."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """Return the tasks of every operator on a path."""
         rows, names = observation["operators"], list_operators(observation["paths"])
         if held := hold_unmeasured(rows, names, ("arrival_interval_seconds", "service_seconds")):
             return state, held

@@ -104,6 +104,7 @@ class Shedding:
         return after if action else before
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """Return a new table if one is required, else no action."""
         inputs = SheddingInputs(build_application(parameters, observation, "observation"), parameters, observation)
         if not observation["permitted"]:
             lifted = _lift_shedding(inputs, state)
