@@ -16,6 +16,7 @@ from common.errors import WeirError
 from queues import keys, pausing, projection
 from queues.segments.segment import Segment
 from queues.topology import Topology
+from workers import reports
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.jobs.job import JobContext
@@ -37,7 +38,6 @@ from workers.plants.foreign import adapters, interventions, repeated_orders
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.pool import hosts
 from workers.pool.departures import CompletionReporter
-from workers.reports import sending
 from workers.steering import enforcing, overrides
 
 hosts.install()
@@ -163,7 +163,7 @@ def upkeep() -> None:
     overrides.expire_due(now, control)
     enforcing.reconcile(control, now)
     plans.void_due(now)
-    sending.send_due(now)
+    reports.send_due(now)
     if snapshot is not None:
         draining.tidy(control, snapshot, now)
     sweep(topology)

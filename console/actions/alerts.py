@@ -22,7 +22,7 @@ from workers.alerts.lifecycle import reported
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Message, Receiver, Silence
 from workers.alerts.lifecycle.reported import StoredReport
 from workers.alerts.rules import rules, silences
-from workers.alerts.rules.matching import format_matchers
+from workers.alerts.rules.rules import format_matchers
 from workers.host.egress import mask_address
 
 FINGERPRINT_DIGITS = 12

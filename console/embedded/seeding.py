@@ -26,7 +26,7 @@ from queues import points, projection
 from queues.models import Container, Node, Queue
 from queues.nodes.addresses import parse_nodes
 from queues.topology import Topology
-from workers.alerts.rules.shipped import ensure_rules
+from workers.alerts.rules.rules import ensure_rules
 from workers.batch import task_definitions
 from workers.control import schedule
 from workers.control.kinds.registry import list_seeded_laws

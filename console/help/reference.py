@@ -21,8 +21,7 @@ from controllers.framework.law import Law
 from controllers.simulation.catalog import SCENARIOS
 from queues import keys
 from workers.alerts.conditions.catalog import CONDITIONS
-from workers.alerts.rules.rules import NUMBERS
-from workers.alerts.rules.shipped import FIRST_RULES
+from workers.alerts.rules.rules import FIRST_RULES, NUMBERS
 from workers.consumer.handlers.registry import HANDLERS
 from workers.control.kinds import registry
 from workers.pipeline.rules.rule_functions import FUNCTIONS

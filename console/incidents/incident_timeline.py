@@ -18,7 +18,7 @@ from console.incidents.change_sources import find_recorded_changes
 from console.incidents.changes import load_changes
 from controllers.diagnosis.changes import SLACK_SECONDS
 from controllers.framework.reason import format_count
-from workers.alerts import history, incidents
+from workers.alerts import incidents, review
 from workers.alerts.evaluation import impact
 from workers.alerts.lifecycle.models import Alert, AlertEvent
 
@@ -106,7 +106,7 @@ def _list_explained(alert: Alert) -> Iterator[IncidentEvent]:
 
 
 def _iterate_loop_responses(alert: Alert) -> Iterator[IncidentEvent]:
-    response = history.build_alert_response(alert)
+    response = review.build_alert_response(alert)
     for entry in response.entries:
         words = f"{entry.reason} ({entry.verdict})"
         yield IncidentEvent(entry.at, "loop", words, entry.loop.name, reverse("entry", args=[entry.pk]))
@@ -204,7 +204,7 @@ def _describe_changes(alert: Alert) -> list[str]:
 
 
 def _describe_loop_actions(alert: Alert) -> Iterator[str]:
-    response = history.build_alert_response(alert)
+    response = review.build_alert_response(alert)
     yield response.outcome.words
     if response.entries:
         yield ""
@@ -216,7 +216,7 @@ def _describe_loop_actions(alert: Alert) -> Iterator[str]:
 def _describe_remedies(alert: Alert, data: Path) -> list[str]:
     """Return the effective actions, and the last actions of people before it was mitigated or resolved."""
     end = incidents.get_incident(alert).mitigated_at or alert.resolved_at
-    effective = history.select_effective_actions(alert, end)
+    effective = review.select_effective_actions(alert, end)
     shown = list(effective[:MAX_ACTIONS])
     rows = [f"- Loop {_escape_line(change.loop.name)}: {_escape_line(change.reason)}" for change in shown]
     if more := effective.count() - len(shown):

@@ -17,7 +17,7 @@ from console.display.formats import format_compactly, is_finite_number
 from console.help.glossary import load_definitions
 from console.input.form_values import format_iso_time, parse_time
 from controllers.patterns.expression import Expression, render
-from workers.alerts.conditions.loop_words import describe_loop
+from workers.alerts.conditions.condition import describe_loop
 from workers.control.kinds.registry import find_display
 from workers.control.ledger.runs import TickRun, compute_entry_lateness
 from workers.models import LedgerEntry

@@ -10,7 +10,7 @@ from mkdocs.config import load_config
 from console.help import contents, reference
 from console.help.rendering import render_markdown
 from controllers.catalog import LAWS
-from workers.alerts.rules.shipped import FIRST_RULES
+from workers.alerts.rules.rules import FIRST_RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)="(?:https?:)?//')

@@ -51,8 +51,6 @@ HOMONYMS = {
     ("console/management/commands/bench.py", "rebalancing"),
     ("console/management/commands/bench.py", "shedding"),
     ("workers/alerts/conditions/plant_conditions.py", "shedding"),
-    ("workers/alerts/evaluation/impact.py", "shedding"),
-    ("workers/alerts/rules/shipped.py", "shedding"),
     ("workers/snapshot/health.py", "shedding"),
     ("workers/snapshot/states/evaluate.py", "shedding"),
 }

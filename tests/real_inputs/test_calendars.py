@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from common.errors import BadInput
-from workers.alerts.delivery import schedule_process
+from workers.alerts.delivery import schedule
 from workers.alerts.delivery.schedule import on_call, read_calendar_shifts, read_rota
 
 NOW = datetime.fromisoformat("2026-11-28T10:00:00Z")
@@ -108,7 +108,7 @@ def test_events_that_share_a_uid_are_events_of_their_own_unless_one_is_newer():
 def test_a_rule_that_takes_too_much_time_is_named_and_hides_no_other():
     never = ("UID:2", "SUMMARY:never", "DTSTART:20200101T080000Z", "DTEND:20200101T090000Z",
              "RRULE:FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30")  # fmt: skip
-    rota = schedule_process.read(calendar(never, ANNA), NOW)
+    rota = schedule.read_bounded_rota(calendar(never, ANNA), NOW)
     assert on_call(rota.shifts, NOW) == ["anna"]
     assert '"never"' in rota.broken[0] and "takes too long" in rota.broken[0]
 

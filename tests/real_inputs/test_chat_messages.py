@@ -5,8 +5,8 @@ import re
 import apprise
 import pytest
 
-from workers.alerts.delivery.channels.apprise_process import EgressGuard, _GuardedAttempt
-from workers.alerts.delivery.channels.plain_text import CUT, keep_whole_lines
+from workers.alerts.delivery.apprise_process import EgressGuard, _GuardedAttempt
+from workers.alerts.delivery.message_text import CUT, keep_whole_lines
 
 # Of the library, which brings a module that Python 3.13 has no more.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")

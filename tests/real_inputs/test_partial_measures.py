@@ -7,7 +7,7 @@ import pytest
 
 from common.stored_document import replace_fields
 from controllers.parallelism.measured_topology import MeasuredTopology
-from workers.alerts.conditions import sensor_conditions
+from workers.alerts.conditions import attached_conditions
 from workers.control.parts.operators import build_topology_inputs
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN
@@ -203,7 +203,7 @@ def test_a_rule_treats_a_partial_number_as_unknown():
         class plant:  # noqa: N801
             plants = {"shop": status}
 
-    readings = {each.labels["sensor"]: each.value for each in sensor_conditions.CONDITIONS[0].read(Evidence, 60.0)}
+    readings = {each.labels["sensor"]: each.value for each in attached_conditions.sensor_above(Evidence, 60.0)}
     assert readings == {"rate": 40.0, "tasks": 2.0, "lag": None, "busy": 0.5}
 
 

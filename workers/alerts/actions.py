@@ -14,7 +14,7 @@ from common import checks
 from common.errors import BadInput
 from workers.alerts.delivery import outbox
 from workers.alerts.lifecycle import automaton
-from workers.alerts.lifecycle.episodes import build_episode, keep
+from workers.alerts.lifecycle.automaton import build_episode, keep
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Receiver
 from workers.alerts.lifecycle.open_alerts import OPEN
 from workers.alerts.rules import rules

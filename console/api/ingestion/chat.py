@@ -26,7 +26,7 @@ from console.api.ingestion.chat_message import ChatMessage, Unproven
 from console.api.request.refusals import RefusedError
 from console.api.schemas.alerts.receivers import ChatReply
 from console.input.plain_text import UNSTORABLE, is_plain
-from workers.alerts.delivery.channels import apprise
+from workers.alerts.delivery import apprise
 from workers.alerts.lifecycle.models import AlertEvent, Receiver
 
 router = Router(tags=["alerts"])

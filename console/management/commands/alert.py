@@ -15,8 +15,7 @@ from console.audit.watch import AuditWatch
 from console.incidents.changes import ChangeKeeper
 from console.management.one_line import OneLineCommand
 from console.storage.database_limits import hold_work_limits
-from workers.alerts.alerter import Alerter
-from workers.alerts.dead_mans_switch import DeadMansSwitch
+from workers.alerts.alerter import Alerter, DeadMansSwitch
 from workers.alerts.delivery.schedule_feed import FeedReader
 from workers.coordination.connections import control_server
 

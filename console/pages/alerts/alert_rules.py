@@ -29,7 +29,7 @@ from workers.alerts.conditions.condition import Condition
 from workers.alerts.evaluation import preview as previews
 from workers.alerts.lifecycle.models import AlertRule, Receiver
 from workers.alerts.lifecycle.open_alerts import OPEN
-from workers.alerts.rules import matching, rules
+from workers.alerts.rules import rules
 
 STEPS = 3
 MAX_SHOWN = 8
@@ -137,7 +137,7 @@ def format_rule(rule: AlertRule) -> str:
     sign, side = ("≥", "below") if condition.above else ("≤", "above")
     held = f" for {rule.for_seconds:g} s" if rule.for_seconds else ""
     clear = f"; clear {side} {rule.clear_threshold:g}" if rule.clear_threshold != rule.threshold else ""
-    where = f" where {matching.format_matchers(rule.matchers)}" if rule.matchers else ""
+    where = f" where {rules.format_matchers(rule.matchers)}" if rule.matchers else ""
     unit = f" {condition.unit}" if condition.unit else ""
     return f"{rule.condition.replace('_', ' ')} {sign} {rule.threshold:g}{unit}{held}{where}{clear}"
 
@@ -163,8 +163,8 @@ def _build_form(rule: AlertRule) -> AlertRuleForm:
         steps=[EscalationRow(at, step["after_minutes"], step["receivers"]) for at, step in enumerate(steps)],
         receivers=names,
         rows=build_matcher_rows(rule.matchers),
-        labels=matching.LABELS,
-        operators=matching.OPERATORS,
+        labels=rules.LABELS,
+        operators=rules.OPERATORS,
         words=format_rule(rule),
     )
 

@@ -24,16 +24,16 @@ from console.pages.alerts.quick_actions import (
     list_quick_actions,
     list_related_pages,
 )
-from workers.alerts import history
+from workers.alerts import review
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
 from workers.alerts.delivery.notification import Notification, load_notification
 from workers.alerts.evaluation import impact
-from workers.alerts.lifecycle import automaton, on_call, reported
+from workers.alerts.lifecycle import automaton, open_alerts, reported
 from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert, AlertEvent, ReportedAlert
 from workers.alerts.lifecycle.open_alerts import find_suppression
-from workers.alerts.rules import runbook
+from workers.alerts.rules import rules
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 
@@ -109,14 +109,14 @@ class AlertDetails:
     is_open: bool
     may_quiet: bool  # whether the user may acknowledge and snooze it, if the role may do so at all
     suppression: str | None
-    situation: on_call.AlertSituation
+    situation: open_alerts.AlertSituation
     unit: str
     above: bool  # fires above its threshold, not below it
     chart: AlertChart | None
     about: str | None  # query of /api/v1/decisions for the decisions in the chart; None: no decisions
     impact: str
     first_steps: str
-    response: history.Response
+    response: review.Response
     is_incident: bool
     changes: list[ShownChange]  # before the alert, the most likely cause first
     more_changes: list[ShownChange]
@@ -174,14 +174,14 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
         is_open=alert.resolved_at is None,
         may_quiet=may_quiet(actor, alert),
         suppression=find_suppression(alert)[0],
-        situation=on_call.describe_situation(alert),
+        situation=open_alerts.describe_situation(alert),
         unit=condition.unit if condition else "",
         above=condition.above if condition else True,
         chart=_build_chart(alert),
         about=_list_steering_loops(alert, loop),
         impact=impact.read_recorded_impact(alert),
         first_steps=_describe_first_steps(alert, snapshot),
-        response=history.build_alert_response(alert),
+        response=review.build_alert_response(alert),
         is_incident=is_incident(alert),
         changes=changes[:MAX_CHANGES],
         more_changes=changes[MAX_CHANGES:],
@@ -192,11 +192,11 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
         quick_minutes=MINUTES,
         related_pages=[related_page for related_page in list_related_pages(alert, loop) if actor.may(related_page.may)],
         events=list(events),
-        reported=reported.list_concurrent_reports(alert, *history.span(alert), timezone.now()),
+        reported=reported.list_concurrent_reports(alert, *review.find_response_range(alert), timezone.now()),
         explained=alert.explained.filter(resolved_at__isnull=True).select_related("incident").order_by("-fired_at"),
         flaps=alert.came_back >= automaton.FLAPS,
         links=_build_links(alert),
-        runbook=runbook.get_help_path(alert.rule) if alert.rule else "",
+        runbook=rules.get_help_path(alert.rule) if alert.rule else "",
         next_step=_next_step(alert),
         notification=load_notification(alert),
     )
@@ -217,7 +217,7 @@ def _next_step(alert: Alert) -> str:
 
 
 def _list_steering_loops(alert: Alert, loop: Loop | None) -> str | None:
-    """Return the loops that control the alert's subject, as `history.loops_of` finds them."""
+    """Return the loops that control the alert's subject, as `review.loops_of` finds them."""
     if "loop" in alert.labels:
         return None if loop is None else urlencode({"loop": loop.pk})
     label = next((label_name for label_name in ("queue", "node") if label_name in alert.labels), None)
@@ -273,7 +273,7 @@ def _compute_chart_span(alert: Alert) -> tuple[int, float | None]:
 
 def _build_links(alert: Alert) -> dict[str, str]:
     """Return links to the ledger and timeline of its time, and to its queue, node, or loop."""
-    since, until = history.span(alert)
+    since, until = review.find_response_range(alert)
     query = {"from": _format_iso_time(since), "to": _format_iso_time(until), "acted": "1"}
     for label in ("loop", "queue", "node"):
         if label in alert.labels:

@@ -20,11 +20,10 @@ from console.input.form_values import fill_form
 from console.input.shown_digest import digest_of
 from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
+from workers.alerts.delivery import alertmanager, apprise, schedule, webhook
 from workers.alerts.delivery import receivers as kept
-from workers.alerts.delivery import schedule
-from workers.alerts.delivery.channels import alertmanager, apprise, webhook
-from workers.alerts.delivery.channels.webhook import derive_secret
 from workers.alerts.delivery.schedule_feed import VALID_FOR, list_people_on_call
+from workers.alerts.delivery.webhook import derive_secret
 from workers.alerts.lifecycle.models import AlertWatch, Message, OnCallFeed, Receiver
 
 MAX_MESSAGES = 30

@@ -12,8 +12,7 @@ from console.accounts.access import requires
 from console.input.form_values import format_iso_time, parse_time
 from console.pages.frame.page import ConsolePage, Errors, render_page
 from workers.alerts.lifecycle.models import Receiver
-from workers.reports.sending import compute_due_time
-from workers.reports.week import LENGTH, WeekReport, build_week_report
+from workers.reports import LENGTH, WeekReport, build_week_report, compute_due_time
 from workers.steering import plant_settings
 
 

@@ -36,7 +36,7 @@ class ReviewPage(ConsolePage):
     to_text: str
     hours: int | None
     choices: Sequence[int]
-    alerts: list[reviews.Row]  # the most severe and longest first
+    alerts: list[reviews.ReviewRow]  # the most severe and longest first
     summary: reviews.ReviewFigures
     errors: Errors
 
@@ -66,7 +66,7 @@ def review(request: HttpRequest) -> HttpResponseBase:
     return render_page(request, page, "frame")
 
 
-def _rank_worst_first(row: reviews.Row) -> Any:
+def _rank_worst_first(row: reviews.ReviewRow) -> Any:
     order = ("critical", "warning", "notice")
     return (row.alert.under_id is not None, order.index(row.alert.shown_severity), -row.seconds)
 

@@ -19,7 +19,7 @@ from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from controllers.framework.reason import format_count
 from workers.alerts.lifecycle.models import Alert, Silence
-from workers.alerts.rules import matching
+from workers.alerts.rules import rules
 from workers.alerts.rules import silences as kept
 from workers.alerts.rules.silences import list_active_silences
 
@@ -62,7 +62,7 @@ def silences_page(
     current = [
         ListedSilence(
             active_silence,
-            matching.format_matchers(active_silence.matchers),
+            rules.format_matchers(active_silence.matchers),
             kept.preview_hidden_alerts(active_silence.matchers, now, covers_integrity=active_silence.covers_integrity)[
                 "open"
             ],
@@ -73,10 +73,10 @@ def silences_page(
     ended = over.order_by("-created_at")[:MAX_ENDED]
     page = SilencesPage(
         current=current,
-        ended=[ListedSilence(silence, matching.format_matchers(silence.matchers)) for silence in ended],
+        ended=[ListedSilence(silence, rules.format_matchers(silence.matchers)) for silence in ended],
         rows=build_matcher_rows(read_matchers(submitted) if submitted else _read_matchers(request)),
-        labels=matching.LABELS,
-        operators=matching.OPERATORS,
+        labels=rules.LABELS,
+        operators=rules.OPERATORS,
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -99,7 +99,7 @@ def preview(request: HttpRequest) -> HttpResponse:
     The result is {"sentence", "rows": [{"title", "url", "note"}]}. Nothing is changed.
     """
     try:
-        read = matching.read(read_matchers(request.POST), least=1)
+        read = rules.read_matchers(read_matchers(request.POST), least=1)
     except BadInput as error:
         return JsonResponse({"sentence": f"{error.message[:1].upper()}{error.message[1:]}", "rows": []})
     covers = alerts.may_silence_integrity(actor_of(request))
@@ -124,7 +124,7 @@ def add(request: HttpRequest) -> ActionResult:
         minutes=parse_minutes(request.POST),
         now=timezone.now(),
     )
-    message = f"Silenced until {made.expires_at:%a %H:%M} UTC: {matching.format_matchers(made.matchers)}."
+    message = f"Silenced until {made.expires_at:%a %H:%M} UTC: {rules.format_matchers(made.matchers)}."
     return ActionResult(message, reverse("silences"), {"silence": made.pk})
 
 

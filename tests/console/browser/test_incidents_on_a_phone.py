@@ -25,7 +25,7 @@ django.setup()
 from datetime import timedelta
 from django.utils import timezone
 from workers.alerts.lifecycle.models import Alert, AlertEvent
-from workers.alerts.rules.shipped import ensure_rules
+from workers.alerts.rules.rules import ensure_rules
 from workers.alerts.lifecycle.models import AlertRule
 from workers.models import Loop, Override
 from django.contrib.auth import get_user_model

@@ -11,8 +11,8 @@ from console.pages.frame.declared_page import help_of
 from console.pages.frame.frame import on_rail
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.lifecycle.models import AlertRule
-from workers.alerts.rules import runbook
-from workers.alerts.rules.shipped import FIRST_RULES
+from workers.alerts.rules import rules
+from workers.alerts.rules.rules import FIRST_RULES
 
 pytestmark = pytest.mark.django_db
 
@@ -87,16 +87,16 @@ def test_every_shipped_rule_has_its_runbook_in_help():
 
 @pytest.mark.parametrize("condition", [*CONDITIONS, "one of an extension"])
 def test_a_rule_without_a_runbook_of_its_own_links_a_page_that_is_there(condition):
-    link = runbook.get_help_path(AlertRule(name="mine", condition=condition))
+    link = rules.get_help_path(AlertRule(name="mine", condition=condition))
     assert link.removeprefix("/help/") in contents.index_by_address()
 
 
 def test_a_rule_may_name_another_runbook(settings):
     settings.WEIR_PUBLIC_URL = "https://weir.example"
     own = AlertRule(name="mine", condition="node_lost", runbook="https://wiki/nodes")
-    assert runbook.get_help_path(own) == runbook.get_runbook_url(own) == "https://wiki/nodes"
+    assert rules.get_help_path(own) == rules.get_runbook_url(own) == "https://wiki/nodes"
     shipped = AlertRule(name="node-lost", condition="node_lost")
-    assert runbook.get_runbook_url(shipped) == "https://weir.example/help/operate/alerts/node-lost/"
+    assert rules.get_runbook_url(shipped) == "https://weir.example/help/operate/alerts/node-lost/"
 
 
 def test_every_command_of_ours_is_on_the_page_of_commands():

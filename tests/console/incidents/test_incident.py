@@ -11,7 +11,7 @@ from console.actions import incidents as acting
 from console.incidents.incident_timeline import draft, list_timeline_events
 from console.models import AuditEntry, Mark
 from tests.console.incidents.test_changes import MINUTE, NOW, an_alert, an_override, loop  # noqa: F401
-from workers.alerts import actions, history, incidents, review
+from workers.alerts import actions, incidents, review
 from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident
 from workers.batch.jobs import retention
 from workers.models import Keep, LedgerEntry, Loop
@@ -62,13 +62,13 @@ def test_its_timeline_has_what_changed_what_loops_did_and_what_people_did_in_ord
 
 
 def test_a_loop_that_acts_first_while_the_timeline_is_read_spoils_no_page(loop, tmp_path, monkeypatch):  # noqa: F811
-    counted = history.summarize_outcome
+    counted = review.summarize_outcome
 
-    def acts_first(alert: Alert) -> history.AlertOutcome:
+    def acts_first(alert: Alert) -> review.AlertOutcome:
         acted(loop, MINUTE, "Start 2 workers")
         return counted(alert)
 
-    monkeypatch.setattr(history, "summarize_outcome", acts_first)
+    monkeypatch.setattr(review, "summarize_outcome", acts_first)
     words = [row.words for row in list_timeline_events(an_alert(9 * MINUTE), tmp_path)]
     assert len(words) == 2 and words[1].startswith("Start 2 workers"), "nothing is left out"
 

@@ -9,9 +9,8 @@ import pytest
 
 from common.errors import BadInput
 from console.models import AuditEntry
-from workers.alerts.delivery import receivers
-from workers.alerts.delivery.channels import alertmanager, webhook
-from workers.alerts.delivery.channels.channel import Failed
+from workers.alerts.delivery import alertmanager, receivers, webhook
+from workers.alerts.delivery.message_text import Failed
 from workers.alerts.lifecycle.models import Receiver
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.registry import build

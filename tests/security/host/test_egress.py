@@ -13,9 +13,8 @@ import pytest
 
 from common.errors import BadInput
 from console.models import AuditEntry
-from workers.alerts.delivery import receivers
-from workers.alerts.delivery.channels import webhook
-from workers.alerts.delivery.channels.channel import Failed
+from workers.alerts.delivery import receivers, webhook
+from workers.alerts.delivery.message_text import Failed
 from workers.alerts.lifecycle.models import Receiver
 from workers.host import egress
 from workers.plants.foreign import adapters

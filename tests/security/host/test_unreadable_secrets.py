@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from common.errors import BadInput
-from workers.alerts.delivery.channels import alertmanager, apprise, webhook
-from workers.alerts.delivery.channels.channel import Failed
+from workers.alerts.delivery import alertmanager, apprise, webhook
+from workers.alerts.delivery.message_text import Failed
 from workers.alerts.lifecycle.models import Receiver
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.registry import build

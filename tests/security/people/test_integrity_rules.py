@@ -15,7 +15,7 @@ from console.models import AuditEntry
 from workers.alerts.conditions.catalog import CONDITIONS, INTEGRITY
 from workers.alerts.lifecycle.models import Alert, AlertRule, Receiver, Silence
 from workers.alerts.rules import rules, silences
-from workers.alerts.rules.shipped import FIRST_RULES
+from workers.alerts.rules.rules import FIRST_RULES
 
 pytestmark = pytest.mark.django_db
 NAMES = ["audit-altered", "audit-unchecked"]

@@ -15,10 +15,9 @@ from console.accounts.access import create_token
 from tests.prometheus import alertmanager as running_alertmanager
 from tests.waiting import until
 from tests.workers.alerts.checks import Looks, lost, plant, rule, the_alert
-from workers.alerts import history
-from workers.alerts.delivery import dispatcher, outbox, receivers
-from workers.alerts.delivery.channels import alertmanager, webhook
-from workers.alerts.delivery.channels.channel import Failed
+from workers.alerts import review
+from workers.alerts.delivery import alertmanager, dispatcher, outbox, receivers, webhook
+from workers.alerts.delivery.message_text import Failed
 from workers.alerts.lifecycle import reported
 from workers.alerts.lifecycle.models import Message, ReportedAlert
 
@@ -303,7 +302,7 @@ def test_what_is_about_the_same_stands_first_beside_an_alert(looks):
             reported_at=at,
         )
     alert = the_alert()
-    found = reported.list_concurrent_reports(alert, *history.span(alert), at)
+    found = reported.list_concurrent_reports(alert, *review.find_response_range(alert), at)
     assert [row.name for row in found if row.name != "Later"] == ["Same", "Other"]
 
 
@@ -361,7 +360,7 @@ def test_alerts_go_to_a_real_alertmanager_and_others_come_back_as_evidence(
         until(lambda: ReportedAlert.objects.filter(name="DiskFull", ended_at=None).exists(), every_seconds=0.2)
         assert not ReportedAlert.objects.filter(name=name).exists()  # our own came by, too
         alert = the_alert()
-        [row] = reported.list_concurrent_reports(alert, *history.span(alert), timezone.now())
+        [row] = reported.list_concurrent_reports(alert, *review.find_response_range(alert), timezone.now())
         assert (row.name, row.severity, row.source) == ("DiskFull", "page", "token:am")
 
         over = {**theirs, "endsAt": timezone.now().isoformat()}

@@ -11,10 +11,9 @@ from common.errors import BadInput
 from tests.waiting import MAX_SECONDS
 from tests.workers.alerts.checks import Looks, lost, rule
 from tests.workers.alerts.receiving import hook
-from workers.alerts.delivery import dispatcher, outbox, receivers
-from workers.alerts.delivery.channels import apprise, apprise_process, webhook
-from workers.alerts.delivery.channels.apprise_process import EgressGuard, remove_secrets
-from workers.alerts.delivery.channels.channel import Failed
+from workers.alerts.delivery import apprise, apprise_process, dispatcher, outbox, receivers, webhook
+from workers.alerts.delivery.apprise_process import EgressGuard, remove_secrets
+from workers.alerts.delivery.message_text import Failed
 from workers.alerts.lifecycle.models import Alert, Message, Receiver
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ import pytest
 
 from queues import keys
 from tests.workers.alerts.receiving import hook
-from workers.alerts.dead_mans_switch import DeadMansSwitch, WatchFacts, describe_failure, find_undelivered_error
+from workers.alerts.alerter import DeadMansSwitch, WatchFacts, describe_failure, find_undelivered_error
 from workers.alerts.delivery import outbox, receivers
 from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
 

@@ -13,10 +13,9 @@ from queues.nodes.server import free_port
 from tests.waiting import MAX_SECONDS
 from tests.workers.alerts.checks import Looks, kinds, lost, plant, rule, the_alert
 from tests.workers.alerts.receiving import WorkReporter, hook, mail_server
-from workers.alerts.conditions.evidence import list_failing_receivers
-from workers.alerts.delivery import dispatcher, outbox, receivers
-from workers.alerts.delivery.channels import webhook
-from workers.alerts.delivery.channels.channel import Failed
+from workers.alerts.conditions.gatherer import list_failing_receivers
+from workers.alerts.delivery import dispatcher, outbox, receivers, webhook
+from workers.alerts.delivery.message_text import Failed
 from workers.alerts.lifecycle.models import Message, Receiver
 
 pytestmark = pytest.mark.django_db

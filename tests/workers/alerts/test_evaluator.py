@@ -9,14 +9,15 @@ from django.apps import apps
 from django.utils import timezone
 
 from tests.workers.alerts.checks import Looks, kinds, loop_facts, lost, node, plant, queue, rule, the_alert
-from workers.alerts.conditions.evidence import FailingReceiver, FailureRecord, Gatherer, LoopFacts, list_loop_facts
+from workers.alerts.conditions.evidence import FailingReceiver, FailureRecord, LoopFacts
+from workers.alerts.conditions.gatherer import Gatherer, list_loop_facts
 from workers.alerts.delivery import outbox
-from workers.alerts.evaluation import evaluator, impact, notifying
+from workers.alerts.evaluation import evaluator, impact
 from workers.alerts.evaluation.evaluator import EvaluatorOvertaken
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.alerts.rules import rules
-from workers.alerts.rules.shipped import ensure_rules
+from workers.alerts.rules.rules import ensure_rules
 from workers.models import LedgerEntry, Loop
 from workers.steering.overrides import set_override
 
@@ -236,7 +237,7 @@ def test_a_check_that_dies_in_the_middle_leaves_nothing_and_the_next_does_it_all
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ((notifying, "prepare_deliveries"), (outbox, "owe"), (evaluator, "_begin_new"), (evaluator, "_write")):
+    for place in ((evaluator, "prepare_deliveries"), (outbox, "owe"), (evaluator, "_begin_new"), (evaluator, "_write")):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(*place, die)
             looks.look()
@@ -445,7 +446,7 @@ def test_a_hold_of_many_loops_is_a_hold_of_each(looks, django_user_model):
 
 
 def test_the_first_rules_are_sound_and_calm_on_a_calm_plant(looks):
-    from workers.alerts.rules.shipped import FIRST_RULES, ensure_rules
+    from workers.alerts.rules.rules import FIRST_RULES, ensure_rules
 
     assert ensure_rules(looks.at) == len(FIRST_RULES) and ensure_rules(looks.at) == 0
     looks.pass_seconds(20)
@@ -455,9 +456,9 @@ def test_the_first_rules_are_sound_and_calm_on_a_calm_plant(looks):
 
 def test_a_plant_starts_with_a_rule_of_each_condition_that_says_so():
     """The worked example's condition has to pass it too (`tests/house/test_worked_examples.py`)."""
-    from workers.alerts.rules.shipped import FIRST_RULES
+    from workers.alerts.rules.rules import FIRST_RULES
 
-    ruled = {name for name, condition in evaluator.CONDITIONS.items() if condition.has_rule}
+    ruled = {name for name, condition in evaluator.CONDITIONS.items() if condition.rule}
     assert {rule["condition"] for rule in FIRST_RULES.values()} == ruled
 
 

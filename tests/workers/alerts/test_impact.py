@@ -53,14 +53,14 @@ def test_dead_letters_are_counted_in_words(count, said):
     queue = {**CALM, "dead_letters": count}
     assert impact("dead_letters", "a", a=queue).startswith(said)
     evidence = Evidence(now=1.0, snapshot=snapshot_of({"queues": {"a": queue}}))
-    (reading,) = plant_conditions._dead_letters(evidence, 0.0)
+    (reading,) = plant_conditions.dead_letters(evidence, 0.0)
     letters = "1 dead letter" if count == 1 else "2 dead letters"
     assert reading.sentence == f"Queue a: {letters} to requeue or discard."
 
 
 def test_the_share_that_is_shed_is_one_of_what_patterns_could_use():
     evidence = Evidence(now=1.0, snapshot=snapshot_of({"totals": {"shed_share": 0.5}}))
-    (reading,) = plant_conditions._find_shedding(evidence, 0.0)
+    (reading,) = plant_conditions.shedding(evidence, 0.0)
     assert reading.sentence.startswith("50.00 % of the events that patterns could use are shed")
 
 

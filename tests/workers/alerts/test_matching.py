@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from common.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.lifecycle.inhibition import EXPLAINS, LINGER_SECONDS, Party, find_causes
-from workers.alerts.rules import matching
+from workers.alerts.rules import rules
 
 LABELS = {"rule": "queue-behind", "severity": "warning", "queue": "orders-eu"}
 
@@ -32,14 +32,14 @@ def matcher(label: str, operator: str, value: str) -> dict[str, str]:
     ],
 )
 def test_a_matcher_means_what_it_says(row, holds):
-    assert matching.matches([matcher(*row)], LABELS) == holds
+    assert rules.matches([matcher(*row)], LABELS) == holds
 
 
 def test_all_matchers_must_hold_and_none_means_every_alert():
     both = [matcher("queue", "~", "orders*"), matcher("severity", "=", "critical")]
-    assert not matching.matches(both, LABELS) and matching.matches([], LABELS)
-    assert matching.format_matchers(both) == "queue ~ orders* and severity = critical"
-    assert matching.format_matchers([]) == "every alert"
+    assert not rules.matches(both, LABELS) and rules.matches([], LABELS)
+    assert rules.format_matchers(both) == "queue ~ orders* and severity = critical"
+    assert rules.format_matchers([]) == "every alert"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_all_matchers_must_hold_and_none_means_every_alert():
 )
 def test_what_is_no_matcher_is_named(rows, field):
     with pytest.raises(BadInput) as refused:
-        matching.read(rows, least=1)
+        rules.read_matchers(rows, least=1)
     assert refused.value.field == field
 
 

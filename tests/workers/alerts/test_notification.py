@@ -10,7 +10,7 @@ from tests.workers.alerts.checks import Looks, lost, plant, rule, the_alert
 from workers.alerts.delivery import outbox
 from workers.alerts.delivery.notification import AlertFacts, DeliveryFacts, build_notification, load_notification
 from workers.alerts.lifecycle.models import Message
-from workers.alerts.lifecycle.on_call import AlertSituation, describe_situation
+from workers.alerts.lifecycle.open_alerts import AlertSituation, describe_situation
 
 AT = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
 STEPS = ({"after_minutes": 0, "receivers": ["desk"]}, {"after_minutes": 10, "receivers": ["chief"]})

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.alerts.delivery.channels.message_text import format_subject, iterate_message_lines
-from workers.alerts.delivery.channels.plain_text import format_one_line, remove_markup
+from workers.alerts.delivery.message_text import format_one_line, format_subject, iterate_message_lines, remove_markup
 
 
 @given(st.text())

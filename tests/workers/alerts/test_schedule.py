@@ -8,7 +8,7 @@ import pytest
 from common.errors import BadInput
 from tests.workers.alerts.checks import START, Looks, lost, rule, the_alert
 from tests.workers.alerts.receiving import hook
-from workers.alerts.delivery import receivers, schedule, schedule_process
+from workers.alerts.delivery import receivers, schedule
 from workers.alerts.delivery.notification import load_notification
 from workers.alerts.delivery.schedule_feed import VALID_FOR, FeedReader, list_people_on_call, resolve_recipients
 from workers.alerts.lifecycle.models import Delivery, OnCallFeed, Receiver
@@ -247,7 +247,7 @@ def test_a_calendar_is_read_by_a_process_of_its_own(rota, feed):
     kept = OnCallFeed.objects.get()
     assert kept.shifts == [each.document() for each in schedule.read_calendar_shifts(WEEKLY, NOW)]
     with pytest.raises(BadInput, match="not a valid iCalendar file"):
-        schedule_process.read(b"<html>login</html>", NOW)
+        schedule.read_bounded_rota(b"<html>login</html>", NOW)
 
 
 # It never is: each event makes the library look for the 30th of February until the year 9999.
@@ -258,9 +258,9 @@ COSTLY = calendar(
 
 def test_a_feed_whose_rules_take_too_long_is_ended_and_what_was_read_before_is_kept(rota, feed, monkeypatch):
     reader(feed).step(NOW)
-    monkeypatch.setattr(schedule_process, "PROCESS_SECONDS", 2.0)
+    monkeypatch.setattr(schedule, "PROCESS_SECONDS", 2.0)
     feed.body = COSTLY
-    assert reader(feed, schedule_process.read).step(NOW + timedelta(hours=1)) == 0
+    assert reader(feed, schedule.read_bounded_rota).step(NOW + timedelta(hours=1)) == 0
     kept = OnCallFeed.objects.get()
     assert kept.error.startswith("calendar can't be read") and "did not finish within 2 s" in kept.error
     assert kept.read_at == NOW and list_people_on_call(kept, NOW + timedelta(hours=1)) == ["anna"]
@@ -270,9 +270,9 @@ def test_a_feed_whose_rules_take_too_long_is_ended_and_what_was_read_before_is_k
 def test_a_feed_takes_no_more_core_time_than_its_bound():
     spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     with pytest.raises(BadInput, match="too long"):
-        schedule_process.read(COSTLY, NOW)
+        schedule.read_bounded_rota(COSTLY, NOW)
     took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - spent
-    assert took < schedule_process.MAX_CORE_SECONDS + 2
+    assert took < schedule.MAX_CORE_SECONDS + 2
 
 
 def test_an_unreadable_event_is_named_until_it_is_fixed(rota, feed):

@@ -6,11 +6,11 @@ from common.stored_document import encode_document
 from queues import keys
 from tests.workers.alerts.checks import Looks, kinds, lost, plant, queue, rule, the_alert
 from tests.workers.snapshots import snapshot_of
-from workers.alerts.conditions.evidence import Gatherer, LedgerTick, LoopFacts
+from workers.alerts.conditions.evidence import LedgerTick, LoopFacts
+from workers.alerts.conditions.gatherer import Gatherer
 from workers.alerts.evaluation import evaluator
 from workers.alerts.lifecycle.models import Delivery
-from workers.alerts.lifecycle.on_call import describe_situation
-from workers.alerts.lifecycle.open_alerts import find_suppression
+from workers.alerts.lifecycle.open_alerts import describe_situation, find_suppression
 from workers.documents.queues import ReportedProducer
 
 pytestmark = pytest.mark.django_db

@@ -11,13 +11,13 @@ from common.errors import BadInput
 from tests.workers.alerts.receiving import mail_server
 from tests.workers.reports.weeks import MONDAY, eventful_week
 from tests.workers.snapshots import snapshot_of
+from workers import reports
 from workers.alerts.delivery import dispatcher, receivers
 from workers.alerts.lifecycle.models import Alert, Incident, Message, Receiver
 from workers.models import LedgerEntry, Loop, Override
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.models import Objective, ObjectiveMinute
-from workers.reports import sending, text
-from workers.reports.week import LENGTH, build_week_report
+from workers.reports import LENGTH, build_week_report
 
 
 @given(
@@ -26,7 +26,7 @@ from workers.reports.week import LENGTH, build_week_report
     hour=st.integers(0, 23),
 )
 def test_the_time_of_a_report_is_the_last_one_of_its_hour_and_weekday(now, weekday, hour):
-    due = sending.compute_due_time(now, weekday, hour)
+    due = reports.compute_due_time(now, weekday, hour)
     assert now - LENGTH < due <= now
     assert (due.isoweekday(), due.hour, due.minute, due.second) == (weekday, hour, 0, 0)
 
@@ -41,7 +41,7 @@ def test_a_report_says_what_was_kept_what_happened_who_overrode_what_and_what_is
     (promise,) = found.promises
     assert promise.good_share == pytest.approx(0.98) and promise.missed
     assert promise.burnt == pytest.approx(2 / (0.01 * 100 * 28 * 1_440)), "of four weeks like this minute"
-    said = text.render_report(found)
+    said = reports.render_report(found)
     for part in (
         "- orders: MISSED, 98.000 % good, target 99.000 %; 0 % of the error budget used.",
         "Node n1 is lost (critical), 10 min, not acknowledged.",
@@ -51,7 +51,7 @@ def test_a_report_says_what_was_kept_what_happened_who_overrode_what_and_what_is
         "/reports/?until=2026-01-05T07:00:00Z",
     ):
         assert part in said, part
-    assert "None." in text.render_report(build_week_report(MONDAY - LENGTH)), "the week before was calm"
+    assert "None." in reports.render_report(build_week_report(MONDAY - LENGTH)), "the week before was calm"
 
 
 def test_a_severity_that_a_person_says_of_an_incident_is_the_report_s(happened):
@@ -59,7 +59,7 @@ def test_a_severity_that_a_person_says_of_an_incident_is_the_report_s(happened):
     before = build_week_report(MONDAY).figures.critical
     Incident.objects.update_or_create(alert=row.alert, defaults={"severity": "notice"})
     found = build_week_report(MONDAY)
-    assert "Node n1 is lost (notice)" in text.render_report(found) and found.figures.critical == before - 1
+    assert "Node n1 is lost (notice)" in reports.render_report(found) and found.figures.critical == before - 1
 
 
 def test_what_is_still_open_has_not_lasted_but_lasts(happened):
@@ -67,7 +67,7 @@ def test_what_is_still_open_has_not_lasted_but_lasts(happened):
     Alert.objects.filter(pk=row.alert.pk).update(
         fired_at=MONDAY - timedelta(seconds=23), state="firing", resolved_at=None
     )
-    assert "still open after 23 s, not acknowledged." in text.render_report(build_week_report(MONDAY))
+    assert "still open after 23 s, not acknowledged." in reports.render_report(build_week_report(MONDAY))
 
 
 def counted(days: int, bad_day: int, window_days: int) -> None:
@@ -102,7 +102,7 @@ def test_a_week_of_which_not_all_is_kept_says_from_when_it_is_known():
     assert build_week_report(MONDAY).promises[0].known_from is None
     (promise,) = build_week_report(MONDAY - LENGTH).promises
     assert promise.known_from == MONDAY - timedelta(days=10, minutes=-6)
-    assert "Data only since Fri 2025-12-26 07:06." in text.render_report(build_week_report(MONDAY - LENGTH))
+    assert "Data only since Fri 2025-12-26 07:06." in reports.render_report(build_week_report(MONDAY - LENGTH))
     (older,) = build_week_report(MONDAY - 2 * LENGTH).promises
     assert older.good_share is None and older.known_from == promise.known_from
 
@@ -121,8 +121,8 @@ def test_it_is_sent_once_a_week_to_who_asks_for_it(happened, settings):
         settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", mails.port
         receivers.define("boss", "email", {"addresses": ["boss@x.example"]}, gets_reports=True)
         Receiver.objects.update(created_at=MONDAY - timedelta(days=30))
-        assert sending.send_due(MONDAY - timedelta(seconds=1)) == 0, "the one before is a week old"
-        assert sending.send_due(MONDAY) == 1 and sending.send_due(MONDAY + timedelta(minutes=1)) == 0
+        assert reports.send_due(MONDAY - timedelta(seconds=1)) == 0, "the one before is a week old"
+        assert reports.send_due(MONDAY) == 1 and reports.send_due(MONDAY + timedelta(minutes=1)) == 0
         dispatcher.deliver(lambda: MONDAY + timedelta(minutes=1), lambda: True)
         (mail,) = [each for each in mails.mails if each["To"] == "boss@x.example"]
         assert "Weir weekly report, 2025-12-29 to 2026-01-05: " in mail["Subject"]
@@ -133,8 +133,8 @@ def test_it_is_sent_once_a_week_to_who_asks_for_it(happened, settings):
 def test_a_clock_that_was_away_for_longer_than_a_day_sends_nothing_late(happened):
     receivers.define("boss", "email", {"addresses": ["boss@x.example"]}, gets_reports=True)
     Receiver.objects.update(created_at=MONDAY - timedelta(days=30))
-    assert sending.send_due(MONDAY + timedelta(hours=25)) == 0
-    assert sending.send_due(MONDAY + timedelta(hours=23)) == 1
+    assert reports.send_due(MONDAY + timedelta(hours=25)) == 0
+    assert reports.send_due(MONDAY + timedelta(hours=23)) == 1
 
 
 def test_only_who_can_read_it_may_ask_for_it(db):
@@ -144,7 +144,7 @@ def test_only_who_can_read_it_may_ask_for_it(db):
 
 def test_no_reason_makes_lines_of_its_own_in_a_report(happened):
     Override.objects.update(reason="busy\n\nIncidents\nNone.\nMore: https://elsewhere.example")
-    lines = text.render_report(build_week_report(MONDAY)).splitlines()
+    lines = reports.render_report(build_week_report(MONDAY)).splitlines()
     assert lines.count("Incidents") == 1 and not any(line.startswith("More: ") for line in lines)
     assert any("busy Incidents None. More: https://elsewhere.example" in line for line in lines)
 
@@ -158,4 +158,4 @@ def test_what_became_of_a_loops_actions_adds_up(db):
     report = build_week_report(MONDAY)
     [row] = report.loops
     assert (row.actions, row.effective + row.ineffective + row.harmful + row.unjudged) == (6, 6)
-    assert "6 actions, 1 effective, 1 without effect, 1 harmful, 3 not evaluated." in text.render_report(report)
+    assert "6 actions, 1 effective, 1 without effect, 1 harmful, 3 not evaluated." in reports.render_report(report)

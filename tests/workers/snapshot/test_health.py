@@ -7,9 +7,9 @@ import pytest
 from common.stored_document import replace_fields
 from tests.workers.snapshots import judged, snapshot_of
 from workers.alerts.conditions.catalog import CONDITIONS
-from workers.alerts.evaluation.impact import GENERAL, describe_first_step
+from workers.alerts.evaluation.impact import describe_first_step
 from workers.alerts.lifecycle.automaton import Thresholds
-from workers.alerts.rules.shipped import FIRST_RULES
+from workers.alerts.rules.rules import FIRST_RULES
 from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.snapshot.compose import compute_clearing_seconds, find_longest_time, wait_seconds
 from workers.snapshot.health import JUDGED, OF_ALL_LOOPS, evaluate_health
@@ -266,4 +266,4 @@ def test_whatever_calls_somebody_says_what_to_do_first_and_what_it_means():
     shipped = {rule["condition"] for rule in FIRST_RULES.values()}
     assert {each for each in shipped if not describe_first_step(each)} == set()
     of_a_subject = {"node_lost", "node_toobusy", "node_memory", "queue_wait", "queue_latency", "dead_letters"}
-    assert {each for each in shipped if each not in GENERAL} == of_a_subject | {"override_ending"}
+    assert {each for each in shipped if not CONDITIONS[each].impact} == of_a_subject | {"override_ending"}

@@ -10,7 +10,7 @@ from queues import keys
 from queues.nodes.server_roles import ROLES, format_access_list
 from queues.publishing.producers import LEFT_SECONDS, ProducerReport
 from tests.servers import Server
-from workers.alerts.conditions.evidence import Gatherer
+from workers.alerts.conditions.gatherer import Gatherer
 from workers.snapshot.left_producers import EVERY_SECONDS, LeftProducers
 from workers.snapshot.local import LocalPlant
 from workers.snapshot.observer import Observer

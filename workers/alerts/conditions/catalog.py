@@ -1,28 +1,17 @@
-"""All conditions by name."""
+"""All conditions by name: every module of this package is imported, and its conditions register themselves."""
 
 from typing import Any
 
 from common import checks
-from workers.alerts.conditions import (
-    control_conditions,
-    foreign_conditions,
-    objective_conditions,
-    plant_conditions,
-    sensor_conditions,
-)
-from workers.alerts.conditions.condition import Condition
+from controllers.framework.discovery import import_modules
+from workers.alerts import conditions
+from workers.alerts.conditions import plant_conditions  # noqa: F401 # first, as in lists
+from workers.alerts.conditions.condition import CONDITIONS, Condition
 
-CONDITIONS: dict[str, Condition] = {
-    each.name: each
-    for each in (
-        *plant_conditions.CONDITIONS,
-        *foreign_conditions.CONDITIONS,
-        *sensor_conditions.CONDITIONS,
-        *control_conditions.CONDITIONS,
-        *objective_conditions.CONDITIONS,
-    )
-}
+__all__ = ["CONDITIONS", "INTEGRITY", "get_condition"]
 
+for _ in import_modules(conditions):
+    pass
 
 # Conditions of Weir's own integrity: their rules and alerts are for administrators.
 INTEGRITY = frozenset(each.name for each in CONDITIONS.values() if each.guards_integrity)

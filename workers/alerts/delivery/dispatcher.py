@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import datetime
 
-from workers.alerts.delivery import outbox
-from workers.alerts.delivery.channels import alertmanager, apprise, email, webhook
-from workers.alerts.delivery.channels.channel import Failed
+from workers.alerts.delivery import alertmanager, apprise, email, outbox, webhook
+from workers.alerts.delivery.message_text import Failed
 from workers.alerts.lifecycle.models import Message, Receiver
 
 logger = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Max, Min, Q, QuerySet
 
-from workers.alerts.delivery.channels.plain_text import format_one_line
+from workers.alerts.delivery.message_text import format_one_line
 from workers.alerts.delivery.schedule_feed import resolve_recipients
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Message, Receiver
-from workers.alerts.rules import runbook
+from workers.alerts.rules import rules
 from workers.consumer.backoff import Backoff
 
 logger = logging.getLogger(__name__)
@@ -237,7 +237,7 @@ def _describe_alert(alert: Alert) -> dict[str, Any]:
         "impact": "" if alert.resolved_at else alert.impact,
         "value": alert.value,
         "threshold": alert.threshold,
-        "runbook": runbook.get_runbook_url(alert.rule) if alert.rule else "",
+        "runbook": rules.get_runbook_url(alert.rule) if alert.rule else "",
         "path": f"/alerts/{alert.pk}/",
         "links": build_action_links(alert),
         **{name: None if at is None else at.isoformat() for name, at in times.items()},

@@ -1,29 +1,234 @@
-"""Who is on call, by a calendar: an iCalendar text becomes shifts, and a shift names people.
+"""The people that a calendar event names: those of its summary, and its attendees who did not decline."""
 
-Pure. A shift is an event of the calendar. Recurring events are expanded by their rules, exceptions, and time zones; a
-canceled event is no shift. A shift names the people of its summary ("anna" or "anna, ben") and its attendees, by their
-e-mail addresses or else their names, except those who declined (`schedule_people`).
-
-A time without a zone, and the midnight at which an all-day event starts and ends, are in the calendar's own zone
-(X-WR-TIMEZONE, by its IANA or its Windows name), or UTC if it has none. An unknown calendar zone matters only if there
-is such a time. So does an unknown zone of a time (TZID): read in another zone, it would call the wrong people.
-
-An event that can't be read is reported, and the others count (`schedule_events`).
-"""
-
+import re
+import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from time import process_time
 from typing import Any
+from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from common.documents import decode_text
 from common.errors import BadInput
-from workers.alerts.delivery import schedule_events
-from workers.alerts.delivery.channels.plain_text import format_one_line
-from workers.alerts.delivery.schedule_events import BrokenEvent
-from workers.alerts.delivery.schedule_people import list_people
+from workers.alerts.delivery.message_text import format_one_line
+from workers.host import bounded_process
+from workers.host.bounded_process import ProcessFailed
+
+MAX_PEOPLE = 10
+MAX_NAME_LENGTH = 120
+_MAILTO = re.compile(r"mailto:", re.IGNORECASE)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|/", re.IGNORECASE)  # of a URI, or of a path
+
+
+def list_people(event: Any) -> tuple[str, ...]:
+    """Return names and e-mail addresses, each once: attendees first, then the people of the summary."""
+    attendees = event.get("ATTENDEE", [])
+    people = [
+        name
+        for attendee in (attendees if isinstance(attendees, list) else [attendees])
+        if _get_parameter(attendee, "PARTSTAT").upper() != "DECLINED"
+        for name in _list_names(attendee)
+    ]
+    people += re.split(r"\s*[,;&]\s*", str(event.get("SUMMARY", "")).strip())
+    named = dict.fromkeys(filter(None, (format_one_line(name)[:MAX_NAME_LENGTH] for name in people)))
+    return tuple(named)[:MAX_PEOPLE]
+
+
+def _list_names(attendee: Any) -> list[str]:
+    """Return the attendee's addresses, with or without `mailto:`, else EMAIL, a plain name or CN."""
+    value = str(attendee).strip().strip("\"'")
+    if addresses := _extract_addresses(unquote(value)):
+        return addresses
+    if addresses := _extract_addresses(_get_parameter(attendee, "EMAIL")):
+        return addresses
+    named = _get_parameter(attendee, "CN")
+    if named or _SCHEME.match(value):
+        return [named]
+    return [value]
+
+
+def _extract_addresses(text: str) -> list[str]:
+    """Return `a@x.example` and `b@x.example` of `mailto:a@x.example?subject=s, "B" <b@x.example>`."""
+    words = (_MAILTO.sub("", word).strip("<>\"'").partition("?")[0] for word in re.split(r"[\s,;]+", text))
+    return [word for word in words if "@" in word and not _SCHEME.match(word)]
+
+
+def _get_parameter(attendee: Any, name: str) -> str:
+    value = getattr(attendee, "params", {}).get(name, "")
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value).strip().strip("\"'")
+
+
+# A rule that gives thousands of shifts a day is no rota.
+_TOO_OFTEN = frozenset({"SECONDLY", "MINUTELY", "HOURLY"})
+_WITHIN_A_DAY = ("BYSECOND", "BYMINUTE", "BYHOUR")
+_TIMES = ("DTSTART", "DTEND", "DURATION", "RECURRENCE-ID")
+_RELEVANT = frozenset({*_TIMES, "RRULE", "RDATE", "EXDATE"})
+_LAST_SECOND = time(23, 59, 59)
+
+
+class BrokenEvent(Exception):  # noqa: N818
+    """An event that can't be read; the message says why, as the end of a sentence about it."""
+
+
+def format_event_title(event: Any, number: int) -> str:
+    """Return a title by which people find the event in their calendar."""
+    summary, uid = (format_one_line(str(event.get(name, "")))[:60] for name in ("SUMMARY", "UID"))
+    title = f'Event {number} "{summary}"' if summary else f"Event {number}"
+    return f"{title} (UID {uid})" if uid else title
+
+
+def check_event(event: Any) -> None:
+    """Raise `BrokenEvent` for an event whose times or rules can't be read."""
+    for name, why in event.errors:
+        if name in _RELEVANT:
+            value = event.get(name)
+            shown = format_one_line(value.to_ical().decode(errors="replace").replace("\\", ""))[:60] if value else ""
+            raise BrokenEvent(f"has {name} {shown}, which can't be read: {format_one_line(str(why))[:100]}.")
+        if name is None and _names_relevant(str(why)):
+            raise BrokenEvent(f"has a line that can't be read: {format_one_line(str(why))[:120]}.")
+    if "DTSTART" not in event:
+        raise BrokenEvent("has no DTSTART.")
+    for name in _TIMES:
+        if isinstance(event.get(name), list):
+            raise BrokenEvent(f"has {name} more than once.")
+    _check_rules(event)
+    _check_length(event)
+
+
+def _names_relevant(why: str) -> bool:
+    """Return whether a line that could not be parsed starts with the name of a relevant property."""
+    line = why.partition("'")[2].upper()
+    return any(line.startswith(name) for name in _RELEVANT)
+
+
+def list_recurrence_rules(event: Any) -> list[Any]:
+    """Return all RRULEs of an event."""
+    rules = event.get("RRULE", [])
+    return rules if isinstance(rules, list) else [rules]
+
+
+def _check_rules(event: Any) -> None:
+    for rule in list_recurrence_rules(event):
+        if not rule.get("FREQ"):
+            raise BrokenEvent("has an RRULE without FREQ.")
+        often = {str(frequency).upper() for frequency in rule["FREQ"]} & _TOO_OFTEN
+        if often or any(name in rule for name in _WITHIN_A_DAY):
+            raise BrokenEvent("has a rule that recurs more than once a day; use FREQ=DAILY or longer.")
+        if any(interval < 1 for interval in rule.get("INTERVAL", [])):
+            raise BrokenEvent("has an RRULE with an INTERVAL below 1.")
+
+
+def _check_length(event: Any) -> None:
+    start = event["DTSTART"].dt
+    if not isinstance(start, date):
+        raise BrokenEvent("has a DTSTART that is neither a date nor a date-time.")
+    if "DTEND" in event:
+        end = event["DTEND"].dt
+        if not isinstance(end, date):
+            raise BrokenEvent("has a DTEND that is neither a date nor a date-time.")
+        if _make_comparable(end, start) < _make_comparable(start, end):
+            raise BrokenEvent("ends before it starts.")
+    elif "DURATION" in event and event["DURATION"].dt.total_seconds() < 0:
+        raise BrokenEvent("ends before it starts.")
+
+
+def _make_comparable(at: date, other: date) -> datetime:
+    """Return the time for a comparison with the other one: without zones if one of them has none."""
+    if not isinstance(at, datetime):
+        return datetime.combine(at, time())
+    if at.tzinfo is not None and isinstance(other, datetime) and other.tzinfo is not None:
+        return at.astimezone(UTC).replace(tzinfo=None)
+    return at.replace(tzinfo=None)
+
+
+def split_series(members: Sequence[tuple[int, Any]]) -> list[list[tuple[int, Any]]]:
+    """Return each event with its exceptions, of events of the same UID.
+
+    The highest SEQUENCE replaces the others. Several events with the same UID and SEQUENCE are separate events: merged
+    calendars contain them.
+    """
+    exceptions = [member for member in members if "RECURRENCE-ID" in member[1]]
+    events = [member for member in members if "RECURRENCE-ID" not in member[1]]
+    newest = max((_sequence(event) for _, event in events), default=-1)
+    current = [series_event for series_event in events if _sequence(series_event[1]) == newest]
+    return [[series_event, *exceptions] for series_event in current] or [exceptions]
+
+
+def _sequence(event: Any) -> int:
+    value = event.get("SEQUENCE", -1)
+    return value if isinstance(value, int) else -1
+
+
+def normalize_events(events: Sequence[Any], zone: tzinfo | str, has_zone: bool) -> list[Any]:
+    """Return copies of the events with each UNTIL and RECURRENCE-ID in the form of the event's start.
+
+    `zone` is the calendar's own. It applies to times without a zone and, if `has_zone`, to times in UTC.
+    """
+    copies = []
+    for event in events:
+        copy = event.copy()
+        copy.subcomponents = list(event.subcomponents)
+        own = zone if isinstance(zone, tzinfo) else UTC
+        rules = [
+            _set_inclusive_until(rule, event["DTSTART"].dt, own, has_zone) for rule in list_recurrence_rules(event)
+        ]
+        if rules:
+            copy["RRULE"] = rules if len(rules) > 1 else rules[0]
+        if "RECURRENCE-ID" in event:
+            _align_recurrence_id(copy, events[0]["DTSTART"].dt, own)
+        copies.append(copy)
+    return copies
+
+
+def _set_inclusive_until(rule: Any, start: date, own: tzinfo, has_zone: bool) -> Any:
+    """Return the rule with UNTIL as the library reads it.
+
+    A date includes its whole day, as in the event's zone.
+    """
+    until = next(iter(rule.get("UNTIL", [])), None)
+    if not isinstance(until, date):
+        return rule
+    copy = type(rule)(rule)
+    copy["UNTIL"] = [_convert_until(until, start, own, has_zone)]
+    return copy
+
+
+def _convert_until(until: date, start: date, own: tzinfo, has_zone: bool) -> date:
+    if not isinstance(start, datetime):
+        if not isinstance(until, datetime):
+            return until
+        return (until.astimezone(own) if until.tzinfo else until).date()
+    zone = start.tzinfo or own
+    if has_zone and start.tzname() == "UTC":
+        zone = own
+    if not isinstance(until, datetime):
+        until = datetime.combine(until, _LAST_SECOND)
+    at = until if until.tzinfo else until.replace(tzinfo=zone)
+    if start.tzinfo is None and not has_zone:
+        return at.astimezone(zone).replace(tzinfo=None)
+    return at.astimezone(UTC)
+
+
+def _align_recurrence_id(event: Any, start: date, own: tzinfo) -> None:
+    """Give RECURRENCE-ID the type of the start of the event that it is an exception of."""
+    from icalendar import vDDDTypes  # Imported here: see `workers.alerts.delivery.schedule`.
+
+    named = event["RECURRENCE-ID"].dt
+    if isinstance(named, datetime) == isinstance(start, datetime):
+        return
+    if isinstance(named, datetime):
+        aligned: date = (named.astimezone(own) if named.tzinfo else named).date()
+    else:
+        assert isinstance(start, datetime)
+        aligned = datetime.combine(named, start.timetz())
+    params = event["RECURRENCE-ID"].params
+    event["RECURRENCE-ID"] = vDDDTypes(aligned)
+    event["RECURRENCE-ID"].params.update({key: value for key, value in params.items() if key != "VALUE"})
+
 
 BEHIND, AHEAD = timedelta(days=1), timedelta(days=14)  # Shifts are known this far around now.
 MAX_EVENTS, MAX_SHIFTS = 500, 5_000
@@ -86,15 +291,15 @@ def read_rota(text: bytes, now: datetime, bounded: Callable[[], AbstractContextM
     series = defaultdict(list)
     for number, event in enumerate(events, 1):
         try:
-            schedule_events.check(event)
+            check_event(event)
         except BrokenEvent as error:
-            broken.append(f"{schedule_events.format_event_title(event, number)} {error}")
+            broken.append(f"{format_event_title(event, number)} {error}")
         else:
             series[str(event.get("UID", f"event {number}"))].append((number, event))
     read_shifts: list[Shift] = []
     read = 0
     for members in series.values():
-        for together in schedule_events.split_series(members):
+        for together in split_series(members):
             number, event = together[0]
             try:
                 with bounded():
@@ -104,7 +309,7 @@ def read_rota(text: bytes, now: datetime, bounded: Callable[[], AbstractContextM
                 raise
             except Exception as error:
                 why = str(error) if isinstance(error, BrokenEvent) else f"can't be read: {error}"
-                broken.append(f"{schedule_events.format_event_title(event, number)} {format_one_line(why)[:200]}")
+                broken.append(f"{format_event_title(event, number)} {format_one_line(why)[:200]}")
             if len(read_shifts) > MAX_SHIFTS:
                 raise BadInput("calendar", f"has more than {MAX_SHIFTS:,} shifts within two weeks.")
     if broken and not read:
@@ -126,7 +331,7 @@ def _list_event_shifts(events: list[Any], calendar: Any, zone: tzinfo | str, now
     if _OWN_ZONE in calendar:
         alone[_OWN_ZONE] = calendar[_OWN_ZONE]
     _mark_unknown_zones(events)
-    for event in schedule_events.normalize_events(events, zone, _OWN_ZONE in calendar):
+    for event in normalize_events(events, zone, _OWN_ZONE in calendar):
         alone.add_component(event)
     occurrences = recurring_ical_events.of(alone).between(now - BEHIND, now + AHEAD)
     if len(occurrences) > MAX_SHIFTS_OF_AN_EVENT:
@@ -202,3 +407,59 @@ def _convert_to_instant(at: date | datetime, zone: tzinfo | str) -> datetime:
     if isinstance(zone, str):
         raise BrokenEvent(f"names an unknown time zone in {zone}; use a name such as Europe/Berlin.")
     return at.replace(tzinfo=zone).astimezone(UTC)
+
+
+MODULE = "workers.alerts.delivery.schedule"
+MAX_MEMORY_BYTES = 1 << 29
+MAX_CORE_SECONDS = 10
+PROCESS_SECONDS = 60.0
+MAX_EVENT_CORE_SECONDS = 1.5
+MAX_EVENTS_CORE_SECONDS = 7.0
+
+
+def read_bounded_rota(text: bytes, now: datetime) -> Rota:
+    """Return `read_rota`, bounded. Raises `BadInput` as it does."""
+    order = {"calendar": decode_text(text, "replace"), "now": now.isoformat()}
+    try:
+        answer = bounded_process.answer_of(MODULE, order, PROCESS_SECONDS)
+    except ProcessFailed as error:
+        raise BadInput("calendar", f"can't be read: the process that reads it {error}.") from None
+    if answer["error"]:
+        raise BadInput("calendar", answer["error"])
+    return Rota([shift_of(shift) for shift in answer["shifts"]], answer["broken"])
+
+
+def _answer(order: dict[str, Any]) -> dict[str, Any]:
+    now = datetime.fromisoformat(order["now"])
+    try:
+        rota = read_rota(order["calendar"].encode(), now, _build_core_time_bounds())
+    except BadInput as error:
+        return {"shifts": [], "broken": [], "error": error.message}
+    return {"shifts": [shift.document() for shift in rota.shifts], "broken": rota.broken, "error": ""}
+
+
+def _build_core_time_bounds() -> Callable[[], AbstractContextManager[None]]:
+    """Return the bounds on the core time of one event, and of all of them. This process has one thread."""
+    begun = process_time()
+
+    def interrupt(*_: Any) -> None:
+        raise BrokenEvent("takes too long to read: its rule rarely or never recurs; add UNTIL to the rule.")
+
+    @contextmanager
+    def limit_core_time() -> Iterator[None]:
+        if process_time() - begun > MAX_EVENTS_CORE_SECONDS:
+            raise BadInput(
+                "calendar", "takes too long to read: many of its rules rarely or never recur; add UNTIL to them."
+            )
+        signal.setitimer(signal.ITIMER_PROF, MAX_EVENT_CORE_SECONDS)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    signal.signal(signal.SIGPROF, interrupt)
+    return limit_core_time
+
+
+if __name__ == "__main__":
+    bounded_process.serve(_answer, MAX_MEMORY_BYTES, MAX_CORE_SECONDS)

@@ -16,8 +16,8 @@ from django.db import DatabaseError, close_old_connections, connections
 
 from common import environment as variables
 from common.errors import BadInput
-from workers.alerts.delivery import schedule, schedule_process
-from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS
+from workers.alerts.delivery import schedule
+from workers.alerts.delivery.message_text import TIMEOUT_SECONDS
 from workers.alerts.delivery.schedule import Rota
 from workers.alerts.lifecycle.models import OnCallFeed, Receiver
 from workers.host import egress
@@ -66,7 +66,7 @@ class FeedReader:
     def __init__(
         self,
         environment: Mapping[str, str] = variables.PROCESS,
-        read: Callable[[bytes, datetime], Rota] = schedule_process.read,
+        read: Callable[[bytes, datetime], Rota] = schedule.read_bounded_rota,
     ) -> None:
         self._environment, self._read = environment, read
 

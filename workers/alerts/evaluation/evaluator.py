@@ -1,4 +1,4 @@
-"""One check of the plant: compares readings with rules, advances alerts, and finds due steps.
+"""One check of the plant: compares readings with rules, advances alerts, and finds who is to be notified.
 
 All results are written in one transaction. The database contains all that is known between two checks. An evaluator
 that dies at any instant has written its check completely or not at all, and the next one continues from there. Of two
@@ -8,24 +8,25 @@ at once, the lease's fencing number admits only the newer write.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from common.checks import make_storable
+from workers.alerts.conditions.attached_conditions import UNSEEN
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Reading
 from workers.alerts.conditions.evidence import Evidence
-from workers.alerts.conditions.foreign_conditions import UNSEEN
-from workers.alerts.conditions.starting import excuse_start
-from workers.alerts.evaluation import notifying
-from workers.alerts.evaluation.check import AlertCheck
-from workers.alerts.lifecycle import automaton
-from workers.alerts.lifecycle.episodes import COUNTS, TIMES, build_episode, convert_to_datetime, keep
-from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, AlertWatch, Delivery
-from workers.alerts.rules import matching, rules
+from workers.alerts.delivery import outbox
+from workers.alerts.evaluation import impact
+from workers.alerts.lifecycle import automaton, inhibition
+from workers.alerts.lifecycle.automaton import COUNTS, TIMES, build_episode, convert_to_datetime, keep
+from workers.alerts.lifecycle.inhibition import Party
+from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, AlertWatch, Delivery, Receiver
+from workers.alerts.rules import rules, silences
 
 Kind = AlertEvent.Kind
 SHOWN = ("rule", "rule_name", "condition", "labels", "touches", "severity", "title", "threshold")
@@ -34,10 +35,41 @@ MEASURED = ("value", "worst", "sentence", "impact", "worst_sentence", "worst_imp
 # A check may find a thousand open alerts: this many of those whose figures alone changed are written, in
 # turn.
 MAX_MEASURED = 100
+_META: Any = Alert._meta
+_ATTRIBUTES = [_META.get_field(name).attname for name in COMPARED]
 
 
 class EvaluatorOvertaken(Exception):  # noqa: N818
     """Another evaluator has run since: nothing was written."""
+
+
+@dataclass
+class AlertCheck:
+    """The findings and changes of a check, until they are written.
+
+    `alerts`: those that are open, or ended just now; `lately`: by fingerprint, those that ended so recently
+    that what fires now is the same alert.
+    """
+
+    now: float
+    elapsed_seconds: float
+    lately: dict[str, Alert] = field(default_factory=dict)
+    alerts: list[Alert] = field(default_factory=list)
+    events: list[AlertEvent] = field(default_factory=list)
+    owed: list[Delivery] = field(default_factory=list)
+
+    @property
+    def at(self) -> datetime:
+        at: datetime = convert_to_datetime(self.now)
+        return at
+
+    @property
+    def shown(self) -> list[Alert]:
+        """Return the alerts that have fired."""
+        return [alert for alert in self.alerts if alert.state != Alert.State.PENDING]
+
+    def note(self, alert: Alert, kind: Any, text: str = "") -> None:
+        self.events.append(AlertEvent(alert=alert, at=self.at, kind=kind, text=text))
 
 
 @dataclass(frozen=True)
@@ -55,23 +87,19 @@ def compute_fingerprint(rule: str, labels: Mapping[str, str]) -> str:
 
 
 def iterate_subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[Subject]:
-    """Return every subject of every rule that its matchers select."""
+    """Return every subject of every rule that its matchers select.
+
+    A reading quotes other plants and services, so its text is made such that the database accepts it: all alerts are
+    written in one transaction, and a refused one would end the alerting of all.
+    """
     for rule in enabled:
         own = {"rule": rule.name, "severity": rule.severity}
         condition = CONDITIONS[rule.condition]
-        for reading in map(_make_reading_storable, condition.read(evidence, rule.window_seconds)):
-            if matching.matches(rule.matchers, {**reading.labels, **own}):
-                yield Subject(rule, excuse_start(condition, reading, evidence))
-
-
-def _make_reading_storable(reading: Reading) -> Reading:
-    """Return the reading with text that the database accepts.
-
-    A reading quotes other plants and services. All alerts are written in one transaction: a refused one would end the
-    alerting of all.
-    """
-    labels, touches = make_storable(reading.labels), make_storable(reading.touches)
-    return replace(reading, labels=labels, sentence=make_storable(reading.sentence), touches=touches)
+        for each in condition.read(evidence, rule.window_seconds):
+            labels, touches = make_storable(each.labels), make_storable(each.touches)
+            reading = replace(each, labels=labels, sentence=make_storable(each.sentence), touches=touches)
+            if rules.matches(rule.matchers, {**reading.labels, **own}):
+                yield Subject(rule, condition.excuse_start(reading, evidence))
 
 
 def get_greatest_fence() -> int:
@@ -96,7 +124,7 @@ def check(evidence: Evidence, fence: int) -> AlertCheck:
     }
     _move_known(this, seen, {rule.pk: rule for rule in enabled}, evidence)
     _begin_new(this, seen)
-    notifying.prepare_deliveries(this, evidence)
+    prepare_deliveries(this, evidence)
     _write(this)
     return this
 
@@ -124,37 +152,20 @@ def _move_known(
         alert.loaded = _compare_alert(alert)
         rule = enabled.get(alert.rule_id) if alert.rule_id else None
         subject = seen.get(alert.fingerprint)
-        if rule is not None:
-            alert.rule = rule
-        if rule is not None and subject is not None:
+        if rule is None:
+            _move(this, alert, "off", automaton.Terms())
+            continue
+        alert.rule = rule
+        if subject is not None:
             _show(alert, rule, subject.reading)
-        terms = automaton.Terms() if rule is None else rules.build_terms(rule)
-        _move(this, alert, _compute_signal(alert, rule, subject, evidence), terms)
-
-
-def _compute_signal(
-    alert: Alert, rule: AlertRule | None, subject: Subject | None, evidence: Evidence
-) -> automaton.Signal:
-    """Return the signal of a known alert's subject.
-
-    A subject without a reading is gone, unless nothing is measured.
-    """
-    if rule is None:
-        return "off"
-    if subject is not None:
-        return rules.build_thresholds(rule).compute_signal(subject.reading.value)
-    blind = CONDITIONS[rule.condition].source == "snapshot" and _is_unseen(alert.labels, evidence)
-    return "unknown" if blind else "off"
-
-
-def _is_unseen(labels: Mapping[str, str], evidence: Evidence) -> bool:
-    """Return whether the subject is not observed.
-
-    Either nothing is observed, or its plant is not observed yet: an observer that has just started knows no part of a
-    plant before it has reached it.
-    """
-    plant = evidence.plant.plants.get(labels.get("plant", ""))
-    return evidence.snapshot is None or (plant is not None and plant.state == UNSEEN)
+            signal = rules.build_thresholds(rule).compute_signal(subject.reading.value)
+        else:
+            # A subject without a reading is gone, unless nothing is observed, or its plant is not observed yet: an
+            # observer that has just started knows no part of a plant before it has reached it.
+            plant = evidence.plant.plants.get(alert.labels.get("plant", ""))
+            unseen = evidence.snapshot is None or (plant is not None and plant.state == UNSEEN)
+            signal = "unknown" if unseen and CONDITIONS[rule.condition].source == "snapshot" else "off"
+        _move(this, alert, signal, rules.build_terms(rule))
 
 
 def _move(this: AlertCheck, alert: Alert, signal: automaton.Signal, terms: automaton.Terms) -> None:
@@ -220,6 +231,90 @@ def _show(alert: Alert, rule: AlertRule, reading: Reading) -> None:
     alert.worst = alert.value if alert.worst is None else worst(alert.worst, alert.value)
 
 
+def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
+    """Set causes, silences, and steps on the alerts of this check, and the deliveries that they owe."""
+    # Before the causes: an alert about something stopped on purpose is no cause.
+    _mark_stopped(this, evidence)
+    _explain(this)
+    in_force = list(silences.list_active_silences(this.at))
+    receivers = {receiver.name: receiver for receiver in Receiver.objects.filter(enabled=True)}
+    impacts = None if evidence.snapshot is None else impact.Impacts(evidence.snapshot)
+    for alert in this.shown:
+        silence = next((each for each in in_force if silences.covers(each, alert)), None)
+        if alert.resolved_at is None and (silence and silence.pk) != alert.silence_id:
+            this.note(alert, Kind.SILENCED if silence else Kind.SILENCE_ENDED, silence.reason if silence else "")
+            alert.silence = silence
+        if impacts is not None and alert.resolved_at is None:
+            alert.impact = impacts.collect(alert)
+            if alert.value == alert.worst or not alert.worst_sentence:
+                # The others are worst at other times, and have alerts of their own.
+                alert.worst_impact = impacts.collect(alert, with_others=False)
+                alert.worst_sentence = alert.sentence
+        _take_steps(this, alert, receivers)
+    this.owed += outbox.ends([alert for alert in this.shown if alert.resolved_at == this.at], this.at)
+
+
+def _mark_stopped(this: AlertCheck, evidence: Evidence) -> None:
+    """Mark alerts that a pause or a drain explains, as long as it is in force."""
+    if evidence.snapshot is None:
+        return
+    for alert in this.shown:
+        if alert.resolved_at is None:
+            # Another version may have had other conditions.
+            condition = CONDITIONS.get(alert.condition)
+            stopped_by = condition.stopped_by if condition else ""
+            said = inhibition.find_explanation(stopped_by, alert.labels, alert.touches, evidence.snapshot)
+            if bool(said) != bool(alert.explanation):
+                this.note(alert, Kind.EXPLAINED if said else Kind.UNEXPLAINED, said)
+            alert.explanation = said
+
+
+def _explain(this: AlertCheck) -> None:
+    since = this.at - timedelta(seconds=inhibition.LINGER_SECONDS)
+    long_since = this.at - timedelta(seconds=inhibition.MAX_LINGER_SECONDS)
+    # Not later than now: after a clock was set back, what ended before that would linger for as long.
+    over = Alert.objects.filter(
+        Q(resolved_at__range=(since, this.at), condition__in=inhibition.EXPLAINS)
+        | Q(resolved_at__range=(long_since, this.at), condition__in=inhibition.LONG_CAUSES)
+    )
+    known = {alert.pk: alert for alert in (*over, *this.shown)}
+    causes = inhibition.find_causes([_build_party(alert, this.now) for alert in known.values()])
+    for alert in this.shown:
+        cause = causes.get(alert.pk)
+        if cause != alert.under_id and alert.resolved_at is None:
+            this.note(alert, Kind.UNEXPLAINED if cause is None else Kind.EXPLAINED)
+            alert.under_id = cause
+
+
+def _build_party(alert: Alert, now: float) -> Party:
+    ended = None if alert.resolved_at is None else max(0.0, now - alert.resolved_at.timestamp())
+    return Party(
+        id=alert.pk,
+        condition=alert.condition,
+        severity=alert.severity,
+        labels=alert.labels,
+        touches=alert.touches,
+        ended_seconds=ended,
+        is_stopped=bool(alert.explanation),
+        is_clear=alert.cleared_since is not None or ended is not None,
+        under=alert.under_id,
+    )
+
+
+def _take_steps(this: AlertCheck, alert: Alert, receivers: Mapping[str, Receiver]) -> None:
+    suppressed = alert.snoozed_until is not None or alert.silence_id is not None
+    suppressed = suppressed or alert.under_id is not None or bool(alert.explanation)
+    steps = alert.rule.escalation if alert.rule else []
+    delays = [60.0 * step["after_minutes"] for step in steps]
+    episode, due = automaton.find_due_steps(build_episode(alert), suppressed, delays, this.now)
+    keep(alert, episode)
+    for at in due:
+        names = steps[at]["receivers"]
+        this.owed += outbox.owe(alert, at, names, receivers, this.at)
+        if at > 0:
+            this.note(alert, Kind.ESCALATED, f"Step {at + 1}: {', '.join(names)}.")
+
+
 def _write(this: AlertCheck) -> None:
     """Write changed alerts, and some of those whose figures alone changed."""
     others = []
@@ -233,10 +328,6 @@ def _write(this: AlertCheck) -> None:
     Alert.objects.bulk_update(others[round(this.now / 2) % parts :: parts], MEASURED)
     AlertEvent.objects.bulk_create(this.events)
     Delivery.objects.bulk_create(this.owed, ignore_conflicts=True)
-
-
-_META: Any = Alert._meta
-_ATTRIBUTES = [_META.get_field(name).attname for name in COMPARED]
 
 
 def _compare_alert(alert: Alert) -> list[Any]:

@@ -19,17 +19,12 @@ from queues import keys
 from queues.topology import Topology
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
-from workers.alerts.conditions.evidence import (
-    Evidence,
-    LedgerTick,
-    build_loop_facts,
-    list_failed_plans,
-    list_failed_runs,
-)
+from workers.alerts.conditions.evidence import Evidence, LedgerTick
+from workers.alerts.conditions.gatherer import build_loop_facts, list_failed_plans, list_failed_runs
 from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.automaton import Episode
 from workers.alerts.lifecycle.models import AlertRule
-from workers.alerts.rules import matching, rules
+from workers.alerts.rules import rules
 from workers.control.ledger import folds
 from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import PipelineStatus
@@ -45,6 +40,7 @@ LEDGER_STEP_SECONDS = 60.0
 TICK_FIELDS = ("at", "acted", "guarded", "limited_by")
 # Rows this far apart have a gap between them, in which nothing was stored.
 GAP_SECONDS = 150.0
+Subject = tuple[tuple[str, str], ...]  # its labels
 
 
 @dataclass(frozen=True)
@@ -74,44 +70,33 @@ class Preview:
             return self.why
         hours = self.stored_seconds / 3_600
         span = "24 h" if hours >= 23.5 else f"{hours:.1f} h" if hours >= 1 else f"{self.stored_seconds / 60:.0f} min"
-        if not self.fired:
+        count = len(self.fired)
+        if not count:
             return f"Would not have fired in the last {span}."
-        return f"Would have fired {_format_occurrences(len(self.fired))} in the last {span}."
-
-
-def _format_occurrences(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def preview(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Preview:
-    """Return what this rule, saved or not, would have done. Raises what the control server raises."""
-    try:
-        return _evaluate_rule(rule, _iterate_stored_evidence(rule, control, data, now))
-    except NothingStored as nothing:
-        return Preview([], 0.0, str(nothing))
-
-
-# No series contains what they judge: expected bands, and the progress of an application's batches.
-UNSTORED = frozenset({"rate_unexpected", "pipeline_stalled"})
+        return f"Would have fired {'once' if count == 1 else f'{count} times'} in the last {span}."
 
 
 class NothingStored(Exception):  # noqa: N818
     """Nothing is stored to judge by; the message says why."""
 
 
-def _iterate_stored_evidence(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Iterator[Evidence]:
-    """Yield the evidence of the last day, as far as it is stored."""
-    watched = CONDITIONS[rule.condition]
-    until = now.timestamp()
+def preview(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Preview:
+    """Return what this rule, saved or not, would have done. Raises what the control server raises."""
+    watched, until = CONDITIONS[rule.condition], now.timestamp()
     since = until - RANGE_SECONDS
     if watched.source == "ledger":
-        return _iterate_ledger_evidence(since, until, rule.window_seconds)
-    is_stored = watched.name not in UNSTORED and not any("{group}" in name for name in watched.series)
-    if watched.series and is_stored:
-        return _iterate_metric_evidence(watched, control, data, since, until)
-    if watched.name in ("plan_failed", "run_failed"):
-        return _record_checks(since, until)
-    raise NothingStored("No preview: this condition has no stored data. The rule is evaluated from now on.")
+        stored = _iterate_ledger_evidence(since, until, rule.window_seconds)
+    elif watched.series and watched.has_preview:
+        stored = _iterate_metric_evidence(watched, control, data, since, until)
+    elif watched.source == "records" and watched.counts:
+        stored = _iterate_failure_evidence(since, until)
+    else:
+        why = "No preview: this condition has no stored data. The rule is evaluated from now on."
+        return Preview([], 0.0, why)
+    try:
+        return _evaluate_rule(rule, stored)
+    except NothingStored as nothing:
+        return Preview([], 0.0, str(nothing))
 
 
 class _Subject:
@@ -127,22 +112,19 @@ class _Subject:
         after = automaton.advance(before, signal, terms, now, elapsed)
         began = after is not None and after.state == automaton.FIRING
         if began and (before is None or before.state == automaton.PENDING):
-            self._begin(now)
+            last = self.fired[-1].until if self.fired else None
+            if last is not None and now - last <= automaton.SAME_SECONDS:
+                self.fired[-1] = replace(self.fired[-1], until=None)
+            else:
+                self.fired.append(FiredEpisode(self.labels, now, None))
         if after is not None and after.state == automaton.RESOLVED:
             self.fired[-1] = replace(self.fired[-1], until=now)
             after = None
         self.episode = after
 
-    def _begin(self, now: float) -> None:
-        last = self.fired[-1].until if self.fired else None
-        if last is not None and now - last <= automaton.SAME_SECONDS:
-            self.fired[-1] = replace(self.fired[-1], until=None)
-        else:
-            self.fired.append(FiredEpisode(self.labels, now, None))
-
 
 def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
-    subjects: dict[tuple[tuple[str, str], ...], _Subject] = {}
+    subjects: dict[Subject, _Subject] = {}
     thresholds, terms = rules.build_thresholds(rule), rules.build_terms(rule)
     before, stored = None, 0.0
     for evidence in looks:
@@ -151,21 +133,15 @@ def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
         elapsed = passed if passed > GAP_SECONDS else 0.0
         stored += passed - elapsed
         before = evidence.now
-        seen = dict(_iterate_signals(rule, thresholds, evidence))
+        seen: dict[Subject, automaton.Signal] = {}
+        for reading in CONDITIONS[rule.condition].read(evidence, rule.window_seconds):
+            if rules.matches(rule.matchers, {**reading.labels, "rule": rule.name, "severity": rule.severity}):
+                seen[tuple(sorted(reading.labels.items()))] = thresholds.compute_signal(reading.value)
         for key in seen.keys() | subjects.keys():
             subject = subjects.setdefault(key, _Subject(dict(key)))
             subject.step(seen.get(key, "off"), terms, evidence.now, elapsed)
     fired = sorted((fired_at for row in subjects.values() for fired_at in row.fired), key=lambda each: each.at)
     return Preview(fired, stored, "" if stored else "No data is stored for the last 24 h.")
-
-
-def _iterate_signals(
-    rule: AlertRule, thresholds: automaton.Thresholds, evidence: Evidence
-) -> Iterator[tuple[tuple[tuple[str, str], ...], automaton.Signal]]:
-    for reading in CONDITIONS[rule.condition].read(evidence, rule.window_seconds):
-        labels = {**reading.labels, "rule": rule.name, "severity": rule.severity}
-        if matching.matches(rule.matchers, labels):
-            yield tuple(sorted(reading.labels.items())), thresholds.compute_signal(reading.value)
 
 
 def _iterate_metric_evidence(
@@ -176,25 +152,21 @@ def _iterate_metric_evidence(
         topology = Topology.from_json(control.get(keys.TOPOLOGY))
     except BadTopology:
         raise NothingStored("No preview: the plant has no nodes yet, so no data is stored.") from None
+    stored = control.get(keys.SNAPSHOT)
+    observed = Snapshot.from_json(stored).plants if stored else {}
+    sensors = [(name, sensor) for name, plant in observed.items() for sensor in plant.sensors]
     names = [
         name.format(queue=queue, node=node, plant=plant, sensor=sensor)
         for name in watched.series
         for queue in (topology.queues if "{queue}" in name else [""])
         for node in (topology.nodes if "{node}" in name else [""])
-        for plant, sensor in (_list_observed_sensors(control) if "{sensor}" in name else [("", "")])
+        for plant, sensor in (sensors if "{sensor}" in name else [("", "")])
     ]
     columns = metric_history.read_columns(control, data, since, until, names)
     for at, now in enumerate(columns.pop("at")):
         assert now is not None
         values = {name: column[at] for name, column in columns.items()}
         yield Evidence(now=now, snapshot=_build_snapshot(topology, values))
-
-
-def _list_observed_sensors(control: redis.Redis) -> list[tuple[str, str]]:
-    """Return (plant, sensor) of those that are observed now."""
-    stored = control.get(keys.SNAPSHOT)
-    plants = Snapshot.from_json(stored).plants if stored else {}
-    return [(name, sensor) for name, plant in plants.items() for sensor in plant.sensors]
 
 
 def _build_snapshot(topology: Topology, values: Mapping[str, float | None]) -> Snapshot:
@@ -207,6 +179,11 @@ def _build_snapshot(topology: Topology, values: Mapping[str, float | None]) -> S
         part, _, rest = series.partition(".")
         name, _, key = rest.rpartition(".")
         places.setdefault((part, name), {})[key] = value
+    plants: dict[str, dict[str, SensorStatus]] = {}
+    for (part, name), row in places.items():
+        plant, is_sensor, sensor = name.partition(".sensors.")
+        if part == "plants" and is_sensor:
+            plants.setdefault(plant, {})[sensor] = SensorStatus(**row)
     return Snapshot(
         totals=PlantTotals(**places.get(("totals", ""), {})),
         pipeline=PipelineStatus(state="running", **places.get(("pipeline", ""), {})),
@@ -218,31 +195,18 @@ def _build_snapshot(topology: Topology, values: Mapping[str, float | None]) -> S
             name: NodeStatus(memory_capacity_bytes=spec.capacity.memory_bytes, **places.get(("nodes", name), {}))
             for name, spec in topology.nodes.items()
         },
-        plants=_build_plants(places),
+        plants={name: PlantStatus(state="seen", sensors=sensors) for name, sensors in plants.items()},
     )
-
-
-def _build_plants(places: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, PlantStatus]:
-    """Return the plants of values such as plants.shop.sensors.requests.value."""
-    plants: dict[str, dict[str, SensorStatus]] = {}
-    for (part, name), values in places.items():
-        plant, is_sensor, sensor = name.partition(".sensors.")
-        if part == "plants" and is_sensor:
-            plants.setdefault(plant, {})[sensor] = SensorStatus(**values)
-    return {name: PlantStatus(state="seen", sensors=sensors) for name, sensors in plants.items()}
-
-
-def _ledger_tick(entry: LedgerEntry) -> LedgerTick:
-    at = entry.at.timestamp()
-    return LedgerTick(entry.pk, at, entry.acted, entry.guarded, entry.limited_by, entry.verdict)
 
 
 def _iterate_ledger_evidence(since: float, until: float, window_seconds: float) -> Iterator[Evidence]:
     """Yield the state of the ledger at each minute."""
     checks: dict[int, list[LedgerTick]] = {}
-    span = _convert_to_datetime(since - window_seconds), _convert_to_datetime(until)
-    for entry in folds.iterate_ticks(LedgerEntry.objects.all(), *span, only=TICK_FIELDS):
-        checks.setdefault(entry.loop_id, []).append(_ledger_tick(entry))
+    first_at, last_at = (datetime.fromtimestamp(at, UTC) for at in (since - window_seconds, until))
+    for entry in folds.iterate_ticks(LedgerEntry.objects.all(), first_at, last_at, only=TICK_FIELDS):
+        at = entry.at.timestamp()
+        tick = LedgerTick(entry.pk, at, entry.acted, entry.guarded, entry.limited_by, entry.verdict)
+        checks.setdefault(entry.loop_id, []).append(tick)
     first = min((ticks[0].at for ticks in checks.values()), default=until)
     loops = [(loop, checks.get(loop.pk, [])) for loop in list_active_loops()]
     times = {loop.pk: [tick.at for tick in ticks] for loop, ticks in loops}
@@ -257,15 +221,11 @@ def _iterate_ledger_evidence(since: float, until: float, window_seconds: float) 
         now += LEDGER_STEP_SECONDS
 
 
-def _record_checks(since: float, until: float) -> Iterator[Evidence]:
-    plans, runs = (list_failed_plans(_convert_to_datetime(since)), list_failed_runs(_convert_to_datetime(since)))
+def _iterate_failure_evidence(since: float, until: float) -> Iterator[Evidence]:
+    plans, runs = (read(datetime.fromtimestamp(since, UTC)) for read in (list_failed_plans, list_failed_runs))
     now = since
     while now <= until:
         yield Evidence(
             now=now, plans=[plan for plan in plans if plan.at <= now], runs=[run for run in runs if run.at <= now]
         )
         now += LEDGER_STEP_SECONDS
-
-
-def _convert_to_datetime(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

@@ -15,7 +15,10 @@ now, and a timeout is at most its own length ahead.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from workers.alerts.lifecycle.models import Alert
 
 Signal = Literal["on", "between", "off", "unknown"]
 CHECK_SECONDS = 2.0  # between two checks
@@ -85,12 +88,50 @@ def advance(
     """
     if episode is None:
         return _fire(Episode(PENDING, now), terms, now) if signal == "on" else None
-    episode = _adjust_clocks(episode, terms, now, _count_unwatched_seconds(signal, elapsed_seconds))
+    unwatched = elapsed_seconds - CHECK_SECONDS if elapsed_seconds > MAX_CHECK_SECONDS else 0.0
+    if signal == "unknown":
+        unwatched = max(0.0, elapsed_seconds)
+    episode = _adjust_clocks(episode, terms, now, unwatched)
     if episode.state == PENDING:
         if signal in ("between", "off"):
             return None
         return _fire(episode, terms, now) if signal == "on" else episode
-    return _open(episode, signal, terms, now)
+    if signal == "off":
+        since = now if episode.cleared_since is None else episode.cleared_since
+        if now - since >= terms.keep_seconds:
+            return replace(episode, state=RESOLVED, cleared_since=since, resolved_at=now, told_from=None)
+        # The alert is about to end: a timeout that is due now would notify somebody of what ends
+        # automatically.
+        return replace(episode, cleared_since=since)
+    if signal != "unknown":
+        episode = replace(episode, cleared_since=None)
+    if episode.acknowledged_until is not None and now >= episode.acknowledged_until:
+        episode = replace(episode, state=FIRING, acknowledged_until=None)
+    if episode.snoozed_until is not None and now >= episode.snoozed_until:
+        episode = replace(episode, snoozed_until=None)
+    return episode
+
+
+def _fire(episode: Episode, terms: Terms, now: float) -> Episode:
+    is_due = now - episode.began_at >= terms.for_seconds
+    return replace(episode, state=FIRING, fired_at=now, round=1) if is_due else episode
+
+
+def _adjust_clocks(episode: Episode, terms: Terms, now: float, unwatched: float) -> Episode:
+    """Advance the clocks that count watched time by the unwatched time; put none of them in the future."""
+
+    def clip(at: float | None, limit: float) -> float | None:
+        return None if at is None else min(at, limit)
+
+    pending, cleared = episode.state == PENDING, episode.cleared_since
+    return replace(
+        episode,
+        began_at=min(now, episode.began_at + unwatched) if pending else episode.began_at,
+        cleared_since=None if cleared is None else min(now, cleared + unwatched),
+        acknowledged_until=clip(episode.acknowledged_until, now + terms.acknowledge_seconds),
+        snoozed_until=clip(episode.snoozed_until, now + MAX_SNOOZE_SECONDS),
+        told_from=clip(episode.told_from, now + (CALM_SECONDS if episode.came_back >= FLAPS else 0.0)),
+    )
 
 
 def reopen(ended: Episode, now: float) -> Episode:
@@ -154,52 +195,31 @@ def find_due_steps(
     return replace(episode, next_step=max([episode.next_step, *(at + 1 for at in due)])), due
 
 
-def _count_unwatched_seconds(signal: Signal, elapsed_seconds: float) -> float:
-    if signal == "unknown":
-        return max(0.0, elapsed_seconds)
-    is_late = elapsed_seconds > MAX_CHECK_SECONDS
-    return elapsed_seconds - CHECK_SECONDS if is_late else 0.0
+TIMES = ("began_at", "fired_at", "cleared_since", "resolved_at", "acknowledged_until", "snoozed_until", "told_from")
+COUNTS = ("state", "came_back", "round", "next_step")
 
 
-def _adjust_clocks(episode: Episode, terms: Terms, now: float, unwatched: float) -> Episode:
-    """Advance the clocks that count watched time by the unwatched time; put none of them in the future."""
-    pending, cleared, since = episode.state == PENDING, episode.cleared_since, episode.told_from
-    return replace(
-        episode,
-        began_at=min(now, episode.began_at + unwatched) if pending else episode.began_at,
-        cleared_since=None if cleared is None else min(now, cleared + unwatched),
-        acknowledged_until=_clip_time(episode.acknowledged_until, now + terms.acknowledge_seconds),
-        snoozed_until=_clip_time(episode.snoozed_until, now + MAX_SNOOZE_SECONDS),
-        told_from=_clip_time(since, now + (CALM_SECONDS if episode.came_back >= FLAPS else 0.0)),
-    )
+def build_episode(alert: Alert) -> Episode:
+    """Return the alert as the automaton's episode."""
+    times = {name: _convert_to_seconds(getattr(alert, name)) for name in TIMES}
+    return Episode(**times, **{name: getattr(alert, name) for name in COUNTS})
 
 
-def _clip_time(at: float | None, limit: float) -> float | None:
-    return None if at is None else min(at, limit)
+def keep(alert: Alert, episode: Episode) -> None:
+    """Put the episode on the alert (not yet saved)."""
+    before = build_episode(alert)
+    for name in COUNTS:
+        setattr(alert, name, getattr(episode, name))
+    for name in TIMES:
+        # An unchanged value keeps its microseconds.
+        if getattr(episode, name) != getattr(before, name):
+            setattr(alert, name, convert_to_datetime(getattr(episode, name)))
 
 
-def _fire(episode: Episode, terms: Terms, now: float) -> Episode:
-    if now - episode.began_at < terms.for_seconds:
-        return episode
-    return replace(episode, state=FIRING, fired_at=now, round=1)
+def convert_to_datetime(seconds: float | None) -> Any:
+    """Return the timestamp of seconds since 1970; None stays None."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def _open(episode: Episode, signal: Signal, terms: Terms, now: float) -> Episode:
-    if signal == "off":
-        since = now if episode.cleared_since is None else episode.cleared_since
-        if now - since >= terms.keep_seconds:
-            return replace(episode, state=RESOLVED, cleared_since=since, resolved_at=now, told_from=None)
-        # The alert is about to end: a timeout that is due now would notify somebody of what ends
-        # automatically.
-        return replace(episode, cleared_since=since)
-    if signal != "unknown":
-        episode = replace(episode, cleared_since=None)
-    return _expire_acknowledgment(episode, now)
-
-
-def _expire_acknowledgment(episode: Episode, now: float) -> Episode:
-    if episode.acknowledged_until is not None and now >= episode.acknowledged_until:
-        episode = replace(episode, state=FIRING, acknowledged_until=None)
-    if episode.snoozed_until is not None and now >= episode.snoozed_until:
-        episode = replace(episode, snoozed_until=None)
-    return episode
+def _convert_to_seconds(at: datetime | None) -> Any:
+    return None if at is None else at.timestamp()

@@ -12,6 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from queues import pausing
+from workers.documents.snapshot import Snapshot
+from workers.steering import scope
+
 LINGER_SECONDS = 120.0
 LINGER_OF = {"budget_burn_medium": 1_800.0, "budget_burn_slow": 21_600.0}  # as `error_budget` pairs windows
 GRAVITY = {"notice": 0, "warning": 1, "critical": 2}
@@ -98,27 +102,24 @@ def find_causes(parties: Iterable[Party]) -> dict[int, int]:
     """
     known = list(parties)
     able = [party for party in known if party.condition in RANK and not party.is_stopped]
-    cause_by_id = {party.id: _cause(party, able) for party in known if party.ended_seconds is None}
-    direct = {each: cause for each, cause in cause_by_id.items() if cause is not None}
-    return {each: _find_root_cause(cause, direct) for each, cause in direct.items()}
-
-
-def _find_root_cause(cause: int, direct: Mapping[int, int]) -> int:
-    # This ends: a cause comes before what it explains in the table, or crowds it, and is not crowded itself.
-    while cause in direct:
-        cause = direct[cause]
-    return cause
-
-
-def _cause(party: Party, able: list[Party]) -> int | None:
-    explaining = [able_party for able_party in able if _explains(able_party, party)]
-    return min(explaining, key=lambda each: (RANK[each.condition], each.id)).id if explaining else None
+    direct: dict[int, int] = {}
+    for party in known:
+        explaining = [cause for cause in able if _explains(cause, party)] if party.ended_seconds is None else []
+        if explaining:
+            direct[party.id] = min(explaining, key=lambda cause: (RANK[cause.condition], cause.id)).id
+    causes = {}
+    for explained, cause in direct.items():
+        # This ends: a cause comes before what it explains in the table, or crowds it, and is not crowded itself.
+        while cause in direct:
+            cause = direct[cause]
+        causes[explained] = cause
+    return causes
 
 
 def _explains(cause: Party, party: Party) -> bool:
-    if cause.condition not in RANK:
-        return False
-    if cause.ended_seconds is not None and cause.ended_seconds > _linger_seconds(cause, party):
+    is_long = cause.condition in LONG_CAUSES
+    lingers_seconds = LINGER_OF.get(party.condition, LINGER_SECONDS) if is_long else LINGER_SECONDS
+    if cause.ended_seconds is not None and cause.ended_seconds > lingers_seconds:
         return False
     if GRAVITY[cause.severity] < GRAVITY[party.severity]:
         return False
@@ -131,40 +132,65 @@ def _explains(cause: Party, party: Party) -> bool:
     )
 
 
-def _linger_seconds(cause: Party, party: Party) -> float:
-    """Return for how long after its end the cause explains this one."""
-    return LINGER_OF.get(party.condition, LINGER_SECONDS) if cause.condition in LONG_CAUSES else LINGER_SECONDS
-
-
 def _belong(how: str, cause: Party, party: Party) -> bool:
+    queue = cause.labels.get("queue")
+    cause_crowded_by, crowded_by = cause.touches.get("crowded_by"), party.touches.get("crowded_by")
     if how == "any":
         return True
     if how.startswith("cause "):
-        return party.touches.get("cause") == how.removeprefix("cause ")
+        return bool(party.touches.get("cause") == how.removeprefix("cause "))
     if how == CROWD:
-        return (
-            _explain_crowding(cause) is None
-            and _explain_crowding(party) is not None
-            and _explain_crowding(party) == _queue(cause)
-        )
+        return bool(cause_crowded_by is None and crowded_by is not None and crowded_by == queue)
     if how == "queue":
-        same = _queue(cause) is not None and _queue(cause) == _queue(party)
+        same = queue is not None and queue == party.labels.get("queue")
         # The record of one may be older than that of the other: avoid a circle of queues that crowd one
         # another.
-        return same and (_explain_crowding(cause) is None or _explain_crowding(party) is not None)
+        return same and (cause_crowded_by is None or crowded_by is not None)
     if how in OF_A_LABEL:
         name = cause.labels.get(how)
         return name is not None and party.labels.get(how) == name
     if how == "node":
         node = cause.labels.get("node")
         return node is not None and (party.labels.get("node") == node or node in party.touches.get("nodes", ()))
-    return party.touches.get("kind") == how
+    return bool(party.touches.get("kind") == how)
 
 
-def _explain_crowding(party: Party) -> str | None:
-    starvation: str | None = party.touches.get("crowded_by")
-    return starvation
+def find_explanation(stopped_by: str, labels: Mapping[str, str], touches: Mapping[str, Any], snapshot: Snapshot) -> str:
+    """Return the pause or drain that explains an alert, as a sentence; "" if none does.
+
+    What a person has stopped for a time is expected to be idle. This explains only its own effects, as the alert's
+    condition says (`Condition.stopped_by`): a node that is lost while a queue is paused still alerts, and so does a
+    plant whose last worker host is drained.
+    """
+    # The node itself, or the target of a loop that was there.
+    node = labels.get("node", "")
+    emptied = f"Node {node} is drained and empty." if scope.is_emptied(node, snapshot) else ""
+    if stopped_by == "loop hold":
+        loop = snapshot.loops.get(labels.get("loop", ""))
+        why = scope.explain_hold(loop.target, snapshot) if loop else ""
+        return f"The loop is on hold: {why}." if why else emptied
+    if stopped_by == "node drain":
+        return emptied
+    if stopped_by == "host drain":
+        drained = {name: row.draining for name, row in snapshot.hosts.items() if row.draining}
+        name = labels.get("host") or next(iter(drained), "")
+        draining = drained.get(name)
+        return f"Worker host {name} is drained ({scope.format_who_and_why(draining)})." if draining else ""
+    if not stopped_by:
+        return ""
+    part = pausing.CONSUMPTION if stopped_by == "consumption pause" else pausing.INTAKE
+    pauses = [(queue, scope.find_pause(queue, part, snapshot)) for queue in _list_queues(labels, touches, snapshot)]
+    words = [scope.pause_in_words(queue, pause) for queue, pause in pauses if pause is not None]
+    # Of several queues all have to be paused: one that is not should make progress.
+    return words[0] if words and len(words) == len(pauses) else ""
 
 
-def _queue(party: Party) -> str | None:
-    return party.labels.get("queue")
+def _list_queues(labels: Mapping[str, str], touches: Mapping[str, Any], snapshot: Snapshot) -> list[str]:
+    if "queue" in labels:
+        return [labels["queue"]]
+    if "producer" in labels:
+        # The snapshot forgets a silent producer before a pause is over.
+        return list(touches.get("queues", ()))
+    name, applications = labels.get("pipeline", ""), snapshot.pipeline.applications
+    rows = [applications[name]] if name in applications else list(applications.values())
+    return sorted({queue for row in rows for queue in row.queues})

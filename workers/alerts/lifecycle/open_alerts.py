@@ -1,11 +1,16 @@
 """The open alerts as the snapshot has them, the most severe first."""
 
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+
+from django.utils import timezone
 
 from common.stored_document import convert_to_plain
 from workers.alerts.lifecycle.inhibition import GRAVITY
-from workers.alerts.lifecycle.models import Alert
+from workers.alerts.lifecycle.models import Alert, Delivery, Message
 from workers.documents.alerts import AlertStatus
+from workers.steering.scope import format_time
 
 MAX_SHOWN = 200
 OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
@@ -69,3 +74,78 @@ def find_suppression(alert: Alert) -> tuple[str | None, Any]:
     if alert.snoozed_until is not None:
         return "snoozed", alert.snoozed_until
     return None, None
+
+
+@dataclass(frozen=True)
+class AlertSituation:
+    """The state of an alert, in words that end with the time left until an instant, if there is one."""
+
+    words: str
+    until: datetime | None = None
+
+    def format_sentence(self) -> str:
+        """Return the same with the instant itself, for readers without a countdown."""
+        if self.until is None:
+            return self.words
+        return f"{self.words.removesuffix(' in')} at {self.until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC."
+
+
+def describe_situation(alert: Alert) -> AlertSituation:
+    """Return the present state."""
+    if alert.resolved_at is not None:
+        length = alert.length_seconds
+        after = "" if length is None else f" after {_format_age(length)}"
+        return AlertSituation(f"Resolved at {format_time(alert.resolved_at, timezone.now())}{after}.")
+    suppression, until = find_suppression(alert)
+    if suppression == "acknowledged":
+        who = alert.acknowledged_by.get_username() if alert.acknowledged_by else "an unknown user"
+        return AlertSituation(f"Acknowledged by {who}; fires again in", until)
+    if suppression == "silenced":
+        assert alert.silence is not None
+        return AlertSituation(f"Silenced by {alert.silence.owner}; the silence ends in", until)
+    if suppression == "snoozed":
+        who = alert.snoozed_by.get_username() if alert.snoozed_by else "an unknown user"
+        return AlertSituation(f"Snoozed by {who}; notifies again in", until)
+    if suppression == "explained":
+        return AlertSituation("Suppressed: explained by another alert.")
+    if suppression == "paused":
+        return AlertSituation(f"Suppressed: {alert.explanation}")
+    return _describe_next_step(alert)
+
+
+def _describe_next_step(alert: Alert) -> AlertSituation:
+    steps: list[dict[str, Any]] = alert.rule.escalation if alert.rule else []
+    if not steps:
+        return AlertSituation("Not acknowledged; its rule has no receivers.")
+    if alert.next_step >= len(steps):
+        return AlertSituation(f"Not acknowledged; all escalation steps are done. {_list_notified(alert)}")
+    names = " and ".join(steps[alert.next_step]["receivers"])
+    due = compute_next_step_time(alert)
+    if due is None:
+        return AlertSituation(f"Not acknowledged; {names} will be notified.")
+    verb = "escalates to" if alert.next_step else "notifies"
+    return AlertSituation(f"Not acknowledged; {verb} {names} in", due)
+
+
+def compute_next_step_time(alert: Alert) -> datetime | None:
+    """Return when the next step is due; None if there is none, or it is not counting."""
+    steps = alert.rule.escalation if alert.rule else []
+    if alert.told_from is None or alert.next_step >= len(steps):
+        return None
+    from_seconds = alert.told_from.timestamp() + 60.0 * steps[alert.next_step]["after_minutes"]
+    return datetime.fromtimestamp(from_seconds, alert.told_from.tzinfo)
+
+
+def _format_age(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _list_notified(alert: Alert) -> str:
+    """List who was reached, not who was named: a receiver may be disabled, or its messages fail.
+
+    A receiver that was notified of the end since does not know that the alert came back.
+    """
+    arrived = alert.deliveries.filter(message__state=Message.State.SENT).order_by("pk")
+    last = dict(arrived.values_list("receiver__name", "kind"))
+    names = [name for name, kind in last.items() if kind == Delivery.Kind.FIRING]
+    return f"Notified: {', '.join(names)}." if names else "No receiver has been notified."

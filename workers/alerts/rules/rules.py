@@ -1,10 +1,18 @@
-"""Rules as people define them: read, checked, stored. Errors name their field; nothing was changed then."""
+"""Rules as people define them, and those that a plant starts with: read, checked, stored.
 
-from collections.abc import Mapping
+Matchers narrow a rule or a silence: [{"label": "queue", "is": "=", "value": "alert"}], all of which must match. `=` the
+value, `!=` anything else (also a missing label), `~` a pattern with * and ?. Errors name their field; nothing was
+changed then.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.db import transaction
 
 from common import checks
@@ -12,14 +20,27 @@ from common.errors import BadInput
 from common.parameter import Parameter
 from controllers.framework.reason import capitalize
 from workers.alerts.conditions.catalog import CONDITIONS, get_condition
-from workers.alerts.conditions.evidence import MAX_WINDOW_SECONDS
-from workers.alerts.conditions.loop_words import describe_loop
+from workers.alerts.conditions.condition import describe_loop
+from workers.alerts.conditions.gatherer import MAX_WINDOW_SECONDS
 from workers.alerts.lifecycle.automaton import Terms, Thresholds
 from workers.alerts.lifecycle.models import AlertRule, Receiver
-from workers.alerts.rules import matching
 
-MAX_STEPS = 5
-MAX_DELAY_MINUTES = 24 * 60
+OPERATORS = ("=", "!=", "~")
+LABELS = tuple(
+    dict.fromkeys(
+        (
+            *("rule", "severity", "queue", "node", "loop", "law", "producer", "host", "pipeline", "plan", "task"),
+            *("receiver", "override", "what"),  # what: of an override, its name and scope
+            *("plant", "plant_queue", "group", "sensor", "objective"),
+            *(condition.label for condition in CONDITIONS.values() if condition.label),
+        )
+    )
+)
+MAX_MATCHERS, MAX_VALUE = 10, 200
+MATCHER_KEYS = {"label", "is", "value"}
+Matcher = Mapping[str, str]
+
+MAX_STEPS, MAX_DELAY_MINUTES = 5, 24 * 60
 MAX_TITLE, MAX_RUNBOOK = 120, 500
 # The numbers of a rule, with the help texts of their fields.
 NUMBERS = (
@@ -40,6 +61,42 @@ NUMBERS = (
 )  # fmt: skip
 TEXTS = ("title", "runbook", "severity")
 FIELDS = ("condition", "matchers", "group_by", "escalation", "enabled", *TEXTS, *(number.name for number in NUMBERS))
+CONSOLES = "consoles"
+HELP_PATH = "/help/operate/alerts/"
+
+
+def matches(matchers: Sequence[Matcher], labels: Mapping[str, str]) -> bool:
+    """Return whether all matchers match; without matchers, everything does."""
+
+    def holds(matcher: Matcher) -> bool:
+        value, wanted = labels.get(matcher["label"]), matcher["value"]
+        if matcher["is"] == "!=" or value is None:
+            return matcher["is"] == "!=" and value != wanted
+        return value == wanted if matcher["is"] == "=" else fnmatchcase(value, wanted)
+
+    return all(map(holds, matchers))
+
+
+def read_matchers(matchers: Any, field: str = "matchers", least: int = 0) -> list[dict[str, str]]:
+    """Return the checked matchers of a request. Raises `BadInput` naming the wrong one."""
+    if not isinstance(matchers, list) or not least <= len(matchers) <= MAX_MATCHERS:
+        raise BadInput(field, f"must have {least} to {MAX_MATCHERS} matchers of label, is, and value.")
+    checked = []
+    for at, matcher in enumerate(matchers):
+        where = f"{field}[{at}]"
+        if not isinstance(matcher, Mapping) or set(matcher) != MATCHER_KEYS:
+            raise BadInput(where, "must have label, is, and value.")
+        label, operator, value = (matcher[key] for key in ("label", "is", "value"))
+        checks.accept_choice(LABELS).validate(label, f"{where}.label", end=".")
+        checks.accept_choice(OPERATORS, f"one of {' '.join(OPERATORS)}").validate(operator, f"{where}.is", end=".")
+        text = checks.accept_non_empty_text(MAX_VALUE).validate(value, f"{where}.value", end=".")
+        checked.append({"label": label, "is": operator, "value": text})
+    return checked
+
+
+def format_matchers(matchers: Sequence[Matcher]) -> str:
+    """Return queue = alert and severity != critical; every alert if there are none."""
+    return " and ".join(f"{m['label']} {m['is']} {m['value']}" for m in matchers) or "every alert"
 
 
 def build_terms(rule: AlertRule) -> Terms:
@@ -48,11 +105,6 @@ def build_terms(rule: AlertRule) -> Terms:
 
 def build_thresholds(rule: AlertRule) -> Thresholds:
     return Thresholds(rule.threshold, rule.clear_threshold, CONDITIONS[rule.condition].above)
-
-
-def list_delays_seconds(rule: AlertRule) -> list[float]:
-    """Return the delay of each step of the escalation."""
-    return [60.0 * step["after_minutes"] for step in rule.escalation]
 
 
 def document(rule: AlertRule) -> dict[str, Any]:
@@ -68,14 +120,13 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
     refused. None overwrites. Raises `BadInput`.
     """
     checks.accept_name().validate(name, "name", end=".")
-    existing_rule = AlertRule.objects.select_for_update().filter(name=name).first()
-    if existing_rule is not None and revision is not None and existing_rule.revision != revision:
+    existing = AlertRule.objects.select_for_update().filter(name=name).first()
+    if existing is not None and revision is not None and existing.revision != revision:
         raise BadInput("revision", "is outdated: another user changed the rule. Reload the page.")
-    rule = existing_rule or AlertRule(name=name)
-    for field, value in validate_fields(fields, None if existing_rule is None else document(existing_rule)).items():
+    rule = existing or AlertRule(name=name, revision=0)
+    for field, value in validate_fields(fields, None if existing is None else document(existing)).items():
         setattr(rule, field, value)
-    rule.revision = 1 if existing_rule is None else existing_rule.revision + 1
-    rule.changed_at = now
+    rule.revision, rule.changed_at = rule.revision + 1, now
     rule.save()
     return rule
 
@@ -85,47 +136,38 @@ def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None 
     checks.refuse_unknown(fields, FIELDS, "", message="is not a field of a rule; the fields are {known}.")
     given = {**(before or {}), **fields}
     watched = get_condition(given.get("condition", ""))
-    numbers = {number_field.name: _validate_number(number_field, given) for number_field in NUMBERS}
-    if numbers["clear_threshold"] is None:
-        numbers["clear_threshold"] = numbers["threshold"]
-    _check_order(numbers["threshold"], numbers["clear_threshold"], watched.above)
+    numbers: dict[str, Any] = {}
+    for number in NUMBERS:
+        value = given.get(number.name, number.default)
+        try:
+            is_omitted = value is None and number.name == "clear_threshold"
+            numbers[number.name] = numbers["threshold"] if is_omitted else number.check(value, "")
+        except BadInput as error:
+            raise BadInput(number.name, error.message) from None
+    threshold, clear = numbers["threshold"], numbers["clear_threshold"]
+    if (clear > threshold) if watched.above else (clear < threshold):
+        side = "at most" if watched.above else "at least"
+        raise BadInput("clear_threshold", f"must be {side} the threshold ({threshold:g}), not {clear:g}.")
+    title = checks.accept_non_empty_text(MAX_TITLE).validate(given.get("title", watched.help), "title", end=".")
+    severities = checks.accept_choice(AlertRule.Severity.values)
+    labels = checks.list_of(checks.accept_choice(LABELS), f"a list of labels from {', '.join(LABELS)}")
     return {
         "condition": watched.name,
-        "title": _validate_title(given.get("title", watched.help)),
+        "title": title,
         "runbook": _validate_runbook(given.get("runbook", "")),
-        "severity": _severity(given.get("severity", "warning")),
-        "matchers": matching.read(given.get("matchers", [])),
-        "group_by": _validate_labels(given.get("group_by", ["rule"])),
+        "severity": severities.validate(given.get("severity", "warning"), "severity", end="."),
+        "matchers": read_matchers(given.get("matchers", [])),
+        "group_by": list(dict.fromkeys(labels.validate(given.get("group_by", ["rule"]), "group_by", end="."))),
         "escalation": _validate_escalation(given.get("escalation", [])),
-        "enabled": _flag(given.get("enabled", True)),
+        "enabled": checks.FLAG.validate(given.get("enabled", True), "enabled", end="."),
         **numbers,
     }
-
-
-def _validate_number(declared: Parameter, given: Mapping[str, Any]) -> Any:
-    value = given.get(declared.name, declared.default)
-    if value is None and declared.name == "clear_threshold":
-        return None
-    try:
-        return declared.check(value, "")
-    except BadInput as error:
-        raise BadInput(declared.name, error.message) from None
-
-
-def _check_order(threshold: float, clear: float, above: bool) -> None:
-    if (clear > threshold) if above else (clear < threshold):
-        side = "at most" if above else "at least"
-        raise BadInput("clear_threshold", f"must be {side} the threshold ({threshold:g}), not {clear:g}.")
-
-
-def _validate_title(title: Any) -> str:
-    return str(checks.accept_non_empty_text(MAX_TITLE).validate(title, "title", end="."))
 
 
 def format_title(title: str, labels: Mapping[str, str]) -> str:
     """Return a title with its labels filled in; labels that this subject lacks are left out."""
     begins_with_loop = title.startswith("{loop}")
-    for label in matching.LABELS:
+    for label in LABELS:
         value = labels.get(label, "")
         title = title.replace(f"{{{label}}}", describe_loop(value) if label == "loop" else value)
     return (capitalize(title) if begins_with_loop else title)[:200]
@@ -134,59 +176,82 @@ def format_title(title: str, labels: Mapping[str, str]) -> str:
 def _validate_runbook(link: Any) -> str:
     """Return a web address, or "": a link that runs a script is none."""
     text = link.strip() if isinstance(link, str) else ""
-    if text and not _is_of_the_web(text):
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # brackets around something that is no IPv6 address
+        parts = urlsplit("")
+    if text and not (parts.scheme in ("http", "https") and parts.netloc):
         raise BadInput("runbook", "must be a URL that starts with https:// or http://, or empty.")
     if len(text) > MAX_RUNBOOK:
         raise BadInput("runbook", f"must have at most {MAX_RUNBOOK} characters.")
     return text
 
 
-def _is_of_the_web(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-    except ValueError:  # brackets around something that is no IPv6 address
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.netloc)
-
-
-def _severity(severity: Any) -> str:
-    known = AlertRule.Severity.values
-    return str(checks.accept_choice(known).validate(severity, "severity", end="."))
-
-
-def _flag(value: Any) -> bool:
-    return bool(checks.FLAG.validate(value, "enabled", end="."))
-
-
-def _validate_labels(labels: Any) -> list[str]:
-    known = checks.list_of(checks.accept_choice(matching.LABELS), f"a list of labels from {', '.join(matching.LABELS)}")
-    known.validate(labels, "group_by", end=".")
-    return list(dict.fromkeys(labels))
-
-
 def _validate_escalation(steps: Any) -> list[dict[str, Any]]:
     if not isinstance(steps, list) or len(steps) > MAX_STEPS:
         raise BadInput("escalation", f"must have at most {MAX_STEPS} steps of after_minutes and receivers.")
-    escalation = [_step(each, f"escalation[{at}]") for at, each in enumerate(steps)]
+    known = set(Receiver.objects.values_list("name", flat=True)) if steps else set()
+    names = checks.list_of(checks.accept_choice(known), "a list of names")
+    minutes = checks.accept_number(0, MAX_DELAY_MINUTES, "a number of minutes")
+    escalation = []
+    for at, step in enumerate(steps):
+        where = f"escalation[{at}]"
+        if not isinstance(step, Mapping) or set(step) != {"after_minutes", "receivers"}:
+            raise BadInput(where, "must have after_minutes and receivers.")
+        minutes.validate(step["after_minutes"], f"{where}.after_minutes", end=".")
+        if not step["receivers"] or not names.accepts(step["receivers"]):
+            listed = ", ".join(sorted(known)) or "none exist yet"
+            raise BadInput(f"{where}.receivers", f"must be one or more receivers ({listed}).")
+        receivers = list(dict.fromkeys(step["receivers"]))
+        escalation.append({"after_minutes": step["after_minutes"], "receivers": receivers})
     delays = [step["after_minutes"] for step in escalation]
     if delays != sorted(set(delays)):
         raise BadInput("escalation", "must have delays that increase from step to step.")
     return escalation
 
 
-def _step(step: Any, where: str) -> dict[str, Any]:
-    if not isinstance(step, Mapping) or set(step) != {"after_minutes", "receivers"}:
-        raise BadInput(where, "must have after_minutes and receivers.")
-    minutes, names = step["after_minutes"], step["receivers"]
-    checks.accept_number(0, MAX_DELAY_MINUTES, "a number of minutes").validate(
-        minutes, f"{where}.after_minutes", end="."
-    )
-    return {"after_minutes": minutes, "receivers": _validate_receivers(names, f"{where}.receivers")}
+def _list_first_rules() -> dict[str, dict[str, Any]]:
+    """Return the fields of each rule that a plant starts with, by its name."""
+    first: dict[str, dict[str, Any]] = {}
+    for condition in CONDITIONS.values():
+        if condition.rule is not None:
+            fields = asdict(condition.rule)
+            name, notified = fields.pop("name"), condition.rule.severity != "notice"
+            first[name] = {
+                **fields,
+                "condition": condition.name,
+                "matchers": list(condition.rule.matchers),
+                "escalation": [{"after_minutes": 0, "receivers": [CONSOLES]}] if notified else [],
+            }
+    return first
 
 
-def _validate_receivers(names: Any, where: str) -> list[str]:
-    known = set(Receiver.objects.values_list("name", flat=True))
-    given = checks.list_of(checks.accept_choice(known), "a list of names")
-    if not names or not given.accepts(names):
-        raise BadInput(where, f"must be one or more receivers ({', '.join(sorted(known)) or 'none exist yet'}).")
-    return list(dict.fromkeys(names))
+FIRST_RULES = _list_first_rules()
+
+
+def ensure_rules(now: datetime) -> int:
+    """Create the missing default rules and the first receiver; return how many rules were missing.
+
+    People's changes stay. A rule is disabled, not deleted: a deleted one comes back.
+    """
+    Receiver.objects.get_or_create(name=CONSOLES, defaults={"channel": Receiver.Channel.BROWSER})
+    known = set(AlertRule.objects.values_list("name", flat=True))
+    missing = {name: fields for name, fields in FIRST_RULES.items() if name not in known}
+    for name, fields in missing.items():
+        define(name, fields, now)
+    return len(missing)
+
+
+def get_help_path(rule: AlertRule) -> str:
+    """Return the rule's runbook: the one that it names, else the page in Help of its condition's default rule."""
+    if rule.runbook:
+        return rule.runbook
+    # One page covers everything that is watched of sensors.
+    name = "sensor_silent" if rule.condition in ("sensor_above", "sensor_below") else rule.condition
+    shipped = CONDITIONS[name].rule if name in CONDITIONS else None
+    return f"{HELP_PATH}{shipped.name}/" if shipped else HELP_PATH
+
+
+def get_runbook_url(rule: AlertRule) -> str:
+    """Return the absolute address for messages, which are read elsewhere."""
+    return rule.runbook or f"{settings.WEIR_PUBLIC_URL}{get_help_path(rule)}"

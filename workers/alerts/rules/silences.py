@@ -11,7 +11,7 @@ from common.errors import BadInput
 from workers.alerts.conditions.catalog import INTEGRITY
 from workers.alerts.lifecycle.models import Alert, AlertRule, Silence
 from workers.alerts.lifecycle.open_alerts import OPEN
-from workers.alerts.rules import matching
+from workers.alerts.rules import rules
 from workers.steering.overrides import read_reason
 
 MAX_MINUTES = 7 * 24 * 60
@@ -31,7 +31,7 @@ def is_matched(matchers: Sequence[Mapping[str, str]], alert: Alert, *, covers_in
     """
     if alert.condition in INTEGRITY and not covers_integrity:
         return False
-    return matching.matches(matchers, get_matchable_labels(alert))
+    return rules.matches(matchers, get_matchable_labels(alert))
 
 
 def covers(silence: Silence, alert: Alert) -> bool:
@@ -71,9 +71,9 @@ def list_integrity_rules(matchers: Any) -> list[str]:
     The result is empty if they ask for any other rule: an operator's silence of them would hide nothing. Raises
     `BadInput`.
     """
-    of_rule = [matcher for matcher in matching.read(matchers, least=1) if matcher["label"] == "rule"]
+    of_rule = [matcher for matcher in rules.read_matchers(matchers, least=1) if matcher["label"] == "rule"]
     known = dict(AlertRule.objects.values_list("name", "condition"))
-    named = [name for name in sorted(known) if of_rule and matching.matches(of_rule, {"rule": name})]
+    named = [name for name in sorted(known) if of_rule and rules.matches(of_rule, {"rule": name})]
     return named if all(known[name] in INTEGRITY for name in named) else []
 
 
@@ -81,7 +81,7 @@ def add(
     matchers: Any, reason: Any, minutes: Any, by: User, now: datetime, *, covers_integrity: bool = False
 ) -> Silence:
     """Add a silence from now on; it lasts a week at most. Raises `BadInput`."""
-    read = matching.read(matchers, least=1)
+    read = rules.read_matchers(matchers, least=1)
     text = read_reason(reason)
     until = now + timedelta(minutes=_validate_minutes(minutes))
     return Silence.objects.create(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from queues.nodes.node_state import OFFLINE
-from workers.alerts.evaluation.impact import FIRST_STEPS
+from workers.alerts.evaluation.impact import describe_first_step
 from workers.documents.hosts import HostStatus, parse_role
 from workers.documents.states import SubjectState
 from workers.snapshot.states.clock import clock_fault
@@ -50,7 +50,7 @@ def _build_silent_state(watched: WatchedSnapshot, before: SubjectState) -> Subje
     if watched.listed is not None and name not in watched.listed:
         return None
     role = parse_role(name)
-    step = FIRST_STEPS["workers_missing"] if role == "jobs" else f"Start a worker host of role {role}."
+    step = describe_first_step("workers_missing") if role == "jobs" else f"Start a worker host of role {role}."
     fault = Fault("warning", f"Worker host {name} has stopped reporting.", step)
     state = watched.get_state("host", name, [fault], sign=OFFLINE, word="Not reporting", stale=True)
     return None if watched.at - (state.since or watched.at) > GONE_SECONDS else state

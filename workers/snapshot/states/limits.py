@@ -11,8 +11,7 @@ from typing import Any
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.lifecycle.automaton import Thresholds
 from workers.alerts.lifecycle.models import AlertRule
-from workers.alerts.rules.matching import Matcher, matches
-from workers.alerts.rules.shipped import FIRST_RULES
+from workers.alerts.rules.rules import FIRST_RULES, Matcher, matches
 from workers.documents.states import SEVERITIES, Severity
 
 

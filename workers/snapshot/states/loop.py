@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from workers.alerts.conditions.condition import describe_loop
 from workers.alerts.conditions.evidence import STALE
-from workers.alerts.conditions.loop_words import describe_loop
 from workers.documents.loops import LoopStatus
 from workers.documents.states import SubjectState
 from workers.snapshot.states.judgement import Fault, WatchedSnapshot

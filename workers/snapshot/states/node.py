@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from controllers.framework.reason import format_count
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, OVERLOADED, TOOBUSY
-from workers.alerts.evaluation.impact import FIRST_STEPS, describe_first_step, join_names, list_receiving_nodes
+from workers.alerts.evaluation.impact import describe_first_step, join_names, list_receiving_nodes
 from workers.documents.nodes import NodeStatus
 from workers.documents.states import SEVERITIES, SubjectState
 from workers.snapshot.states.clock import clock_fault
@@ -67,7 +67,7 @@ def _find_overload(watched: WatchedSnapshot, name: str, node: NodeStatus) -> Fau
     percent = 100 * (node.utilisation or 0.0)
     rules = [] if node.stale else watched.list_exceeded("node", name, "node_toobusy", percent, labels)
     sentence = f"Node {name} is {WORDS[node.state or BUSY].lower()}: {percent:.0f} % of its capacity."
-    return Fault(severity, sentence, FIRST_STEPS["node_toobusy"], tuple(rule.rule for rule in rules))
+    return Fault(severity, sentence, describe_first_step("node_toobusy"), tuple(rule.rule for rule in rules))
 
 
 def _build_silence_fault(watched: WatchedSnapshot, name: str, node: NodeStatus) -> Fault:

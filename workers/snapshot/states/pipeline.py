@@ -10,7 +10,7 @@ from common.stored_document import replace_fields
 from controllers.framework.reason import format_count
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, TOOBUSY
 from queues.pausing import INTAKE
-from workers.alerts.evaluation.impact import FIRST_STEPS
+from workers.alerts.evaluation.impact import describe_first_step
 from workers.documents.pipeline import (
     FAILED,
     NOT_REPORTING,
@@ -83,7 +83,7 @@ def _iterate_process_faults(watched: WatchedSnapshot, row: PipelineStatus) -> It
     seconds = watched.at - since.since if since is not None and since.since is not None else 0.0
     if row.state is None:
         never: Severity = "critical" if seconds > START_SECONDS or _was(since, "critical") else "notice"
-        yield Fault(never, "The pipeline has not reported yet.", FIRST_STEPS["pipeline_down"])
+        yield Fault(never, "The pipeline has not reported yet.", describe_first_step("pipeline_down"))
     elif row.state == NOT_REPORTING:
         yield _build_down_fault(
             watched, row.age_seconds, f"The pipeline has not reported for {row.age_seconds or 0:.0f} s."
@@ -105,7 +105,7 @@ def _was(before: SubjectState | None, severity: Severity) -> bool:
 
 def _build_down_fault(watched: WatchedSnapshot, seconds: float | None, sentence: str) -> Fault:
     rules = watched.list_exceeded("pipeline", SUBJECT, "pipeline_down", seconds, {"pipeline": SUBJECT})
-    return Fault("critical", sentence, FIRST_STEPS["pipeline_down"], tuple(rule.rule for rule in rules))
+    return Fault("critical", sentence, describe_first_step("pipeline_down"), tuple(rule.rule for rule in rules))
 
 
 def _build_application_state(watched: WatchedSnapshot, name: str, row: ApplicationStatus) -> SubjectState:
@@ -122,9 +122,9 @@ def _build_application_state(watched: WatchedSnapshot, name: str, row: Applicati
 
 def _iterate_state_faults(state: str | None, name: str, error: str | None, stall: str | None) -> Iterator[Fault]:
     if state == FAILED:
-        yield Fault("critical", f"{name} failed: {_format_reason(error)}.", FIRST_STEPS["pipeline_down"])
+        yield Fault("critical", f"{name} failed: {_format_reason(error)}.", describe_first_step("pipeline_down"))
     elif state == STALLED:
-        yield Fault("critical", f"{name} is stalled: {_format_reason(stall)}.", FIRST_STEPS["pipeline_stalled"])
+        yield Fault("critical", f"{name} is stalled: {_format_reason(stall)}.", describe_first_step("pipeline_stalled"))
     elif state == STARTING:
         again = f" again after a failure: {_format_reason(error)}" if error else ""
         yield Fault("warning" if error else "notice", f"{name} is starting{again}; events wait in its queues.")
@@ -140,7 +140,7 @@ def _find_unpublished(watched: WatchedSnapshot, name: str, row: ApplicationStatu
         more = f"; {name} stops reading until the queue accepts events" if row.outbox_full else ""
         wait = f"{format_count(events, 'complex event')} of {name} are waiting for queue {queue}: {why}{more}."
         worst: Severity = "critical" if row.outbox_full else "warning"
-        yield Fault("notice" if pause else worst, wait, "" if pause else FIRST_STEPS["queue_wait"])
+        yield Fault("notice" if pause else worst, wait, "" if pause else describe_first_step("queue_wait"))
 
 
 def _format_reason(text: str | None) -> str:

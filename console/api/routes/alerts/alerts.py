@@ -30,10 +30,10 @@ from console.api.schemas.alerts.incidents import IncidentChangeRow, IncidentChan
 from console.incidents import changes
 from console.input.row_id import Id
 from console.pages.alerts.incident_changes import ShownChange, build_change_rows
-from workers.alerts import history
+from workers.alerts import review
 from workers.alerts.delivery.notification import load_notification
 from workers.alerts.incidents import REACH, compute_onset
-from workers.alerts.lifecycle import on_call, reported
+from workers.alerts.lifecycle import open_alerts, reported
 from workers.alerts.lifecycle.models import Alert
 from workers.alerts.lifecycle.open_alerts import OPEN
 
@@ -68,11 +68,11 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> A
 def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
     actor_for(request, "plant.view")
     alert = find_alert(alert_id)
-    tried = history.build_alert_response(alert)
+    tried = review.build_alert_response(alert)
     events = alert.events.select_related("by").order_by("at", "pk")
     return {
         **build_alert_document(alert),
-        "situation": on_call.describe_situation(alert).format_sentence(),
+        "situation": open_alerts.describe_situation(alert).format_sentence(),
         "notification": _notification(alert),
         "tried": {
             "entries": [entry.pk for entry in tried.entries],
@@ -85,7 +85,9 @@ def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
         "events": [build_event_document(event) for event in events],
         "reported": [
             build_report(concurrent_report)
-            for concurrent_report in reported.list_concurrent_reports(alert, *history.span(alert), timezone.now())
+            for concurrent_report in reported.list_concurrent_reports(
+                alert, *review.find_response_range(alert), timezone.now()
+            )
         ],
     }
 

@@ -12,7 +12,7 @@ from console.api.routes.alerts.alert_documents import build_alert_document
 from console.api.schemas.alerts.silences import SilenceEnd, SilenceList, SilencePreview, SilenceRow
 from console.input.row_id import Id
 from workers.alerts.lifecycle.models import Silence
-from workers.alerts.rules import matching, silences
+from workers.alerts.rules import rules, silences
 from workers.alerts.rules.silences import list_active_silences
 
 router = Router(tags=["alerts"])
@@ -51,7 +51,9 @@ def add_silence(request: HttpRequest, body: NewSilence) -> Status[SilenceRow]:
 def preview_silence(request: HttpRequest, body: Matchers) -> SilencePreview:
     actor = actor_for(request, "plant.view")
     preview = silences.preview_hidden_alerts(
-        matching.read(body.matchers, least=1), timezone.now(), covers_integrity=alerts.may_silence_integrity(actor)
+        rules.read_matchers(body.matchers, least=1),
+        timezone.now(),
+        covers_integrity=alerts.may_silence_integrity(actor),
     )
     return {
         "open": [build_alert_document(alert) for alert in preview["open"]],

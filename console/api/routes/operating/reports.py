@@ -15,9 +15,8 @@ from console.api.schemas.records import (
     ReportedIncident,
     WeeklyReport,
 )
-from workers.alerts.review import Row
-from workers.reports.text import render_report
-from workers.reports.week import PromiseOutcome, build_week_report
+from workers.alerts.review import ReviewRow
+from workers.reports import PromiseOutcome, build_week_report, render_report
 
 router = Router(tags=["reports"])
 
@@ -45,7 +44,7 @@ def _build_promise_row(row: PromiseOutcome) -> PromiseRow:
     return convert(PromiseRow, {**vars(row), "missed": row.missed})
 
 
-def _build_incident_row(row: Row) -> ReportedIncident:
+def _build_incident_row(row: ReviewRow) -> ReportedIncident:
     incident = {
         "alert": row.alert.pk,
         "title": row.alert.title,

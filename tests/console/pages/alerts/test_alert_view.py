@@ -15,7 +15,7 @@ from console.pages.alerts import alert_view
 from console.pages.alerts.alerts import get_view_name
 from tests.console.pages.alerts.checks import audited, fetch, look, opened
 from tests.workers.alerts.checks import lost, queue, rule
-from workers.alerts import history
+from workers.alerts import review
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import SERIES_LABELS
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Receiver
@@ -231,7 +231,7 @@ def test_only_loops_that_steer_what_an_alert_is_about_have_done_something_about_
         entry = {"action": {"x": 1}, "verdict": "effective", "parameters": {}, "reason": ""}
         LedgerEntry.objects.create(loop=loop, mode="auto", at=alert.began_at, **entry)
     Alert.objects.filter(pk=alert.pk).update(labels=labels)
-    found = history.build_alert_response(Alert.objects.get(pk=alert.pk))
+    found = review.build_alert_response(Alert.objects.get(pk=alert.pk))
     assert {each.loop.name for each in found.entries} == by and found.outcome.count == len(by)
 
 

@@ -19,7 +19,7 @@ from console.web.admission import REFUSED
 from queues import keys
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
-from workers.alerts.rules.shipped import ensure_rules
+from workers.alerts.rules.rules import ensure_rules
 from workers.batch import task_definitions
 from workers.models import LedgerEntry, Loop
 

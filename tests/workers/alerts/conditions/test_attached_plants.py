@@ -10,7 +10,7 @@ from tests.workers.alerts.checks import Looks, plant, the_alert
 from workers.alerts.lifecycle.inhibition import Party, find_causes
 from workers.alerts.lifecycle.models import Alert, Receiver
 from workers.alerts.rules import rules
-from workers.alerts.rules.shipped import FIRST_RULES
+from workers.alerts.rules.rules import FIRST_RULES
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,8 @@ import pytest
 
 from tests.workers.alerts.checks import Looks
 from workers.alerts.conditions.catalog import CONDITIONS
-from workers.alerts.conditions.evidence import STALE, Gatherer
+from workers.alerts.conditions.evidence import STALE
+from workers.alerts.conditions.gatherer import Gatherer
 from workers.alerts.lifecycle.models import AlertRule
 from workers.models import LedgerEntry, Loop
 

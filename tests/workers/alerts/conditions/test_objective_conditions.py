@@ -11,7 +11,7 @@ from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.lifecycle.models import Alert, Delivery
-from workers.alerts.rules.shipped import FIRST_RULES, ensure_rules
+from workers.alerts.rules.rules import FIRST_RULES, ensure_rules
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.definitions import define
 from workers.objectives.models import ObjectiveMinute

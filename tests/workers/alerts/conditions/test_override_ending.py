@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from tests.workers.alerts.checks import Looks, plant, rule, the_alert
 from workers.alerts.lifecycle.models import Alert, AlertRule
-from workers.alerts.rules.shipped import ensure_rules
+from workers.alerts.rules.rules import ensure_rules
 
 pytestmark = pytest.mark.django_db
 

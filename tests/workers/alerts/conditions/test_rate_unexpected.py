@@ -8,7 +8,7 @@ import pytest
 from tests.workers.alerts.checks import START, Looks, plant
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.lifecycle.models import Alert
-from workers.alerts.rules.shipped import ensure_rules
+from workers.alerts.rules.rules import ensure_rules
 
 pytestmark = pytest.mark.django_db
 NOW = datetime.fromtimestamp(START, UTC)

@@ -7,7 +7,7 @@ from tests.workers.alerts.checks import START, Looks, node, plant, queue, rule
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.evidence import STALE, LedgerTick, LoopFacts
 from workers.alerts.lifecycle.models import Alert
-from workers.alerts.rules.shipped import ensure_rules
+from workers.alerts.rules.rules import ensure_rules
 from workers.snapshot.parts import STARTING_SECONDS, PartsRecord
 
 pytestmark = pytest.mark.django_db

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.workers.snapshots import snapshot_of
-from workers.alerts.conditions.starvation import Starvation, StarvedGroup
+from workers.alerts.conditions.evidence import StarvedGroup
+from workers.alerts.conditions.gatherer import Starvation
 
 QUEUES = ("mail", "orders", "video")
 

@@ -7,7 +7,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tests.workers.alerts.checks import Looks, kinds, lost, node, plant, rule, the_alert
-from workers.alerts.conditions.evidence import FailingReceiver, list_failing_receivers
+from workers.alerts.conditions.evidence import FailingReceiver
+from workers.alerts.conditions.gatherer import list_failing_receivers
 from workers.alerts.delivery import outbox, receivers, schedule
 from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.models import Delivery, Message, OnCallFeed, Receiver

@@ -1,16 +1,11 @@
-"""`python -m workers.alerts.delivery.channels.apprise_process`: sends one message with apprise, and ends.
+"""An apprise address that names several chats, as a service for each chat.
 
-Standard input: {"address", "kind", "title", "body", "allowed", "key", "tries", "reached"}; standard output: {"sent",
-"error", "reached"}.
-
-The services of apprise bring their own HTTP (and other) clients. The policy of `workers.host.egress` is therefore
-enforced where all of them pass: an audit hook of Python sees each connection with its real address, after the name was
-resolved, and refuses it there. Redirects are not followed. Anything that would leave by another way than a checked
-connection is refused: other processes, sockets of this host, and services that talk to this machine. Anything that
-would enter by another way than the message is refused, too: files that an address names as a template, a key, or an
-attachment.
+For several chats, apprise answers only whether all have a message. Only `apprise_process` imports this module: apprise
+takes a second to load.
 """
 
+import hashlib
+import hmac
 import ipaddress
 import logging
 import mimetypes
@@ -19,13 +14,71 @@ import re
 import sys
 import time
 from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
 
 from common.errors import BadInput
-from workers.alerts.delivery.channels.apprise_targets import ChatTarget, list_chat_targets
-from workers.alerts.delivery.channels.plain_text import keep_whole_lines
+from workers.alerts.delivery.message_text import keep_whole_lines
 from workers.host import bounded_process, egress
+
+# The parts of an address that apprise reads, where the names of the chats are, too.
+_WITH_NAMES = frozenset({"url", "fullpath", "path", "query"})
+_MARK_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTarget:
+    """One of several chats.
+
+    `mark` identifies it in the record of who has a message, without revealing who it is; "" for the only one, which may
+    still represent several.
+    """
+
+    mark: str
+    service: Any
+
+
+def list_chat_targets(address: str, key: str, asset: Any) -> list[ChatTarget]:
+    """Return each chat once; none if apprise does not know the address.
+
+    What apprise takes for no name of a chat is left out, as apprise does. `key` is the message's.
+    """
+    from apprise import Apprise, plugins
+
+    read: Any = plugins.url_to_dict  # apprise has no types
+    parsed: dict[str, Any] = read(address, secure_logging=True) or {}
+    names = _list_target_names(parsed)
+    targets = []
+    for name in names if len(names) > 1 else ():
+        service = Apprise.instantiate({**deepcopy(parsed), "targets": [name]}, asset=asset)
+        if service is not None:
+            targets.append(ChatTarget(_mark(parsed, key, name), service))
+    if targets:
+        return targets
+    whole = Apprise.instantiate(address, asset=asset)
+    return [] if whole is None else [ChatTarget("", whole)]
+
+
+def _list_target_names(parsed: Mapping[str, Any]) -> list[str]:
+    names = parsed.get("targets")
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return list(dict.fromkeys(names)) if is_list and names else []
+
+
+def _mark(parsed: Mapping[str, Any], key: str, name: str) -> str:
+    """Return the mark of a chat.
+
+    The mark is the same for as long as the login at the service is the same, regardless of the other chats named beside
+    it.
+    """
+    login = sorted(
+        (field, value) for field, value in parsed.items() if isinstance(value, str) and field not in _WITH_NAMES
+    )
+    made = hmac.new(repr((key, login)).encode(), name.encode(), hashlib.sha256)
+    return made.hexdigest()[:_MARK_DIGITS]
+
 
 # Services without a network address: they talk to the desktop or the log of this host.
 OF_THIS_HOST = frozenset({"dbus", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows"})

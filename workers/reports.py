@@ -1,19 +1,26 @@
-"""A report's content: service levels, incidents, what loops did, what people overrode and why, proposals.
+"""Weekly reports on a page and by email: service levels, incidents, what loops did, overrides, and proposals."""
 
-It is read from records that are stored anyway; the same week gives the same report while its rows are stored.
-"""
-
+import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from django.conf import settings
+from django.db import IntegrityError, transaction
 from django.db.models import Count, Min, Q, Sum
 
 from controllers.design.error_budget import PeriodCounts, compute_window_budget
+from controllers.framework.reason import format_count
 from workers.alerts import review
+from workers.alerts.delivery.message_text import format_one_line
+from workers.alerts.delivery.receivers import READ_BY_PEOPLE
+from workers.alerts.lifecycle.models import Message, Receiver
+from workers.alerts.review import ReviewRow, format_duration
 from workers.models import LedgerEntry, Loop, Override, Plan, Tuning
 from workers.objectives.book import MINUTE_SECONDS, MINUTES_PER_DAY
 from workers.objectives.models import Objective
+from workers.steering import plant_settings
 from workers.steering.scope import Scope
 
 LENGTH = timedelta(days=7)
@@ -89,7 +96,7 @@ class WeekReport:
     until: datetime
     promises: list[PromiseOutcome]
     figures: review.ReviewFigures
-    incidents: list[review.Row]
+    incidents: list[review.ReviewRow]
     more_incidents: int
     loops: list[LoopWeek]
     overrides: list[WeekOverride]
@@ -119,7 +126,7 @@ def build_week_report(until: datetime) -> WeekReport:
     )
 
 
-def _rank_by_severity(row: review.Row) -> tuple[int, float]:
+def _rank_by_severity(row: review.ReviewRow) -> tuple[int, float]:
     return ("critical", "warning", "notice").index(row.alert.shown_severity), -row.seconds
 
 
@@ -220,3 +227,138 @@ def _describe_tuning(tuning: Tuning) -> WeekProposal:
 
 def _plan(plan: Plan) -> str:
     return f"Plan: {plan.title}"
+
+
+REPORT_PATH = "/reports/"
+
+
+def format_report_title(report: WeekReport) -> str:
+    """Return the title of the message."""
+    week = f"{report.since:%Y-%m-%d} to {report.until:%Y-%m-%d}"
+    return f"Weir weekly report, {week}: {report.figures.sentence}"[:200]
+
+
+def render_report(report: WeekReport) -> str:
+    """Return the whole report, section by section; an empty section says so."""
+    sections = [
+        ("Service levels", _describe_promises(report), "No objectives."),
+        ("Incidents", _describe_incidents(report), "None."),
+        ("Control loops", _describe_loops(report), "No loop actions."),
+        ("Overrides", _describe_overrides(report), "None."),
+        ("Proposals", _describe_proposals(report), "None."),
+    ]
+    said = format_one_line(report.figures.sentence)
+    parts = [f"{report.since:%Y-%m-%d %H:%M} to {report.until:%Y-%m-%d %H:%M} UTC. {said}"]
+    for name, lines, otherwise in sections:
+        # Each row is one line: no reason or title looks like another row, or like one of our links.
+        parts.append("\n".join([name, *(list(map(format_one_line, lines)) or [otherwise])]))
+    parts.append(
+        "Online version, for links and printing:"
+        f" {settings.WEIR_PUBLIC_URL}{REPORT_PATH}?until={report.until:%Y-%m-%dT%H:%M:%SZ}"
+    )
+    return "\n\n".join(parts)
+
+
+def _describe_promises(report: WeekReport) -> Iterator[str]:
+    for promise in report.promises:
+        known = f" Data only since {promise.known_from:%a %Y-%m-%d %H:%M}." if promise.known_from else ""
+        if promise.good_share is None:
+            yield f"- {promise.name}: no data.{known}"
+            continue
+        burnt = "" if promise.burnt is None else f"; {100 * promise.burnt:.0f} % of the error budget used"
+        missed = "MISSED, " if promise.missed else ""
+        good = f"{100 * promise.good_share:.3f} % good, target {100 * promise.target:.3f} %"
+        yield f"- {promise.name}: {missed}{good}{burnt}.{known}"
+
+
+def _describe_incidents(report: WeekReport) -> Iterator[str]:
+    yield from (_describe_incident(row) for row in report.incidents)
+    yield from _describe_remainder(report.more_incidents)
+
+
+def _describe_incident(row: ReviewRow) -> str:
+    who = f"acknowledged by {row.acknowledged_by}" if row.acknowledged_by else "not acknowledged"
+    at = f"{row.alert.fired_at:%a %H:%M}" if row.alert.fired_at else ""
+    still = "" if row.alert.resolved_at else "still open after "
+    lasted = f"{still}{format_duration(row.seconds)}, {who}. {row.outcome.words}"
+    return f"- {at} {row.alert.title} ({row.alert.shown_severity}), {lasted}"
+
+
+def _describe_loops(report: WeekReport) -> Iterator[str]:
+    for row in report.loops:
+        advice = f"; {row.advice} advised only" if row.advice else ""
+        said = f"{row.effective} effective, {row.ineffective} without effect, {row.harmful} harmful"
+        said += f", {row.unjudged} not evaluated" if row.unjudged else ""
+        yield f"- {row.name}: {format_count(row.actions, 'action')}, {said}{advice}."
+
+
+def _describe_overrides(report: WeekReport) -> Iterator[str]:
+    for row in report.overrides:
+        yield f"- {row.what} = {row.value}, by {row.owner} on {row.since:%a %H:%M}: {row.reason}"
+    yield from _describe_remainder(report.more_overrides)
+
+
+def _describe_proposals(report: WeekReport) -> Iterator[str]:
+    for row in report.proposals:
+        yield f"- {row.what} ({row.state}){f': {row.expected}' if row.expected else ''}"
+    yield from _describe_remainder(report.more_proposals)
+
+
+def _describe_remainder(count: int) -> Iterator[str]:
+    if count:
+        yield f"- and {count} more."
+
+
+LATE = timedelta(days=1)  # A report that could not be made on time, as nothing ran, is made up for this long.
+
+
+def compute_due_time(now: datetime, weekday: int, hour: int) -> datetime:
+    """Return the last time at or before now that it was this hour of this weekday (1: Monday), UTC."""
+    day = now.astimezone(UTC).replace(hour=hour, minute=0, second=0, microsecond=0)
+    day -= timedelta(days=(day.isoweekday() - weekday) % LENGTH.days)
+    return day if day <= now else day - LENGTH
+
+
+def send_due(now: datetime) -> int:
+    """Queue this week's report for each receiver that has not got it; return how many messages were made."""
+    weekday, hour = (plant_settings.get_setting_value(name) for name in ("report.weekday", "report.hour"))
+    until = compute_due_time(now, weekday, hour)
+    asking = Receiver.objects.filter(gets_reports=True, enabled=True, channel__in=READ_BY_PEOPLE)
+    owed = [
+        receiver
+        for receiver in asking
+        if not Message.objects.filter(key=_compute_message_key(receiver, until)).exists()
+    ]
+    owed = [
+        receiver for receiver in owed if receiver.created_at <= until
+    ]  # A receiver that was added later waits for the next one.
+    if not owed or now - until > LATE:
+        return 0
+    report = build_week_report(until)
+    content: dict[str, object] = {
+        "kind": "report",
+        "severity": "notice",
+        "title": format_report_title(report),
+        "sentence": render_report(report),
+        "alerts": [],
+    }
+    return sum(_build_message(receiver, until, content, now) for receiver in owed)
+
+
+def _build_message(receiver: Receiver, until: datetime, content: dict[str, object], now: datetime) -> bool:
+    try:
+        with transaction.atomic():
+            Message.objects.create(
+                key=_compute_message_key(receiver, until),
+                receiver=receiver,
+                content=content,
+                created_at=now,
+                due_at=now,
+            )
+    except IntegrityError:  # Another clock was faster.
+        return False
+    return True
+
+
+def _compute_message_key(receiver: Receiver, until: datetime) -> str:
+    return hashlib.sha256(f"report {until.isoformat()} {receiver.pk}".encode()).hexdigest()[:32]

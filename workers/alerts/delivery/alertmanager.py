@@ -15,7 +15,7 @@ from django.conf import settings
 
 from common import environment as variables
 from common.errors import BadInput, describe_connection_error
-from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed, get_server_name, read_secret_variable
+from workers.alerts.delivery.message_text import TIMEOUT_SECONDS, Failed, get_server_name, read_secret_variable
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import egress
 from workers.plants.registry import LOCAL
@@ -30,7 +30,7 @@ PAGES = frozenset({"text/html", "application/xhtml+xml"})
 
 
 def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | None = None) -> None:
-    """Send all alerts of a message in one request. See `workers.alerts.delivery.channels.channel`."""
+    """Send all alerts of a message in one request. See `workers.alerts.delivery.message_text`."""
     receiver = message.receiver
     url = receiver.settings["url"].rstrip("/") + "/api/v2/alerts"
     body = orjson.dumps(build_payload(message.content, now_seconds))

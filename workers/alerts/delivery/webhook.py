@@ -18,7 +18,7 @@ from django.conf import settings
 
 from common import environment as variables
 from common.errors import BadInput, describe_connection_error
-from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed, get_server_name, read_secret_variable
+from workers.alerts.delivery.message_text import TIMEOUT_SECONDS, Failed, get_server_name, read_secret_variable
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import egress
 
@@ -69,7 +69,7 @@ def derive_secret(receiver: Receiver) -> str:
 
 
 def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | None = None) -> None:
-    """Post the message. See `workers.alerts.delivery.channels.channel`.
+    """Post the message. See `workers.alerts.delivery.message_text`.
 
     Redirects are not followed: what is signed goes only to that address.
     """

@@ -15,14 +15,19 @@ from django.conf import settings
 
 from common import environment as variables
 from common.errors import BadInput
-from workers.alerts.delivery.channels.channel import Failed, read_secret_variable
-from workers.alerts.delivery.channels.message_text import format_subject, iterate_message_lines
-from workers.alerts.delivery.channels.plain_text import keep_whole_lines, remove_markup
+from workers.alerts.delivery.message_text import (
+    Failed,
+    format_subject,
+    iterate_message_lines,
+    keep_whole_lines,
+    read_secret_variable,
+    remove_markup,
+)
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import bounded_process, egress
 from workers.host.bounded_process import ProcessFailed
 
-MODULE = "workers.alerts.delivery.channels.apprise_process"
+MODULE = "workers.alerts.delivery.apprise_process"
 # In addition to a request's 10 s, the process needs a second of a core to start, and longer on a busy host.
 PROCESS_SECONDS = 60.0
 MAX_BODY = 20_000

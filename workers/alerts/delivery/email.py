@@ -9,8 +9,7 @@ from django.core.mail import EmailMessage
 from django.core.mail.backends.smtp import EmailBackend
 
 from common.errors import describe_connection_error
-from workers.alerts.delivery.channels.channel import Failed
-from workers.alerts.delivery.channels.message_text import format_subject, iterate_message_lines
+from workers.alerts.delivery.message_text import Failed, format_subject, iterate_message_lines
 from workers.alerts.lifecycle.models import Message
 
 Refused = Mapping[str, tuple[int, bytes]]

@@ -1,1 +1,0 @@
-"""Channels of delivery: one module for each channel."""
