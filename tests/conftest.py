@@ -98,8 +98,9 @@ SERVED = (
     "tests/security/requests/test_request_cost.py",
     "tests/security/requests/test_sockets.py",
 )
-# Fixtures that start a server, a browser, a Spark session, or another program. Tests that use one are marked `server`.
+# What starts servers or programs, as a fixture or in a test's module. `heavy` marks the tests that use one of them.
 SERVERS = frozenset({"_control_server", "_node_servers"})
+PROGRAMS = ("subprocess", "Popen", "multiprocessing", "new_server")
 TOGETHER = {"plant": ("tests/plant/",), "served": SERVED, "rules": ("tests/workers/pipeline/rules/",)}
 
 
@@ -118,11 +119,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             item.add_marker(pytest.mark.timeout(LONG_SECONDS))
         if proof and item.nodeid.startswith(ON_A_PLANT) and not item.nodeid.startswith(BESIDE_OTHERS):
             item.add_marker("alone")
-        fixtures = getattr(item, "fixturenames", ())
-        if long or not SERVERS.isdisjoint(fixtures) or any(map(item.get_closest_marker, ("browser", "spark"))):
-            item.add_marker("server")
+        if long or _is_heavy(item):
+            item.add_marker("heavy")
     yield
     items.sort(key=_order)
+
+
+def _is_heavy(item: pytest.Item) -> bool:
+    """Return whether a test starts a server or a program, or simulates a whole scenario of the lab."""
+    return (
+        item.nodeid.startswith(SCENARIOS)
+        or not SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
+        or any(map(item.get_closest_marker, ("browser", "spark", "faults")))
+        or any(hasattr(getattr(item, "module", None), name) for name in PROGRAMS)
+    )
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
