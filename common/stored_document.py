@@ -4,12 +4,17 @@ Each document has a type. All are written and read in the same way. A field has 
 None, and null in JSON. A reader that is older than the writer ignores fields it does not know; a newer one has a
 default for each field that an older writer leaves out. Processes of two versions can therefore work together during an
 upgrade. A float with a whole value (3.0) is accepted as an integer, since a rejected document stops its readers.
+
+The type of a field also has its metadata: its unit (`Seconds`), its help, and whether it is a metric and a column of
+the history (`describe`). The API's document, the exposition, the history, the scripts' types, and the reference follow.
 """
 
+import functools
 import logging
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,6 +26,62 @@ class StoredDocument(msgspec.Struct, frozen=True):
 
     Values are not checked on creation: the author ensures their types.
     """
+
+
+class Figure(NamedTuple):
+    """A field that leaves its document as a metric."""
+
+    name: str
+    help: str
+    metric: Literal["gauge", "counter"]
+
+
+Instant = Annotated[float, msgspec.Meta(description="Unix time in seconds (UTC).")]
+Time = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+Seconds = Annotated[float, msgspec.Meta(description="Seconds.")]
+PerSecond = Annotated[float, msgspec.Meta(description="Events per second.")]
+Share = Annotated[float, msgspec.Meta(description="A share, 0 to 1.")]
+Bytes = Annotated[int, msgspec.Meta(description="Bytes.")]
+Events = Annotated[int, msgspec.Meta(description="Events.")]
+Points = Annotated[int, msgspec.Meta(description="Points, out of the queue's 1,000.")]
+
+
+def describe(
+    text: str | None = None,
+    *,
+    metric: Literal["gauge", "counter"] | None = None,
+    recorded: bool = False,
+    values: Iterable[str] = (),
+) -> msgspec.Meta:
+    """Return the metadata of a field, for `Annotated`.
+
+    metric: it is exported to Prometheus, with the text as its help. recorded: it is a column of the history. values:
+    what it may be, for the API's document; readers accept others, since a newer writer may have more.
+    """
+    schema = {"enum": [str(value) for value in values]} if values else None
+    return msgspec.Meta(
+        description=text, extra_json_schema=schema, extra={"metric": metric, "recorded": recorded, "help": text}
+    )
+
+
+@functools.cache
+def list_figures(kind: type[StoredDocument]) -> tuple[Figure, ...]:
+    """Return a document's metrics."""
+    fields = _iterate_metadata(kind)
+    return tuple(Figure(name, extra["help"], extra["metric"]) for name, extra in fields if extra["metric"])
+
+
+@functools.cache
+def list_recorded(kind: type[StoredDocument]) -> tuple[str, ...]:
+    """Return the names of a document's fields that are columns of the history."""
+    return tuple(name for name, extra in _iterate_metadata(kind) if extra["recorded"])
+
+
+def _iterate_metadata(kind: type[StoredDocument]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for field in msgspec.structs.fields(kind):
+        for meta in getattr(field.type, "__metadata__", ()):
+            if meta.extra is not None:
+                yield field.name, meta.extra
 
 
 class BadDocument(WeirError, ValueError):  # noqa: N818

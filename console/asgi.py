@@ -25,8 +25,7 @@ from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402
 from django.urls import get_resolver, path, re_path  # noqa: E402
 
-from console.api.ingestion.body_allowance import load_allowance  # noqa: E402
-from console.api.ingestion.body_limit import BodyLimit  # noqa: E402
+from console.api.ingestion.body_limit import BodyLimit, load_allowance  # noqa: E402
 from console.assistants.endpoint import AssistantEndpoint  # noqa: E402
 from console.live.consumer import LiveConsumer  # noqa: E402
 from console.live.origin import SameOrigin, refuse  # noqa: E402

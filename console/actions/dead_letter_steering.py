@@ -7,9 +7,10 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from common.errors import BadInput, MalformedEvent, NodeFull, NodeUnavailable
+from common.stored_document import Events, describe
 from console.accounts.access import Actor, require_permission
 from console.actions import dead_letters
 from console.actions.dead_letters import DeadLetterFilter, Name, NamedDeadLetter
@@ -26,14 +27,19 @@ NAMED = 5
 EDITABLE = ("time", "type", "source", "key", "value", "attributes")
 
 
+class RefusedDeadLetter(TypedDict):
+    letter: str
+    why: str
+
+
 @dataclass(frozen=True)
 class DeadLetterReport:
-    """The result: dead letters, their events, and each skipped letter with the reason."""
+    """The result of an action on dead letters."""
 
-    action: str
+    action: Annotated[str, describe(values=ACTIONS)]
     letters: int
-    events: int
-    refused: list[dict[str, str]]
+    events: Events
+    refused: list[RefusedDeadLetter]
 
     def format_sentence(self) -> str:
         verb = "requeued" if self.action == "requeue" else "discarded permanently"
@@ -123,7 +129,8 @@ def fix(actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: st
 
 def _report_result(action: str, names: Sequence[Name]) -> tuple[DeadLetterReport, NodeUnavailable | NodeFull | None]:
     """Return what was done, and the first node's error; the results of other nodes count."""
-    letters, events, refused = 0, 0, []
+    letters, events = 0, 0
+    refused: list[RefusedDeadLetter] = []
     failed: NodeUnavailable | NodeFull | None = None
     for _, node, place, mine in list(dead_letters.group_by_place(names)):
         answers, error = _run_at(place, action, mine)

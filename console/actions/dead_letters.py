@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import redis
 from django.http import HttpResponse
 
 from common import parsing
 from common.errors import BadInput, MalformedEvent, NodeUnavailable
+from common.stored_document import Time, describe
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from queues.events.block import TYPE as UNREADABLE
@@ -113,8 +114,12 @@ class NamedDeadLetter:
 
     def excerpt(self) -> list[str]:
         """Return the first unreadable bytes: offset, hex, and ASCII, 16 a line."""
-        data = self.original[:EXCERPT_BYTES]
-        return [_hex_line(start, data[start : start + 16]) for start in range(0, len(data), 16)]
+        data, lines = self.original[:EXCERPT_BYTES], []
+        for start in range(0, len(data), 16):
+            part = data[start : start + 16]
+            plain = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+            lines.append(f"{start:04x}  {part.hex(' '):<47}  {plain}")
+        return lines
 
     @property
     def types(self) -> list[str]:
@@ -132,13 +137,15 @@ class NamedDeadLetter:
             "events": self.events,
             "event_count": self.event_count,
             "sealed": self.sealed,
-            "unreadable": self._build_unreadable_excerpt() if self.unreadable else None,
+            "unreadable": {
+                "error": self.unreadable,
+                "bytes": len(self.original),
+                "hex": self.original[:EXCERPT_BYTES].hex(),
+            }
+            if self.unreadable
+            else None,
             **{part: getattr(self.stored, part) for part in of_stored},
         }
-
-    def _build_unreadable_excerpt(self) -> dict[str, Any]:
-        data = self.original
-        return {"error": self.unreadable, "bytes": len(data), "hex": data[:EXCERPT_BYTES].hex()}
 
 
 @dataclass(frozen=True)
@@ -175,14 +182,14 @@ class DeadLetterFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorGroup:
-    """Dead letters of a queue with the same error: number, events, first (at), and last."""
+    """Dead letters of a queue with the same error."""
 
     queue: str
     error: str
     letters: int
     events: int
-    at: datetime
-    last: datetime
+    at: Annotated[Time, describe("Time of the first dead letter.")]
+    last: Time
 
 
 @dataclass(frozen=True)
@@ -215,18 +222,12 @@ class FoundDeadLetters:
     def list_groups(self) -> list[ErrorGroup]:
         """Return the most common errors."""
         counts = Counter((letter.name.queue, letter.error[:ERROR_SHOWN]) for letter in self.letters)
-        return [self._group(queue, error, count) for (queue, error), count in counts.most_common(GROUPS)]
-
-    def _group(self, queue: str, error: str, count: int) -> ErrorGroup:
-        mine = [letter for letter in self.letters if letter.name.queue == queue and letter.error[:ERROR_SHOWN] == error]
-        return ErrorGroup(
-            queue=queue,
-            error=error,
-            letters=count,
-            events=sum(letter.event_count for letter in mine),
-            at=min(letter.at for letter in mine),
-            last=max(letter.at for letter in mine),
-        )
+        groups = []
+        for (queue, error), count in counts.most_common(GROUPS):
+            mine = [each for each in self.letters if (each.name.queue, each.error[:ERROR_SHOWN]) == (queue, error)]
+            events, at = sum(each.event_count for each in mine), [each.at for each in mine]
+            groups.append(ErrorGroup(queue=queue, error=error, letters=count, events=events, at=min(at), last=max(at)))
+        return groups
 
 
 def read_entry_time(letter: NamedDeadLetter) -> datetime:
@@ -241,11 +242,6 @@ def _is_half_of_an_id(text: str) -> bool:
     """Return whether the text is a 64-bit number: a stream's ID is two of them; others stop a script halfway."""
     number = parsing.parse_digits(text, 20)
     return number is not None and number < 2**64
-
-
-def _hex_line(start: int, data: bytes) -> str:
-    plain = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
-    return f"{start:04x}  {data.hex(' '):<47}  {plain}"
 
 
 def may_open(actor: Actor, queue: str) -> bool:

@@ -170,7 +170,10 @@ def hold_criterion(
         require_permission(actor, "override.endless", _list_running_queues(actor, application, control))
     why = read_reason(reason)
     until = expiry.compute(now)
-    _check_criterion(application, name, control)
+    known = _load_running(application, control).controls.criteria
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise BadInput("criterion", f"{name} is not a criterion of {application}; choose one of {names}.")
     held = {
         "value": value,
         "until_seconds": None if until is None else until.timestamp(),
@@ -245,13 +248,6 @@ def _list_replaced_queues(name: str, before: PipelineVersion | None, control: re
 def _list_running_queues(actor: Actor, application: str, control: redis.Redis) -> list[str] | None:
     """Return the queues of the running version; read only if the actor is limited to some."""
     return None if actor.queues is None else list_application_queues(_load_running(application, control))
-
-
-def _check_criterion(application: str, name: str, control: redis.Redis) -> None:
-    known = _load_running(application, control).controls.criteria
-    if name not in known:
-        names = ", ".join(sorted(known)) or "none"
-        raise BadInput("criterion", f"{name} is not a criterion of {application}; choose one of {names}.")
 
 
 def _load_running(application: str, control: redis.Redis) -> Application:

@@ -85,7 +85,11 @@ def register(
         _refuse_while_in_force(name)
     with transaction.atomic():
         if before is not None:
-            _require_same_registration(before, digest)
+            now = RegisteredPlant.objects.select_for_update().filter(pk=before.pk).first()
+            if now is None:
+                raise BadInput("name", f"{before.name} was removed in the meantime; register it again.")
+            shown = digest or digest_of(describe_registration(before))
+            check_unchanged(before.name, describe_registration(now), shown)
         row.save()
         # Before the audit log, which is the last lock for everybody.
         begun = _begin_anew(actor, name) if is_another else []
@@ -97,14 +101,6 @@ def register(
                 audit_log.record(actor, "loop.mode", loop.name, reason=why, before=modes[0], after=modes[1])
     left = adapters.let_go(before) if before and is_another else ""
     return Registration(row, left, [loop.name for loop in begun])
-
-
-def _require_same_registration(before: RegisteredPlant, digest: str) -> None:
-    """Lock the registration, and check that it is the one that was shown."""
-    now = RegisteredPlant.objects.select_for_update().filter(pk=before.pk).first()
-    if now is None:
-        raise BadInput("name", f"{before.name} was removed in the meantime; register it again.")
-    check_unchanged(before.name, describe_registration(now), digest or digest_of(describe_registration(before)))
 
 
 def _begin_anew(actor: Actor, plant: str) -> list[Loop]:

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from django.db import transaction
 
 from common.errors import BadInput
+from common.stored_document import Time, describe
 from console.accounts.access import Actor, require_permission
 from console.actions.loops import require_no_override
 from console.audit import audit_log
@@ -23,22 +24,19 @@ from workers.steering.overrides import read_reason
 
 @dataclass(frozen=True, kw_only=True)
 class ShownSetting:
-    """A setting of the plant as declared, with its value and its last change (None: never changed).
-
-    An optional one may have no value.
-    """
+    """A setting of the plant as declared, with its value and its last change."""
 
     name: str
-    value: float | None
+    value: Annotated[float | None, describe("Current value, in `unit`; null: no value.")]
     default: float | None
-    optional: bool
+    optional: Annotated[bool, describe("Whether null is allowed.")]
     minimum: float | None
     maximum: float | None
     unit: str
     help: str
     kind: str
-    changed_by: str | None
-    changed_at: datetime | None
+    changed_by: Annotated[str | None, describe("The user who changed it last; null: never changed.")]
+    changed_at: Time | None
 
 
 def list_setting_rows() -> list[ShownSetting]:

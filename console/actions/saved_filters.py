@@ -19,7 +19,7 @@ PLACES = ("before", "after")  # the user's position in the list, not part of a f
 def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilter:
     """Save a query under a name, replacing one of the same name. Raises `BadInput` that names the field."""
     require_permission(actor, "account.change")
-    name, kept = name.strip(), _remove_position(query)
+    name, kept = name.strip(), urlencode([pair for pair in parse_qsl(query) if pair[0] not in PLACES])
     if page not in SavedFilter.Page.values:
         raise BadInput("page", f"must be {' or '.join(SavedFilter.Page.values)}, not {page[:40]!r}.")
     if not 1 <= len(name) <= MAX_NAME:
@@ -48,7 +48,3 @@ def remove(actor: Actor, user: Any, number: int) -> None:
 def list_filters(user: Any, page: str) -> QuerySet[SavedFilter]:
     """Return a user's filters of a page, by name."""
     return SavedFilter.objects.filter(user=user, page=page).order_by("name")
-
-
-def _remove_position(query: str) -> str:
-    return urlencode([(name, value) for name, value in parse_qsl(query) if name not in PLACES])

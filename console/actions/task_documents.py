@@ -7,9 +7,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from msgspec import Meta
 
 from common.errors import BadInput
+from common.stored_document import Seconds, Share, describe
 from console.input.shown_digest import digest_of
 from workers.batch import catalog, timetable
 from workers.batch.jobs.job import Job
@@ -17,71 +20,92 @@ from workers.batch.jobs.parameters import JobParameter
 from workers.models import Chunk, Run, Task
 
 LAST_RUNS = 5
+IsoTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+
+
+class SkippedFile(TypedDict):
+    file: str
+    why: str
+
+
+class RunStages(TypedDict):
+    done: int
+    total: int
+
+
+class RunProgress(TypedDict):
+    """The progress of a run; empty before its first report."""
+
+    rows: NotRequired[int]
+    share: NotRequired[Annotated[Share | None, describe("0 to 1; null: unknown.")]]
+    stages: NotRequired[RunStages | None]
+    chunks: NotRequired[Annotated[int, describe("Number of finished chunks.")]]
+    working: NotRequired[Annotated[list[str], describe("The active chunks.")]]
+    skipped: NotRequired[list[SkippedFile]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedRun:
-    """A run of a task, as documents describe it.
-
-    run: its number. owner: None for the schedule. progress: as its workers report it. seconds: its duration, None until
-    it has ended. command: the same from a command line.
-    """
+    """A run of a task."""
 
     run: int
     task: str
-    state: str
-    owner: str | None
+    state: Annotated[str, describe(values=Run.State.values)]
+    owner: Annotated[str | None, describe("null: started by the schedule.")]
     parameters: Mapping[str, Any]
-    progress: dict[str, Any]
-    chunks_total: int | None
+    progress: RunProgress
+    chunks_total: Annotated[int | None, describe("null: not known in advance.")]
     chunks_done: int
     workers_wanted: int
-    created_at: str
-    started_at: str | None
-    ended_at: str | None
-    deadline_at: str | None
-    seconds: float | None
+    created_at: IsoTime
+    started_at: IsoTime | None
+    ended_at: IsoTime | None
+    deadline_at: IsoTime | None
+    seconds: Annotated[Seconds | None, describe("Duration, s; null: not ended.")]
     error: str
-    command: str
+    command: Annotated[str, describe("The equivalent command line.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedChunk:
-    """skipped: [{"file", "why"}] of unreadable files."""
+    """A part of a run that is done completely or not at all."""
 
     identifier: str
-    state: str
+    state: Annotated[str, describe(values=Chunk.State.values)]
     worker: str
     tries: int
     rows: int
-    seconds: float | None
-    skipped: list[dict[str, str]]
+    seconds: Seconds | None
+    skipped: list[SkippedFile]
     error: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class DescribedTask:
-    """A task with its schedule (in words) and its last runs, the newest first.
+class RunDetail(DescribedRun):
+    """A run and its chunks."""
 
-    help: of its job, or its error if it is broken. parallel: maximum number of workers at once; deadline: HH:MM, UTC.
-    digest: of the task without its runs.
-    """
+    chunks: list[DescribedChunk]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribedTask:
+    """A task, its schedule in words, and its last runs, the newest first."""
 
     name: str
     job: str
     help: str
-    sound: bool
+    sound: Annotated[bool, describe("false: the job can't be imported; `help` has the reason.")]
     parameters: Mapping[str, Any]
     schedule: str
-    interval_seconds: int | None
+    interval_seconds: Seconds | None
     crontab: str | None
-    next_at: str | None
+    next_at: IsoTime | None
     requirements: list[str]
     single_instance: bool
-    parallel: int
-    deadline: str | None
+    parallel: Annotated[int, describe("Maximum number of concurrent workers.")]
+    deadline: Annotated[str | None, describe("HH:MM (UTC) by which a run must be finished.")]
     enabled: bool
-    digest: str
+    digest: Annotated[str, describe("Digest of the task without its runs. A change with an older digest is rejected.")]
     runs: list[DescribedRun]
 
 
@@ -105,11 +129,6 @@ def build_task_document(task: Task, now: datetime) -> dict[str, Any]:
 def run_document(run: Run) -> dict[str, Any]:
     """Return the run as JSON."""
     return asdict(describe_run(run))
-
-
-def build_chunk_document(chunk: Chunk) -> dict[str, Any]:
-    """Return the chunk as JSON."""
-    return asdict(describe_chunk(chunk))
 
 
 def describe_task(task: Task, now: datetime) -> DescribedTask:

@@ -7,39 +7,34 @@ from typing import Any
 from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema, get_schema
 
-from console.api.answer.named_operations import NamedOperations
 from console.api.ingestion import chat, events
+from console.api.request.answers import AnswerRenderer, NamedOperations, build_schemas
 from console.api.request.authentication import Caller
 from console.api.request.refusals import add_refusals
 from console.api.routes import (
     account,
+    alert_rules,
+    alerts,
     audit,
     control,
     dead_letters,
-    history,
+    incidents,
     lab,
-    ladders,
     ledger,
+    objectives,
     pipelines,
     plans,
     plant,
     plant_control,
     plants,
+    proposals,
+    queues,
+    reports,
     tasks,
     timeline,
 )
-from console.api.routes.alerts import alert_review, alert_rules, alerts, incidents, receivers, reported, silences
-from console.api.routes.operating import (
-    assistant_proposals,
-    objectives,
-    palette,
-    processes,
-    queues,
-    reports,
-    stops,
-    tunings,
-)
 from console.input.boundary import Documents
+from console.live.view import NARROWED
 from console.web import problem
 
 PROBLEMS = (400, 401, 403, 404, 405, 413, 415, 422, 429, 500, 503)
@@ -64,26 +59,22 @@ api = DocumentedApi(
     docs_url=None,  # its page would load external scripts
     auth=Caller(),
     parser=Documents(),
+    renderer=AnswerRenderer(),
     urls_namespace="api",
 )
 add_refusals(api)
 plant_control.add_plant_refusals(api)
 for part in (
     plant,
-    history,
     timeline,
     control,
     ledger,
     audit,
     account,
     plans,
-    alert_review,  # before single alerts: their addresses start alike
-    reported,
     alerts,
     incidents,
-    silences,
     alert_rules,
-    receivers,
     chat,
     events,
     tasks,
@@ -91,14 +82,9 @@ for part in (
     plants,
     dead_letters,
     lab,
-    ladders,
-    stops,
-    tunings,
-    assistant_proposals,
-    objectives,
     queues,
-    palette,
-    processes,
+    proposals,
+    objectives,
     reports,
 ):
     api.add_router("/v1", part.router)
@@ -112,9 +98,12 @@ def _document(path_prefix: str) -> OpenAPISchema:
     schema["paths"].update(other["paths"])
     for kind, named in other["components"].items():
         schema["components"].setdefault(kind, {}).update(named)
-    schema["components"]["schemas"]["Problem"] = problem.SCHEMA
+    answers, documents = build_schemas(NARROWED)
+    schema["components"]["schemas"].update(documents, Problem=problem.SCHEMA)
     for operations in schema["paths"].values():
         for method, operation in operations.items():
+            for status, answer in answers.get(operation["operationId"], {}).items():
+                operation["responses"][status]["content"] = {"application/json": {"schema": answer}}
             operation["responses"].update(_build_problem_responses(method))
     return schema
 

@@ -6,7 +6,7 @@ they become tables. The map is ARCHITECTURE.md.
 
 import ast
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -33,53 +33,23 @@ NUMERIC = ("number", "integer", "numbers", "table")
 @cache
 def build_pages() -> Mapping[str, str]:
     """Return every generated page: source → Markdown."""
-    laws = {f"reference/laws/{name}.md": build_law_page(law) for name, law in LAWS.items()}
+    links = "\n".join(f"- [{title}]({page})" for page, (title, _) in PAGES.items())
     return {
-        "reference/index.md": index(),
-        "reference/laws/index.md": build_laws_index(),
-        **laws,
-        "reference/loops.md": build_loops_page(),
-        "reference/alert-rules.md": build_alert_rules_page(),
-        "reference/conditions.md": build_conditions_page(),
-        "reference/handlers.md": build_handlers_page(),
-        "reference/rule-functions.md": build_rule_functions_page(),
-        "reference/scenarios.md": build_scenarios_page(),
-        "reference/commands.md": build_commands_page(),
-        "reference/plant-settings.md": build_plant_settings_page(),
-        "reference/environment.md": build_environment_page(),
-        "reference/keys.md": build_keys_page(),
-        "reference/documents.md": list_stored_documents(),
+        "reference/index.md": "# Reference\n\nThese pages are generated from the program each time the documentation is"
+        f" built. The HTTP API describes itself: `/api/schema` is its OpenAPI document.\n\n{links}\n",
+        **{f"reference/laws/{name}.md": build_law_page(law) for name, law in LAWS.items()},
+        **{f"reference/{page}": build() for page, (_, build) in PAGES.items()},
         "understand/map.md": build_map_page(),
         "glossary.md": glossary.build_page(),
     }
 
 
-def index() -> str:
-    pages = {
-        "laws/index.md": "Control laws: parameters, guard settings, observations",
-        "loops.md": "Control loops: their subjects, what they set, how often",
-        "alert-rules.md": "The initial alert rules of a plant",
-        "conditions.md": "Alert conditions: what a rule can watch",
-        "handlers.md": "Handlers of jobs queues and their options",
-        "rule-functions.md": "Functions of pipeline rules",
-        "scenarios.md": "Scenarios of the lab",
-        "commands.md": "Commands of manage.py",
-        "plant-settings.md": "Settings of the plant",
-        "environment.md": "Environment variables",
-        "keys.md": "Keys on the servers: their writers and readers",
-        "documents.md": "Documents that processes exchange",
-    }
-    links = "\n".join(f"- [{title}]({page})" for page, title in pages.items())
-    return (
-        "# Reference\n\nThese pages are generated from the program each time the documentation is built. "
-        "The HTTP API describes itself: `/api/schema` is its OpenAPI document.\n\n" + links + "\n"
-    )
-
-
 def build_laws_index() -> str:
-    rows = (
-        (f"[{name}]({name}.md)", _read_first_paragraph(law), f"`{law.actuator or '-'}`") for name, law in LAWS.items()
-    )
+    rows = []
+    for name, law in LAWS.items():
+        documented = inspect.getdoc(inspect.getmodule(type(law))) or ""
+        first_paragraph = " ".join(documented.split("\n\n")[0].split())
+        rows.append((f"[{name}]({name}.md)", first_paragraph, f"`{law.actuator or '-'}`"))
     return "# Control laws\n\n" + format_table(("Law", "Decision", "Actuator"), rows)
 
 
@@ -101,14 +71,7 @@ def build_law_page(law: Law) -> str:
     )
 
 
-def _read_first_paragraph(law: Law) -> str:
-    """Return the first paragraph of its module's docstring."""
-    documented = inspect.getdoc(inspect.getmodule(type(law))) or ""
-    return " ".join(documented.split("\n\n")[0].split())
-
-
 def build_loops_page() -> str:
-    """Return a line for each kind of loop, from its own description."""
     heads = ("Law", "Scope", "Purpose", "Measures", "Sets", "Interval", "Initial mode")
     rows = (
         (
@@ -193,7 +156,6 @@ def build_conditions_page() -> str:
 
 
 def build_handlers_page() -> str:
-    """Return each handler's module docstring, including options."""
     modules = {name: inspect.getmodule(make) for name, make in HANDLERS.items()}
     told = (f"## {name}\n\n{inspect.getdoc(module)}\n" for name, module in modules.items())
     return (
@@ -221,7 +183,6 @@ def build_scenarios_page() -> str:
 
 
 def build_commands_page() -> str:
-    """Return each command's module docstring; it is read, not imported."""
     console = Path(__file__).resolve().parents[1]
     files = [path for path in console.glob("**/management/commands/*.py") if path.stem != "__init__"]
     told = {file.stem: ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) for file in files}
@@ -240,7 +201,6 @@ def build_plant_settings_page() -> str:
 
 
 def build_environment_page() -> str:
-    """Return every environment variable of Weir's processes (`common.environment`)."""
     rows = ((f"`{name}`", default, meaning) for name, default, meaning in variables.iterate_reference_rows())
     return (
         "# Environment variables\n\nAn empty variable counts as not set. Handlers, receivers, and "
@@ -267,8 +227,7 @@ def build_keys_page() -> str:
 
 
 def list_stored_documents() -> str:
-    """Return every type of document that processes exchange (`console.help.documents`)."""
-    heads = ("Key", "Value", "If absent")
+    heads = ("Key", "Value", "Meaning", "If absent")
     tables = (
         f"## {kind.cls.__name__}\n\n{documents.describe_document(kind)}\n\n"
         f"{format_table(heads, documents.iterate_field_rows(kind))}"
@@ -292,3 +251,20 @@ def format_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     cells = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
     return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+# Page → its title in the index, and the function that makes it.
+PAGES: Mapping[str, tuple[str, Callable[[], str]]] = {
+    "laws/index.md": ("Control laws: parameters, guard settings, observations", build_laws_index),
+    "loops.md": ("Control loops: their subjects, what they set, how often", build_loops_page),
+    "alert-rules.md": ("The initial alert rules of a plant", build_alert_rules_page),
+    "conditions.md": ("Alert conditions: what a rule can watch", build_conditions_page),
+    "handlers.md": ("Handlers of jobs queues and their options", build_handlers_page),
+    "rule-functions.md": ("Functions of pipeline rules", build_rule_functions_page),
+    "scenarios.md": ("Scenarios of the lab", build_scenarios_page),
+    "commands.md": ("Commands of manage.py", build_commands_page),
+    "plant-settings.md": ("Settings of the plant", build_plant_settings_page),
+    "environment.md": ("Environment variables", build_environment_page),
+    "keys.md": ("Keys on the servers: their writers and readers", build_keys_page),
+    "documents.md": ("Documents that processes exchange", list_stored_documents),
+}

@@ -9,6 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.errors import BadInput
+from workers.documents.hosts import HostStatus
+from workers.documents.loops import LoopStatus
+from workers.documents.nodes import NodeStatus
+from workers.documents.plants import PlantStatus
+from workers.documents.queues import ContainerStatus, ProducerStatus
+from workers.documents.states import SubjectState
 
 Document = dict[str, Any]
 
@@ -103,6 +109,16 @@ def _select_row_fields(
     return kept
 
 
+# The documents of which a view may omit fields, and the fields that every view keeps.
+NARROWED: Mapping[type, frozenset[str]] = {
+    ContainerStatus: PLACE,
+    HostStatus: HOST,
+    LoopStatus: LASTING,
+    NodeStatus: USE,
+    PlantStatus: PLANT,
+    ProducerStatus: PRODUCER,
+    SubjectState: JUDGED,
+}
 WHOLE = View("whole", producers=None, hosts=None, plants=None)
 VIEWS = {
     view.name: view

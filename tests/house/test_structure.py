@@ -68,7 +68,6 @@ def test_the_map_shows_each_package_with_its_line():
 
 
 def test_a_class_has_a_name_of_its_own():
-    """But for what SHARED says, and for an answer that shows a document: it has the document's name."""
     places = collections.defaultdict(list)
     for path in (path for room in rooms(*PACKAGES) for path in modules(room)):
         if path.parent.name == "commands":
@@ -77,12 +76,7 @@ def test_a_class_has_a_name_of_its_own():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(named(path))
     twice = {name: found for name, found in places.items() if len(found) > 1 and name not in SHARED}
-    shown = ["console/api/schemas/", "workers/documents/"]
-    assert {
-        name: found
-        for name, found in twice.items()
-        if not (len(found) == 2 and all(map(str.startswith, sorted(found), shown)))
-    } == {}
+    assert twice == {}
 
 
 def test_imports_between_the_packages_of_a_package_run_one_way():

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from django.test import Client
 
-from console.api.ingestion.body_allowance import load_allowance
+from console.api.ingestion.body_limit import load_allowance
 from console.input import boundary
 from tests.workers.alerts.test_alertmanager import REPORT
 from workers.alerts.lifecycle.models import ReportedAlert

@@ -1,43 +1,43 @@
 """Open alerts in the snapshot, and the audit findings that alerts read."""
 
-from common.stored_document import StoredDocument
+from typing import Annotated
+
+from common.stored_document import Instant, StoredDocument, describe
+
+Labels = Annotated[dict[str, str], describe("Subject: queue, node, loop, and others, by name.")]
 
 
 class AlertStatus(StoredDocument, frozen=True, kw_only=True):
-    """An open alert.
-
-    condition: what its rule watches, "" where the rule no longer exists. quiet: why notifications are suppressed
-    (explained, paused, silenced, snoozed, acknowledged), None where they are not; quiet_until: how long. under: the
-    alert that explains it; explanation: the pause or drain that explains it, in words.
-    announce: what a browser shows once. round, step: how often it was announced, and to how many of its receivers.
-    Times are seconds since 1970.
-    """
+    """An open alert."""
 
     id: int
-    severity: str
+    severity: Annotated[str, describe(values=("notice", "warning", "critical"))]
     rule: str = ""
-    condition: str = ""
+    condition: Annotated[str, describe("The condition of its rule; empty: the rule was deleted.")] = ""
     title: str = ""
-    state: str = "firing"
-    labels: dict[str, str] = {}
-    sentence: str = ""
-    since: float | None = None
-    under: int | None = None
-    explanation: str = ""
-    quiet: str | None = None
-    quiet_until: float | None = None
+    state: Annotated[str, describe(values=("pending", "firing", "acknowledged", "resolved"))] = "firing"
+    labels: Labels = {}
+    sentence: Annotated[str, describe("A summary of the problem with its current values.")] = ""
+    since: Instant | None = None
+    under: Annotated[int | None, describe("ID of the alert that explains this alert.")] = None
+    explanation: Annotated[str, describe("Description of the pause or drain that explains the alert.")] = ""
+    quiet: Annotated[
+        Annotated[str, describe(values=("explained", "paused", "silenced", "acknowledged", "snoozed"))] | None,
+        describe("Why notifications are suppressed; null: not suppressed."),
+    ] = None
+    quiet_until: Instant | None = None
     acknowledged_by: str | None = None
-    value: float | None = None
-    round: int = 0
-    step: int = 0
-    announce: str | None = None
+    value: Annotated[float | None, describe("The current value, in the unit of its condition.")] = None
+    round: Annotated[int, describe("Number of escalations started.")] = 0
+    step: Annotated[int, describe("The next step of its escalation.")] = 0
+    announce: Annotated[str | None, describe("The text of a browser notification.")] = None
 
 
 class AuditFinding(StoredDocument, frozen=True, kw_only=True):
-    """A place where the audit log was changed, from the row `sequence` on (`console.audit.check`)."""
+    """A place where the audit log was changed (`console.audit.check`)."""
 
     kind: str = ""
-    sequence: int = 0
+    sequence: Annotated[int, describe("The first affected row.")] = 0
     text: str
     mark: str = ""
 
@@ -50,23 +50,17 @@ class AuditHead(StoredDocument, frozen=True, kw_only=True):
 
 
 class AuditVerdict(StoredDocument, frozen=True, kw_only=True):
-    """The result of the last check of the audit log (`weir:audit:verdict`).
+    """The result of the last check of the audit log (`weir:audit:verdict`)."""
 
-    at: time of the check, seconds since 1970. entries: number of rows; verified: rows whose digests were computed in
-    this check; compared: rows compared by fingerprint; unchecked: rows left for the next check.
-    heads: statements stored elsewhere; last: the newest row. findings: the first of `findings_count`;
-    accepted: those that a person has accepted. seconds: duration of the check.
-    """
-
-    at: float
+    at: Annotated[Instant, describe("Time of the check.")]
     sound: bool = True
-    entries: int = 0
-    verified: int = 0
-    compared: int = 0
-    unchecked: int = 0
-    heads: int = 0
-    last: AuditHead = AuditHead()
-    seconds: float = 0.0
-    findings: list[AuditFinding] = []
+    entries: Annotated[int, describe("Number of rows.")] = 0
+    verified: Annotated[int, describe("Number of rows whose digests were computed in this check.")] = 0
+    compared: Annotated[int, describe("Number of rows compared by fingerprint.")] = 0
+    unchecked: Annotated[int, describe("Number of rows left for the next check.")] = 0
+    heads: Annotated[int, describe("Number of statements stored elsewhere.")] = 0
+    last: Annotated[AuditHead, describe("The newest row.")] = AuditHead()
+    seconds: Annotated[float, describe("Duration of the check, s.")] = 0.0
+    findings: Annotated[list[AuditFinding], describe("The first findings.")] = []
     findings_count: int = 0
-    accepted: list[AuditFinding] = []
+    accepted: Annotated[list[AuditFinding], describe("Findings that a person has accepted.")] = []

@@ -1,31 +1,28 @@
 """Consumer groups that read an external log, and their lags, in the snapshot."""
 
-from common.stored_document import StoredDocument
+from typing import Annotated
+
+from common.stored_document import PerSecond, Seconds, StoredDocument, describe
 from workers.documents.queues import Trend
 
 
 class PartitionLag(StoredDocument, frozen=True, kw_only=True):
-    """One partition as a group reads it.
-
-    committed: the offset of its next event; end: of the next event to be appended. lag_events None: the partition does
-    not count, and `said` says why. lag_seconds: the age of the next event; at_least: it may be older. expired_events:
-    events that retention deleted before the group read them. member: its consumer.
-    """
+    """One partition as a consumer group reads it."""
 
     topic: str
     partition: int
-    committed: int | None = None
-    end: int | None = None
-    lag_events: int | None = None
-    lag_seconds: float | None = None
-    at_least: bool = False
-    expired_events: int = 0
-    member: str = ""
+    committed: Annotated[int | None, describe("The offset of the group's next event.")] = None
+    end: Annotated[int | None, describe("The offset of the next event to be appended.")] = None
+    lag_events: Annotated[int | None, describe("null: not counted; `said` has the reason.")] = None
+    lag_seconds: Annotated[Seconds | None, describe("The age of the group's next event, s.")] = None
+    at_least: Annotated[bool, describe("Whether the lag may be larger.")] = False
+    expired_events: Annotated[int, describe("Number of events that expired before the group read them.")] = 0
+    member: Annotated[str, describe("The consumer that reads the partition.")] = ""
     said: str = ""
 
 
 class GroupMember(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """One consumer of a group: its client id, its host, and its number of partitions."""
+    """A consumer of a group."""
 
     client: str
     host: str = ""
@@ -33,26 +30,30 @@ class GroupMember(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class ConsumerGroup(StoredDocument, frozen=True, kw_only=True):
-    """A consumer group.
+    """A consumer group of a plant's logs, and its lag, of the partitions that count."""
 
-    state: as the broker reports it. Figures are of the partitions that count: lag_events their sum, lag_seconds the
-    maximum (at_least: it may be more). in_per_second, out_per_second: rates of appended and read events, over half a
-    minute. clearing_seconds: time until the lag is zero at the present rates; None while it does not shrink. topics:
-    topics that it reads. partitions: those with the largest lags.
-    partition_count: all except those of deleted topics and those that the group no longer reads; while it rebalances or
-    has no members, those of its topics.
-    """
-
-    state: str = ""
+    state: Annotated[str, describe("State, as the broker reports it.")] = ""
     members: list[GroupMember] = []
-    topics: list[str] = []
-    lag_events: int | None = None
-    lag_seconds: float | None = None
-    at_least: bool = False
-    trend: Trend | None = None
-    in_per_second: float | None = None
-    out_per_second: float | None = None
-    clearing_seconds: float | None = None
+    topics: Annotated[list[str], describe("The topics that it reads.")] = []
+    lag_events: Annotated[
+        int | None, describe("Events that the consumer group has not read yet", metric="gauge", recorded=True)
+    ] = None
+    lag_seconds: Annotated[
+        Seconds | None, describe("Age of the next event of the consumer group", metric="gauge", recorded=True)
+    ] = None
+    at_least: Annotated[bool, describe("Whether the lag may be larger.")] = False
+    trend: Annotated[Trend | None, describe("Trend of the lag in events.")] = None
+    in_per_second: Annotated[
+        PerSecond | None, describe("Events appended per second", metric="gauge", recorded=True)
+    ] = None
+    out_per_second: Annotated[PerSecond | None, describe("Events read per second", metric="gauge", recorded=True)] = (
+        None
+    )
+    clearing_seconds: Annotated[
+        Seconds | None, describe("Time to process the backlog at the current rates, s; null: it is not shrinking.")
+    ] = None
     expired_events: int = 0
-    partition_count: int = 0
-    partitions: list[PartitionLag] = []
+    partition_count: Annotated[
+        int, describe("Partitions that it reads; while it rebalances or has no members, those of its topics.")
+    ] = 0
+    partitions: Annotated[list[PartitionLag], describe("The partitions that are furthest behind.")] = []

@@ -1,45 +1,41 @@
 """Worker hosts in the snapshot, and their own reports (`weir:hosts`)."""
 
+from typing import Annotated
+
 from msgspec.structs import force_setattr
 
-from common.stored_document import StoredDocument
+from common.stored_document import Instant, PerSecond, Seconds, StoredDocument, describe
 from workers.documents.queues import PauseStatus
 
 
 class PoolWork(StoredDocument, frozen=True, kw_only=True):
-    """Work that a host's workers completed while all slots were busy (`workers.pool.departures`).
-
-    recent_seconds: times between completions, the newest with number `seq`. full_seconds: total time with all slots
-    busy since the start.
-    """
+    """Work that a host's workers completed while all slots were busy (`workers.pool.departures`)."""
 
     seq: int | None = None
-    recent_seconds: list[float] = []
-    full_seconds: float | None = None
-    per_second: float | None = None
+    recent_seconds: Annotated[
+        list[Seconds], describe("Times between completions, s; the newest has the number `seq`.")
+    ] = []
+    full_seconds: Annotated[Seconds | None, describe("Total time during which all slots were busy, s.")] = None
+    per_second: PerSecond | None = None
 
 
 class WorkerHost(StoredDocument, frozen=True, kw_only=True):
-    """A worker host.
-
-    slots: number of processes; busy: those busy now; at_work: the mean number of busy processes in the second before
-    the report; for old versions, busy. reserved: tasks delivered to the host and not finished, including running ones.
-    drained: it takes no new work. started_with: slots at its start. `trouble`: why the pool differs from its setting,
-    "" where it does not. ahead_seconds: how far the host's clock is ahead of the control server's.
-    """
+    """A pool of worker processes."""
 
     role: str = ""
-    slots: int = 0
-    busy: int = 0
-    at_work: float | None = None
-    reserved: int = 0
-    drained: bool = False
+    slots: Annotated[int, describe("Maximum number of workers at once", metric="gauge", recorded=True)] = 0
+    busy: Annotated[int, describe("Busy workers", metric="gauge", recorded=True)] = 0
+    at_work: Annotated[float | None, describe("Busy processes, mean of the last second.", recorded=True)] = None
+    reserved: Annotated[int, describe("Number of unfinished tasks, including running ones.")] = 0
+    drained: Annotated[bool, describe("Whether it accepts no new work.")] = False
     pid: int | None = None
     resizable: bool | None = None
-    started_with: int | None = None
-    trouble: str | None = None
+    started_with: Annotated[int | None, describe("Number of slots at its start.")] = None
+    trouble: Annotated[str | None, describe("Why the pool differs from its setting; empty: it does not.")] = None
     done: PoolWork | None = None
-    ahead_seconds: float | None = None
+    ahead_seconds: Annotated[Seconds | None, describe("Clock offset from the control server, s; positive: ahead.")] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         """Fill `at_work` for old versions, which only report the processes that are busy at that instant."""
@@ -48,19 +44,16 @@ class WorkerHost(StoredDocument, frozen=True, kw_only=True):
 
 
 class ReportedHost(WorkerHost, frozen=True, kw_only=True):
-    """A host's report. at: seconds since 1970, by the host's clock."""
+    """A host's report."""
 
-    at: float
+    at: Annotated[Instant, describe("Unix time by the host's clock.")]
 
 
 class HostStatus(WorkerHost, frozen=True, kw_only=True):
-    """A host in the snapshot.
+    """A host in the snapshot."""
 
-    age_seconds: since its last report. draining: it takes no new work and finishes running tasks.
-    """
-
-    age_seconds: float | None = None
-    draining: PauseStatus | None = None
+    age_seconds: Annotated[Seconds | None, describe("Seconds since the last report", metric="gauge")] = None
+    draining: Annotated[PauseStatus | None, describe("The active drain.")] = None
 
 
 def parse_role(hostname: str) -> str:

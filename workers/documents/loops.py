@@ -1,58 +1,58 @@
 """Control loops, their recent actions, and overrides, in the snapshot."""
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
-from common.stored_document import StoredDocument
+from common.stored_document import Instant, Points, Seconds, StoredDocument, describe
+
+Verdict = Annotated[str, describe(values=("checking", "effective", "ineffective", "harmful", "no action"))]
+Mode = Annotated[str, describe(values=("auto", "advise", "hold", "manual"))]
 
 
 class FirstReportFigures(StoredDocument, frozen=True, kw_only=True):
     """The estimated value of the advice of a loop at an attached plant.
 
-    See `controllers.parallelism.advice_value.AdviceValue`. pause_seconds: how long the loop expects a change of tasks
-    to stop the plant; the figures exclude that time.
+    See `controllers.parallelism.advice_value.AdviceValue`.
     """
 
-    measured_seconds: float
+    measured_seconds: Seconds
     task_hours: float
     advised_task_hours: float
-    events: float
-    waiting_event_seconds: float | None
+    events: Annotated[float, describe("Number of events that arrived at an operator.")]
+    waiting_event_seconds: Annotated[float | None, describe("null: not measured.")]
     advised_waiting_event_seconds: float | None
-    changes: int
-    pause_seconds: float = 0.0
+    changes: Annotated[int, describe("Number of advised changes to the number of tasks.")]
+    pause_seconds: Annotated[
+        Seconds, describe("Pause of the plant at a change, s; not included in the waiting time.")
+    ] = 0.0
 
 
 class LoopStatus(StoredDocument, frozen=True, kw_only=True):
-    """A control loop.
-
-    target: what it controls ({"queue", "node"}, {"application"}, …). mode: with an override of it applied.
-    measured, setpoint, actuator: of its last decision, in the law's units; so are `terms`, those that pages show live.
-    at: its last tick, which decided so or found that nothing had arrived since; entry: the number of the decision in
-    the ledger; last_mode: the mode of that decision, None where unknown. overrides: the number in force.
-    interval_seconds: between ticks. limited_by: what limited the last decision; blind_since: since when every decision
-    lacks a valid measurement, and cause: why, where known. late_seconds: how late the last tick was, if so.
-    """
+    """A loop and its last decision."""
 
     id: int = 0
     law: str = ""
-    target: dict[str, str] = {}
-    mode: str = "auto"
-    measured: Any = None
-    setpoint: Any = None
-    actuator: int | float | None = None
-    at: float | None = None
+    target: Annotated[dict[str, str], describe('What it controls, such as {"queue", "node"}.')] = {}
+    mode: Annotated[Mode, describe("The mode, with an override of it applied.")] = "auto"
+    measured: Annotated[Any, describe("In the law's units, as are the setpoint and the actuator.", recorded=True)] = (
+        None
+    )
+    setpoint: Annotated[Any, describe(recorded=True)] = None
+    actuator: Annotated[int | float | None, describe(recorded=True)] = None
+    at: Annotated[Instant | None, describe("Last tick, which decided so or found no new data.")] = None
     reason: str | None = None
-    verdict: str | None = None
-    entry: int | None = None
-    overrides: int = 0
-    terms: dict[str, Any] = {}
-    interval_seconds: float | None = None
-    limited_by: str | None = None
-    blind_since: float | None = None
-    late_seconds: float | None = None
-    cause: str | None = None
-    last_mode: str | None = None
+    verdict: Verdict | None = None
+    entry: Annotated[int | None, describe("The decision's number in the ledger.")] = None
+    overrides: Annotated[int, describe("Overrides in force", metric="gauge")] = 0
+    terms: Annotated[dict[str, Any], describe("Terms of the decision that pages show live.")] = {}
+    interval_seconds: Annotated[Seconds | None, describe("Seconds between decisions", metric="gauge")] = None
+    limited_by: Annotated[str | None, describe("What limited the last decision.")] = None
+    blind_since: Annotated[Instant | None, describe("Start of the time without a valid measurement.")] = None
+    late_seconds: Annotated[Seconds | None, describe("Delay of the last tick", metric="gauge")] = None
+    cause: Annotated[str | None, describe("Why the loop has no valid measurement, if known.")] = None
+    last_mode: Annotated[
+        Mode | None, describe("Mode of the last decision. The decision applies only in this mode.")
+    ] = None
 
     def was_decided_in(self, *modes: str) -> bool:
         """Return whether the loop is in one of these modes and made its last decision in it.
@@ -63,22 +63,32 @@ class LoopStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class RecentAction(StoredDocument, frozen=True, kw_only=True):
-    """The last action of a law's loops: `did` in words; points: the number of points moved."""
+    """The last action of a law's loops."""
 
     law: str
     entry: int
-    at: float
-    verdict: str
-    did: str = ""
-    points: int = 0
+    at: Instant
+    verdict: Verdict
+    did: Annotated[str, describe("The action in words.")] = ""
+    points: Annotated[Points, describe("Number of points moved.")] = 0
 
 
-class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
+class ReplacedOverride(StoredDocument, frozen=True, kw_only=True):
+    """An override that another one replaces."""
+
+    id: int
+    scope: str = ""
+    value: Any = None
+    owner: str = ""
+    reason: str = ""
+    ended: Annotated[bool, describe("Whether the new override ended this one.")] = False
+
+
+class OverrideFields(StoredDocument, frozen=True, kw_only=True):
     """An override, a paused queue, or a drained worker host.
 
     An override is of a loop, of a law's or a queue's loops, or of a node; a pause is of `intake` or `consumption`, a
-    drain of `work`. Times are seconds since 1970; expires_at None: no expiry; notice_at: when people are notified
-    before it expires. instead_of: the value that it replaces.
+    drain of `work`.
     """
 
     id: int
@@ -89,14 +99,19 @@ class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
     law: str | None = None
     queue: str | None = None
     node: str | None = None
-    host: str | None = None
-    instead_of: Any = None
+    host: Annotated[str | None, describe("The drained worker host.")] = None
+    instead_of: Annotated[Any, describe("The value that the override replaces.")] = None
     owner: str = ""
     reason: str = ""
-    replaces: Any = None
-    created_at: float | None = None
-    expires_at: float | None = None
-    notice_at: float | None = None
+    replaces: list[ReplacedOverride] | None = None
+    notice_at: Annotated[Instant | None, describe("When its owner is notified of its expiry.")] = None
+
+
+class OverrideStatus(OverrideFields, frozen=True, kw_only=True):
+    """An override in the snapshot."""
+
+    created_at: Instant | None = None
+    expires_at: Annotated[Instant | None, describe("Unix time; null: no expiry.")] = None
 
     @property
     def lasts_seconds(self) -> float:
@@ -107,15 +122,11 @@ class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class ManualChange(StoredDocument, frozen=True, kw_only=True):
-    """A manual change that is no override of a loop.
+    """A manual change that is no override of a loop."""
 
-    kind: tasks, criterion, ladder cap, drain, cordon …; of: what it is set on ("kind/name"). value: in words.
-    owner: "" where only the audit log knows who. until: None for no expiry. Times are s since 1970.
-    """
-
-    kind: str
-    of: str
-    value: str = ""
-    owner: str = ""
+    kind: Annotated[str, describe("Such as tasks, criterion, ladder cap, drain, or cordon.")]
+    of: Annotated[str, describe('The changed subject, "kind/name".')]
+    value: Annotated[str, describe("In words.")] = ""
+    owner: Annotated[str, describe("Empty: only the audit log knows.")] = ""
     reason: str = ""
-    until: float | None = None
+    until: Annotated[Instant | None, describe("null: no expiry.")] = None

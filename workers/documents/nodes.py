@@ -1,40 +1,42 @@
 """Nodes in the snapshot."""
 
-from common.stored_document import StoredDocument
+from typing import Annotated
+
+from common.stored_document import Bytes, PerSecond, Seconds, Share, StoredDocument, describe
 from queues.nodes.heartbeat import UtilizationByPart
+from queues.nodes.node_state import STATES
 from queues.topology import Capacity, NodeSpec
 
 _SPEC = NodeSpec("", "")
+NodeState = Annotated[str, describe(values=STATES)]
 
 
 class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """The status of a node.
+    """Live figures of a node. If its heartbeat is unreadable, its state is unknown, and it is not lost."""
 
-    state: one of `node_state.STATES`, None before the first heartbeat. last_state: without OFFLINE. stale: not heard
-    for two beats. age_seconds: since the last beat. utilisation: smoothed. raw: the greatest of the parts. busy and
-    toobusy: the thresholds. These four are shares of capacity. points: of 1000 a queue.
-    containers: those with points. ahead_seconds: by so much the clock of its agent is ahead of the control server's.
-    unreadable: why its newest heartbeat can't be read, None where it can. The state of an unreadable node is unknown,
-    and the node is not lost.
-    """
-
-    state: str | None = None
-    stale: bool = False
-    age_seconds: float | None = None
-    utilisation: float | None = None
-    raw: float | None = None
-    parts: UtilizationByPart | None = None
-    busy: float = _SPEC.busy
-    toobusy: float = _SPEC.toobusy
-    in_per_second: float | None = None
-    out_per_second: float | None = None
-    memory_bytes: int | None = None
-    memory_capacity_bytes: int | None = None
-    capacity_events_per_second: float = Capacity().events_per_second
-    points: int = 0
-    containers: int = 0
+    state: Annotated[NodeState | None, describe("null: before the first heartbeat.")] = None
+    stale: Annotated[bool, describe("Whether it missed two heartbeats.")] = False
+    age_seconds: Annotated[
+        Seconds | None, describe("Seconds since the last heartbeat", metric="gauge", recorded=True)
+    ] = None
+    utilisation: Annotated[
+        Share | None, describe("Smoothed utilization, share of capacity", metric="gauge", recorded=True)
+    ] = None
+    raw: Annotated[Share | None, describe("The utilization before smoothing: the greatest of the parts.")] = None
+    parts: Annotated[UtilizationByPart | None, describe("Utilization by resource.")] = None
+    busy: Annotated[Share, describe("Threshold of the state BUSY.")] = _SPEC.busy
+    toobusy: Annotated[Share, describe("Threshold of the state TOOBUSY.")] = _SPEC.toobusy
+    in_per_second: Annotated[PerSecond | None, describe("Events in per second", metric="gauge", recorded=True)] = None
+    out_per_second: Annotated[PerSecond | None, describe("Events out per second", metric="gauge", recorded=True)] = None
+    memory_bytes: Annotated[Bytes | None, describe("Memory used", metric="gauge", recorded=True)] = None
+    memory_capacity_bytes: Bytes | None = None
+    capacity_events_per_second: PerSecond = Capacity().events_per_second
+    points: Annotated[int, describe("Points, out of 1000 per queue", metric="gauge")] = 0
+    containers: Annotated[int, describe("Number of containers with points.")] = 0
     drained: bool = False
     cordoned: bool = False
-    last_state: str | None = None
-    ahead_seconds: float | None = None
-    unreadable: str | None = None
+    last_state: Annotated[NodeState | None, describe("The last state other than OFFLINE.")] = None
+    ahead_seconds: Annotated[
+        Seconds | None, describe("Clock offset of its agent from the control server, s; positive: ahead.")
+    ] = None
+    unreadable: Annotated[str | None, describe("Why the newest heartbeat can't be read; null: readable.")] = None

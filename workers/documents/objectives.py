@@ -1,49 +1,46 @@
 """Service level objectives in the snapshot, and their remaining error budgets."""
 
-from common.stored_document import StoredDocument
+from typing import Annotated
+
+from common.stored_document import Share, StoredDocument, describe
+
+ObjectiveKind = Annotated[str, describe(values=("plant", "queue", "application"))]
+PaysFor = Annotated[str, describe("What its budget may be spent on.", values=("", "throttle", "shed"))]
 
 
 class RunningMinute(StoredDocument, frozen=True, kw_only=True):
-    """The counts of the current minute, for an objective in this revision.
+    """The counts of the current minute, for an objective in this revision."""
 
-    minute: since 1970. carried: bad units that are counted in the next seconds.
-    """
-
-    revision: int
-    minute: int
+    revision: Annotated[int, describe("The objective's revision.")]
+    minute: Annotated[int, describe("Since 1970.")]
     bad: float
     total: float
-    carried: float = 0.0
+    carried: Annotated[
+        float, describe("Bad seconds or events that are not yet counted; the next seconds include them.")
+    ] = 0.0
 
 
 class ObjectiveStatus(StoredDocument, frozen=True, kw_only=True):
-    """An objective.
+    """The status of an objective, in seconds or events (`unit`)."""
 
-    target: the promised share of what is counted over window_days. kind, subject: what it is about; a subject "" is
-    each of that kind. unit: s or events. pays_for: what its budget may be spent on ("" for nothing that a loop does).
-    bad, total: counts. left: how much more may be bad; left_share: as a share of the budget; None where nothing was
-    counted. window_budget: how much may be bad in the whole window, if its rest is like the counted part.
-    bad_per_second, per_second: now; None while unknown. burn: pair of windows → the burn rate that is judged
-    (`controllers.design.error_budget`). running: the current minute, for an observer that takes over. last_error: why
-    it is not counted.
-    """
-
-    target: float
+    target: Annotated[Share, describe("The promised share of what is counted over the window.")]
     window_days: float
-    kind: str = "plant"
-    subject: str = ""
-    unit: str = "s"
-    pays_for: str = ""
+    kind: ObjectiveKind = "plant"
+    subject: Annotated[str, describe("Empty: each of its kind.")] = ""
+    unit: Annotated[str, describe(values=("s", "events"))] = "s"
+    pays_for: PaysFor = ""
     bad: float = 0.0
-    total: float = 0.0
-    left: float = 0.0
-    left_share: float | None = None
-    window_budget: float | None = None
+    total: Annotated[float, describe("Seconds or events counted in the window, without unknown parts.")] = 0.0
+    left: Annotated[float, describe("Remaining error budget; below 0: overspent. Loops use this value.")] = 0.0
+    left_share: Annotated[float | None, describe("Remaining share of the budget; null: nothing was counted.")] = None
+    window_budget: Annotated[
+        float | None, describe("Error budget of the whole window, extrapolated from the counted part.")
+    ] = None
     bad_per_second: float | None = None
     per_second: float | None = None
-    burn: dict[str, float | None] = {}
-    running: RunningMinute | None = None
-    last_error: str | None = None
+    burn: Annotated[dict[str, float | None], describe("Burn rate by pair of windows.")] = {}
+    running: Annotated[RunningMinute | None, describe("For an observer that takes over; null: already stored.")] = None
+    last_error: Annotated[str | None, describe("Why the objective is not evaluated.")] = None
 
     @property
     def window_left_share(self) -> float | None:

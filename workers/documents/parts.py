@@ -1,8 +1,9 @@
 """Parts of the plant's own software, and whether they run or are still starting."""
 
 from collections.abc import Iterable, Mapping
+from typing import Annotated
 
-from common.stored_document import StoredDocument
+from common.stored_document import Instant, StoredDocument, describe
 
 # The part that consumes a queue, by the queue's kind.
 CONSUMERS = {"jobs": "workers.jobs", "pipeline": "pipeline"}
@@ -10,15 +11,15 @@ CONTROL = "workers.control"
 
 
 class PartStatus(StoredDocument, frozen=True, kw_only=True):
-    """The status of a part.
+    """The status of a part."""
 
-    state: starting, running, stopped, failed, or silent, since when (1970). grace_until: until then, missing data and
-    backlogs of this part count as start-up effects (None: no longer).
-    """
-
-    state: str = "starting"
-    since: float = 0.0
-    grace_until: float | None = None
+    state: Annotated[str, describe(values=("starting", "running", "stopping", "stopped", "failed", "silent"))] = (
+        "starting"
+    )
+    since: Instant = 0.0
+    grace_until: Annotated[
+        Instant | None, describe("Until this time, missing data and backlogs are attributed to the startup.")
+    ] = None
 
 
 Parts = Mapping[str, PartStatus]

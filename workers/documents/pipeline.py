@@ -3,9 +3,11 @@
 `workers.pipeline.status.status` explains the figures.
 """
 
+from typing import Annotated
+
 from msgspec import field
 
-from common.stored_document import StoredDocument
+from common.stored_document import Bytes, Events, Instant, PerSecond, Seconds, Share, StoredDocument, describe
 from workers.documents.controls import ControlValues
 
 # States of the pipeline's process and of its applications.
@@ -14,120 +16,112 @@ STARTING, RUNNING, STALLED, STOPPING, STOPPED, FAILED, NOT_REPORTING = STATES
 UNHEARD = (NOT_REPORTING, None)  # it does not report, or has never reported
 AT_WORK = (RUNNING, STALLED)  # the process runs
 OUTDATED = (STALLED, FAILED, NOT_REPORTING)  # its figures are from its last work
+State = Annotated[str, describe(values=STATES)]
 Measures = dict[str, float | None]  # controllers.parallelism.measured_topology.MEASURES of one task
 
 
 class RuleStatus(StoredDocument, frozen=True, kw_only=True):
-    """Events/s that a rule receives and passes."""
+    """A rule's events per second."""
 
     name: str
-    in_per_second: float = field(name="in", default=0.0)
-    out_per_second: float = field(name="out", default=0.0)
+    in_per_second: PerSecond = field(name="in", default=0.0)
+    out_per_second: PerSecond = field(name="out", default=0.0)
 
 
 class RecallEstimate(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """The share of matches found while events are shed, and its confidence interval (`shedding.recall`)."""
+    """The share of all matches that are found, estimated from the control keys (`shedding.recall`)."""
 
-    estimate: float
-    low: float
-    high: float | None = None
-    matches: int = 0
+    estimate: Share
+    low: Share
+    high: Annotated[Share | None, describe("null: no bound.")] = None
+    matches: Annotated[int, describe("Number of matches of the control keys.")] = 0
 
 
 class ControlKeys(StoredDocument, frozen=True, kw_only=True):
-    """Control keys, of which nothing is shed: events/s by type, and their results."""
+    """Events and matches of the control keys, which are never shed."""
 
-    types: dict[str, float] = {}
-    out_per_second: float = 0.0
+    types: Annotated[dict[str, PerSecond], describe("Events per second by type.")] = {}
+    out_per_second: PerSecond = 0.0
 
 
 class PatternCounts(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """Counts of a pattern. matches, quiet: totals; seconds: for one event."""
+    """Counts of a pattern, which continue over restarts."""
 
     matches: int = 0
-    quiet: int = 0
-    seconds: float | None = None
+    quiet: Annotated[int, describe("Number of matches in the suppression interval.")] = 0
+    seconds: Annotated[Seconds | None, describe("Matching time of one event, s.")] = None
 
 
 class PatternStatus(StoredDocument, frozen=True, kw_only=True):
-    """A pattern.
-
-    types: received events/s by type; shed_per_second: withheld events/s by type. partnerless_per_second: received
-    events that could add to no match. forgotten_bytes_per_second: open matches discarded for lack of space. expression:
-    as in the declaration. recall: None while unknown.
-    """
+    """A pattern of an application."""
 
     operator: str = ""
-    emits: str = ""
-    expression: str = ""
+    emits: Annotated[str, describe("The type of its complex events.")] = ""
+    expression: Annotated[str, describe("As in the declaration.")] = ""
     sheddable: bool = False
     matches: int = 0
-    quiet: int = 0
-    seconds: float | None = None
-    types: dict[str, float] = {}
-    partnerless_per_second: float = 0.0
-    forgotten_bytes_per_second: float = 0.0
-    out_per_second: float = 0.0
-    shed_events: dict[str, int] = {}
-    shed_per_second: dict[str, float] = {}
-    shed_share: float = 0.0
+    quiet: Annotated[int, describe("Number of matches in the suppression interval.")] = 0
+    seconds: Annotated[Seconds | None, describe("Matching time of one event, s.")] = None
+    types: Annotated[dict[str, PerSecond], describe("Received events per second by type.")] = {}
+    partnerless_per_second: Annotated[PerSecond, describe("Events/s that could not contribute to a match.")] = 0.0
+    forgotten_bytes_per_second: Annotated[
+        float, describe("Bytes/s of open matches that were dropped because too many were open.")
+    ] = 0.0
+    out_per_second: PerSecond = 0.0
+    shed_events: Annotated[dict[str, int], describe("Total events shed, by type.")] = {}
+    shed_per_second: Annotated[dict[str, PerSecond], describe("Events shed per second, by type.")] = {}
+    shed_share: Annotated[Share, describe(recorded=True)] = 0.0
     spared: ControlKeys = ControlKeys()
-    recall: RecallEstimate | None = None
+    recall: Annotated[RecallEstimate | None, describe("null: unknown.")] = None
 
 
 class ReplicaStatus(StoredDocument, frozen=True, kw_only=True):
-    """A replica.
+    """One replica of the first tier."""
 
-    share: of the application's events. response_seconds: the mean of the window, None without any;
-    response_error_seconds: its standard error, None with fewer than two.
-    """
-
-    share: float = 0.0
-    in_per_second: float = 0.0
-    kept_per_second: float = 0.0
-    utilisation: float = 0.0
-    batch_seconds: float | None = None
-    response_seconds: float | None = None
-    response_error_seconds: float | None = None
-    work: Measures = {}
+    share: Annotated[Share, describe("Share of the events that the dispatcher assigns to the replica.")] = 0.0
+    in_per_second: PerSecond = 0.0
+    kept_per_second: PerSecond = 0.0
+    utilisation: Share = 0.0
+    batch_seconds: Seconds | None = None
+    response_seconds: Annotated[Seconds | None, describe("Mean of the window, s; null: no response in it.")] = None
+    response_error_seconds: Annotated[
+        Seconds | None, describe("Standard error of `response_seconds`, s; null: fewer than two responses.")
+    ] = None
+    work: Annotated[Measures, describe("Measurements of its task.")] = {}
 
 
 class OperatorStatus(StoredDocument, frozen=True, kw_only=True):
-    """An operator.
+    """An operator of the second tier."""
 
-    key: the attribute by which it groups events. tasks: those that worked last; parallelism: its number of tasks.
-    seconds, overhead_seconds: for one event, in all and outside its patterns. work: one row per task.
-    """
-
-    key: str | None = None
+    key: Annotated[str | None, describe("The attribute by which it groups events.")] = None
     level: int = 0
     reads_source: bool = False
-    in_per_second: float = 0.0
-    out_per_second: float = 0.0
-    tasks: int | None = None
-    parallelism: int = 1
-    utilisation: float | None = None
-    seconds: float | None = None
-    overhead_seconds: float | None = None
-    shed_share: float = 0.0
-    late_per_second: float = 0.0
+    in_per_second: PerSecond = 0.0
+    out_per_second: PerSecond = 0.0
+    tasks: Annotated[int | None, describe("Number of tasks in the newest batch.")] = None
+    parallelism: Annotated[int, describe("The configured number of tasks.", recorded=True)] = 1
+    utilisation: Share | None = None
+    seconds: Annotated[Seconds | None, describe("Processing time of one event, s.")] = None
+    overhead_seconds: Annotated[Seconds | None, describe("Time in addition to matching, s.")] = None
+    shed_share: Share = 0.0
+    late_per_second: PerSecond = 0.0
     patterns: list[str] = []
-    work: list[Measures] = []
+    work: Annotated[list[Measures], describe("Measurements of each task.")] = []
 
 
 class ResultQueueStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     """The result queue between the tiers."""
 
-    capacity_bytes: int | None = None
-    used_bytes: int = 0
-    free_bytes: int | None = None
+    capacity_bytes: Bytes | None = None
+    used_bytes: Bytes = 0
+    free_bytes: Bytes | None = None
     bytes_per_event: float = 0.0
 
 
 class CombinerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """The combiner. waits_for: the replica whose results are missing."""
+    """The combiner of the replicas' results."""
 
-    waits_for: str | None = None
+    waits_for: Annotated[str | None, describe("The replica that the combiner waits for; null: none.")] = None
     held_results: int | None = None
 
 
@@ -136,9 +130,9 @@ class MonitoredStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 
     column: str = ""
     type: str | None = None
-    quantile: float = 0.0
-    window_seconds: float = 0.0
-    events: int = 0
+    quantile: Share = 0.0
+    window_seconds: Seconds = 0.0
+    events: Events = 0
     value: float | None = None
 
 
@@ -151,54 +145,51 @@ class EdgeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class RestartStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """Restarts.
+    """How often an application was restarted, and whether it fails now."""
 
-    count: total starts after the first. tries: failures in a row without work in between. failed_at, next_try_at: None
-    while it does not fail, or is not retried. last_error: the last failure, at last_error_at. Times in seconds since
-    1970.
-    """
-
-    count: int = 0
-    tries: int = 0
-    failed_at: float | None = None
-    next_try_at: float | None = None
+    count: Annotated[int, describe("Total number of restarts.")] = 0
+    tries: Annotated[int, describe("Number of consecutive failures without progress.")] = 0
+    failed_at: Annotated[Instant | None, describe("null: not failing.")] = None
+    next_try_at: Annotated[Instant | None, describe("null: no automatic retry.")] = None
     last_error: str | None = None
-    last_error_at: float | None = None
+    last_error_at: Instant | None = None
 
 
 class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
-    """One application. sinks: type → queues. queues: its input queues."""
+    """The status that an application reports; null: unknown."""
 
-    state: str = STARTING
-    hindrance: str | None = None
+    state: State = STARTING
+    hindrance: Annotated[str | None, describe("Why there is no progress.")] = None
     error: str | None = None
     restarts: RestartStatus = RestartStatus()
-    queues: list[str] = []
-    sinks: dict[str, list[str]] = {}
+    queues: Annotated[list[str], describe("Its input queues.")] = []
+    sinks: Annotated[dict[str, list[str]], describe("The queues that receive each complex event.")] = {}
     batch: int | None = None
-    in_per_second: float | None = None
-    kept_per_second: float | None = None
-    alerts_per_second: float | None = None
+    in_per_second: PerSecond | None = None
+    kept_per_second: PerSecond | None = None
+    alerts_per_second: PerSecond | None = None
     rules: list[RuleStatus] = []
-    batch_seconds: float | None = None
-    batch_overhead_seconds: float | None = None
-    batch_overhead_cv2: float | None = None
-    latency_p95_seconds: float | None = None
-    watermark_lag_seconds: float | None = None
-    waiting_events: int | None = None
+    batch_seconds: Seconds | None = None
+    batch_overhead_seconds: Seconds | None = None
+    batch_overhead_cv2: Annotated[
+        float | None, describe("Variance of the batch overhead divided by its squared mean.")
+    ] = None
+    latency_p95_seconds: Annotated[Seconds | None, describe(recorded=True)] = None
+    watermark_lag_seconds: Seconds | None = None
+    waiting_events: Events | None = None
     patterns: dict[str, PatternStatus] = {}
-    offered_per_second: float | None = None
-    shed_per_second: float | None = None
-    shed_share: float | None = None
-    shed_events: int = 0
-    late_events: int = 0
-    outbox: dict[str, int] = {}
-    outbox_full: bool = False
+    offered_per_second: PerSecond | None = None
+    shed_per_second: PerSecond | None = None
+    shed_share: Annotated[Share | None, describe(recorded=True)] = None
+    shed_events: Events = 0
+    late_events: Events = 0
+    outbox: Annotated[dict[str, int], describe("Number of complex events that each queue has not accepted yet.")] = {}
+    outbox_full: Annotated[bool, describe("Whether reading is paused until queues accept complex events.")] = False
     complex_events: int = 0
     skipped_nodes: list[str] = []
     controls: ControlValues = ControlValues()
-    admitted_events: int | None = None
-    in_flight_events: int = 0
+    admitted_events: Events | None = None
+    in_flight_events: Events = 0
     result_queue: ResultQueueStatus = ResultQueueStatus()
     replicas: dict[str, ReplicaStatus] = {}
     combiner: CombinerStatus = CombinerStatus()
@@ -208,68 +199,77 @@ class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class PipelineFigures(StoredDocument, frozen=True, kw_only=True):
-    """All applications together: the worst state, sums, and the largest batch and lag.
+    """All applications together: the worst state, sums, and the largest batch and lag."""
 
-    ahead_seconds: how far the clock of the process' host is ahead of the control server's.
-    """
-
-    state: str | None = None
+    state: State | None = None
     error: str | None = None
-    hindrance: str | None = None
-    batch: int | None = None
-    in_per_second: float | None = None
-    kept_per_second: float | None = None
-    alerts_per_second: float | None = None
-    batch_seconds: float | None = None
-    watermark_lag_seconds: float | None = None
-    waiting_events: int | None = None
-    offered_per_second: float | None = None
-    shed_per_second: float | None = None
-    result_free_bytes: int | None = None
-    late_events: int = 0
-    outbox: dict[str, int] = {}
-    shed_events: int = 0
+    hindrance: Annotated[str | None, describe("Why there is no progress.")] = None
+    batch: Annotated[int | None, describe("Number of the last batch", metric="gauge")] = None
+    in_per_second: Annotated[PerSecond | None, describe("Events read per second", metric="gauge", recorded=True)] = None
+    kept_per_second: Annotated[
+        PerSecond | None, describe("Events per second that passed the filters", metric="gauge", recorded=True)
+    ] = None
+    alerts_per_second: Annotated[
+        PerSecond | None, describe("Complex events per second", metric="gauge", recorded=True)
+    ] = None
+    batch_seconds: Annotated[Seconds | None, describe("Duration of the last batch", metric="gauge", recorded=True)] = (
+        None
+    )
+    watermark_lag_seconds: Annotated[
+        Seconds | None, describe("Age of the watermark", metric="gauge", recorded=True)
+    ] = None
+    waiting_events: Annotated[Events | None, describe("Events waiting", metric="gauge", recorded=True)] = None
+    offered_per_second: PerSecond | None = None
+    shed_per_second: PerSecond | None = None
+    result_free_bytes: Annotated[Bytes | None, describe(recorded=True)] = None
+    late_events: Events = 0
+    outbox: Annotated[dict[str, int], describe("Number of complex events that each queue has not accepted yet.")] = {}
+    shed_events: Events = 0
     patterns: dict[str, PatternCounts] = {}
     rules: list[RuleStatus] = []
     skipped_nodes: list[str] = []
-    ahead_seconds: float | None = None
+    ahead_seconds: Annotated[
+        Seconds | None, describe("Clock offset of its host from the control server, s; positive: ahead.")
+    ] = None
     applications: dict[str, ApplicationStatus] = {}
 
 
 class PipelineReport(PipelineFigures, frozen=True, kw_only=True):
     """The report that the process writes.
 
-    at: seconds since 1970, by its clock. carried: the previous process' report of applications that have not started in
-    this one yet, whose counts continue from there.
+    carried: the previous process' report of applications that have not started in this one yet, whose counts continue
+    from there.
     """
 
-    at: float
+    at: Annotated[Instant, describe("Unix time by its clock.")]
     carried: dict[str, ApplicationStatus] = {}
 
 
 class PipelineStatus(PipelineFigures, frozen=True, kw_only=True):
-    """The report in the snapshot. age_seconds: since it was written; None: never."""
+    """The report in the snapshot."""
 
-    age_seconds: float | None = None
+    age_seconds: Annotated[
+        Seconds | None, describe("Time since the last report, s; null: no report yet.", recorded=True)
+    ] = None
 
 
 class PipelineOrder(StoredDocument, frozen=True, kw_only=True):
     """A person's order for an application: to stop, or to restart each time `restart` changes.
 
-    It is stored in `weir:pipeline:orders`. by, reason: of the newest order; at: s since 1970.
+    It is stored in `weir:pipeline:orders`.
     """
 
-    stopped: bool = False
-    restart: int = 0
+    stopped: Annotated[bool, describe("Whether the application stays stopped until it is started.")] = False
+    restart: Annotated[int, describe("Number of manual restarts.")] = 0
     by: str = ""
     reason: str = ""
-    at: float | None = None
+    at: Instant | None = None
 
 
 class LogLine(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """A line of the process' log. at: seconds since 1970."""
+    """A line of the process' log."""
 
-    at: float
+    at: Instant
     level: str
     text: str
 
@@ -281,21 +281,18 @@ class PipelineLog(StoredDocument, frozen=True, kw_only=True):
 
 
 class ApplicationAtWork(StoredDocument, frozen=True, kw_only=True):
-    """A declared application as the pipeline runs it (`weir:pipeline:at-work`).
-
-    version: 0 is shipped with the process. refused: why a requested version was rejected.
-    """
+    """A declared application as the pipeline runs it (`weir:pipeline:at-work`)."""
 
     name: str
-    version: int
-    text: str
-    refused: str | None = None
+    version: Annotated[int, describe("0: shipped with Weir.")]
+    text: Annotated[str, describe("YAML.")]
+    refused: Annotated[str | None, describe("Why the pipeline rejects this version.")] = None
 
 
 class ContributingEvent(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """An event of a match. time_us: µs since 1970."""
+    """An event of a match."""
 
-    time_us: int
+    time_us: Annotated[int, describe("µs since 1970.")]
     id: str | None = None
     type: str | None = None
     value: float | None = None
@@ -303,24 +300,21 @@ class ContributingEvent(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class MatchAttributes(StoredDocument, frozen=True, kw_only=True):
-    """A complex event's description of its match. first_time: of its first event, seconds since 1970."""
+    """A complex event's description of its match."""
 
     pattern: str = ""
     severity: str = ""
-    first_time: float | None = None
+    first_time: Annotated[Instant | None, describe("Time of its first event.")] = None
     events: list[ContributingEvent] = []
 
 
 class ComplexEvent(StoredDocument, frozen=True, kw_only=True):
-    """A match as an event (`weir:pipeline:recent:{app}`).
-
-    time: of its last event, ISO 8601; source: the common key of its events; key: the pattern.
-    """
+    """A match as an event (`weir:pipeline:recent:{app}`)."""
 
     id: str
-    time: str
+    time: Annotated[str, describe("Time of its last event, ISO 8601.")]
     type: str
-    source: str | None = None
-    key: str | None = None
+    source: Annotated[str | None, describe("The common key of its events.")] = None
+    key: Annotated[str | None, describe("The pattern.")] = None
     value: float | None = None
     attributes: MatchAttributes = MatchAttributes()

@@ -1,46 +1,38 @@
 """Registered plants, their controllers, and the forecasts of their arrivals, in the snapshot."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from common.stored_document import StoredDocument
+from common.stored_document import Instant, PerSecond, Seconds, StoredDocument, describe
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.hosts import PoolWork
 
 
 class PlantHolder(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """The controller that sets a plant's tasks through the control API.
-
-    until: seconds since 1970, None: unknown.
-    """
+    """The controller that sets a plant's tasks through the control API."""
 
     holder: str | None = None
-    until: float | None = None
+    until: Annotated[Instant | None, describe("null: unknown.")] = None
 
 
 class PlantSection(StoredDocument, frozen=True, kw_only=True):
-    """Additional information of a plant, as a table of its page.
-
-    `rows` have one value per column, None where unknown. about: a sentence beside the title; empty: the text without
-    rows.
-    """
+    """Additional data of a plant, as a table of its page."""
 
     title: str
-    about: str = ""
+    about: Annotated[str, describe("A sentence beside the title.")] = ""
     columns: list[str] = []
-    rows: list[list[str | float | None]] = []
-    empty: str = ""
+    rows: Annotated[list[list[str | float | None]], describe("One value per column; null: unknown.")] = []
+    empty: Annotated[str, describe("Text to show if there are no rows.")] = ""
 
 
 class SensorStatus(StoredDocument, frozen=True, kw_only=True):
-    """A number that a plant's declaration names; None: unknown, in which case an error may say why.
+    """A number that a plant's declaration names.
 
-    silent_seconds: since it was last known, or since the first request. A value with an error is an unreliable report
-    of the source: a sum without the parts that did not answer, or a negative count. It is displayed with the error, and
-    is unknown to rules, loops, and history.
+    A value with an error is an unreliable report of the source: a sum without the parts that did not answer, or a
+    negative count. It is displayed with the error, and is unknown to rules, loops, and history.
     """
 
-    value: float | None = None
-    silent_seconds: float = 0.0
+    value: Annotated[float | None, describe("null: unknown. Unreliable if there is an error.", recorded=True)] = None
+    silent_seconds: Annotated[Seconds, describe("Time since the last known value or the first request, s.")] = 0.0
     unit: str = ""
     title: str = ""
     error: str | None = None
@@ -52,116 +44,99 @@ class SensorStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class ProofStatus(StoredDocument, frozen=True, kw_only=True):
-    """Evidence that an order took effect: a sensor that must show as many tasks within a time limit.
-
-    value: its present value; None: unknown and therefore not shown.
-    """
+    """Evidence that an order took effect: a sensor that must show as many tasks within a time limit."""
 
     sensor: str
-    value: float | None = None
-    within_seconds: float
+    value: Annotated[float | None, describe("Current value of the sensor; null: unknown.")] = None
+    within_seconds: Annotated[Seconds, describe("Time within which the sensor must show the number, s.")]
 
 
 class FoundPart(StoredDocument, frozen=True, kw_only=True):
-    """A part of an inspected plant.
-
-    kind: operator, source, pool, group, sensor …; tasks: now. fixed: why its tasks cannot be set; None: they can, from
-    minimum to maximum.
-    """
+    """A part of an inspected plant, whose tasks can be set from minimum to maximum."""
 
     name: str
-    kind: str = "operator"
-    tasks: int | None = None
+    kind: Annotated[str, describe("Such as operator, source, pool, group, or sensor.")] = "operator"
+    tasks: Annotated[int | None, describe("Current number of tasks.")] = None
     minimum: int | None = None
     maximum: int | None = None
-    fixed: str | None = None
+    fixed: Annotated[str | None, describe("Why the number of tasks can't be set; null: it can be set.")] = None
 
 
 class FoundPlant(StoredDocument, frozen=True, kw_only=True):
-    """The system found at an address.
+    """The system found at an address."""
 
-    what: in one sentence. name: its own name. said: details, a sentence each. needs: requirements for Weir to do (more)
-    there, a sentence each. choices: option → possible values there.
-    """
-
-    what: str
-    name: str = ""
-    said: list[str] = []
+    what: Annotated[str, describe("The system, in one sentence.")]
+    name: Annotated[str, describe("The name that the system reports; empty: none.")] = ""
+    said: Annotated[list[str], describe("Details, a sentence each.")] = []
     parts: list[FoundPart] = []
-    needs: list[str] = []
-    choices: dict[str, list[str]] = {}
+    needs: Annotated[list[str], describe("Unmet requirements for Weir to observe or control more of the plant.")] = []
+    choices: Annotated[dict[str, list[str]], describe("Possible values of each option.")] = {}
 
 
 class OrderStatus(StoredDocument, frozen=True, kw_only=True):
-    """The last order of an operator's tasks, and its outcome.
+    """The last order of an operator's tasks, and its outcome (`workers.plants.reached`)."""
 
-    at: when a loop or a person ordered it. now: its tasks, since when it was observed to have them. state: pending,
-    reached, missed, or undone (`workers.plants.reached`). waiting_since: for pending and missed orders. undone_to: the
-    value that another controller set, where it was undone.
-    """
-
-    tasks: int
-    at: float
-    by: str
-    now: int | None = None
-    since: float | None = None
-    state: str = "pending"
-    waiting_since: float | None = None
-    undone_to: int | None = None
+    tasks: Annotated[int, describe("Requested number of tasks.")]
+    at: Annotated[Instant, describe("Time of the request.")]
+    by: Annotated[str, describe("The loop or user that made the request.")]
+    now: Annotated[int | None, describe("Current number of tasks.")] = None
+    since: Annotated[Instant | None, describe("When the current number of tasks was first observed.")] = None
+    state: Annotated[
+        str,
+        describe(
+            "missed: not reached in time; undone: changed by another controller. Loops hold in both states.",
+            values=("pending", "reached", "missed", "undone"),
+        ),
+    ] = "pending"
+    waiting_since: Annotated[Instant | None, describe("For pending and missed orders.")] = None
+    undone_to: Annotated[int | None, describe("The number that another controller set.")] = None
 
 
 class PoolSamples(PoolWork, frozen=True, kw_only=True):
-    """Completions of an operator's pool at its present size while all of its tasks were busy.
+    """Completions of an operator's pool at its present size while all of its tasks were busy."""
 
-    since: when this count started (s since 1970); with another time, all numbers are new.
-    """
-
-    since: float
+    since: Annotated[Instant, describe("Start of the count; with another time, all numbers are new.")]
 
 
 class UnservedQueue(StoredDocument, frozen=True, kw_only=True):
-    """A queue of a plant without consumers: its backlog, and for how long it has had none."""
+    """A queue of a plant without consumers."""
 
-    waiting: int
-    seconds: float
+    waiting: Annotated[int, describe("Number of waiting tasks.")]
+    seconds: Annotated[Seconds, describe("Time without a consumer, s.")]
 
 
 class PlantStatus(StoredDocument, frozen=True, kw_only=True):
-    """An attached plant.
-
-    state: seen, stale, or unseen; error: the last failure to observe it. tasks: whether they can be set.
-    latency_seconds: of its slowest path. topology: as `controllers.parallelism.measured_topology` writes and validates
-    it; None while it was never seen. sections: additional tables of its adapter. orders: operator → the last order from
-    here. groups: the consumer groups that read its logs, by name. sensors: the numbers that its declaration names, by
-    name. revisions: the deployed revision of each part. proofs: operator → evidence that an order took effect, where
-    that is not the number of its tasks. set_to: operator → the plant's own target of tasks, where it reports one
-    besides the existing tasks. lives: operator → since when it runs (s since 1970), where known: earlier orders were
-    for another one. completions: operator → completions of its pool while it was full, where the plant reports each.
-    silent_seconds: since the last observation, or the first request. missed_workers: worker → for how long it has not
-    answered (s) without reporting its end.
-    """
+    """An attached plant; most views omit its topology."""
 
     kind: str = ""
-    state: str = "unseen"
-    age_seconds: float | None = None
-    silent_seconds: float = 0.0
-    error: str | None = None
-    tasks: int | None = None
-    in_per_second: float | None = None
-    latency_seconds: float | None = None
-    topology: dict[str, Any] | None = None
+    state: Annotated[str, describe("seen, stale, or unseen.")] = "unseen"
+    age_seconds: Seconds | None = None
+    silent_seconds: Annotated[Seconds, describe("Time since the last observation, or since the first request, s.")] = (
+        0.0
+    )
+    error: Annotated[str | None, describe("The last failure to observe it.")] = None
+    tasks: Annotated[int | None, describe("Number of tasks.", recorded=True)] = None
+    in_per_second: Annotated[PerSecond | None, describe(recorded=True)] = None
+    latency_seconds: Annotated[Seconds | None, describe("Latency of the slowest path, s.", recorded=True)] = None
+    topology: Annotated[
+        dict[str, Any] | None,
+        describe("Operators, links, and measurements, as GET gettopology returns them; null: never observed."),
+    ] = None
     steered_by: PlantHolder | None = None
-    sections: list[PlantSection] = []
-    groups: dict[str, ConsumerGroup] = {}
-    sensors: dict[str, SensorStatus] = {}
-    revisions: dict[str, str] = {}
-    proofs: dict[str, ProofStatus] = {}
-    set_to: dict[str, int] = {}
-    lives: dict[str, float] = {}
-    completions: dict[str, PoolSamples] = {}
-    missed_workers: dict[str, float] = {}
+    sections: Annotated[list[PlantSection], describe("Additional tables of its adapter.")] = []
+    groups: Annotated[dict[str, ConsumerGroup], describe("Consumer groups that read its logs, by name.")] = {}
+    sensors: Annotated[dict[str, SensorStatus], describe("Numbers that its declaration names, by name.")] = {}
+    revisions: Annotated[dict[str, str], describe("Deployed revision of each part.")] = {}
+    proofs: Annotated[dict[str, ProofStatus], describe("Evidence other than the number of tasks, by operator.")] = {}
+    set_to: Annotated[dict[str, int], describe("The plant's own target number of tasks, by operator.")] = {}
+    # Earlier orders were for another operator of the same name.
+    lives: Annotated[dict[str, float], describe("Unix time at which each operator started, where known.")] = {}
+    completions: Annotated[dict[str, PoolSamples], describe("Completions of each operator's pool.")] = {}
+    missed_workers: Annotated[
+        dict[str, float], describe("Time since each worker last responded, s, without reporting its end.")
+    ] = {}
     unserved_queues: dict[str, UnservedQueue] = {}
-    orders: dict[str, OrderStatus] = {}
+    orders: Annotated[dict[str, OrderStatus], describe("The last task request of Weir for each operator.")] = {}
 
     @property
     def live_groups(self) -> dict[str, ConsumerGroup]:
@@ -170,16 +145,12 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class LoadForecast(StoredDocument, frozen=True, kw_only=True):
-    """The forecast load of an application or a plant.
+    """The forecast load of an application or a plant."""
 
-    Means and deviations are in events/s, one per window from `at` on; None with `refused` saying why. days: days of the
-    past that it is based on. trained_until: the last day of its training sets.
-    """
-
-    at: float
-    window_seconds: float
-    mean_per_second: list[float] | None = None
-    deviation_per_second: list[float] | None = None
-    days: float = 0.0
-    trained_until: str | None = None
-    refused: str | None = None
+    at: Annotated[Instant, describe("Start of the first window.")]
+    window_seconds: Seconds
+    mean_per_second: Annotated[list[PerSecond] | None, describe("One value per window.")] = None
+    deviation_per_second: Annotated[list[PerSecond] | None, describe("One value per window.")] = None
+    days: Annotated[float, describe("Length of the past data, days.")] = 0.0
+    trained_until: Annotated[str | None, describe("The last day of its training sets.")] = None
+    refused: Annotated[str | None, describe("Why there is no forecast.")] = None

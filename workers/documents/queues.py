@@ -1,114 +1,103 @@
 """Queues, their containers, and their producers, in the snapshot."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from common.stored_document import StoredDocument
+from common.stored_document import Bytes, Events, Instant, PerSecond, Points, Seconds, Share, StoredDocument, describe
 
 Trend = Literal["rising", "falling", "steady"]
 
 
 class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """A queue's segment on one node.
+    """A queue's segment on one node."""
 
-    points: of 1000; 0 while it drains. leaving_blocks: marked for a transfer. inserted_events, removed_events: totals
-    by producers and workers, without transfers between nodes. load: its share of the node's capacity.
-    server_time_share: of one core of the node's server. waiting_to_run, workers_busy: workers submitted and not
-    started, and busy workers; workers_started: total.
-    """
-
-    points: int = 0
-    waiting_events: int | None = None
-    waiting_bytes: int | None = None
-    in_per_second: float | None = None
-    out_per_second: float | None = None
-    dead_per_second: float | None = None
-    load: float | None = None
-    server_time_share: float | None = None
-    oldest_seconds: float | None = None
-    inserted_events: int | None = None
-    removed_events: int | None = None
-    leaving_blocks: int = 0
+    points: Annotated[Points, describe("Points, out of the queue's 1,000; 0 while it drains.", recorded=True)] = 0
+    waiting_events: Events | None = None
+    waiting_bytes: Bytes | None = None
+    in_per_second: PerSecond | None = None
+    out_per_second: PerSecond | None = None
+    dead_per_second: PerSecond | None = None
+    load: Annotated[float | None, describe("Share of the node's capacity.")] = None
+    server_time_share: Annotated[Share | None, describe("Share of one core of the node's server.")] = None
+    oldest_seconds: Annotated[Seconds | None, describe("Wait of the oldest event, s.")] = None
+    # Totals by producers and workers, without transfers between nodes.
+    inserted_events: Annotated[Events | None, describe("Events inserted", metric="counter")] = None
+    removed_events: Annotated[Events | None, describe("Events removed", metric="counter")] = None
+    leaving_blocks: Annotated[int, describe("Number of blocks that are being transferred to another node.")] = 0
     dead_letters: int | None = None
     retry_blocks: int | None = None
-    waiting_to_run: int | None = None
-    workers_started: int | None = None
+    waiting_to_run: Annotated[int | None, describe("Number of started workers that wait for a process.")] = None
+    workers_started: Annotated[int | None, describe("Total number of started workers.")] = None
     workers_busy: int | None = None
 
 
 class PauseStatus(StoredDocument, frozen=True, kw_only=True):
-    """A pause or drain by a person.
+    """A temporary stop by a person."""
 
-    part: intake or consumption of a queue, work of a worker host. since, until: seconds since 1970. override: its
-    number.
-    """
-
-    part: str
-    override: int
-    since: float | None = None
-    until: float | None = None
+    part: Annotated[str, describe("intake or consumption (of a queue), or work (of a worker host).")]
+    override: Annotated[int, describe("ID of the override.")]
+    since: Instant | None = None
+    until: Instant | None = None
     by: str = ""
     reason: str = ""
 
 
 class QueueStatus(StoredDocument, frozen=True, kw_only=True):
-    """A queue.
+    """Live figures of a queue, of all containers together."""
 
-    kind: jobs or pipeline. handler, sink: of a jobs queue, its handler and the destination of its events. Figures are
-    of all containers together. wait_seconds: how long the oldest event has waited; 0 while none waits, None while
-    unknown. clearing_seconds: time to clear the backlog at the present rate; None while nothing leaves. oldest_seconds:
-    as the nodes reported it. trend: of the backlog, over half a minute (`workers.snapshot.trend`). latency_p95_seconds:
-    from publishing to acknowledgment. workers_at_once: the mean number; service_seconds: of one of them, for one event.
-    `trouble`: why a worker ended early. pauses: those in force.
-    """
-
-    kind: str | None = None
-    handler: str | None = None
-    sink: str | None = None
+    kind: Annotated[Annotated[str, describe(values=("jobs", "pipeline"))] | None, describe("jobs or pipeline.")] = None
+    handler: Annotated[str | None, describe("Handler of a jobs queue.")] = None
+    sink: Annotated[str | None, describe("Destination of the events of a jobs queue.")] = None
     priority: int | None = None
     minimum_containers: int = 1
-    in_per_second: float | None = None
-    out_per_second: float | None = None
-    waiting_events: int | None = None
-    waiting_bytes: int | None = None
-    wait_seconds: float | None = None
-    clearing_seconds: float | None = None
-    trend: Trend | None = None
-    oldest_seconds: float | None = None
-    latency_p95_seconds: float | None = None
-    dead_letters: int | None = None
-    retry_blocks: int | None = None
-    workers_at_once: float | None = None
-    service_seconds: float | None = None
-    trouble: str | None = None
-    pauses: list[PauseStatus] = []
-    containers: dict[str, ContainerStatus] = {}
+    in_per_second: Annotated[
+        PerSecond | None, describe("Events published per second", metric="gauge", recorded=True)
+    ] = None
+    out_per_second: Annotated[
+        PerSecond | None, describe("Events processed per second", metric="gauge", recorded=True)
+    ] = None
+    waiting_events: Annotated[Events | None, describe("Events waiting", metric="gauge", recorded=True)] = None
+    waiting_bytes: Annotated[Bytes | None, describe("Bytes waiting", metric="gauge")] = None
+    # 0 while no event waits; None while unknown.
+    wait_seconds: Annotated[
+        Seconds | None, describe("Wait of the oldest event in seconds", metric="gauge", recorded=True)
+    ] = None
+    clearing_seconds: Annotated[
+        Seconds | None, describe("Time to process the backlog at the current rate, s; null: no event leaves.")
+    ] = None
+    trend: Annotated[Trend | None, describe("Trend of the waiting events over half a minute.")] = None
+    # As the nodes reported it.
+    oldest_seconds: Annotated[Seconds | None, describe("Age of the oldest waiting event", metric="gauge")] = None
+    latency_p95_seconds: Annotated[
+        Seconds | None,
+        describe("95th percentile of the time from publish to acknowledgment", metric="gauge", recorded=True),
+    ] = None
+    dead_letters: Annotated[int | None, describe("Dead letter events", metric="gauge", recorded=True)] = None
+    retry_blocks: Annotated[int | None, describe("Blocks waiting for a retry", metric="gauge")] = None
+    workers_at_once: Annotated[float | None, describe("Mean number of workers.")] = None
+    service_seconds: Annotated[Seconds | None, describe("Processing time of one event by one worker, s.")] = None
+    trouble: Annotated[str | None, describe("Why a worker ended early.")] = None
+    pauses: Annotated[list[PauseStatus], describe("Active pauses of its intake or consumption.")] = []
+    containers: Annotated[dict[str, ContainerStatus], describe("Keyed by node.")] = {}
 
 
 class EventSample(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """The composition of events: events by value, only the most frequent values.
+    """The composition of events: events by value, only the most frequent values (`queues.events.block`)."""
 
-    See `queues.events.block`. events: the number of sampled events.
-    """
-
-    events: int = 0
+    events: Annotated[int, describe("Number of sampled events.")] = 0
     type: dict[str, int] = {}
     key: dict[str, int] = {}
     source: dict[str, int] = {}
 
 
 class ReportedProducer(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """The totals that a producer has published to one queue (`weir:producers`), in events and blocks.
+    """The totals that a producer has published to one queue (`weir:producers`)."""
 
-    rejected: invalid events; rerouted: events sent to another node because theirs did not answer. at: seconds since
-    1970, by the producer's clock. sample: of its latest events.
-    """
-
-    at: float
-    events: int = 0
+    at: Annotated[Instant, describe("Unix time by the producer's clock.")]
+    events: Events = 0
     blocks: int = 0
-    rejected: int = 0
-    rerouted: int = 0
-    sample: EventSample | None = None
+    rejected: Annotated[Events, describe("Number of malformed events.")] = 0
+    rerouted: Annotated[Events, describe("Events sent to another node because theirs did not answer.")] = 0
+    sample: Annotated[EventSample | None, describe("Sample of its latest events.")] = None
 
 
 # Prefix of an application's name for the producer of its complex events.
@@ -116,15 +105,13 @@ PIPELINE_PRODUCER = "pipeline-"
 
 
 class ProducerStatus(StoredDocument, frozen=True, kw_only=True):
-    """A producer.
+    """A producer."""
 
-    age_seconds: since it published. queues: events/s by queue. rejected, rerouted: events since it started.
-    samples: by queue, only of the busiest.
-    """
-
-    in_per_second: float | None = None
-    age_seconds: float | None = None
-    queues: dict[str, float | None] = {}
-    rejected: int = 0
-    rerouted: int = 0
-    samples: dict[str, EventSample] = {}
+    in_per_second: PerSecond | None = None
+    age_seconds: Annotated[Seconds | None, describe("Time since the last report, s.")] = None
+    queues: Annotated[dict[str, PerSecond | None], describe("Events per second by queue.")] = {}
+    rejected: Annotated[Events, describe("Number of malformed events since it started.")] = 0
+    rerouted: Annotated[Events, describe("Events since it started that were sent to another node.")] = 0
+    samples: Annotated[
+        dict[str, EventSample], describe("Samples of published events, by queue; only the busiest queues.")
+    ] = {}

@@ -1,14 +1,25 @@
 """The plant at one instant (`weir:snapshot`), composed by the observer each second and read by all others."""
 
+from typing import Annotated
+
 from msgspec.structs import force_setattr
 
-from common.stored_document import StoredDocument, decode_document, encode_document
+from common.stored_document import (
+    Events,
+    Instant,
+    PerSecond,
+    Seconds,
+    Share,
+    StoredDocument,
+    decode_document,
+    describe,
+    encode_document,
+)
 from queues.nodes.node_state import NORMAL
 from workers.documents.alerts import AlertStatus
-from workers.documents.bands import ExpectedBands
 from workers.documents.hosts import HostStatus
 from workers.documents.loops import LoopStatus, ManualChange, OverrideStatus, RecentAction
-from workers.documents.nodes import NodeStatus
+from workers.documents.nodes import NodeState, NodeStatus
 from workers.documents.objectives import ObjectiveStatus
 from workers.documents.parts import PartStatus
 from workers.documents.pipeline import PipelineStatus
@@ -16,50 +27,99 @@ from workers.documents.plans import PlanStatus
 from workers.documents.plants import LoadForecast, PlantHolder, PlantStatus
 from workers.documents.queues import ProducerStatus, QueueStatus, Trend
 from workers.documents.states import Severity, SubjectFinding, SubjectState
-from workers.documents.work import RunStatus
 
 SILENT_AFTER_SECONDS = 3.0  # from this age on, pages, sockets, and terminals show a snapshot as outdated
 
 
+class RateChange(StoredDocument, frozen=True, kw_only=True):
+    """A lasting change of a rate to another level."""
+
+    at: Instant
+    before: Annotated[float, describe("Median before the change, events/s.")]
+    after: float
+
+
+class ExpectedBand(StoredDocument, frozen=True, kw_only=True):
+    """The expected range of a rate."""
+
+    low: Annotated[float, describe("Lower bound of this minute's mean, events/s.", recorded=True)]
+    high: Annotated[float, describe("Upper bound of this minute's mean, events/s.", recorded=True)]
+    days: Annotated[float, describe("Length of the past data, days.")]
+    minute: Annotated[float | None, describe("Mean of the newest complete minute, events/s; null: not measured.")] = (
+        None
+    )
+    changes: Annotated[list[RateChange], describe("Sustained rate changes in the last day, oldest first.")] = []
+
+
+class ExpectedBands(StoredDocument, frozen=True, kw_only=True):
+    """Expected ranges of `in_per_second` and `out_per_second`, of all queues together and of each queue."""
+
+    totals: Annotated[dict[str, ExpectedBand], describe("Keyed by rate: in_per_second or out_per_second.")] = {}
+    queues: Annotated[dict[str, dict[str, ExpectedBand]], describe("Keyed by queue, then by rate.")] = {}
+
+
+class RunStatus(StoredDocument, frozen=True, kw_only=True):
+    """A run of a batch task."""
+
+    task: str
+    state: Annotated[str, describe(values=("queued", "running", "done", "failed", "cancelled"))]
+    share: Annotated[Share | None, describe("Its progress, 0 to 1.")] = None
+    rows: int = 0
+    chunks_done: int = 0
+    chunks_total: int | None = None
+    stages_done: int = 0
+    stages_total: int = 0
+    working: Annotated[int, describe("Number of workers at it now.")] = 0
+    workers_wanted: Annotated[int, describe("Number of workers that it should have.")] = 0
+    started_at: Instant | None = None
+    deadline_at: Instant | None = None
+
+
 class PlantHealth(StoredDocument, frozen=True):
-    """The health of the plant.
+    """The health of the plant."""
 
-    state: the sign of the worst problem and its color; sentence: its description. word: the word before the sentence,
-    which may differ from the sign's. doing: what plans, loops, and people do about it. findings: all problems, worst
-    first; the sentence describes the first.
-    """
-
-    state: str
-    sentence: str
-    doing: str = ""
+    state: Annotated[NodeState, describe("The sign of the worst problem and its color.")]
+    sentence: Annotated[str, describe("The worst problem.")]
+    doing: Annotated[str, describe("Current actions of plans, loops, and users.")] = ""
     severity: Severity = "well"
-    findings: list[SubjectFinding] = []
-    word: str = ""
+    findings: Annotated[list[SubjectFinding], describe("All problems, worst first.")] = []
+    word: Annotated[str, describe("The state in a word, shown before the sentence.")] = ""
 
 
 class PlantTotals(StoredDocument, frozen=True, kw_only=True):
-    """All queues, nodes, and worker hosts of role jobs together.
+    """All queues, nodes, and worker hosts of role jobs together."""
 
-    backlog_seconds: of the queue with the longest wait; backlog_change_events, backlog_trend: over the last half
-    minute. shed_share: of the events that patterns could use. workers_busy: busy slots at this instant,
-    workers_at_work: the mean in the last second. console_available: 1 where the console answers, else 0.
-    """
-
-    in_per_second: float | None = None
-    out_per_second: float | None = None
-    latency_p95_seconds: float | None = None
-    backlog_events: int | None = None
-    backlog_change_events: int | None = None
-    backlog_trend: Trend | None = None
-    backlog_seconds: float | None = None
-    shed_share: float | None = None
-    console_available: float | None = None
-    nodes_in_use: int | None = None
+    in_per_second: Annotated[
+        PerSecond | None, describe("Events published per second", metric="gauge", recorded=True)
+    ] = None
+    out_per_second: Annotated[
+        PerSecond | None, describe("Events processed per second", metric="gauge", recorded=True)
+    ] = None
+    latency_p95_seconds: Annotated[
+        Seconds | None,
+        describe("95th percentile of the time from publish to acknowledgment", metric="gauge", recorded=True),
+    ] = None
+    backlog_events: Annotated[Events | None, describe("Events waiting", metric="gauge", recorded=True)] = None
+    backlog_change_events: Annotated[Events | None, describe("Change over half a minute.")] = None
+    backlog_trend: Annotated[Trend | None, describe("Trend over half a minute.")] = None
+    backlog_seconds: Annotated[
+        Seconds | None, describe("Wait of the oldest event of all queues in seconds", metric="gauge", recorded=True)
+    ] = None
+    # Of the events that patterns could use.
+    shed_share: Annotated[Share | None, describe("Share of events shed", metric="gauge", recorded=True)] = None
+    console_available: Annotated[
+        float | None, describe("1 if the console responds, else 0", metric="gauge", recorded=True)
+    ] = None
+    nodes_in_use: Annotated[int | None, describe("Online nodes", metric="gauge", recorded=True)] = None
     nodes: int | None = None
-    workers_busy: int | None = None
-    workers_at_work: float | None = None
-    worker_slots: int | None = None
-    dead_letters: int | None = None
+    workers_busy: Annotated[int | None, describe("Busy workers", metric="gauge", recorded=True)] = None
+    workers_at_work: Annotated[
+        float | None, describe("Busy workers, averaged over 1 s", metric="gauge", recorded=True)
+    ] = None
+    worker_slots: Annotated[
+        int | None, describe("Maximum number of workers at once", metric="gauge", recorded=True)
+    ] = None
+    dead_letters: Annotated[int | None, describe("Dead letter events", metric="gauge", recorded=True)] = None
 
     def __post_init__(self) -> None:
         """Fill `workers_at_work` for old versions, which only count busy slots at an instant."""
@@ -68,19 +128,13 @@ class PlantTotals(StoredDocument, frozen=True, kw_only=True):
 
 
 class Snapshot(StoredDocument, frozen=True, kw_only=True):
-    """The snapshot.
+    """The plant at one instant; null: unknown. Parts are by name, runs by number."""
 
-    seq: counts the observer's steps; at: seconds since 1970, None for an empty snapshot; ahead_seconds: how far the
-    observer's clock was ahead of the plant's, None for old versions. Parts are by name, runs by number; overrides: the
-    earliest expiry first, plans: the oldest first, alerts: the most severe first,
-    `deeds`: the newest first. states: by "kind/name"; empty in snapshots of versions without states. hands:
-    manual changes other than overrides. parts: the plant's own software. objectives: by name. bands: expected ranges of
-    rates.
-    """
-
-    seq: int = 0
-    at: float | None = None
-    ahead_seconds: float | None = None
+    seq: Annotated[int, describe("Counts the observer's steps.")] = 0
+    at: Annotated[Instant | None, describe("null: an empty snapshot.")] = None
+    ahead_seconds: Annotated[
+        Seconds | None, describe("Offset of the clock of `at` from the plant's clock, s; positive: ahead.")
+    ] = None
     plant: str = "main"
     health: PlantHealth = PlantHealth(NORMAL, "")
     totals: PlantTotals = PlantTotals()
@@ -91,18 +145,18 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     pipeline: PipelineStatus = PipelineStatus()
     steered_by: PlantHolder | None = None
     plants: dict[str, PlantStatus] = {}
-    deeds: list[RecentAction] = []
+    deeds: Annotated[list[RecentAction], describe("Newest first.")] = []
     loops: dict[str, LoopStatus] = {}
-    overrides: list[OverrideStatus] = []
-    hands: list[ManualChange] = []
-    states: dict[str, SubjectState] = {}
-    plans: list[PlanStatus] = []
+    overrides: Annotated[list[OverrideStatus], describe("Earliest expiry first.")] = []
+    hands: Annotated[list[ManualChange], describe("Manual changes other than overrides.")] = []
+    states: Annotated[dict[str, SubjectState], describe('Keyed by "kind/name".')] = {}
+    plans: Annotated[list[PlanStatus], describe("Oldest first.")] = []
     runs: dict[str, RunStatus] = {}
-    forecasts: dict[str, LoadForecast] = {}
-    bands: ExpectedBands = ExpectedBands()
-    alerts: list[AlertStatus] = []
-    parts: dict[str, PartStatus] = {}
-    objectives: dict[str, ObjectiveStatus] = {}
+    forecasts: Annotated[dict[str, LoadForecast], describe("Keyed by application, or by plant:NAME.")] = {}
+    bands: Annotated[ExpectedBands, describe("Expected ranges of rates.")] = ExpectedBands()
+    alerts: Annotated[list[AlertStatus], describe("Most severe first.")] = []
+    parts: Annotated[dict[str, PartStatus], describe("Components that the plant depends on.")] = {}
+    objectives: Annotated[dict[str, ObjectiveStatus], describe("Keyed by name.")] = {}
 
     def to_json(self) -> bytes:
         """Return the stored form."""

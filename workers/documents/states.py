@@ -3,9 +3,10 @@
 Each subject has one state, which every page, alert, and list uses.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from common.stored_document import StoredDocument
+from common.stored_document import Instant, StoredDocument, describe
+from workers.documents.nodes import NodeState
 
 Severity = Literal["well", "unknown", "notice", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("well", "unknown", "notice", "warning", "critical")  # from good to bad
@@ -13,35 +14,32 @@ KINDS = ("plant", "pipeline", "application", "node", "queue", "host", "loop")
 
 
 class SubjectFinding(StoredDocument, frozen=True, kw_only=True):
-    """A problem of a subject ("kind/name"; "" for several alike), as the headline's list shows it."""
+    """A problem of a subject, as the headline's list shows it."""
 
-    subject: str
+    subject: Annotated[str, describe('"kind/name"; "" for several similar subjects.')]
     severity: Severity
-    sign: str | None
+    sign: NodeState | None
     sentence: str
-    step: str = ""
-    since: float | None = None
+    step: Annotated[str, describe("The recommended first step.")] = ""
+    since: Instant | None = None
 
 
 class SubjectState(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """The state of one subject: `kind` (of KINDS) and name; its key is "kind/name".
+    """The state of a subject, which pages and alerts share; its key is "kind/name"."""
 
-    severity: how bad it is. sign: of `node_state.STATES`, its color and glyph; None while nothing is known.
-    word: the text beside the sign. stale: its displayed data is outdated. since: since when it has this severity (s
-    since 1970). finding: the problem in a sentence; "" without one. also: its other problems.
-    step: the first remedy. within: the subject that explains it ("kind/name"); lists and sentences name that one
-    instead. rules: names of the alert rules whose threshold it exceeds and whose alerts fire after their duration.
-    """
-
-    kind: str
+    kind: Annotated[str, describe(values=KINDS)]
     name: str
     severity: Severity = "well"
-    sign: str | None = None
-    word: str = ""
-    stale: bool = False
-    since: float | None = None
-    finding: str = ""
-    also: list[SubjectFinding] = []
-    step: str = ""
-    within: str | None = None
-    rules: list[str] = []
+    sign: Annotated[
+        NodeState | None, describe("The state that sets the color and icon of the subject; null: nothing is known.")
+    ] = None
+    word: Annotated[str, describe("The text beside the sign.")] = ""
+    stale: Annotated[bool, describe("Whether its data is out of date.")] = False
+    since: Annotated[Instant | None, describe("Start of this severity.")] = None
+    finding: Annotated[str, describe("The problem in a sentence.")] = ""
+    also: Annotated[list[SubjectFinding], describe("Other problems.")] = []
+    step: Annotated[str, describe("The recommended first step.")] = ""
+    # Lists and sentences name that one instead.
+    within: Annotated[str | None, describe('The subject that explains the problem ("kind/name").')] = None
+    # Their alerts fire after their duration.
+    rules: Annotated[list[str], describe("The alert rules whose threshold it exceeds.")] = []

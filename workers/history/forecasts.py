@@ -22,8 +22,8 @@ from controllers.design.expected_band import (
     change_points,
 )
 from controllers.design.forecast import Forecaster
-from workers.documents.bands import ExpectedBand, ExpectedBands, RateChange
 from workers.documents.plants import LoadForecast
+from workers.documents.snapshot import ExpectedBand, ExpectedBands, RateChange
 from workers.history import metric_history, training_sets
 from workers.history.training_sets import TrainingRefused
 

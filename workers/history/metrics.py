@@ -6,7 +6,7 @@ A series is named by its path in the snapshot: `totals.in_per_second`, `queues.a
 is missing in its row, and None in its column.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
 import redis
@@ -14,110 +14,56 @@ from redis.typing import EncodableT, FieldT
 
 from common import checks
 from common.redis_types import Entries
-from common.stored_document import StoredDocument
+from common.stored_document import StoredDocument, list_recorded
 from queues import keys
 from queues.nodes.node_state import STATES
-from workers.documents.bands import ExpectedBands
-from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 
 RETAINED_ROWS = 7_200
 CHUNK_ROWS = 1_000
-TOTALS = (
-    "in_per_second",
-    "out_per_second",
-    "latency_p95_seconds",
-    "backlog_events",
-    "backlog_seconds",
-    "shed_share",
-    "console_available",
-    "nodes_in_use",
-    "workers_busy",
-    "workers_at_work",
-    "worker_slots",
-    "dead_letters",
-)
-PER_KIND = {
-    "queues": (
-        "in_per_second",
-        "out_per_second",
-        "waiting_events",
-        "wait_seconds",
-        "latency_p95_seconds",
-        "dead_letters",
-    ),
-    "nodes": ("utilisation", "age_seconds", "in_per_second", "out_per_second", "memory_bytes"),
-    "hosts": ("busy", "at_work", "slots"),
-    "loops": ("measured", "setpoint", "actuator"),
-    "plants": ("tasks", "in_per_second", "latency_seconds"),
-}
-PER_CONTAINER = ("points",)
-OPERATOR = ("parallelism",)
-GROUP = ("lag_seconds", "lag_events", "in_per_second", "out_per_second")
 MAX_GROUPS = 100  # metrics of a plant, by name
-SENSOR = ("value",)
-BAND = ("low", "high")
-APPLICATION = (
-    "in_per_second",
-    "kept_per_second",
-    "latency_p95_seconds",
-    "watermark_lag_seconds",
-    "waiting_events",
-    "batch_seconds",
-    "shed_share",
-)
-PIPELINE = (
-    "age_seconds",
-    "in_per_second",
-    "kept_per_second",
-    "alerts_per_second",
-    "batch_seconds",
-    "watermark_lag_seconds",
-    "waiting_events",
-    "result_free_bytes",
-)
 
 
 def iterate_figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
-    """Return the snapshot's known numbers by series."""
-    yield from _iterate_numbers("totals", snapshot.totals, TOTALS)
-    yield from _iterate_numbers("pipeline", snapshot.pipeline, PIPELINE)
+    """Return the snapshot's known numbers by series: the fields that its documents declare as recorded."""
+    yield from _iterate_recorded("totals", snapshot.totals)
+    yield from _iterate_recorded("pipeline", snapshot.pipeline)
     for name, application in snapshot.pipeline.applications.items():
-        yield from _list_shedding_series(f"pipeline.applications.{name}", application)
-        for operator, document in application.operators.items():
-            yield from _iterate_numbers(f"pipeline.applications.{name}.operators.{operator}", document, OPERATOR)
-    for kind, names in PER_KIND.items():
-        for each, document in getattr(snapshot, kind).items():
-            yield from _iterate_numbers(f"{kind}.{each}", document, names)
+        prefix = f"pipeline.applications.{name}"
+        if application.shed_events:  # it has ever shed events
+            yield from _iterate_recorded(prefix, application)
+            yield from _iterate_rows(f"{prefix}.patterns", application.patterns)
+        yield from _iterate_rows(f"{prefix}.operators", application.operators)
+    yield from _iterate_rows("queues", snapshot.queues)
+    yield from _iterate_rows("nodes", snapshot.nodes)
+    yield from _iterate_rows("hosts", snapshot.hosts)
+    yield from _iterate_rows("loops", snapshot.loops)
+    yield from _iterate_rows("plants", snapshot.plants)
     for plant, status in snapshot.plants.items():
-        for group in sorted(status.live_groups)[:MAX_GROUPS]:
-            yield from _iterate_numbers(f"plants.{plant}.groups.{group}", status.groups[group], GROUP)
-        for sensor, value in status.sensors.items():
-            if value.error is None:
-                yield from _iterate_numbers(f"plants.{plant}.sensors.{sensor}", value, SENSOR)
-    yield from _iterate_band_figures(snapshot.bands)
+        groups = {group: status.groups[group] for group in sorted(status.live_groups)[:MAX_GROUPS]}
+        yield from _iterate_rows(f"plants.{plant}.groups", groups)
+        reliable = {name: sensor for name, sensor in status.sensors.items() if sensor.error is None}
+        yield from _iterate_rows(f"plants.{plant}.sensors", reliable)
+    yield from _iterate_rows("bands.totals", snapshot.bands.totals)
+    for queue, rates in snapshot.bands.queues.items():
+        yield from _iterate_rows(f"bands.queues.{queue}", rates)
     for name, node in snapshot.nodes.items():
         if node.state in STATES:
             yield f"nodes.{name}.state", STATES.index(node.state)
-    for name, queue in snapshot.queues.items():
-        for place, container in queue.containers.items():
-            yield from _iterate_numbers(f"queues.{name}.containers.{place}", container, PER_CONTAINER)
+    for name, queue_status in snapshot.queues.items():
+        yield from _iterate_rows(f"queues.{name}.containers", queue_status.containers)
 
 
-def _iterate_band_figures(bands: ExpectedBands) -> Iterator[tuple[str, float]]:
-    for rate, band in bands.totals.items():
-        yield from _iterate_numbers(f"bands.totals.{rate}", band, BAND)
-    for queue, rates in bands.queues.items():
-        for rate, band in rates.items():
-            yield from _iterate_numbers(f"bands.queues.{queue}.{rate}", band, BAND)
+def _iterate_rows(prefix: str, rows: Mapping[str, StoredDocument]) -> Iterator[tuple[str, float]]:
+    for name, row in rows.items():
+        yield from _iterate_recorded(f"{prefix}.{name}", row)
 
 
-def _list_shedding_series(prefix: str, application: ApplicationStatus) -> Iterator[tuple[str, float]]:
-    """Return the series by pattern of an application that has ever shed events."""
-    if application.shed_events:
-        yield from _iterate_numbers(prefix, application, ("shed_share", "latency_p95_seconds"))
-        for name, pattern in application.patterns.items():
-            yield from _iterate_numbers(f"{prefix}.patterns.{name}", pattern, ("shed_share",))
+def _iterate_recorded(prefix: str, document: StoredDocument) -> Iterator[tuple[str, float]]:
+    for name in list_recorded(type(document)):
+        value = getattr(document, name)
+        if checks.is_number(value):
+            yield f"{prefix}.{name}", value
 
 
 def build_stream_entry(snapshot: Snapshot) -> dict[FieldT, EncodableT]:
@@ -141,7 +87,7 @@ def read_columns(
     wanted = None if series is None else list(dict.fromkeys(series))
     columns_by_name: dict[str, list[float | None]] = {name: [] for name in wanted or ()}
     at: list[float | None] = []
-    for entry_id, fields in _iterate_rows(control, since_seconds, until_seconds):
+    for entry_id, fields in _iterate_entries(control, since_seconds, until_seconds):
         for name in wanted if wanted is not None else [name.decode() for name in fields]:
             column = columns_by_name.setdefault(name, [])
             # A series that first occurs here (a new queue) is padded up to this row.
@@ -155,7 +101,7 @@ def read_columns(
     return {"at": at, **columns_by_name}
 
 
-def _iterate_rows(control: redis.Redis, since_seconds: float, until_seconds: float) -> Iterator[tuple[bytes, Any]]:
+def _iterate_entries(control: redis.Redis, since_seconds: float, until_seconds: float) -> Iterator[tuple[bytes, Any]]:
     start: str | bytes = str(max(0, round(since_seconds * 1000)))
     end = str(max(0, round(until_seconds * 1000)))
     while True:
@@ -164,10 +110,3 @@ def _iterate_rows(control: redis.Redis, since_seconds: float, until_seconds: flo
         if len(entries) < CHUNK_ROWS:
             return
         start = b"(" + entries[-1][0]
-
-
-def _iterate_numbers(prefix: str, document: StoredDocument, names: tuple[str, ...]) -> Iterator[tuple[str, float]]:
-    for name in names:
-        value = getattr(document, name)
-        if checks.is_number(value):
-            yield f"{prefix}.{name}", value

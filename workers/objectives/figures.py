@@ -22,18 +22,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from common.stored_document import list_recorded
 from workers.documents.pipeline import UNHEARD, ApplicationStatus
 from workers.documents.queues import QueueStatus
-from workers.documents.snapshot import NOTHING_SEEN, Snapshot
-from workers.history import metrics
+from workers.documents.snapshot import NOTHING_SEEN, PlantTotals, Snapshot
 from workers.steering.scope import compute_closed_share
 
 Figures = Mapping[str, float | None]
 SHEDDING = ("offered_per_second", "shed_per_second")
+APPLICATION = (
+    "in_per_second",
+    "kept_per_second",
+    "latency_p95_seconds",
+    "watermark_lag_seconds",
+    "waiting_events",
+    "batch_seconds",
+    "shed_share",
+)
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "plant": (*metrics.TOTALS, *SHEDDING),
-    "queue": (*metrics.PER_KIND["queues"], *SHEDDING, "dead_per_second", "throttled_share"),
-    "application": (*metrics.APPLICATION, *SHEDDING, "late_per_second"),
+    "plant": (*list_recorded(PlantTotals), *SHEDDING),
+    "queue": (*list_recorded(QueueStatus), *SHEDDING, "dead_per_second", "throttled_share"),
+    "application": (*APPLICATION, *SHEDDING, "late_per_second"),
 }
 
 
@@ -58,7 +67,7 @@ class PlantFigures:
 
     @cached_property
     def _plants(self) -> Mapping[str, Figures]:
-        totals = {name: getattr(self.snapshot.totals, name) for name in metrics.TOTALS}
+        totals = {name: getattr(self.snapshot.totals, name) for name in list_recorded(PlantTotals)}
         latency = _compute_latency(totals["latency_p95_seconds"], self.snapshot.queues.values())
         shedding = self._sum_shedding(self.snapshot.pipeline.applications)
         return {"": {**totals, "latency_p95_seconds": latency, **shedding}}
@@ -83,7 +92,7 @@ class PlantFigures:
             container.dead_per_second for container in row.containers.values() if container.dead_per_second is not None
         ]
         return {
-            **{queue: getattr(row, queue) for queue in metrics.PER_KIND["queues"]},
+            **{queue: getattr(row, queue) for queue in list_recorded(QueueStatus)},
             "latency_p95_seconds": _compute_latency(row.latency_p95_seconds, [row]),
             **self._sum_shedding(readers),
             "dead_per_second": sum(dead) if dead else None,
@@ -96,7 +105,7 @@ class PlantFigures:
             return {**dict.fromkeys(NAMES["application"]), "latency_p95_seconds": _compute_latency(None, read)}
         late = sum(operator.late_per_second for operator in row.operators.values())
         return {
-            **{each: getattr(row, each) for each in metrics.APPLICATION},
+            **{each: getattr(row, each) for each in APPLICATION},
             "latency_p95_seconds": _compute_latency(row.latency_p95_seconds, read),
             **self._sum_shedding([name]),
             "late_per_second": self._compute_counter_rate(name, "late_events", late),

@@ -3,15 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from common.stored_document import convert, convert_to_plain, copy_shared_values
+from common.stored_document import convert, copy_shared_values
 from workers.documents.plans import NodeForecast, PlanDocument, PlanMove, PlanStatus
 from workers.models import Plan
 from workers.placement.plans import ENDED_WITH_MOVES, has_moved
-
-
-def plan_document(plan: Plan) -> dict[str, Any]:
-    """Return a plan as plain JSON."""
-    return convert_to_plain(build_plan_document(plan))
 
 
 def build_plan_document(plan: Plan) -> PlanDocument:

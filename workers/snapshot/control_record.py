@@ -24,7 +24,7 @@ from workers.control.parts.kind import Display
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import LoopStatus, OverrideStatus, RecentAction
 from workers.documents.plans import PlanStatus
-from workers.documents.work import RunStatus
+from workers.documents.snapshot import RunStatus
 from workers.models import LedgerEntry, Loop, Run
 from workers.placement import plan_document, plans
 from workers.snapshot.states.clock import MAX_CLOCK_SECONDS

@@ -15,11 +15,10 @@ from queues.nodes.heartbeat import Membership
 from queues.topology import KnownTopology
 from workers.consumer.latency import Latencies
 from workers.coordination.plant_clock import Freshness
-from workers.documents.bands import ExpectedBands
 from workers.documents.loops import LoopStatus
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plants import LoadForecast, PlantStatus
-from workers.documents.snapshot import NOTHING_SEEN, Snapshot
+from workers.documents.snapshot import NOTHING_SEEN, ExpectedBands, Snapshot
 from workers.documents.states import SubjectState
 from workers.history.forecasts import PLANT, BandWatch, LoadForecasts, LoadSource
 from workers.pipeline.declaration.orders import Orders

@@ -2,16 +2,18 @@
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from django.conf import settings
 from django.db.models import QuerySet
 from django.http import Http404
 
 from common.files import resolve_inside_folder
+from common.stored_document import describe
 from console.accounts.access import Actor, require_data_access
+from console.actions.task_documents import IsoTime, RunProgress
 from console.display.downsampling import downsample
 from console.display.formats import format_for_input
 from controllers.simulation.catalog import SCENARIOS
@@ -23,31 +25,37 @@ from workers.models import Run
 PLOT_POINTS = 600
 
 
+class ExperimentTrace(TypedDict):
+    name: str
+    column: str
+    rows: int
+    path: NotRequired[Annotated[str, describe("Path of the file in the data folder; empty: unknown.")]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class DescribedExperiment:
-    """An experiment with its results so far: results (by metric) and seconds, both by law.
+    """An experiment and its results so far.
 
-    changed: parameters that differ from the scenario's; trace: {"name", "column", "rows"}; owner: None for a command;
-    run, state, error, progress: of the run that simulates it; command: the same from a command line.
+    run, state, error, progress: of the run that simulates it. owner: None for a command.
     """
 
     id: int
     scenario: str
     title: str
     laws: list[str]
-    parameters: Mapping[str, Any]
-    changed: Mapping[str, Any]
+    parameters: Annotated[Mapping[str, Any], describe("The scenario's settings.")]
+    changed: Annotated[Mapping[str, Any], describe("Settings that differ from the scenario's.")]
     seed: int
-    trace: dict[str, Any] | None
+    trace: ExperimentTrace | None
     owner: str | None
-    created_at: str
+    created_at: IsoTime
     run: int | None
-    state: str
+    state: Annotated[str, describe(values=Run.State.values)]
     error: str
-    results: dict[str, dict[str, float | None]]
-    seconds: dict[str, float]
-    command: str
-    progress: dict[str, Any]
+    results: Annotated[dict[str, dict[str, float | None]], describe("Keyed by law, then by metric.")]
+    seconds: Annotated[dict[str, float], describe("Duration of each law's simulation, s.")]
+    command: Annotated[str, describe("The equivalent command line.")]
+    progress: RunProgress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +106,6 @@ def experiment_for(actor: Actor, action: str, number: int) -> Experiment:
         raise Http404(f"Experiment {number} is unknown.")
     require_data_access(actor, action, experiment.queues)
     return experiment
-
-
-def experiment_document(experiment: Experiment) -> dict[str, Any]:
-    return asdict(describe_experiment(experiment))
 
 
 def describe_experiment(experiment: Experiment) -> DescribedExperiment:

@@ -179,7 +179,9 @@ def approve(
     """Do what was proposed, with the rights of the person who approves."""
     _require_login_session(actor)
     row, text = _open(proposal, now), overrides.read_reason(reason)
-    if not _is_hash_of(row, hash):
+    shown = hash if isinstance(hash, str) and hash.isascii() else ""
+    # Neither another hash was shown, nor has the row changed.
+    if not (hmac.compare_digest(shown, row.hash) and hmac.compare_digest(row.hash, compute_proposal_hash(row))):
         raise BadInput("hash", "does not match this proposal; open the proposal again and approve the version shown.")
     if not is_valid(row.token, now):
         raise BadInput(
@@ -297,12 +299,6 @@ def _describe_drift(row: AssistantProposal, now: datetime) -> str:
     newest = later[-1]
     at = f"{newest.created_at.astimezone(UTC):%H:%M:%S} UTC"
     return f"{newest.owner.get_username()} set {name} to {newest.value} at {at}, after it was proposed"
-
-
-def _is_hash_of(row: AssistantProposal, hash: Any) -> bool:
-    """Return whether it is the hash that was shown, and the row has not changed."""
-    given = hash if isinstance(hash, str) and hash.isascii() else ""
-    return hmac.compare_digest(given, row.hash) and hmac.compare_digest(row.hash, compute_proposal_hash(row))
 
 
 def _record_decision(

@@ -9,7 +9,6 @@ from datetime import datetime
 
 import redis
 from django.db import transaction
-from django.db.models import QuerySet
 
 from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
@@ -109,12 +108,9 @@ def _stop(
 
 def find_active(scope: Scope, name: str, now: datetime) -> Override:
     """Return the pause or drain in force. Raises `BadInput` if there is none."""
-    stop = _find_stop(scope, name, now).first()
+    held = overrides.list_active(now).filter(name=name, **scope.get_field_values())
+    stop = held.select_related("owner").first()
     if stop is None:
         what = f"{scope} is not draining" if name == DRAINING else f"{name} of {scope} is not paused"
         raise BadInput("part", f"{what}; nothing was changed.")
     return stop
-
-
-def _find_stop(scope: Scope, name: str, now: datetime) -> QuerySet[Override]:
-    return overrides.list_active(now).filter(name=name, **scope.get_field_values()).select_related("owner")

@@ -1,20 +1,34 @@
 """Bodies are limited before Django reads them, which would store everything.
 
 Anonymous senders may send STRANGER_BYTES (a login). Larger bodies are read only after authentication, up to the size
-that `console.api.ingestion.body_allowance` permits. A body must also arrive in time.
+that the sender may send to the address. A body must also arrive in time.
 """
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+import redis
+from django.conf import settings
+from django.db import DatabaseError
+from django.http import parse_cookie
+
 from common.parsing import parse_digits
+from console.accounts.access import Actor
+from console.accounts.connection import authenticate_connection, run_in_thread
+from console.accounts.quotas import get_actor_quota
+from console.actions.lab.traces import MAX_TRACE_BYTES
+from console.input.boundary import MAX_REPORT_BYTES, is_report
 from console.web.refusal import RequestRefused, refuse
 
 STRANGER_BYTES = 64 * 1024
+DOCUMENT_BYTES = 2**20  # a form, or the JSON of a declaration
+EVENTS = re.compile(r"/api/v1/queues/([^/]+)/events/?")
+UPLOADS = "/lab/begin"
 # Time limit for a body, extended by what has arrived of it at this rate.
 PATIENCE_SECONDS = 20.0
 MIN_BYTES_PER_SECOND = 64 * 1024
@@ -62,7 +76,8 @@ class BodyLimit:
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         body = _Body(self, scope, receive)
         try:
-            await body.check_announced(_read_announced_bytes(scope))
+            announced = dict(scope["headers"]).get(b"content-length", b"0").decode("latin1")
+            await body.check_announced(parse_digits(announced, 19) or 0)
             await self.application(scope, body.receive, send)
         except RequestRefused as refusal:
             # Django reads the whole body before it answers, so nothing has been sent yet.
@@ -129,22 +144,52 @@ class _Body:
                 raise RequestRefused(503, UNANSWERED, 2) from None
             self._most_bytes = allowance.most_bytes
             if size_bytes <= self._most_bytes:
-                self._enter(allowance.sender or "")
+                sender, large = allowance.sender or "", self._limit.large
+                if large.total() >= LARGE_AT_ONCE or large[sender] >= LARGE_OF_ONE:
+                    raise RequestRefused(
+                        503, "body: too many large bodies are in progress; send it again in a moment.", 1
+                    )
+                self._sender = sender
+                large[sender] += 1
         if size_bytes > self._most_bytes:
             raise RequestRefused(413, format_size_error(self._most_bytes))
-
-    def _enter(self, sender: str) -> None:
-        large = self._limit.large
-        if large.total() >= LARGE_AT_ONCE or large[sender] >= LARGE_OF_ONE:
-            raise RequestRefused(503, ("body: too many large bodies are in progress; send it again in a moment."), 1)
-        self._sender = sender
-        large[sender] += 1
-
-
-def _read_announced_bytes(scope: dict[str, Any]) -> int:
-    announced = dict(scope["headers"]).get(b"content-length", b"0")
-    return parse_digits(announced.decode("latin1"), 19) or 0
 
 
 def format_size_error(limit_bytes: int) -> str:
     return f"body must have at most {limit_bytes} bytes; send it in several requests."
+
+
+async def load_allowance(scope: dict[str, Any]) -> Allowance:
+    """Return how much the sender of a request may send to its address.
+
+    Raises `RequestRefused` if it can't be determined.
+    """
+    allowance: Allowance = await run_in_thread(_compute_allowance)(scope)
+    return allowance
+
+
+def _compute_allowance(scope: dict[str, Any]) -> Allowance:
+    headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
+    session_key = parse_cookie(headers.get("cookie", "")).get(settings.SESSION_COOKIE_NAME)
+    address = (scope.get("client") or [None])[0]
+    try:
+        actor = authenticate_connection(session_key, headers.get("authorization"), address)
+        return Allowance(_compute_max_bytes(actor, scope), actor.name) if actor.role else Allowance(STRANGER_BYTES)
+    except (DatabaseError, redis.RedisError):
+        raise RequestRefused(503, UNANSWERED, 2) from None
+
+
+def _compute_max_bytes(actor: Actor, scope: dict[str, Any]) -> int:
+    path, posts = scope.get("path", ""), scope.get("method") == "POST"
+    queue = EVENTS.fullmatch(path)
+    if posts and queue and actor.may("events.publish") and actor.can_access_queues([queue[1]]):
+        if seconds := get_actor_quota(actor).wait_seconds(0):
+            raise RequestRefused(429, f"The quota of {actor.name} is used up; send again in {seconds} s.", seconds)
+        return int(settings.WEIR_MAX_BODY_BYTES)
+    if actor.role == "producer":
+        return STRANGER_BYTES
+    if posts and is_report(path) and actor.may("alert.report"):
+        return MAX_REPORT_BYTES
+    if posts and path == UPLOADS and actor.may("lab.run"):
+        return DOCUMENT_BYTES + MAX_TRACE_BYTES
+    return DOCUMENT_BYTES

@@ -1,33 +1,110 @@
 """Publishing over HTTP: JSON lines or an Arrow stream in, 202 with counts out."""
 
+import atexit
+import functools
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from io import BytesIO
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 import redis
-from django.http import HttpRequest
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, UnreadablePostError
 from ninja import Status
 
 from common.errors import BadInput, MalformedEvent, NoContainerAvailable
+from common.stored_document import Events, describe
 from console.accounts.access import require_permission
 from console.accounts.quotas import Quota, get_actor_quota
-from console.api.answer.router import Router
-from console.api.ingestion.body import body_of
-from console.api.ingestion.publisher import get_publisher_client
+from console.api.ingestion.body_limit import format_size_error
+from console.api.request.answers import Router
 from console.api.request.authentication import actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
-from console.api.schemas.events import PublishedEvents
 from console.connections.control_server import control
 from queues import keys
 from queues.events.arrow_stream import read_events
-from queues.events.lines import EventLines, merge_batches
+from queues.events.lines import EventLines, Rejection, merge_batches
 from queues.publishing.client import Client, PublishResult
 from workers.observability.spans import note, span
 
 router = Router(tags=["events"])
+
+GZIP = b"\x1f\x8b"
+GZIP_WINDOW = zlib.MAX_WBITS | 16
+CHUNK_BYTES = 64 * 1024
+MAX_MEMBERS = 1_000  # a gzip file may have several members; each has a cost, even an empty one
+
+
+def body_of(request: HttpRequest) -> bytes:
+    """Return the decompressed body.
+
+    Raises `RefusedError`: 413 too large compressed or decompressed, 400 broken gzip, 415 unknown encoding.
+    """
+    limit_bytes = settings.WEIR_MAX_BODY_BYTES
+    # The ASGI application has already rejected such a body; another server may not have checked it.
+    if int(request.META.get("CONTENT_LENGTH") or 0) > limit_bytes:
+        raise RefusedError(413, "body", format_size_error(limit_bytes))
+    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip"):
+        raise RefusedError(415, "content-encoding", f"must be gzip or none, not {encoding[:40]!r}.")
+    try:
+        body = request.body
+    except RequestDataTooBig:
+        raise RefusedError(413, "body", format_size_error(limit_bytes)) from None
+    except UnreadablePostError as error:
+        raise RefusedError(400, "body", f"was interrupted ({error}); send it again.") from None
+    return unpack_body(body, limit_bytes) if encoding == "gzip" or body[:2] == GZIP else body
+
+
+def unpack_body(body: bytes, limit_bytes: int) -> bytes:
+    """Decompress a gzip body, reading no further than its limit. Raises `RefusedError`."""
+    try:
+        plain = _unpack(memoryview(body), limit_bytes)
+    except zlib.error as error:
+        raise RefusedError(400, "body", f"is not complete gzip data ({error}).") from None
+    if plain[:2] == GZIP:
+        raise RefusedError(400, "body", "is compressed twice; compress it once.")
+    return bytes(plain)
+
+
+def _unpack(body: memoryview, limit_bytes: int) -> bytearray:
+    plain = bytearray()
+    members, member = 1, zlib.decompressobj(GZIP_WINDOW)
+    for start in range(0, len(body), CHUNK_BYTES):
+        data = bytes(body[start : start + CHUNK_BYTES])
+        while data:
+            if member.eof:
+                data = data.lstrip(b"\0")  # zeros between and after the members are padding
+                if not data:
+                    break
+                members, member = members + 1, zlib.decompressobj(GZIP_WINDOW)
+            plain += member.decompress(data, limit_bytes + 1 - len(plain))
+            if len(plain) > limit_bytes:
+                raise RefusedError(413, "body", f"decompresses to more than {limit_bytes} bytes; send less.")
+            if members > MAX_MEMBERS:
+                raise RefusedError(413, "body", (f"has more than {MAX_MEMBERS} gzip members; compress it once."))
+            data = member.unused_data if member.eof else member.unconsumed_tail
+    if not member.eof:
+        raise RefusedError(400, "body", "is not complete gzip data (it ends early).")
+    return plain
+
+
+def get_publisher_client() -> Client:
+    """Return this process's producer, of settings.REDIS_URL: one client for all requests, created by the first one."""
+    return _get_client(settings.REDIS_URL)
+
+
+@functools.lru_cache(maxsize=4)
+def _get_client(url: str) -> Client:
+    client = Client(url, producer="api")
+    atexit.register(client.close)
+    return client
+
+
 # The last two are what a plain `curl --data-binary` and a client without a content type send.
 JSON_LINES = (
     "application/x-ndjson",
@@ -54,17 +131,24 @@ BODY = {
         },
     }
 }
-
 Batches = Iterable[pa.RecordBatch]
 
 
-@router.post(
-    "/queues/{queue}/events",
-    response={202: PublishedEvents, 400: PublishedEvents},
-    summary="Publish events",
-    openapi_extra=BODY,
-)
-def publish_events(request: HttpRequest, queue: str, strict: bool = False) -> Status[PublishedEvents]:
+class PublishedEvents(TypedDict):
+    """The stored events of a body."""
+
+    published: Annotated[Events, describe("Number of stored events.")]
+    blocks: int
+    by_container: Annotated[dict[str, int], describe("Number of events by node.")]
+    rerouted: Annotated[Events, describe("Number of events stored in a different container than the points selected.")]
+    rejected: Annotated[Events, describe("Number of malformed lines that were skipped.")]
+    errors: Annotated[list[Rejection], describe("The first 20 malformed lines.")]
+
+
+@router.post("/queues/{queue}/events", summary="Publish events", openapi_extra=BODY)
+def publish_events(
+    request: HttpRequest, queue: str, strict: bool = False
+) -> Annotated[Status[PublishedEvents], {202: PublishedEvents, 400: PublishedEvents}]:
     """Store events: JSON lines or an Arrow stream, with or without gzip.
 
     `published` counts the stored events.
@@ -130,12 +214,16 @@ def _check_throttling(queue: str) -> None:
 def _publish_lines(client: Client, queue: str, body: bytes, strict: bool) -> Status[Any]:
     _check_size(body)
     lines = EventLines(BytesIO(body), format="jsonl", strict=strict)
-    counts = _publish(client, queue, _read_all_lines(lines) if strict else lines)
+    try:
+        batches = list(lines) if strict else lines  # all of it before anything is published
+    except MalformedEvent as error:
+        raise RefusedError(400, error.field, error.message) from None
+    counts = _publish(client, queue, batches)
     client.count_rejected(queue, lines.rejected)
-    errors = [{"line": rejection.line, "error": rejection.error} for rejection in lines.rejections]
+    errors = lines.rejections
     if not counts["published"]:
         # None of it was an event: an error of the sender, not an accepted body.
-        errors = errors or [{"line": 1, "error": "the body is empty; send JSON lines."}]
+        errors = errors or [Rejection(1, "the body is empty; send JSON lines.")]
         return Status(400, {**counts, "rejected": lines.rejected, "errors": errors})
     return Status(202, {**counts, "rejected": lines.rejected, "errors": errors})
 
@@ -154,14 +242,6 @@ def _check_size(body: bytes) -> None:
         if count > most:
             message = f"must have at most {most} {what}, decompressed; send the events in several requests."
             raise RefusedError(413, "body", message)
-
-
-def _read_all_lines(lines: EventLines) -> list[pa.RecordBatch]:
-    """Read every line before anything is published. Raises `RefusedError` 400 for the first malformed one."""
-    try:
-        return list(lines)
-    except MalformedEvent as error:
-        raise RefusedError(400, error.field, error.message) from None
 
 
 def _publish_arrow(client: Client, queue: str, body: bytes, strict: bool) -> Status[Any]:

@@ -1,1 +1,1 @@
-"""Requests to the API: authentication, formats, and rejections."""
+"""Requests to the API and their answers: authentication, formats, schemas, and rejections."""

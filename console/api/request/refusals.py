@@ -44,10 +44,6 @@ class RefusedError(Exception):
         self.more = dict(more or {})
 
 
-def _answer_bad_input(request: HttpRequest, error: BadInput) -> RefusedError:
-    return RefusedError(404 if isinstance(error, UnknownQueue) else 422, error.field or "body", error.message)
-
-
 def _answer_bad_request(request: HttpRequest, error: HttpError) -> RefusedError:
     """Answer a body that could not be read, with the cause if known."""
     if (unreadable := getattr(request, "weir_unreadable", None)) is not None:
@@ -62,15 +58,12 @@ def build_no_snapshot() -> RefusedError:
     return RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
 
 
-def _answer_control_error(request: HttpRequest, error: redis.RedisError) -> RefusedError:
-    message = f"The control server is not responding ({describe_connection_error(error)}); try again in a moment."
-    return RefusedError(503, "control", message, RETRY_AFTER_SECONDS)
-
-
 # What endpoints raise on purpose → status, field, message, and seconds until a retry.
 REFUSALS: Mapping[type[Exception], Callable[[HttpRequest, Any], RefusedError]] = {
     RateLimited: lambda _, error: RefusedError(429, error.field, error.message, error.seconds),
-    BadInput: _answer_bad_input,
+    BadInput: lambda _, error: RefusedError(
+        404 if isinstance(error, UnknownQueue) else 422, error.field or "body", error.message
+    ),
     BadTopology: lambda _, error: RefusedError(503, error.field, error.message, RETRY_AFTER_SECONDS),
     RefusedError: lambda _, error: error,
     AuthenticationError: lambda _, error: RefusedError(401, "authorization", str(error.message)),
@@ -79,7 +72,12 @@ REFUSALS: Mapping[type[Exception], Callable[[HttpRequest, Any], RefusedError]] =
     HttpError: _answer_bad_request,
     NodeUnavailable: lambda _, error: RefusedError(503, "node", str(error), RETRY_AFTER_SECONDS),
     QueuePaused: lambda _, error: RefusedError(503, "queue", str(error), error.retry_seconds),
-    redis.RedisError: _answer_control_error,
+    redis.RedisError: lambda _, error: RefusedError(
+        503,
+        "control",
+        f"The control server is not responding ({describe_connection_error(error)}); try again in a moment.",
+        RETRY_AFTER_SECONDS,
+    ),
 }
 
 

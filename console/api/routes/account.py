@@ -1,39 +1,114 @@
 """Accounts and settings: users, sessions, tokens, the plant's settings, and the loops' own values."""
 
+from typing import Annotated, TypedDict
+
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
-from ninja import Status
 from pydantic import StrictInt
 
+from common.stored_document import Time, describe
 from console.accounts import people, second_factor, sessions, tokens
 from console.accounts.access import Actor, find_user_role, get_user_queues
+from console.accounts.identity_settings import ROLES
 from console.actions import plant_settings
-from console.api.answer.router import Router
-from console.api.answer.schema import convert
+from console.actions.plant_settings import ShownSetting
+from console.api.request.answers import Created, Json, Router, build_answer
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Reason, RequestBody
+from console.api.request.input import Reason, RequestBody
 from console.api.routes.control import get_loop_or_404
-from console.api.schemas.account import (
-    SessionEnd,
-    SessionList,
-    SessionRow,
-    SettingChange,
-    SettingList,
-    SettingRow,
-    TokenList,
-    TokenRevocation,
-    TokenRow,
-    TokenWithSecret,
-    UserList,
-    UserRow,
-    UserWithPassword,
-)
 from console.input.row_id import Id
 from console.models import ApiToken, UserSession
 
 router = Router(tags=["settings"])
 SHOWN_ONCE = "no-store"
+
+
+class SettingList(TypedDict):
+    settings: list[ShownSetting]
+
+
+class SettingChange(TypedDict):
+    """A value before and after it was set."""
+
+    name: str
+    before: Json
+    value: Json
+
+
+class UserRow(TypedDict):
+    """A user."""
+
+    username: str
+    role: Annotated[Annotated[str, describe(values=ROLES)] | None, describe("null: disabled, or without a role.")]
+    enabled: bool
+    queues: Annotated[list[str], describe("The queues that the role is limited to; empty: all.")]
+    second_factor: Annotated[bool, describe("Whether the login requires a second factor.")]
+    last_login: Time | None
+    joined: Time
+
+
+class UserWithPassword(UserRow):
+    """A user with a new password."""
+
+    password: Annotated[str, describe("Shown only once.")]
+
+
+class UserList(TypedDict):
+    users: list[UserRow]
+
+
+class SessionRow(TypedDict):
+    """A browser with a login."""
+
+    user: str
+    id: int
+    created_at: Time
+    seen_at: Annotated[Time, describe("Time of the last request.")]
+    address: str | None
+    agent: Annotated[str, describe("The browser's user agent.")]
+
+
+class SessionList(TypedDict):
+    sessions: list[SessionRow]
+
+
+class SessionEnd(TypedDict):
+    id: int
+    ended: bool
+
+
+class TokenRow(TypedDict):
+    """An API token, without its secret."""
+
+    owner: str
+    parent: Annotated[str | None, describe("The parent token; null: created by a user.")]
+    id: int
+    name: str
+    role: Annotated[str, describe(values=ApiToken.Role.values)]
+    queues: Annotated[list[str], describe("The queues that the token is limited to; empty: all queues of its role.")]
+    actions: Annotated[list[str], describe("Allowed actions, or families of actions; empty: all actions of its role.")]
+    created_at: Time
+    expires_at: Time
+    revoked_at: Time | None
+    used_at: Time | None
+    quota_events_per_second: Annotated[int | None, describe("null: the plant's setting applies.")]
+    quota_bytes_per_second: Annotated[int | None, describe("null: the plant's setting applies.")]
+
+
+class TokenWithSecret(TokenRow):
+    """A new token with its secret."""
+
+    token: Annotated[str, describe("The secret, shown only once.")]
+
+
+class TokenList(TypedDict):
+    tokens: list[TokenRow]
+
+
+class TokenRevocation(TypedDict):
+    id: int
+    revoked: Annotated[bool, describe("false: already expired or revoked.")]
 
 
 class Value(RequestBody):
@@ -98,90 +173,76 @@ class NewQuota(RequestBody):
     reason: str
 
 
-@router.get("/settings", response=SettingList, summary="List the plant's settings")
+@router.get("/settings", summary="List the plant's settings")
 def list_settings(request: HttpRequest) -> SettingList:
     actor_for(request, "plant.view")
-    return {"settings": [convert(SettingRow, vars(setting_row)) for setting_row in plant_settings.list_setting_rows()]}
+    return {"settings": list(plant_settings.list_setting_rows())}
 
 
-@router.post("/settings/{name}", response=SettingChange, summary="Change a setting of the plant")
+@router.post("/settings/{name}", summary="Change a setting of the plant")
 def change_setting(request: HttpRequest, name: str, body: Value) -> SettingChange:
     actor = actor_for(request, "settings.change")
     before, after = plant_settings.change_setting(actor, name, body.value, body.reason, timezone.now())
     return {"name": name, "before": before, "value": after}
 
 
-@router.post(
-    "/loops/{loop_id}/settings",
-    response=SettingChange,
-    summary="Set a loop's own value of a parameter or guard setting",
-)
+@router.post("/loops/{loop_id}/settings", summary="Set a loop's own value of a parameter or guard setting")
 def change_loop_setting(request: HttpRequest, loop_id: Id, body: OwnValue) -> SettingChange:
     actor = actor_for(request, "settings.change")
     before, after = plant_settings.change_own(actor, get_loop_or_404(loop_id), now=timezone.now(), **body.dict())
     return {"name": body.name, "before": before, "value": after}
 
 
-@router.get("/users", response=UserList, summary="List users")
+@router.get("/users", summary="List users")
 def list_users(request: HttpRequest) -> UserList:
     actor_for(request, "user.manage")
     return {"users": [build_user_row(user) for user in User.objects.order_by("username")]}
 
 
-@router.post("/users", response={201: UserWithPassword}, summary="Create a user; the password is shown once")
-def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> Status[UserWithPassword]:
+@router.post("/users", summary="Create a user; the password is shown once")
+def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> Created[UserWithPassword]:
     actor = actor_for(request, "user.manage")
     user, password = people.create(actor, **body.dict())
     response["Cache-Control"] = SHOWN_ONCE
-    return Status(201, {**build_user_row(user), "password": password})
+    return {**build_user_row(user), "password": password}
 
 
-@router.post("/users/{username}/role", response=UserRow, summary="Change the role of a user")
+@router.post("/users/{username}/role", summary="Change the role of a user")
 def change_role(request: HttpRequest, username: str, body: Role) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _get_user(username)
     people.change_role(actor, user, body.role, body.reason)
     return build_user_row(user)
 
 
-@router.post(
-    "/users/{username}/queues",
-    response=UserRow,
-    summary="Limit a user's role to queues; an empty list means all queues",
-)
+@router.post("/users/{username}/queues", summary="Limit a user's role to queues; an empty list means all queues")
 def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _get_user(username)
     people.limit_queues(actor, user, body.queues, body.reason)
     return build_user_row(user)
 
 
-@router.post(
-    "/users/{username}/second-factor", response=UserRow, summary="Remove a lost second factor; the user's sessions end"
-)
+@router.post("/users/{username}/second-factor", summary="Remove a lost second factor; the user's sessions end")
 def remove_second_factor(request: HttpRequest, username: str, body: Reason) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _get_user(username)
     people.remove_second_factor(actor, user, body.reason)
     return build_user_row(user)
 
 
-@router.post("/users/{username}/disable", response=UserRow, summary="Disable a user; sessions and tokens end")
+@router.post("/users/{username}/disable", summary="Disable a user; sessions and tokens end")
 def disable_user(request: HttpRequest, username: str, body: Reason) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _get_user(username)
     people.enable(actor, user, False, body.reason)
     return build_user_row(_get_user(username))
 
 
-@router.post("/users/{username}/enable", response=UserRow, summary="Enable a user")
+@router.post("/users/{username}/enable", summary="Enable a user")
 def enable_user(request: HttpRequest, username: str, body: Reason) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _get_user(username)
     people.enable(actor, user, True, body.reason)
     return build_user_row(_get_user(username))
 
 
-@router.post(
-    "/users/{username}/reset",
-    response=UserWithPassword,
-    summary="Reset a password, which is shown once; the user's sessions end",
-)
+@router.post("/users/{username}/reset", summary="Reset a password, which is shown once; the user's sessions end")
 def reset_password(request: HttpRequest, response: HttpResponse, username: str, body: NewPassword) -> UserWithPassword:
     actor, user = actor_for(request, "user.manage"), _get_user(username)
     password = people.reset_password(actor, user, body.reason, body.password)
@@ -189,18 +250,14 @@ def reset_password(request: HttpRequest, response: HttpResponse, username: str, 
     return {**build_user_row(user), "password": password}
 
 
-@router.get(
-    "/sessions",
-    response=SessionList,
-    summary="List your sessions, or all sessions if you have the permission user.manage",
-)
+@router.get("/sessions", summary="List your sessions, or all sessions if you have the permission user.manage")
 def list_sessions(request: HttpRequest) -> SessionList:
     actor = actor_for(request, "account.change")
     rows = sessions.list_active_sessions(None if actor.may("user.manage") else actor.user)
-    return {"sessions": [_build_session_row(row) for row in rows]}
+    return {"sessions": [build_answer(SessionRow, row, user=row.user.get_username()) for row in rows]}
 
 
-@router.post("/sessions/{session_id}/end", response=SessionEnd, summary="End a session")
+@router.post("/sessions/{session_id}/end", summary="End a session")
 def end_session(request: HttpRequest, session_id: Id) -> SessionEnd:
     actor = actor_for(request, "account.change")
     session = UserSession.objects.select_related("user").filter(pk=session_id).first()
@@ -212,7 +269,6 @@ def end_session(request: HttpRequest, session_id: Id) -> SessionEnd:
 
 @router.get(
     "/tokens",
-    response=TokenList,
     summary=(
         "List your API tokens, or all tokens if you have the permission user.manage; a token lists its child tokens"
     ),
@@ -223,16 +279,16 @@ def list_tokens(request: HttpRequest) -> TokenList:
     return {"tokens": [_build_token_row(row) for row in rows if _is_seen(actor, row)]}
 
 
-@router.post("/tokens", response={201: TokenWithSecret}, summary="Create a token; its secret is shown once")
-def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -> Status[TokenWithSecret]:
+@router.post("/tokens", summary="Create a token; its secret is shown once")
+def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -> Created[TokenWithSecret]:
     actor = actor_for(request, "token.mint")
     scope = tokens.TokenScope(body.queues, body.actions)
     token, secret = tokens.make(actor, body.name, body.role, body.days, timezone.now(), scope)
     response["Cache-Control"] = SHOWN_ONCE
-    return Status(201, {**_build_token_row(token), "token": secret})
+    return {**_build_token_row(token), "token": secret}
 
 
-@router.post("/tokens/{token_id}/revoke", response=TokenRevocation, summary="Revoke a token")
+@router.post("/tokens/{token_id}/revoke", summary="Revoke a token")
 def revoke_token(request: HttpRequest, token_id: Id) -> TokenRevocation:
     actor = actor_for(request, "token.mint")
     token = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
@@ -241,9 +297,7 @@ def revoke_token(request: HttpRequest, token_id: Id) -> TokenRevocation:
     return {"id": token_id, "revoked": tokens.revoke(actor, token, timezone.now())}
 
 
-@router.post(
-    "/tokens/{token_id}/quota", response=TokenRow, summary="Set a token's own quota of events and bytes per second"
-)
+@router.post("/tokens/{token_id}/quota", summary="Set a token's own quota of events and bytes per second")
 def change_quota(request: HttpRequest, token_id: Id, body: NewQuota) -> TokenRow:
     actor = actor_for(request, "user.manage")
     token = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
@@ -270,34 +324,9 @@ def build_user_row(user: User) -> UserRow:
     }
 
 
-def _build_session_row(row: UserSession) -> SessionRow:
-    return {
-        "user": row.user.get_username(),
-        "id": row.pk,
-        "created_at": row.created_at,
-        "seen_at": row.seen_at,
-        "address": row.address,
-        "agent": row.agent,
-    }
-
-
 def _is_seen(actor: Actor, token: ApiToken) -> bool:
     return tokens.is_own(actor, token) or actor.may("user.manage")
 
 
 def _build_token_row(row: ApiToken) -> TokenRow:
-    return {
-        "owner": row.owner.get_username(),
-        "parent": row.parent.name if row.parent else None,
-        "id": row.pk,
-        "name": row.name,
-        "role": row.role,
-        "queues": row.queues,
-        "actions": row.actions,
-        "created_at": row.created_at,
-        "expires_at": row.expires_at,
-        "revoked_at": row.revoked_at,
-        "used_at": row.used_at,
-        "quota_events_per_second": row.quota_events_per_second,
-        "quota_bytes_per_second": row.quota_bytes_per_second,
-    }
+    return build_answer(TokenRow, row, owner=row.owner.get_username(), parent=row.parent.name if row.parent else None)

@@ -1,6 +1,6 @@
 """The audit log: who changed what, filtered and exported."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from django.db.models import Max
 from django.http import HttpRequest
@@ -8,21 +8,39 @@ from django.http.response import HttpResponseBase
 from ninja import Query, Schema
 from pydantic import Field
 
+from common.stored_document import Time, describe
 from console.actions.exports import export, iterate_newest_first
-from console.api.answer.files import EXPORTED_ROWS
-from console.api.answer.router import Router
-from console.api.answer.schema import convert
+from console.api.request.answers import EXPORTED_ROWS, Json, NextPage, Router, build_answer
 from console.api.request.authentication import actor_for
-from console.api.request.instant import UtcTime
-from console.api.request.rows import check_rows
-from console.api.schemas.records import AuditPage, AuditRow
+from console.api.request.input import UtcTime, check_rows
 from console.audit.audit_log import AuditFilter
 from console.input.row_id import Id
 from console.models import AuditEntry
 from workers.coordination import keyset
 
 router = Router(tags=["audit"])
-FIELDS = ("id", "at", "actor", "action", "target", "reason", "before", "after", "address", "request_id")
+
+
+class AuditRow(TypedDict):
+    """One change by a person or a token."""
+
+    id: int
+    at: Time
+    actor: Annotated[str, describe("A username, or token:NAME.")]
+    action: str
+    target: str
+    reason: str
+    before: Json
+    after: Json
+    address: str | None
+    request_id: str
+
+
+class AuditPage(TypedDict):
+    """Changes, newest first."""
+
+    next: NextPage
+    entries: list[AuditRow]
 
 
 class AuditSearch(Schema):
@@ -41,7 +59,7 @@ class AuditSearch(Schema):
         return AuditFilter(**self.dict()).check().choose(AuditEntry.objects.all())
 
 
-@router.get("/audit", response=AuditPage, summary="List audit log entries, newest first")
+@router.get("/audit", summary="List audit log entries, newest first")
 def list_audit(
     request: HttpRequest, wanted: Query[AuditSearch], before: Id | None = None, after: Id | None = None, rows: int = 50
 ) -> AuditPage:
@@ -49,7 +67,7 @@ def list_audit(
     actor_for(request, "audit.view")
     check_rows(rows)
     page = keyset.load_page(wanted.build_filter(), rows, before, after)
-    return {"entries": [convert(AuditRow, _document(row)) for row in page.rows], "next": page.older}
+    return {"entries": [build_answer(AuditRow, row) for row in page.rows], "next": page.older}
 
 
 @router.get("/audit/export", openapi_extra=EXPORTED_ROWS, summary="Export all audit log entries that match a filter")
@@ -61,9 +79,5 @@ def export_audit(
     # Up to now: the entry of this export is not part of it.
     last = AuditEntry.objects.aggregate(last=Max("pk"))["last"] or 0
     chosen = wanted.build_filter().filter(pk__lte=last)
-    pages = ([_document(entry) for entry in page] for page in iterate_newest_first(chosen))
-    return export(request, pages, FIELDS, "audit", format)
-
-
-def _document(entry: AuditEntry) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in FIELDS}
+    pages = ([dict(build_answer(AuditRow, entry)) for entry in page] for page in iterate_newest_first(chosen))
+    return export(request, pages, tuple(AuditRow.__annotations__), "audit", format)

@@ -1,43 +1,127 @@
 """Control: loops and overrides."""
 
+from typing import Annotated, Any, TypedDict, get_args
+
 from django.http import Http404, HttpRequest
 from django.utils import timezone
-from ninja import Status
 
 from common.errors import BadInput
-from common.stored_document import convert_to_plain
+from common.parameter import Parameter
+from common.stored_document import Instant, Seconds, Time, copy_shared_values, describe
 from console.actions import loops
-from console.api.answer.router import Router
-from console.api.answer.schema import convert
+from console.api.request.answers import Created, Document, Json, Router, build_answer, get_or_404
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import RequestBody
-from console.api.request.instant import GivenTime
+from console.api.request.input import GivenTime, RequestBody
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.api.routes.plant import get_node_or_404
-from console.api.schemas.control import (
-    DesiredValue,
-    LoopDetail,
-    LoopFirstReport,
-    LoopList,
-    LoopMode,
-    LoopParameter,
-    LoopRow,
-    OverrideEnd,
-    OverrideList,
-    OverrideRow,
-    OverrideUndo,
-)
 from console.connections.control_server import control
-from console.display.first_report import report_of
-from console.display.loops import DescribedLoop, ParameterRow, build_parameter_rows, describe, describe_loops
+from console.display import loops as loop_view
+from console.display.first_report import ShownReport, report_of
+from console.display.loops import DescribedLoop, build_parameter_rows, describe_loops
 from console.input.row_id import Id, parse_row_id
 from controllers import catalog
 from workers.control.desired import NothingDesired, compute_desired
+from workers.documents.loops import OverrideFields
 from workers.models import Loop, Override
 from workers.steering import overrides
 from workers.steering.overrides import Expiry
 
 router = Router(tags=["control"])
+
+
+KINDS = get_args(Parameter.__annotations__["kind"])
+
+
+class OverrideRow(OverrideFields, frozen=True, kw_only=True):
+    """An override."""
+
+    created_at: Time
+    expires_at: Annotated[Time | None, describe("null: no expiry.")]
+    ended_at: Time | None
+
+
+class OverrideEnd(OverrideRow, frozen=True, kw_only=True):
+    """An override that was ended."""
+
+    ended: Annotated[bool, describe("false: already ended.")]
+
+
+class OverrideList(TypedDict):
+    overrides: list[OverrideRow]
+
+
+class OverrideUndo(TypedDict):
+    """The reverted changes; empty if the intervention had already ended."""
+
+    ended: list[OverrideRow]
+    again: Annotated[list[OverrideRow], describe("Earlier overrides that are in force again until their own expiry.")]
+
+
+class LoopRow(TypedDict):
+    """A loop with what is in force."""
+
+    id: int
+    name: str
+    law: str
+    summary: Annotated[str, describe("Description of its law.")]
+    target: Annotated[
+        dict[str, str], describe("The queue, node, application, or other subject that the loop controls.")
+    ]
+    base_mode: Annotated[Annotated[str, describe(values=Loop.Mode.values)], describe("The mode without overrides.")]
+    mode: Annotated[str, describe(values=Loop.Mode.values)]
+    parameters: Annotated[Document, describe("The parameters without overrides.")]
+    effective: Annotated[Document, describe("The parameters in force.")]
+    overrides: list[OverrideRow]
+    conflict: Annotated[str, describe("Why overrides of parameters and guard settings are ignored; empty: they apply.")]
+    actuator: Annotated[str | None, describe("The value that the loop sets; null: several values at once.")]
+    interval_seconds: Seconds
+    ticked_at: Time | None
+
+
+class LoopList(TypedDict):
+    loops: list[LoopRow]
+
+
+class LoopParameter(TypedDict):
+    """A parameter of a loop's law as declared, and its values."""
+
+    name: str
+    label: str
+    value: Json
+    effective: Annotated[Json, describe("The value in force.")]
+    default: Json
+    minimum: float
+    maximum: float
+    unit: str
+    help: str
+    kind: Annotated[str, describe(values=KINDS)]
+    choices: list[str]
+    override: int | None
+
+
+class LoopDetail(LoopRow):
+    declared: list[LoopParameter]
+    guard: Annotated[Document, describe("The guard's settings in force.")]
+    first_report: Annotated[ShownReport | None, describe("null: no report yet.")]
+
+
+class LoopMode(TypedDict):
+    mode: Annotated[str, describe(values=Loop.Mode.values)]
+    override: Annotated[OverrideRow | None, describe("Override of the mode.")]
+    overrides: Annotated[list[OverrideRow], describe("All overrides that were set, for the mode and the actuator.")]
+
+
+class DesiredValue(TypedDict):
+    """The desired value of a loop, as numbers that an external autoscaler polls."""
+
+    loop: int
+    name: str
+    mode: Annotated[str, describe(values=Loop.Mode.values)]
+    at: Annotated[Instant, describe("Time of the decision.")]
+    entry: Annotated[int, describe("The decision's number in the ledger.")]
+    desired: Annotated[float, describe("Sum of all values, such as tasks or processes.")]
+    values: Annotated[dict[str, float], describe("Keyed by operator, or by another output of the law.")]
+    reason: str
 
 
 class NewOverride(RequestBody):
@@ -58,9 +142,6 @@ class NewOverride(RequestBody):
     minutes: float | None = None
     expires_at: GivenTime | None = None
     endless: bool = False
-
-    def build_expiry(self) -> Expiry:
-        return Expiry(self.minutes, self.expires_at, self.endless)
 
 
 class ExpiryExtension(RequestBody):
@@ -87,13 +168,13 @@ class NewMode(RequestBody):
     value: float | None = None
 
 
-@router.get("/loops", response=LoopList, summary="List loops with their values in force")
+@router.get("/loops", summary="List loops with their values in force")
 def list_loops(request: HttpRequest) -> LoopList:
     actor_for(request, "plant.view")
     return {"loops": [_build_loop_row(loop) for loop in describe_loops(timezone.now())]}
 
 
-@router.get("/loops/{loop_id}", response=LoopDetail, summary="Get a loop, its parameters, and its guard")
+@router.get("/loops/{loop_id}", summary="Get a loop, its parameters, and its guard")
 def get_loop(request: HttpRequest, loop_id: Id) -> LoopDetail:
     actor_for(request, "plant.view")
     now = timezone.now()
@@ -103,36 +184,22 @@ def get_loop(request: HttpRequest, loop_id: Id) -> LoopDetail:
     counted = overrides.select_effective(loop, held, now)
     rows = build_parameter_rows(law, loop.parameters, counted, now)
     return {
-        **_build_loop_row(describe(loop, held, now)),
-        "declared": [_build_loop_parameter(row) for row in rows],
+        **_build_loop_row(loop_view.describe(loop, held, now)),
+        "declared": [build_answer(LoopParameter, row, override=row.override and row.override.pk) for row in rows],
         "guard": overrides.get_effective_guard(law, loop.guard, counted, now),
-        "first_report": _first_report(loop.pk),
+        "first_report": report_of(loop.pk),
     }
 
 
-def _build_loop_parameter(row: ParameterRow) -> LoopParameter:
-    return convert(LoopParameter, {**vars(row), "override": row.override and row.override.pk})
-
-
-def _first_report(loop: int) -> LoopFirstReport | None:
-    report = report_of(loop)
-    if report is None:
-        return None
-    figures = None if report.figures is None else convert_to_plain(report.figures)
-    return convert(LoopFirstReport, {**vars(report), "figures": figures})
-
-
 @router.get(
-    "/loops/{loop_id}/desired",
-    response=DesiredValue,
-    summary="Get a loop's desired value for external autoscalers (KEDA); 503 if unknown",
+    "/loops/{loop_id}/desired", summary="Get a loop's desired value for external autoscalers (KEDA); 503 if unknown"
 )
 def get_desired(request: HttpRequest, loop_id: Id) -> DesiredValue:
     actor_for(request, "plant.view")
     return compute_desired_value(get_loop_or_404(loop_id))
 
 
-@router.post("/loops/{loop_id}/mode", response=LoopMode, summary="Change a loop's mode")
+@router.post("/loops/{loop_id}/mode", summary="Change a loop's mode")
 def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> LoopMode:
     actor = actor_for(request, "loop.mode")
     loop = get_loop_or_404(loop_id)
@@ -144,7 +211,7 @@ def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> LoopMode:
     return {"mode": body.mode, "override": rows[0] if rows else None, "overrides": rows}
 
 
-@router.get("/overrides", response=OverrideList, summary="List overrides in force")
+@router.get("/overrides", summary="List overrides in force")
 def list_overrides(request: HttpRequest) -> OverrideList:
     actor_for(request, "plant.view")
     rows = overrides.list_active(timezone.now()).select_related("loop", "node", "owner")
@@ -152,8 +219,8 @@ def list_overrides(request: HttpRequest) -> OverrideList:
     return {"overrides": [build_override(override) for override in rows_of_overrides]}
 
 
-@router.post("/overrides", response={201: OverrideRow}, summary="Override a value")
-def create_override(request: HttpRequest, body: NewOverride) -> Status[OverrideRow]:
+@router.post("/overrides", summary="Override a value")
+def create_override(request: HttpRequest, body: NewOverride) -> Created[OverrideRow]:
     now = timezone.now()
     if body.node is not None and body.name in (*loops.THRESHOLDS, *loops.THRESHOLDS.values()):
         actor = actor_for(request, "node.thresholds")
@@ -166,7 +233,7 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status[OverrideR
             reason=body.reason,
             now=now,
             control=control(),
-            expiry=body.build_expiry(),
+            expiry=Expiry(body.minutes, body.expires_at, body.endless),
         )
     else:
         actor = actor_for(request, "override.set")
@@ -180,9 +247,9 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status[OverrideR
             node=body.node or "",
             reason=body.reason,
             now=now,
-            expiry=body.build_expiry(),
+            expiry=Expiry(body.minutes, body.expires_at, body.endless),
         )
-    return Status(201, build_override(made[0]))
+    return build_override(made[0])
 
 
 def _refuse_beside_a_node(body: NewOverride) -> None:
@@ -192,18 +259,16 @@ def _refuse_beside_a_node(body: NewOverride) -> None:
             raise BadInput(field, f"must be omitted: {body.name} applies to the whole node.")
 
 
-@router.post("/overrides/{override_id}/end", response=OverrideEnd, summary="End an override now")
+@router.post("/overrides/{override_id}/end", summary="End an override now")
 def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | None = None) -> OverrideEnd:
     actor = actor_for(request, "override.end")
     override = get_override_or_404(override_id)
     reason = "" if body is None else body.reason
     ended = loops.end_override(actor, override, now=timezone.now(), control=control(), reason=reason)
-    return {**build_override(override), "ended": ended}
+    return build_override_end(override, ended)
 
 
-@router.post(
-    "/overrides/{override_id}/undo", response=OverrideUndo, summary=("Undo an override and the overrides set with it")
-)
+@router.post("/overrides/{override_id}/undo", summary=("Undo an override and the overrides set with it"))
 def undo_override(request: HttpRequest, override_id: Id) -> OverrideUndo:
     """Undo an override and those set with it; what they ended is in force again until its own expiry."""
     actor = actor_for(request, "override.undo")
@@ -215,7 +280,7 @@ def undo_override(request: HttpRequest, override_id: Id) -> OverrideUndo:
     }
 
 
-@router.post("/overrides/{override_id}/extend", response=OverrideRow, summary="Extend an override")
+@router.post("/overrides/{override_id}/extend", summary="Extend an override")
 def extend_override(request: HttpRequest, override_id: Id, body: ExpiryExtension) -> OverrideRow:
     actor = actor_for(request, "override.extend")
     override = get_override_or_404(override_id)
@@ -244,7 +309,7 @@ def compute_desired_value(loop: Loop) -> DesiredValue:
     return {
         "loop": loop.pk,
         "name": loop.name,
-        "mode": describe(loop, overrides.list_for_loop(loop, now), now).mode,
+        "mode": loop_view.describe(loop, overrides.list_for_loop(loop, now), now).mode,
         "desired": desired_number.total,
         "values": dict(desired_number.values),
         "reason": desired_number.reason,
@@ -253,19 +318,23 @@ def compute_desired_value(loop: Loop) -> DesiredValue:
     }
 
 
-def get_override_or_404(override_id: int) -> Override:
-    override = Override.objects.select_related("loop", "node", "owner").filter(pk=override_id).first()
-    if override is None:
-        raise Http404(f"Override {override_id} does not exist.")
-    return override
-
-
 def _build_loop_row(loop: DescribedLoop) -> LoopRow:
-    rows = [build_override(override) for override in loop.overrides]
-    return convert(LoopRow, {**vars(loop), "overrides": rows})
+    return build_answer(LoopRow, loop, overrides=[build_override(override) for override in loop.overrides])
 
 
 def build_override(override: Override) -> OverrideRow:
-    times = ("created_at", "expires_at", "ended_at")
-    document = overrides.document(override)
-    return convert(OverrideRow, {**document, **{name: getattr(override, name) for name in times}})
+    return OverrideRow(**_get_override_values(override))
+
+
+def build_override_end(override: Override, ended: bool) -> OverrideEnd:
+    return OverrideEnd(**_get_override_values(override), ended=ended)
+
+
+def _get_override_values(override: Override) -> dict[str, Any]:
+    times = {name: getattr(override, name) for name in ("created_at", "expires_at", "ended_at")}
+    return copy_shared_values(overrides.build_status(override), OverrideFields) | times
+
+
+def get_override_or_404(override_id: int) -> Override:
+    rows = Override.objects.select_related("loop", "node", "owner")
+    return get_or_404(rows, f"Override {override_id} does not exist.", pk=override_id)

@@ -1,27 +1,79 @@
 """Dead letters: searched, viewed, fixed, requeued, and discarded."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
+from msgspec import Meta
 from ninja import Query, Schema
 from pydantic import Field
 
 from common.errors import BadInput
+from common.stored_document import Bytes, Events, Time, describe
 from console.accounts.access import Actor
 from console.actions import dead_letter_steering, dead_letters
-from console.actions.dead_letters import DeadLetterFilter, Name
-from console.api.answer.files import STORED_BYTES
-from console.api.answer.router import Router
-from console.api.answer.schema import convert
+from console.actions.dead_letter_steering import DeadLetterReport
+from console.actions.dead_letters import DeadLetterFilter, ErrorGroup, Name
+from console.api.request.answers import STORED_BYTES, Json, Router, convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import RequestBody
-from console.api.request.instant import GivenTime, UtcTime
-from console.api.request.rows import check_rows
-from console.api.schemas.dead_letters import DeadLetterActionReport, DeadLetterGroup, DeadLetterList, DeadLetterRow
+from console.api.request.input import GivenTime, RequestBody, UtcTime, check_rows
 
 router = Router(tags=["dead letters"])
+
+
+class DeadLetterEvent(TypedDict):
+    """An event of a dead letter."""
+
+    id: str | None
+    time: Time | None
+    type: str | None
+    source: str | None
+    key: str | None
+    value: float | None
+    attributes: Json
+
+
+class UnreadableBytes(TypedDict):
+    error: str
+    bytes: Bytes
+    hex: Annotated[str, describe("The first unreadable bytes, in hexadecimal.")]
+
+
+class DeadLetterRow(TypedDict):
+    """A dead letter, with its events for callers who may peek into its queue."""
+
+    name: Annotated[str, describe("The name that actions on the dead letter use.")]
+    queue: str
+    node: str
+    id: str
+    at: Time
+    events: Annotated[list[DeadLetterEvent], describe("Empty if unreadable or sealed.")]
+    event_count: Events
+    sealed: Annotated[
+        bool, describe("Whether the contents are omitted because you don't have the permission queue.peek.")
+    ]
+    unreadable: UnreadableBytes | None
+    error: str
+    tries: int
+    worker: str
+    block_id: str
+    fixes: Annotated[int, describe("Number of changes.")]
+
+
+class DeadLetterList(TypedDict):
+    """Dead letters that match a filter; an action on all of them takes count, through, and digest."""
+
+    count: int
+    events: Events
+    through: Annotated[
+        str, Meta(description="When the last dead letter arrived.", extra_json_schema={"format": "date-time"})
+    ]
+    digest: str
+    more: Annotated[bool, describe("Whether there may be more dead letters than were read.")]
+    unreachable: Annotated[list[str], describe("Nodes that did not respond.")]
+    groups: list[ErrorGroup]
+    letters: list[DeadLetterRow]
 
 
 class DeadLetterSearch(Schema):
@@ -70,7 +122,7 @@ class Fix(RequestBody):
     row: int = 0
 
 
-@router.get("/dead-letters", response=DeadLetterList, summary="List dead letters of all queues, newest first")
+@router.get("/dead-letters", summary="List dead letters of all queues, newest first")
 def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: int = 50) -> DeadLetterList:
     """Return dead letters. An action on all of them takes their `count`, `through`, and `digest`.
 
@@ -88,12 +140,12 @@ def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: in
         "digest": letters.digest,
         "more": letters.more,
         "unreachable": letters.unreachable,
-        "groups": [convert(DeadLetterGroup, vars(group)) for group in letters.list_groups()],
+        "groups": letters.list_groups(),
         "letters": [_build_letter_row(letter) for letter in letters.letters[:rows]],
     }
 
 
-@router.get("/dead-letters/{queue}/{node}/{dead_id}", response=DeadLetterRow, summary="Get a dead letter")
+@router.get("/dead-letters/{queue}/{node}/{dead_id}", summary="Get a dead letter")
 def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> DeadLetterRow:
     """Return a letter with its events for callers who may peek into the queue.
 
@@ -121,21 +173,19 @@ def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) 
     return dead_letters.build_download_response(content)
 
 
-@router.post("/dead-letters/requeue", response=DeadLetterActionReport, summary="Requeue dead letters")
-def requeue_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterActionReport:
+@router.post("/dead-letters/requeue", summary="Requeue dead letters")
+def requeue_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterReport:
     actor = actor_for(request, "dead_letters.requeue")
-    return _report(dead_letter_steering.act(actor, "requeue", body.list_names(actor), body.reason))
+    return dead_letter_steering.act(actor, "requeue", body.list_names(actor), body.reason)
 
 
-@router.post("/dead-letters/discard", response=DeadLetterActionReport, summary="Discard dead letters permanently")
-def discard_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterActionReport:
+@router.post("/dead-letters/discard", summary="Discard dead letters permanently")
+def discard_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterReport:
     actor = actor_for(request, "dead_letters.discard")
-    return _report(dead_letter_steering.act(actor, "discard", body.list_names(actor), body.reason, body.confirm))
+    return dead_letter_steering.act(actor, "discard", body.list_names(actor), body.reason, body.confirm)
 
 
-@router.post(
-    "/dead-letters/{queue}/{node}/{dead_id}/fix", response=DeadLetterRow, summary="Change an event of a dead letter"
-)
+@router.post("/dead-letters/{queue}/{node}/{dead_id}/fix", summary="Change an event of a dead letter")
 def fix_letter(request: HttpRequest, queue: str, node: str, dead_id: str, body: Fix) -> DeadLetterRow:
     actor = actor_for(request, "dead_letters.fix")
     name = Name(queue, node, dead_id, body.digest)
@@ -145,7 +195,3 @@ def fix_letter(request: HttpRequest, queue: str, node: str, dead_id: str, body: 
 
 def _build_letter_row(letter: dead_letters.NamedDeadLetter) -> DeadLetterRow:
     return convert(DeadLetterRow, letter.document())
-
-
-def _report(report: dead_letter_steering.DeadLetterReport) -> DeadLetterActionReport:
-    return convert(DeadLetterActionReport, vars(report))

@@ -1,45 +1,88 @@
 """The lab: scenarios, experiments started and read, their series, and results applied to the plant."""
 
+from typing import Annotated, TypedDict
+
 from django.conf import settings
 from django.http import HttpRequest
 from django.utils import timezone
 
+from common.stored_document import Seconds, describe
 from console.actions.lab import experiments as lab_steering
 from console.actions.lab.experiment_documents import (
+    DescribedExperiment,
     build_series_document,
-    experiment_document,
+    describe_experiment,
     experiment_for,
     list_readable_experiments,
 )
 from console.actions.lab.experiments import read_wanted
 from console.actions.lab.traces import find_trace, list_traces
-from console.api.answer.router import Router
-from console.api.answer.schema import convert
+from console.api.request.answers import Json, Router, convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import RequestBody
-from console.api.request.instant import GivenTime
-from console.api.request.rows import check_rows
+from console.api.request.input import GivenTime, RequestBody, check_rows
+from console.api.routes.control import KINDS
 from console.api.routes.plans import plan_row
-from console.api.schemas.lab import (
-    AppliedOverrides,
-    ExperimentList,
-    ExperimentRow,
-    ExperimentSeries,
-    ScenarioList,
-    ScenarioMetric,
-    ScenarioRow,
-    ScenarioSetting,
-)
-from console.api.schemas.plans import PlanRow
 from console.connections.control_server import load_latest_snapshot
 from console.connections.surroundings import build_job_context
 from console.input.row_id import Id
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.scenario import Scenario, get_metric
-from workers.lab.models import Experiment
+from workers.documents.plans import PlanDocument
 from workers.steering.overrides import Expiry
 
 router = Router(tags=["lab"])
+
+
+class ScenarioSetting(TypedDict):
+    """A setting of a scenario as declared."""
+
+    name: str
+    unit: str
+    help: str
+    default: Json
+    minimum: float
+    maximum: float
+    kind: Annotated[str, describe(values=KINDS)]
+    choices: list[str]
+
+
+class ScenarioMetric(TypedDict):
+    name: str
+    unit: str
+    better: Annotated[str, describe(values=("lower", "higher", "none"))]
+
+
+class ScenarioRow(TypedDict):
+    name: str
+    about: str
+    laws: list[str]
+    settings: list[ScenarioSetting]
+    metrics: list[ScenarioMetric]
+
+
+class ScenarioList(TypedDict):
+    scenarios: list[ScenarioRow]
+    traces: Annotated[list[str], describe("Available trace files.")]
+
+
+class ExperimentList(TypedDict):
+    experiments: list[DescribedExperiment]
+
+
+class ExperimentCurve(TypedDict):
+    """A series as drawn."""
+
+    seconds: list[Seconds]
+    values: list[float | None]
+
+
+class ExperimentSeries(TypedDict):
+    experiment: int
+    laws: Annotated[dict[str, dict[str, ExperimentCurve]], describe("Keyed by law, then by series.")]
+
+
+class AppliedOverrides(TypedDict):
+    overrides: list[int]
 
 
 class NewExperiment(RequestBody):
@@ -74,61 +117,53 @@ class Proposal(RequestBody):
     law: str
 
 
-@router.get("/lab", response=ScenarioList, summary="List scenarios (laws, settings, and metrics) and available traces")
+@router.get("/lab", summary="List scenarios (laws, settings, and metrics) and available traces")
 def list_scenarios(request: HttpRequest) -> ScenarioList:
     actor = actor_for(request, "plant.view")
     scenarios = [_build_scenario_row(scenario) for scenario in SCENARIOS.values()]
     return {"scenarios": scenarios, "traces": list_traces(settings.WEIR_DATA, actor)}
 
 
-@router.get("/experiments", response=ExperimentList, summary="List experiments, newest first")
+@router.get("/experiments", summary="List experiments, newest first")
 def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -> ExperimentList:
     actor = actor_for(request, "plant.view")
     check_rows(rows)
     chosen = (
         list_readable_experiments(actor).filter(scenario=scenario) if scenario else list_readable_experiments(actor)
     )
-    return {"experiments": [_experiment(experiment) for experiment in chosen.order_by("-pk")[:rows]]}
+    return {"experiments": [describe_experiment(experiment) for experiment in chosen.order_by("-pk")[:rows]]}
 
 
-@router.post(
-    "/experiments", response=ExperimentRow, summary="Start an experiment as a batch run with one chunk per law"
-)
-def begin_experiment(request: HttpRequest, body: NewExperiment) -> ExperimentRow:
+@router.post("/experiments", summary="Start an experiment as a batch run with one chunk per law")
+def begin_experiment(request: HttpRequest, body: NewExperiment) -> DescribedExperiment:
     actor = actor_for(request, "lab.run")
     trace = None if body.trace is None else find_trace(settings.WEIR_DATA, body.trace, body.column, actor)
     given = {name: int(value) if isinstance(value, bool) else value for name, value in body.settings.items()}
     wanted = read_wanted(body.scenario, body.laws, given, body.seed, body.title, trace)
-    return _experiment(lab_steering.begin(actor, wanted, build_job_context()))
+    return describe_experiment(lab_steering.begin(actor, wanted, build_job_context()))
 
 
-@router.get("/experiments/{experiment_id}", response=ExperimentRow, summary="Get an experiment and its results so far")
-def get_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
+@router.get("/experiments/{experiment_id}", summary="Get an experiment and its results so far")
+def get_experiment(request: HttpRequest, experiment_id: Id) -> DescribedExperiment:
     actor = actor_for(request, "plant.view")
-    return _experiment(experiment_for(actor, "plant.view", experiment_id))
+    return describe_experiment(experiment_for(actor, "plant.view", experiment_id))
 
 
-@router.get(
-    "/experiments/{experiment_id}/series", response=ExperimentSeries, summary="Get the series of an experiment by law"
-)
+@router.get("/experiments/{experiment_id}/series", summary="Get the series of an experiment by law")
 def get_experiment_series(request: HttpRequest, experiment_id: Id) -> ExperimentSeries:
     experiment = experiment_for(actor_for(request, "plant.view"), "plant.view", experiment_id)
     return {"experiment": experiment.pk, "laws": build_series_document(settings.WEIR_DATA, experiment)}
 
 
-@router.post(
-    "/experiments/{experiment_id}/cancel",
-    response=ExperimentRow,
-    summary="Cancel an experiment; finished simulations are kept",
-)
-def cancel_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
+@router.post("/experiments/{experiment_id}/cancel", summary="Cancel an experiment; finished simulations are kept")
+def cancel_experiment(request: HttpRequest, experiment_id: Id) -> DescribedExperiment:
     actor = actor_for(request, "lab.run")
-    return _experiment(lab_steering.cancel(actor, experiment_for(actor, "lab.run", experiment_id), timezone.now()))
+    return describe_experiment(
+        lab_steering.cancel(actor, experiment_for(actor, "lab.run", experiment_id), timezone.now())
+    )
 
 
-@router.post(
-    "/experiments/{experiment_id}/apply", response=AppliedOverrides, summary="Apply a law's parameters as overrides"
-)
+@router.post("/experiments/{experiment_id}/apply", summary="Apply a law's parameters as overrides")
 def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParameters) -> AppliedOverrides:
     actor = actor_for(request, "override.set")
     made = lab_steering.override(
@@ -144,8 +179,8 @@ def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParam
     return {"overrides": [override.pk for override in made]}
 
 
-@router.post("/experiments/{experiment_id}/plan", response=PlanRow, summary="Propose a plan for the goal of a law")
-def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Proposal) -> PlanRow:
+@router.post("/experiments/{experiment_id}/plan", summary="Propose a plan for the goal of a law")
+def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Proposal) -> PlanDocument:
     actor = actor_for(request, "plan.propose")
     experiment = experiment_for(actor, "plan.propose", experiment_id)
     return plan_row(lab_steering.plan(actor, experiment, body.law, load_latest_snapshot(), timezone.now()))
@@ -161,7 +196,3 @@ def _build_scenario_row(scenario: Scenario) -> ScenarioRow:
         "settings": [convert(ScenarioSetting, setting) for setting in settings_of],
         "metrics": [convert(ScenarioMetric, {"name": name, **vars(get_metric(name))}) for name in scenario.metrics],
     }
-
-
-def _experiment(experiment: Experiment) -> ExperimentRow:
-    return convert(ExperimentRow, experiment_document(experiment))

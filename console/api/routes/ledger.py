@@ -3,7 +3,8 @@
 import itertools
 import time
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal
+from datetime import timedelta
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from django.conf import settings
 from django.http import Http404, HttpRequest
@@ -13,60 +14,193 @@ from ninja import Query, Schema
 from pydantic import Field
 
 from common.errors import BadInput
+from common.stored_document import Instant, Seconds, Time, describe
 from console.actions.exports import export, iterate_newest_first
-from console.api.answer.files import EXPORTED_ROWS
-from console.api.answer.router import Router
-from console.api.answer.schema import convert
+from console.api.request.answers import EXPORTED_ROWS, Document, Json, NextPage, Router, build_answer, convert
 from console.api.request.authentication import actor_for
-from console.api.request.instant import UtcTime
-from console.api.request.rows import check_rows
+from console.api.request.input import UtcTime, check_rows
 from console.api.routes.control import get_loop_or_404
-from console.api.schemas.records import (
-    CostDifferenceRow,
-    CostPriceList,
-    CostSideRow,
-    LedgerDetail,
-    LedgerPage,
-    LedgerReplay,
-    LedgerRow,
-    LoopCostsDetail,
-    PlantCostsDetail,
-    WhatIf,
-)
 from console.connections.control_server import control, load_latest_snapshot
 from console.input.form_values import parse_any_value
 from console.input.row_id import Id
-from console.pages.loops import what_if
-from console.pages.records.costs import FIRST_HOURS
-from workers.control import costs
+from workers.control import costs, what_if
 from workers.control.ledger import folds, ledger
 from workers.control.ledger.ledger_filter import LedgerFilter
+from workers.control.what_if import Side
 from workers.coordination import keyset
-from workers.models import LedgerEntry
+from workers.models import LedgerEntry, Loop
 
 router = Router(tags=["ledger"])
-ENTRY_FIELDS = (
-    "id",
-    "at",
-    "mode",
-    "observation",
-    "parameters",
-    "action",
-    "raw",
-    "guarded",
-    "reason",
-    "terms",
-    "limited_by",
-    "expected",
-    "outcome",
-    "applied",
-    "error",
-    "verdict",
-    "code",
-)
 TICKS_AT_A_TIME = 1_000
-FOLD_FIELDS = ("folded_ticks", "folded_since")
-COLUMNS = ("loop", "law", *ENTRY_FIELDS)
+WHAT_IF_HOURS, COST_HOURS = 2.0, 1.0  # unless asked otherwise, as on the pages
+
+
+class ExpectedEffect(TypedDict):
+    """The expected effect of an action."""
+
+    metric: str
+    direction: Annotated[str, describe(values=("up", "down"))]
+    amount: Annotated[float, describe("Expected change, in the unit of the metric.")]
+    within_seconds: Seconds
+
+
+class LedgerRow(TypedDict):
+    """One decision of a loop, and whether it helped."""
+
+    loop: str
+    law: str
+    id: int
+    at: Time
+    mode: Annotated[str, describe(values=Loop.Mode.values)]
+    observation: Document | None
+    parameters: Document
+    action: Annotated[Document | None, describe("null: no action.")]
+    raw: Annotated[float | None, describe("The value before the guard.")]
+    guarded: Annotated[float | None, describe("The value after the guard.")]
+    reason: str
+    terms: Annotated[Document, describe("The numbers that the law weighed.")]
+    limited_by: str | None
+    expected: ExpectedEffect | None
+    outcome: Annotated[Document | None, describe("The measured effect; null: not evaluated yet.")]
+    applied: bool
+    error: str
+    verdict: Annotated[str, describe(values=LedgerEntry.Verdict.values)]
+    code: Annotated[str, describe("Digest of the code that made the decision.")]
+    folded_ticks: Annotated[int, describe("Number of earlier ticks without an action in this entry.")]
+    folded_since: Annotated[Time | None, describe("Time of the first of these ticks.")]
+
+
+COLUMNS = tuple(name for name in LedgerRow.__annotations__ if not name.startswith("folded_"))  # of an export
+
+
+class LedgerPage(TypedDict):
+    """Decisions, newest first."""
+
+    next: NextPage
+    entries: list[LedgerRow]
+
+
+class GuardRequest(TypedDict):
+    """The guard's data when the decision was made."""
+
+    settings: Document | None
+    state: Json
+    now_seconds: Instant
+    age_seconds: Annotated[Seconds | None, describe("Age of the measurement, s.")]
+    unfit: Annotated[Json, describe("Why the measurement is invalid.")]
+    idle: Json
+
+
+class DecideRequest(TypedDict):
+    """The input of `manage.py decide`."""
+
+    law: str
+    parameters: Document
+    state: Json
+    observation: Document
+    guard: GuardRequest
+    manual: NotRequired[Json]
+
+
+class LedgerDetail(LedgerRow):
+    export: DecideRequest
+
+
+class ReplayedField(TypedDict):
+    recorded: Json
+    replayed: Json
+
+
+class ReplayedDecision(TypedDict):
+    """A decision as a law returns it."""
+
+    action: Document | None
+    reason: str
+    terms: Document
+    limited_by: str | None
+    raw: float | None
+    expected: ExpectedEffect | None
+
+
+class LedgerReplay(TypedDict):
+    """A recorded decision made again."""
+
+    same: Annotated[bool | None, describe("null: the decision can't be replayed.")]
+    differences: Annotated[dict[str, ReplayedField], describe("Keyed by field.")]
+    decision: ReplayedDecision | None
+    code: Annotated[str, describe("Digest of the code that made the replay.")]
+    recorded_code: str
+    error: str
+
+
+class RerunSeries(TypedDict):
+    """The sizes of actions, decision by decision; for settings that stay, the value in force."""
+
+    at: list[Instant]
+    did: list[float]
+    would: list[float]
+
+
+class RerunDifference(TypedDict):
+    at: Instant
+    entry: int
+    did: float
+    would: float
+    did_reason: str
+    would_reason: str
+    differs: bool
+
+
+class CostSideRow(TypedDict):
+    """The results of one side on the load. Money is null if a price or an amount is missing."""
+
+    name: str
+    words: str
+    runs: Annotated[float, describe("Number of worker runs.")]
+    worker_hours: float | None
+    late_seconds: Annotated[Seconds, describe("Time during which the oldest event waited too long, s.")]
+    workers_cost: float | None
+    late_cost: float | None
+    cost: float | None
+
+
+class CostDifferenceRow(TypedDict):
+    """The additional cost of another side compared with the law; below 0 less."""
+
+    side: CostSideRow
+    worker_hours: float | None
+    late_seconds: Seconds
+    cost: float | None
+
+
+class LoopCostsDetail(TypedDict):
+    """A loop compared with its baselines on its recorded load, simulated on a model of the plant."""
+
+    hours: float
+    recorded_seconds: int
+    run_seconds: Annotated[float | None, describe("Mean duration of a run, s.")]
+    prices: costs.CostPrices
+    law: CostSideRow
+    baselines: list[CostDifferenceRow]
+    held_seconds: int
+    holds: Annotated[
+        CostDifferenceRow | None, describe("The law with the recorded holds, compared with the law without holds.")
+    ]
+
+
+class WhatIf(TypedDict):
+    """The recorded observations, decided with other values."""
+
+    open_loop: str
+    decisions: int
+    differing: int
+    skipped: Annotated[int, describe("Number of entries that are no longer valid for the law.")]
+    left: Annotated[int, describe("Number of entries omitted for lack of time.")]
+    first_error: str
+    did: Side
+    would: Side
+    series: RerunSeries
+    first_differences: list[RerunDifference]
 
 
 class LedgerSearch(Schema):
@@ -89,7 +223,7 @@ class LedgerSearch(Schema):
         return LedgerFilter(**self.dict()).check()
 
 
-@router.get("/ledger", response=LedgerPage, summary="List decisions, newest first")
+@router.get("/ledger", summary="List decisions, newest first")
 def list_ledger(
     request: HttpRequest, wanted: Query[LedgerSearch], before: Id | None = None, after: Id | None = None, rows: int = 50
 ) -> LedgerPage:
@@ -114,7 +248,7 @@ def export_ledger(
     return export(request, _iterate_tick_batches(iterate_newest_first(chosen)), COLUMNS, "ledger", format)
 
 
-@router.get("/ledger/{entry_id}", response=LedgerDetail, summary="Get a decision")
+@router.get("/ledger/{entry_id}", summary="Get a decision")
 def get_entry(request: HttpRequest, entry_id: Id) -> LedgerDetail:
     """Return the entry; `export` is the input of `manage.py decide`, which makes the same decision."""
     actor_for(request, "plant.view")
@@ -122,7 +256,7 @@ def get_entry(request: HttpRequest, entry_id: Id) -> LedgerDetail:
     return convert(LedgerDetail, {**_build_entry_row(entry), "export": ledger.export(entry)})
 
 
-@router.get("/ledger/{entry_id}/replay", response=LedgerReplay, summary="Replay a decision from its record")
+@router.get("/ledger/{entry_id}/replay", summary="Replay a decision from its record")
 def replay_entry(request: HttpRequest, entry_id: Id) -> LedgerReplay:
     """Return the replay.
 
@@ -132,9 +266,9 @@ def replay_entry(request: HttpRequest, entry_id: Id) -> LedgerReplay:
     return convert(LedgerReplay, ledger.replay(get_entry_or_404(entry_id)).to_json())
 
 
-@router.get("/loops/{loop_id}/what-if", response=WhatIf, summary="Replay a loop's recorded decisions with other values")
+@router.get("/loops/{loop_id}/what-if", summary="Replay a loop's recorded decisions with other values")
 def ask_what_if(
-    request: HttpRequest, loop_id: Id, set: Annotated[list[str], Query(...)], hours: float = what_if.FIRST_HOURS
+    request: HttpRequest, loop_id: Id, set: Annotated[list[str], Query(...)], hours: float = WHAT_IF_HOURS
 ) -> WhatIf:
     """Return what the loop would have decided with other values.
 
@@ -143,48 +277,39 @@ def ask_what_if(
     """
     actor_for(request, "plant.view")
     changed = dict(_parse_assignment(text) for text in set)
-    rerun = what_if.rerun(get_loop_or_404(loop_id), changed, what_if.parse_hours(str(hours)), timezone.now())
+    if not 0.0 < hours <= what_if.MAXIMUM_HOURS:
+        raise BadInput("hours", f"must be more than 0 and at most {what_if.MAXIMUM_HOURS:g}, not {hours:g}.")
+    loop, now = get_loop_or_404(loop_id), timezone.now()
+    rerun = what_if.rerun(loop, changed, now - timedelta(hours=hours), now, time.monotonic)
     return convert(WhatIf, rerun.to_json())
 
 
-@router.get("/costs", response=PlantCostsDetail, summary=("Get the plant's resource use in hours and cost"))
-def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> PlantCostsDetail:
+@router.get("/costs", summary=("Get the plant's resource use in hours and cost"))
+def get_plant_costs(request: HttpRequest, hours: float = COST_HOURS) -> costs.PlantCosts:
     """Return the costs of the last hours, up to 2."""
     actor_for(request, "plant.view")
-    plant_costs = costs.compute_plant_costs(
-        control(), settings.WEIR_DATA, load_latest_snapshot(), hours, timezone.now()
-    )
-    return convert(PlantCostsDetail, vars(plant_costs))
+    return costs.compute_plant_costs(control(), settings.WEIR_DATA, load_latest_snapshot(), hours, timezone.now())
 
 
-@router.get(
-    "/loops/{loop_id}/costs", response=LoopCostsDetail, summary=("Get a loop's savings compared with its baselines")
-)
-def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS) -> LoopCostsDetail:
+@router.get("/loops/{loop_id}/costs", summary=("Get a loop's savings compared with its baselines"))
+def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = COST_HOURS) -> LoopCostsDetail:
     """Return the costs of the loop's recorded load of the last hours (up to 6).
 
     They are simulated with the law, with its baselines, and with the recorded holds.
     """
     actor_for(request, "plant.view")
     loop_costs = costs.compute_loop_costs(get_loop_or_404(loop_id), hours, timezone.now(), time.monotonic)
-    return {
-        "hours": loop_costs.hours,
-        "recorded_seconds": loop_costs.recorded_seconds,
-        "run_seconds": loop_costs.run_seconds,
-        "held_seconds": loop_costs.held_seconds,
-        "prices": convert(CostPriceList, vars(loop_costs.prices)),
-        "law": _build_side_row(loop_costs.law),
-        "baselines": [_build_difference_row(baseline) for baseline in loop_costs.baselines],
-        "holds": None if loop_costs.holds is None else _build_difference_row(loop_costs.holds),
-    }
-
-
-def _build_side_row(side: costs.CostSide) -> CostSideRow:
-    return convert(CostSideRow, {**vars(side), "cost": side.cost})
+    return build_answer(
+        LoopCostsDetail,
+        loop_costs,
+        law=build_answer(CostSideRow, loop_costs.law),
+        baselines=[_build_difference_row(baseline) for baseline in loop_costs.baselines],
+        holds=None if loop_costs.holds is None else _build_difference_row(loop_costs.holds),
+    )
 
 
 def _build_difference_row(found: costs.CostDifference) -> CostDifferenceRow:
-    return convert(CostDifferenceRow, {**vars(found), "side": _build_side_row(found.side)})
+    return build_answer(CostDifferenceRow, found, side=build_answer(CostSideRow, found.side))
 
 
 def _parse_assignment(text: str) -> tuple[str, Any]:
@@ -205,7 +330,8 @@ def _iterate_tick_batches(pages: Iterable[Iterable[LedgerEntry]]) -> Iterator[li
     """Return ticks newest first, with those folded into each, which may be hundreds, in batches."""
     rows: list[dict[str, Any]] = []
     for entry in itertools.chain.from_iterable(pages):
-        rows += [_get_entry_fields(tick) for tick in reversed([*folds.unfold(entry)])]
+        ticks = reversed([*folds.unfold(entry)])
+        rows += [{name: value for name, value in _build_entry_row(tick).items() if name in COLUMNS} for tick in ticks]
         if len(rows) >= TICKS_AT_A_TIME:
             yield rows
             rows = []
@@ -214,10 +340,4 @@ def _iterate_tick_batches(pages: Iterable[Iterable[LedgerEntry]]) -> Iterator[li
 
 
 def _build_entry_row(entry: LedgerEntry) -> LedgerRow:
-    folded = {name: getattr(entry, name) for name in FOLD_FIELDS}
-    return convert(LedgerRow, {**_get_entry_fields(entry), **folded})
-
-
-def _get_entry_fields(entry: LedgerEntry) -> dict[str, Any]:
-    fields = {name: getattr(entry, name) for name in ENTRY_FIELDS}
-    return {"loop": entry.loop.name, "law": entry.loop.law, **fields}
+    return build_answer(LedgerRow, entry, loop=entry.loop.name, law=entry.loop.law)

@@ -1,28 +1,20 @@
 """Declared applications of the pipeline: the running version, new versions, and control of a running one."""
 
+from typing import Annotated, TypedDict
+
 from django.http import HttpRequest
 from django.utils import timezone
 
-from common.stored_document import convert_to_plain
+from common.stored_document import Instant, copy_shared_values, describe
 from console.actions import pipelines
 from console.actions.plant_control import HAND_MINUTES
-from console.api.answer.router import Router
-from console.api.answer.schema import convert
+from console.api.request.answers import NextPage, Router, build_answer, convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import RequestBody
-from console.api.schemas.pipelines import (
-    ApplicationAtWork,
-    ApplicationList,
-    ApplicationOrder,
-    ApplicationVersion,
-    CriterionOverride,
-    CriterionRelease,
-    OperatorTasks,
-)
+from console.api.request.input import RequestBody
 from console.connections.control_server import control
 from console.input.row_id import Id
 from workers.coordination import keyset
-from workers.documents.pipeline import PipelineOrder
+from workers.documents.pipeline import ApplicationAtWork, PipelineOrder
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.declared import Declarations
 from workers.steering.overrides import Expiry
@@ -30,6 +22,49 @@ from workers.steering.overrides import Expiry
 router = Router(tags=["pipeline"])
 USUAL_MINUTES = 30.0
 MAX_VERSIONS = 50  # in one answer, each with its text
+
+
+class ApplicationVersion(TypedDict):
+    """A version of a declared application."""
+
+    application: str
+    number: int
+    active: bool
+    reason: str
+    text: Annotated[str, describe("YAML.")]
+    owner: str | None
+
+
+class ApplicationList(TypedDict):
+    at_work: dict[str, ApplicationAtWork]
+    versions: Annotated[list[ApplicationVersion], describe("Newest first.")]
+    next: NextPage
+
+
+class ApplicationOrder(PipelineOrder, frozen=True, kw_only=True):
+    """The state that a person requested for an application."""
+
+    application: str
+
+
+class OperatorTasks(TypedDict):
+    application: str
+    operator: str
+    tasks: int
+
+
+class CriterionRelease(TypedDict):
+    application: str
+    criterion: str
+
+
+class CriterionOverride(CriterionRelease):
+    """A value in place of a criterion's own."""
+
+    value: float
+    until_seconds: Instant | None
+    owner: str
+    reason: str
 
 
 class Declaration(RequestBody):
@@ -65,22 +100,16 @@ class Criterion(RequestBody):
     minutes: float = USUAL_MINUTES
 
 
-@router.get(
-    "/applications", response=ApplicationList, summary="List running applications of the pipeline, with their versions"
-)
+@router.get("/applications", summary="List running applications of the pipeline, with their versions")
 def list_applications(request: HttpRequest, before: Id | None = None) -> ApplicationList:
     """Return the newest 50 versions; `next` is the value of `before` for older ones, null at the end."""
     actor_for(request, "plant.view")
     at_work = Declarations(control()).load_running()
     page = keyset.load_page(PipelineVersion.objects.select_related("owner"), MAX_VERSIONS, before)
-    return {
-        "at_work": {name: convert(ApplicationAtWork, convert_to_plain(each)) for name, each in at_work.items()},
-        "versions": [_build_version_row(row) for row in page.rows],
-        "next": page.older,
-    }
+    return {"at_work": dict(at_work), "versions": [_build_version_row(row) for row in page.rows], "next": page.older}
 
 
-@router.post("/applications", response=ApplicationVersion, summary="Declare an application or a new version")
+@router.post("/applications", summary="Declare an application or a new version")
 def declare_application(request: HttpRequest, body: Declaration) -> ApplicationVersion:
     """Declare a version, which continues where the previous one was, and takes over within seconds."""
     actor = actor_for(request, "pipeline.declare")
@@ -88,32 +117,28 @@ def declare_application(request: HttpRequest, body: Declaration) -> ApplicationV
     return _build_version_row(pipelines.declare(actor, text, body.reason, control(), body.version))
 
 
-@router.post("/applications/{name}/restart", response=ApplicationOrder, summary="Restart an application")
+@router.post("/applications/{name}/restart", summary="Restart an application")
 def restart_application(request: HttpRequest, name: str, body: OrderReason) -> ApplicationOrder:
     """Restart an application at its current events. A failed one starts in a new process."""
     actor = actor_for(request, "pipeline.steer")
     return _order(name, pipelines.restart(actor, name, body.reason, control()))
 
 
-@router.post("/applications/{name}/stop", response=ApplicationOrder, summary="Stop an application")
+@router.post("/applications/{name}/stop", summary="Stop an application")
 def stop_application(request: HttpRequest, name: str, body: OrderReason) -> ApplicationOrder:
     """Stop an application between two batches, until it is started. Its events wait in their segments."""
     actor = actor_for(request, "pipeline.steer")
     return _order(name, pipelines.stop(actor, name, body.reason, control()))
 
 
-@router.post("/applications/{name}/start", response=ApplicationOrder, summary="Start a stopped application")
+@router.post("/applications/{name}/start", summary="Start a stopped application")
 def start_application(request: HttpRequest, name: str, body: OrderReason) -> ApplicationOrder:
     """Start an application where it stopped."""
     actor = actor_for(request, "pipeline.steer")
     return _order(name, pipelines.start(actor, name, body.reason, control()))
 
 
-@router.post(
-    "/applications/{name}/operators/{operator}/tasks",
-    response=OperatorTasks,
-    summary="Set the number of an operator's tasks",
-)
+@router.post("/applications/{name}/operators/{operator}/tasks", summary="Set the number of an operator's tasks")
 def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tasks) -> OperatorTasks:
     actor = actor_for(request, "pipeline.steer")
     pipelines.set_tasks(actor, name, operator, body.tasks, body.reason, control(), body.minutes)
@@ -122,7 +147,6 @@ def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tas
 
 @router.post(
     "/applications/{name}/criteria/{criterion}",
-    response=CriterionOverride,
     summary="Hold a criterion (a value that rules compare events with) at a given value",
 )
 def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> CriterionOverride:
@@ -133,9 +157,7 @@ def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criter
     return convert(CriterionOverride, {"application": name, "criterion": criterion, **held})
 
 
-@router.post(
-    "/applications/{name}/criteria/{criterion}/release", response=CriterionRelease, summary="Release a held criterion"
-)
+@router.post("/applications/{name}/criteria/{criterion}/release", summary="Release a held criterion")
 def release_criterion(request: HttpRequest, name: str, criterion: str) -> CriterionRelease:
     actor = actor_for(request, "pipeline.steer")
     pipelines.release_criterion(actor, name, criterion, control())
@@ -143,15 +165,9 @@ def release_criterion(request: HttpRequest, name: str, criterion: str) -> Criter
 
 
 def _order(name: str, order: PipelineOrder) -> ApplicationOrder:
-    return convert(ApplicationOrder, {"application": name, **convert_to_plain(order)})
+    return ApplicationOrder(application=name, **copy_shared_values(order, PipelineOrder))
 
 
 def _build_version_row(row: PipelineVersion) -> ApplicationVersion:
-    return {
-        "application": row.application,
-        "number": row.number,
-        "active": row.active,
-        "reason": row.reason,
-        "text": row.text,
-        "owner": row.owner.get_username() if row.owner else None,
-    }
+    owner = row.owner.get_username() if row.owner else None
+    return build_answer(ApplicationVersion, row, owner=owner)

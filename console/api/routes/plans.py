@@ -1,22 +1,32 @@
 """Plans of moved points: read, proposed, approved by their hash, rejected, and stopped."""
 
-from django.http import Http404, HttpRequest
+from typing import Annotated, TypedDict
+
+from django.http import HttpRequest
 from django.utils import timezone
 
 from common.errors import BadInput
+from common.stored_document import describe
 from console.actions.proposals import plans
-from console.api.answer.router import Router
-from console.api.answer.schema import convert
+from console.api.request.answers import Router, get_or_404
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Reason, RequestBody
-from console.api.request.rows import check_rows
-from console.api.schemas.plans import NodeUse, PlanList, PlanRow
+from console.api.request.input import Reason, RequestBody, check_rows
 from console.connections.control_server import control, load_latest_snapshot
 from console.input.row_id import Id
+from workers.documents.plans import PlanDocument
 from workers.models import Plan
-from workers.placement.plan_document import plan_document
+from workers.placement.plan_document import build_plan_document
 
 router = Router(tags=["plans"])
+
+
+class PlanList(TypedDict):
+    plans: list[PlanDocument]
+
+
+class NodeUse(TypedDict):
+    node: str
+    plan: Annotated[PlanDocument | None, describe("The plan that drains the node.")]
 
 
 class Goal(RequestBody):
@@ -46,7 +56,7 @@ class Use(RequestBody):
     reason: str
 
 
-@router.get("/plans", response=PlanList, summary="List plans, newest first")
+@router.get("/plans", summary="List plans, newest first")
 def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> PlanList:
     """Return plans, filtered by `state` if given."""
     actor_for(request, "plant.view")
@@ -59,57 +69,51 @@ def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> PlanLis
     return {"plans": [plan_row(plan) for plan in chosen[:rows]]}
 
 
-@router.get("/plans/{plan_id}", response=PlanRow, summary="Get a plan, its moves, and its progress")
-def get_plan(request: HttpRequest, plan_id: Id) -> PlanRow:
+@router.get("/plans/{plan_id}", summary="Get a plan, its moves, and its progress")
+def get_plan(request: HttpRequest, plan_id: Id) -> PlanDocument:
     actor_for(request, "plant.view")
     return plan_row(_find_plan(plan_id))
 
 
-@router.post("/plans", response=PlanRow, summary="Propose a plan; no points move before its approval")
-def propose_plan(request: HttpRequest, body: Goal) -> PlanRow:
+@router.post("/plans", summary="Propose a plan; no points move before its approval")
+def propose_plan(request: HttpRequest, body: Goal) -> PlanDocument:
     actor = actor_for(request, "plan.propose")
     return plan_row(plans.propose_rebalance(actor, body.goal, load_latest_snapshot(), timezone.now()))
 
 
-@router.post("/plans/{plan_id}/approve", response=PlanRow, summary="Approve a plan by its hash; it starts within 1 s")
-def approve_plan(request: HttpRequest, plan_id: Id, body: Approval) -> PlanRow:
+@router.post("/plans/{plan_id}/approve", summary="Approve a plan by its hash; it starts within 1 s")
+def approve_plan(request: HttpRequest, plan_id: Id, body: Approval) -> PlanDocument:
     actor = actor_for(request, "plan.approve")
     made = plans.approve(actor, _find_plan(plan_id), body.hash, body.reason, load_latest_snapshot(), timezone.now())
     return plan_row(made)
 
 
-@router.post("/plans/{plan_id}/reject", response=PlanRow, summary="Reject a proposed plan")
-def reject_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
+@router.post("/plans/{plan_id}/reject", summary="Reject a proposed plan")
+def reject_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanDocument:
     actor = actor_for(request, "plan.approve")
     return plan_row(plans.reject(actor, _find_plan(plan_id), body.reason, timezone.now()))
 
 
-@router.post(
-    "/plans/{plan_id}/stop", response=PlanRow, summary=("Stop an approved or running plan; no further moves start")
-)
-def stop_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
+@router.post("/plans/{plan_id}/stop", summary=("Stop an approved or running plan; no further moves start"))
+def stop_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanDocument:
     actor = actor_for(request, "plan.stop")
     return plan_row(plans.stop(actor, _find_plan(plan_id), body.reason, timezone.now()))
 
 
-@router.post("/plans/{plan_id}/roll-back", response=PlanRow, summary="Propose the rollback of a plan")
-def roll_back_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
+@router.post("/plans/{plan_id}/roll-back", summary="Propose the rollback of a plan")
+def roll_back_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanDocument:
     actor, snapshot = actor_for(request, "plan.propose"), load_latest_snapshot()
     return plan_row(plans.roll_back(actor, _find_plan(plan_id), body.reason, snapshot, timezone.now()))
 
 
-@router.post("/queues/{queue}/points", response=PlanRow, summary="Propose new points for a queue (1,000 in total)")
-def propose_points(request: HttpRequest, queue: str, body: Points) -> PlanRow:
+@router.post("/queues/{queue}/points", summary="Propose new points for a queue (1,000 in total)")
+def propose_points(request: HttpRequest, queue: str, body: Points) -> PlanDocument:
     actor, snapshot = actor_for(request, "plan.propose"), load_latest_snapshot()
     made = plans.propose_points(actor, queue, body.points, body.reason, snapshot, timezone.now())
     return plan_row(made)
 
 
-@router.post(
-    "/nodes/{name}/use",
-    response=NodeUse,
-    summary="Drain a node, restore its points, cordon it, or return it to service",
-)
+@router.post("/nodes/{name}/use", summary="Drain a node, restore its points, cordon it, or return it to service")
 def change_node_use(request: HttpRequest, name: str, body: Use) -> NodeUse:
     actor, now = actor_for(request, "node.use"), timezone.now()
     makes_plan = {"drain": plans.propose_drain, "give-back": plans.propose_give_back}
@@ -123,12 +127,10 @@ def change_node_use(request: HttpRequest, name: str, body: Use) -> NodeUse:
     return {"node": name, "plan": None}
 
 
-def plan_row(plan: Plan) -> PlanRow:
-    return convert(PlanRow, plan_document(plan))
+def plan_row(plan: Plan) -> PlanDocument:
+    return build_plan_document(plan)
 
 
 def _find_plan(plan_id: int) -> Plan:
-    plan = Plan.objects.select_related("owner").filter(pk=plan_id).first()
-    if plan is None:
-        raise Http404(f"Plan {plan_id} is unknown; GET /api/v1/plans lists the plans.")
-    return plan
+    message = f"Plan {plan_id} is unknown; GET /api/v1/plans lists the plans."
+    return get_or_404(Plan.objects.select_related("owner"), message, pk=plan_id)

@@ -1,26 +1,82 @@
-"""The current plant: queues, nodes, and the live snapshot."""
+"""The current plant: queues, nodes, the live snapshot, its history, its processes, and the palette."""
 
-from typing import Any
+import math
+from typing import Annotated, Any, TypedDict, cast
 
+from django.conf import settings
 from django.forms.models import model_to_dict
 from django.http import Http404, HttpRequest
+from ninja import Query
 
-from common.errors import UnknownQueue
-from common.stored_document import convert_to_plain
-from console.api.answer.router import Router
-from console.api.answer.schema import convert
+from common.errors import BadInput, UnknownQueue
+from common.stored_document import Bytes, Instant, PerSecond, Points, Seconds, Share, Time, convert_to_plain, describe
+from console.actions.queues import processes
+from console.api.request.answers import Router, build_answer, convert
 from console.api.request.authentication import actor_for
-from console.api.request.refusals import build_no_snapshot
-from console.api.schemas.plant import NodeList, NodeRow, QueueList, QueueRow
-from console.api.schemas.snapshot import SnapshotMessage
-from console.connections.control_server import load_latest_snapshot, load_live_snapshot
+from console.api.request.input import Reason
+from console.api.request.refusals import RefusedError, build_no_snapshot
+from console.connections.control_server import control, load_latest_snapshot, load_live_snapshot
+from console.connections.supervisor import NoSupervisor, ProcessRow
+from console.display.downsampling import downsample
 from console.live.view import find_view
+from console.pages.frame import palette
+from console.pages.frame.palette import KINDS as PALETTE_KINDS
 from queues.models import Node, Queue
+from workers.documents.nodes import NodeStatus
+from workers.documents.queues import QueueStatus
+from workers.documents.snapshot import Snapshot
+from workers.history import metric_history
 
 router = Router(tags=["plant"])
 
 
-@router.get("/live", response=SnapshotMessage, summary="Get the newest snapshot")
+class QueueRow(TypedDict):
+    """The configuration of a queue, and its live figures."""
+
+    name: str
+    kind: Annotated[str, describe(values=Queue.Kind.values)]
+    minimum_containers: int
+    priority: Annotated[int, describe("0 (served first) to 9 (served last).")]
+    handler: str
+    events_per_worker: int
+    tries: int
+    handler_timeout_seconds: Seconds
+    points: Annotated[dict[str, Points], describe("Keyed by node.")]
+    live: Annotated[QueueStatus | None, describe("null: not observed in the last 30 s.")]
+
+
+class QueueList(TypedDict):
+    queues: list[QueueRow]
+
+
+class NodeRow(TypedDict):
+    """The configuration of a node, and its live figures."""
+
+    name: str
+    capacity_events_per_second: PerSecond
+    capacity_memory_bytes: Bytes
+    busy_threshold: Share
+    toobusy_threshold: Share
+    drained: bool
+    cordoned: bool
+    offline_since: Time | None
+    live: Annotated[NodeStatus | None, describe("null: not observed in the last 30 s.")]
+
+
+class NodeList(TypedDict):
+    nodes: list[NodeRow]
+
+
+class SnapshotMessage(TypedDict):
+    """The newest snapshot, as the first message of a websocket."""
+
+    seq: int
+    at: Instant
+    topic: Annotated[str, describe(values=("plant",))]
+    snapshot: Snapshot
+
+
+@router.get("/live", summary="Get the newest snapshot")
 def get_live(request: HttpRequest, of: str = "whole") -> SnapshotMessage:
     """Return the first message of a websocket: `{"seq", "at", "topic", "snapshot"}`; 503 if there is none.
 
@@ -35,7 +91,7 @@ def get_live(request: HttpRequest, of: str = "whole") -> SnapshotMessage:
     return convert(SnapshotMessage, {**whole, "snapshot": view.narrow(convert_to_plain(snapshot))})
 
 
-@router.get("/queues", response=QueueList, summary="List queues: configuration, points, live figures")
+@router.get("/queues", summary="List queues: configuration, points, live figures")
 def list_queues(request: HttpRequest) -> QueueList:
     actor_for(request, "plant.view")
     figures = _load_live_figures("queues")
@@ -43,20 +99,20 @@ def list_queues(request: HttpRequest) -> QueueList:
     return {"queues": [_queue(queue, figures) for queue in queues]}
 
 
-@router.get("/queues/{name}", response=QueueRow, summary="Get a queue")
+@router.get("/queues/{name}", summary="Get a queue")
 def get_queue(request: HttpRequest, name: str) -> QueueRow:
     actor_for(request, "plant.view")
     return _queue(queue_named(name), _load_live_figures("queues"))
 
 
-@router.get("/nodes", response=NodeList, summary="List nodes: configuration and live figures")
+@router.get("/nodes", summary="List nodes: configuration and live figures")
 def list_nodes(request: HttpRequest) -> NodeList:
     actor_for(request, "plant.view")
     figures = _load_live_figures("nodes")
     return {"nodes": [_build_node_row(node, figures) for node in Node.objects.order_by("name")]}
 
 
-@router.get("/nodes/{name}", response=NodeRow, summary="Get a node")
+@router.get("/nodes/{name}", summary="Get a node")
 def get_node(request: HttpRequest, name: str) -> NodeRow:
     actor_for(request, "plant.view")
     return _build_node_row(get_node_or_404(name), _load_live_figures("nodes"))
@@ -96,3 +152,121 @@ def _build_node_row(node: Node, figures: dict[str, Any]) -> NodeRow:
     # The URL may include the server's password, so it is not published.
     row = model_to_dict(node, exclude=["id", "url"])
     return convert(NodeRow, {**row, "live": figures.get(node.name)})
+
+
+MAXIMUM_POINTS = 5_000
+MAXIMUM_SERIES = 100
+MAXIMUM_SECONDS = 400 * 86_400
+
+
+class HistorySeries(TypedDict):
+    """Columns for a chart, with one time axis."""
+
+    time: list[Instant]
+    series: Annotated[dict[str, list[float | None]], describe("Keyed by name; null: unknown.")]
+
+
+@router.get("/history", summary="Get time series")
+def get_history(
+    request: HttpRequest,
+    series: Annotated[list[str], Query(...)],
+    since: Annotated[float, Query(..., alias="from")],
+    until: Annotated[float, Query(..., alias="to")],
+    points: int = 600,
+) -> HistorySeries:
+    """Return `{"time": [seconds], "series": {name: [value or null]}}` from `from` to `to` (Unix time).
+
+    A series is named by its path in the snapshot, such as `queues.alert.waiting_events`; repeat `series` for several.
+    At most `points` rows are returned (2 to 5000); if there are more, each interval keeps its minimum and maximum.
+    """
+    actor_for(request, "plant.view")
+    _check(series, since, until, points)
+    columns = metric_history.read_columns(control(), settings.WEIR_DATA, since, until, series)
+    times = cast(list[float], columns.pop("at"))
+    time, kept = downsample(times, columns, points)
+    return {"time": time, "series": kept}
+
+
+def _check(series: list[str], since: float, until: float, points: int) -> None:
+    if not 1 <= len(series) <= MAXIMUM_SERIES:
+        raise BadInput("series", f"must have 1 to {MAXIMUM_SERIES} names, not {len(series)}.")
+    if "at" in series or any(not name for name in series):
+        raise BadInput("series", "must be paths in the snapshot, such as totals.in_per_second.")
+    if not math.isfinite(since):
+        raise BadInput("from", "must be a Unix time in seconds.")
+    if not math.isfinite(until) or until <= since:
+        raise BadInput("to", "must be a Unix time in seconds, after from.")
+    if until - since > MAXIMUM_SECONDS:
+        raise BadInput("from", f"must be at most {MAXIMUM_SECONDS // 86_400} days before to.")
+    if not 2 <= points <= MAXIMUM_POINTS:
+        raise BadInput("points", f"must be 2 to {MAXIMUM_POINTS}, not {points}.")
+
+
+class PaletteRow(TypedDict):
+    """A destination or an action."""
+
+    kind: Annotated[str, describe(values=PALETTE_KINDS)]
+    label: str
+    url: Annotated[str, describe("URL of the destination or action.")]
+    about: str
+
+
+class PaletteList(TypedDict):
+    results: Annotated[list[PaletteRow], describe("Best match first.")]
+    total: Annotated[int, describe("Number of matches.")]
+
+
+@router.get("/palette", summary="Search pages, subjects, and actions by name")
+def search_everything(request: HttpRequest, text: str = "") -> PaletteList:
+    """Return what matches all words of `text` and the caller may use, the best first, at most 20."""
+    actor = actor_for(request, "plant.view")
+    if len(text) > palette.MAX_TEXT:
+        raise BadInput("text", f"must have at most {palette.MAX_TEXT} characters, not {len(text)}.")
+    results = palette.search(actor, load_latest_snapshot(), text)
+    return {"results": [build_answer(PaletteRow, entry) for entry in results.entries], "total": results.total}
+
+
+class ProcessList(TypedDict):
+    supervised: Annotated[bool, describe("Whether ./run started this console. In Compose, processes can't be listed.")]
+    processes: list[ProcessRow]
+
+
+class ProcessLog(TypedDict):
+    process: str
+    lines: Annotated[list[str], describe("Oldest first.")]
+
+
+class RestartRequest(Reason):
+    """at_once: it is killed, and does not finish its work."""
+
+    at_once: bool = False
+
+
+@router.get("/processes", summary="List processes of this plant")
+def list_processes(request: HttpRequest) -> ProcessList:
+    """Return the processes, stopped ones first; none if ./run did not start this console, as in Compose."""
+    actor = actor_for(request, "process.view")
+    try:
+        return {"supervised": True, "processes": list(processes.list_processes(actor))}
+    except NoSupervisor:
+        return {"supervised": False, "processes": []}
+
+
+@router.get("/processes/{process}/log", summary="Get the last lines of a process's log")
+def get_process_log(request: HttpRequest, process: str) -> ProcessLog:
+    """Return the log without secrets."""
+    actor = actor_for(request, "process.view")
+    try:
+        return {"process": process, "lines": processes.log_lines(actor, process)}
+    except NoSupervisor as error:
+        raise Http404(str(error)) from None
+
+
+@router.post("/processes/{process}/restart", summary="Restart a process")
+def restart_process(request: HttpRequest, process: str, body: RestartRequest) -> ProcessRow:
+    """Restart a process after it finishes its work, or at once; return the previous process."""
+    actor = actor_for(request, "process.restart")
+    try:
+        return processes.restart(actor, process, body.reason, body.at_once)
+    except NoSupervisor as error:
+        raise RefusedError(409, "supervisor", str(error)) from None

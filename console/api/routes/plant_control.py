@@ -6,41 +6,24 @@ several values of one instant uses `gettopology`.
 """
 
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import NinjaAPI, Path, Query
 
 from common.errors import BadInput
+from common.stored_document import Instant, Seconds, describe
 from console.accounts.access import Actor
 from console.actions import plant_control
-from console.api.answer.named_operations import NamedOperations
-from console.api.answer.router import Router
-from console.api.answer.schema import convert
+from console.api.request.answers import AnswerRenderer, NamedOperations, Router, convert
 from console.api.request.authentication import Caller, actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError, add_refusals, build_no_snapshot
-from console.api.schemas.plants import (
-    EventCount,
-    LogicalTopology,
-    Milliseconds,
-    OperatorNames,
-    PhysicalTopology,
-    PlantHolder,
-    PlantRelease,
-    PlantTopology,
-    TaskChannel,
-    TaskCount,
-    TaskEventCounts,
-    TaskEventCountsVariance,
-    TaskMilliseconds,
-    TaskMillisecondsVariance,
-    TasksSet,
-)
 from console.connections.control_server import control, load_latest_snapshot
 from console.input.boundary import Documents
 from console.input.row_id import parse_row_id
-from controllers.parallelism.measured_topology import AGGREGATES, MeasuredOperator, MeasuredTopology
+from controllers.parallelism.measured_topology import AGGREGATES, NAMES, Link, MeasuredOperator, MeasuredTopology
+from workers.documents.plants import PlantHolder
 from workers.plants import holding
 from workers.plants.foreign import adapters
 from workers.plants.holding import PlantHeld
@@ -50,6 +33,52 @@ from workers.plants.registry import UnknownPlant, find_topology
 
 MS = 1_000.0
 router = Router(tags=["plant control"])
+
+
+class OperatorTopology(TypedDict):
+    """An operator of a plant and the measurements of its tasks."""
+
+    kind: Annotated[Annotated[str, describe(values=("source", "operator"))], describe("A source only emits events.")]
+    parallelism: Annotated[int, describe("Current number of tasks; 0: unknown.")]
+    unknown_tasks: NotRequired[Annotated[str | None, describe("Why the number of tasks is unknown; absent: known.")]]
+    minimum: Annotated[int, describe("Minimum number of tasks.")]
+    maximum: Annotated[int, describe("Maximum number of tasks.")]
+    fixed: Annotated[str | None, describe("Why the number of tasks can't be set; null: it can be set.")]
+    failed: Annotated[float | None, describe("Number of failed events from this source in the window.")]
+    acked: Annotated[float | None, describe("Number of completed events from this source in the window.")]
+    waiting: NotRequired[
+        Annotated[float | None, describe("Number of events waiting for the operator; null: not counted.")]
+    ]
+    tasks: Annotated[
+        list[dict[str, float | None]],
+        describe(f"Measurements of each task, in order; null: unknown: {', '.join(NAMES)}."),
+    ]
+
+
+class PlantTopology(TypedDict):
+    """A plant's operators and links, measured at one time."""
+
+    plant: str
+    at: Instant
+    window_seconds: Annotated[Seconds, describe("Length of the window of the counts, s.")]
+    holder: Annotated[str | None, describe("Another controller that holds the plant; null: none.")]
+    held_until: Instant | None
+    operators: dict[str, OperatorTopology]
+    links: list[Link]
+
+
+class TaskChannel(TypedDict):
+    """A channel between two tasks."""
+
+    source: str
+    target: str
+    latency: Annotated[float | None, describe("ms.")]
+    batching: Annotated[float | None, describe("Part of the latency in the sender's buffer, ms.")]
+
+
+class PhysicalTopology(TypedDict):
+    tasks: Annotated[dict[str, list[str]], describe("The names of each operator's tasks.")]
+    channels: list[TaskChannel]
 
 
 def load_current_topology(plant: str) -> MeasuredTopology:
@@ -71,10 +100,9 @@ def _find_topology(request: HttpRequest, plant: str) -> MeasuredTopology:
     return load_current_topology(plant)
 
 
-def _find_operator(request: HttpRequest, plant: str, operator: str) -> MeasuredOperator:
-    """Return an operator that is not a source."""
+def _find_operator(request: HttpRequest, plant: str, operator: str, measure: str) -> MeasuredOperator:
     operator_measures = _find_topology(request, plant).get_operator(operator)
-    if operator_measures.kind == "source":
+    if operator_measures.kind == "source" and not measure.startswith("outputs"):
         raise BadInput("operator", (f"{operator} is a source, which only emits events; choose another operator"))
     return operator_measures
 
@@ -87,36 +115,21 @@ def _get_source_operator(topology: MeasuredTopology, operator: str) -> MeasuredO
     return source_operator
 
 
-def _aggregate(found: MeasuredOperator, measure: str, operation: str, times: float = 1.0) -> float | None:
-    how = operation.upper()
-    if how not in AGGREGATES:
-        raise BadInput("operation", f"must be one of {', '.join(AGGREGATES)}, not {operation[:40]!r}")
-    return _scale_value(found.aggregate(measure, how), times)
-
-
-def _group_by_task(found: MeasuredOperator, measure: str, times: float = 1.0) -> dict[str, float | None]:
-    return {task: _scale_value(value, times) for task, value in found.group_by_task(measure).items()}
-
-
 def _scale_value(value: float | None, times: float) -> float | None:
     return None if value is None else value * times
 
 
-@router.get("/getalloperators", response=OperatorNames, summary="Get the names of all operators")
+@router.get("/getalloperators", summary="Get the names of all operators")
 def getalloperators(request: HttpRequest, plant: Path[str]) -> list[str]:
     return list(_find_topology(request, plant).operators)
 
 
-@router.get("/getlogicaltopology", response=LogicalTopology, summary="Get every path with its operators, in order")
+@router.get("/getlogicaltopology", summary="Get every path with its operators, in order")
 def getlogicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, list[str]]:
     return {name: list(path) for name, path in _find_topology(request, plant).paths.items()}
 
 
-@router.get(
-    "/getphysicaltopology",
-    response=PhysicalTopology,
-    summary="Get the tasks of all operators and the channels between tasks (ms)",
-)
+@router.get("/getphysicaltopology", summary="Get the tasks of all operators and the channels between tasks (ms)")
 def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> PhysicalTopology:
     topology = _find_topology(request, plant)
     channels: list[TaskChannel] = [
@@ -132,11 +145,7 @@ def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> PhysicalTopol
     return {"tasks": tasks, "channels": channels}
 
 
-@router.get(
-    "/gettopology",
-    response=PlantTopology,
-    summary="Get the whole topology: operators, tasks, links, and measurements (s)",
-)
+@router.get("/gettopology", summary="Get the whole topology: operators, tasks, links, and measurements (s)")
 def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") -> PlantTopology:
     """Return the topology. `holder` is the controller besides the caller."""
     actor, topology = actor_for(request, "plant.view"), load_current_topology(plant)
@@ -145,7 +154,7 @@ def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") ->
     return convert(PlantTopology, {**topology.to_document(), **unheld})
 
 
-@router.get("/getoperatorparallelism", response=TaskCount, summary="Get the number of an operator's tasks")
+@router.get("/getoperatorparallelism", summary="Get the number of an operator's tasks")
 def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str) -> int:
     operator_measures = _find_topology(request, plant).get_operator(operator)
     if operator_measures.unknown_tasks is not None:
@@ -153,107 +162,71 @@ def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str
     return operator_measures.parallelism
 
 
-@router.get("/getpathlatency", response=Milliseconds, summary=("Get the mean latency of the paths from a source, ms"))
+@router.get("/getpathlatency", summary=("Get the mean latency of the paths from a source, ms"))
 def getpathlatency(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
     topology = _find_topology(request, plant)
     return _scale_value(topology.compute_source_latency_seconds(_get_source_operator(topology, operator).name), MS)
 
 
-@router.get("/getfailedtuplescount", response=EventCount, summary="Count failed events from a source")
+@router.get("/getfailedtuplescount", summary="Count failed events from a source")
 def getfailedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
     return _get_source_operator(_find_topology(request, plant), operator).failed
 
 
-@router.get("/getackedtuplescount", response=EventCount, summary="Count completed events from a source")
+@router.get("/getackedtuplescount", summary="Count completed events from a source")
 def getackedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
     return _get_source_operator(_find_topology(request, plant), operator).acked
 
 
-@router.get(
-    "/getlatency",
-    response=Milliseconds,
-    summary="Get the latency of an operator over its tasks (AVG, SUM, MAX, or MIN), ms",
+# Operations of a measure of an operator, over its tasks and by task. Sources only have outputs.
+MILLISECONDS = {"latency_seconds": MS, "latency_variance": MS**2}
+OVER_TASKS = (
+    ("getlatency", "latency_seconds", "Get the latency of an operator over its tasks (AVG, SUM, MAX, or MIN), ms"),
+    ("getoutputcount", "outputs", "Count events that an operator emitted, over its tasks"),
+    ("getexecutioncount", "executions", "Count events that an operator processed, over its tasks"),
+    ("getinputcount", "inputs", "Count events that an operator received, over its tasks"),
 )
-def getlatency(request: HttpRequest, plant: Path[str], operator: str, operation: str = "AVG") -> float | None:
-    return _aggregate(_find_operator(request, plant, operator), "latency_seconds", operation, MS)
-
-
-@router.get(
-    "/getoperatorlatency", response=TaskMilliseconds, summary=("Get the latency of each task of an operator, ms")
+BY_TASK = (
+    ("getoperatorlatency", "latency_seconds", "Get the latency of each task of an operator, ms"),
+    ("getoperatorlatencyvariance", "latency_variance", "Get the variance of each task's latency, ms²"),
+    ("getoperatoroutputcount", "outputs", "Count events that each task emitted"),
+    ("getoperatoroutputcountvariance", "outputs_variance", "Get the variance of events that each task emitted"),
+    ("getoperatorexecutioncount", "executions", "Count events that each task processed"),
+    ("getoperatorexecutioncountvariance", "executions_variance", "Get the variance of events that each task processed"),
+    ("getoperatorinputcount", "inputs", "Count events that each task received"),
+    ("getoperatorinputcountvariance", "inputs_variance", "Get the variance of events that each task received"),
 )
-def getoperatorlatency(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
-    return _group_by_task(_find_operator(request, plant, operator), "latency_seconds", MS)
 
 
-@router.get(
-    "/getoperatorlatencyvariance",
-    response=TaskMillisecondsVariance,
-    summary="Get the variance of each task's latency, ms²",
-)
-def getoperatorlatencyvariance(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
-    return _group_by_task(_find_operator(request, plant, operator), "latency_variance", MS**2)
+def _add_over_tasks(name: str, measure: str, summary: str) -> None:
+    how = "AVG" if measure == "latency_seconds" else "SUM"
+
+    def get_over_tasks(request: HttpRequest, plant: Path[str], operator: str, operation: str = how) -> float | None:
+        found = _find_operator(request, plant, operator, measure)
+        if operation.upper() not in AGGREGATES:
+            raise BadInput("operation", f"must be one of {', '.join(AGGREGATES)}, not {operation[:40]!r}")
+        return _scale_value(found.aggregate(measure, operation.upper()), MILLISECONDS.get(measure, 1.0))
+
+    get_over_tasks.__name__ = name
+    router.get(f"/{name}", summary=summary)(get_over_tasks)
 
 
-@router.get("/getoutputcount", response=EventCount, summary=("Count events that an operator emitted, over its tasks"))
-def getoutputcount(request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM") -> float | None:
-    return _aggregate(_find_topology(request, plant).get_operator(operator), "outputs", operation)
+def _add_by_task(name: str, measure: str, summary: str) -> None:
+    def get_by_task(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
+        values = _find_operator(request, plant, operator, measure).group_by_task(measure)
+        return {task: _scale_value(value, MILLISECONDS.get(measure, 1.0)) for task, value in values.items()}
+
+    get_by_task.__name__ = name
+    router.get(f"/{name}", summary=summary)(get_by_task)
 
 
-@router.get("/getoperatoroutputcount", response=TaskEventCounts, summary="Count events that each task emitted")
-def getoperatoroutputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
-    return _group_by_task(_find_topology(request, plant).get_operator(operator), "outputs")
+for declared in OVER_TASKS:
+    _add_over_tasks(*declared)
+for declared in BY_TASK:
+    _add_by_task(*declared)
 
 
-@router.get(
-    "/getoperatoroutputcountvariance",
-    response=TaskEventCountsVariance,
-    summary="Get the variance of events that each task emitted",
-)
-def getoperatoroutputcountvariance(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
-    return _group_by_task(_find_topology(request, plant).get_operator(operator), "outputs_variance")
-
-
-@router.get(
-    "/getexecutioncount", response=EventCount, summary=("Count events that an operator processed, over its tasks")
-)
-def getexecutioncount(request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM") -> float | None:
-    return _aggregate(_find_operator(request, plant, operator), "executions", operation)
-
-
-@router.get("/getoperatorexecutioncount", response=TaskEventCounts, summary="Count events that each task processed")
-def getoperatorexecutioncount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
-    return _group_by_task(_find_operator(request, plant, operator), "executions")
-
-
-@router.get(
-    "/getoperatorexecutioncountvariance",
-    response=TaskEventCountsVariance,
-    summary="Get the variance of events that each task processed",
-)
-def getoperatorexecutioncountvariance(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
-    return _group_by_task(_find_operator(request, plant, operator), "executions_variance")
-
-
-@router.get("/getinputcount", response=EventCount, summary=("Count events that an operator received, over its tasks"))
-def getinputcount(request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM") -> float | None:
-    return _aggregate(_find_operator(request, plant, operator), "inputs", operation)
-
-
-@router.get("/getoperatorinputcount", response=TaskEventCounts, summary="Count events that each task received")
-def getoperatorinputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
-    return _group_by_task(_find_operator(request, plant, operator), "inputs")
-
-
-@router.get(
-    "/getoperatorinputcountvariance",
-    response=TaskEventCountsVariance,
-    summary="Get the variance of events that each task received",
-)
-def getoperatorinputcountvariance(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
-    return _group_by_task(_find_operator(request, plant, operator), "inputs_variance")
-
-
-@router.post("/setoperatorparallelism", response=TasksSet, summary="Set the number of an operator's tasks")
+@router.post("/setoperatorparallelism", summary="Set the number of an operator's tasks")
 def setoperatorparallelism(
     request: HttpRequest,
     plant: Path[str],
@@ -272,11 +245,7 @@ def setoperatorparallelism(
     return _set(request, plant, tasks, controller=controller, seconds=seconds, reason=reason)
 
 
-@router.post(
-    "/setmultipleoperatorparallelism",
-    response=TasksSet,
-    summary="Set the number of tasks of several operators, all or none",
-)
+@router.post("/setmultipleoperatorparallelism", summary="Set the number of tasks of several operators, all or none")
 def setmultipleoperatorparallelism(
     request: HttpRequest,
     plant: Path[str],
@@ -290,22 +259,16 @@ def setmultipleoperatorparallelism(
     return _set(request, plant, tasks, controller=controller, seconds=seconds, reason=reason)
 
 
-@router.post(
-    "/hold",
-    response=PlantHolder,
-    summary="Hold the plant for this controller until the returned Unix time, without setting tasks",
-)
+@router.post("/hold", summary="Hold the plant for this controller until the returned Unix time, without setting tasks")
 def hold(request: HttpRequest, plant: Path[str], controller: str = "", seconds: float = holding.SECONDS) -> PlantHolder:
     actor = actor_for(request, "plant.scale")
     name, holder = load_current_topology(plant).plant, plant_control.format_holder_name(actor, controller)
     with adapters.open_plant(plant, PublishedPlant(control(), time.time), holder) as elastic:
         until = plant_control.hold(actor, elastic, name, control(), controller=controller, seconds=seconds)
-    return {"holder": holder, "until": until}
+    return PlantHolder(holder=holder, until=until)
 
 
-@router.post(
-    "/release", response=PlantRelease, summary=("Release the plant; returns false if the caller did not hold it")
-)
+@router.post("/release", summary=("Release the plant; returns false if the caller did not hold it"))
 def release(request: HttpRequest, plant: Path[str], controller: str = "") -> bool:
     actor = actor_for(request, "plant.scale")
     name, holder = load_current_topology(plant).plant, plant_control.format_holder_name(actor, controller)
@@ -347,6 +310,7 @@ def build_api() -> NamedOperations:
         docs_url=None,
         auth=Caller(),
         parser=Documents(),
+        renderer=AnswerRenderer(),
         urls_namespace="control",
     )
     add_refusals(api)

@@ -1,45 +1,112 @@
 """Plants observed and controlled from here: registered, changed, removed, and temporarily set by hand."""
 
 import time
+from typing import Annotated, NotRequired, TypedDict
 
 from django.http import Http404, HttpRequest
 
-from common.stored_document import convert_to_plain
+from common.stored_document import Instant, Time, copy_shared_values, describe
 from console.actions import plant_control, plant_registration
-from console.api.answer.router import Router
-from console.api.answer.schema import convert
+from console.api.request.answers import Router, build_answer
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Reason, RequestBody
-from console.api.routes.control import compute_desired_value
+from console.api.request.input import Reason, RequestBody
+from console.api.routes.control import DesiredValue, compute_desired_value
 from console.api.routes.plant_control import load_current_topology
-from console.api.schemas.control import DesiredValue
-from console.api.schemas.plants import (
-    HandRelease,
-    InterventionKindRow,
-    InterventionResult,
-    InterventionRow,
-    PlantInspection,
-    PlantInterventions,
-    PlantList,
-    PlantRemoval,
-    PlantResumption,
-    PlantRow,
-    SnapshotPlant,
-    TasksByHand,
-)
 from console.connections.control_server import control, load_latest_snapshot
 from console.display.found_plant import describe_discovered_plant
 from console.input.shown_digest import digest_of
 from workers.control.parts.operators import OWNERS
-from workers.documents.plants import PlantStatus
+from workers.documents.plants import FoundPlant, PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN
 from workers.models import Loop
 from workers.plants.foreign import adapters, interventions
+from workers.plants.foreign.adapters import list_kinds
+from workers.plants.foreign.kind import InterventionKind
 from workers.plants.models import RegisteredPlant
 from workers.plants.published import PublishedPlant
 from workers.steering.scope import list_active_loops
 
 router = Router(tags=["plants"])
+
+
+class PlantRow(TypedDict):
+    """The address of a plant, and its last observation."""
+
+    name: str
+    kind: Annotated[str, describe(values=tuple(list_kinds()))]
+    url: str
+    secret_environment: Annotated[str, describe("Environment variable with the token.")]
+    options: dict[str, str]
+    created_at: Time
+    digest: Annotated[str, describe("Digest of the registration. A change with an older digest is rejected.")]
+    seen: PlantStatus | None
+
+
+class PlantRegistration(PlantRow):
+    """A plant that was registered, or whose registration was changed."""
+
+    left: Annotated[str, describe("Changes that may remain in effect at the previous address, and what to do.")]
+    advising: Annotated[list[str], describe("Existing loops of the plant, which are in mode advise again.")]
+
+
+class PlantList(TypedDict):
+    plants: list[PlantRow]
+
+
+class PlantRemoval(TypedDict):
+    removed: str
+    left: NotRequired[Annotated[str, describe("Changes that may remain in effect at the plant, and what to do.")]]
+
+
+class TasksByHand(TypedDict):
+    """Tasks that were set by hand."""
+
+    plant: str
+    operator: str
+    tasks: int
+    until: Annotated[Instant, describe("Loops hold until this Unix time.")]
+
+
+class HandRelease(TypedDict):
+    plant: str
+    released: bool
+
+
+class PlantResumption(TypedDict):
+    plant: str
+    forgotten: Annotated[int, describe("Number of discarded task requests.")]
+
+
+class PlantInspection(FoundPlant, frozen=True, kw_only=True):
+    """The result of inspecting an address."""
+
+    kind: str
+    sentences: Annotated[list[str], describe("The result in sentences.")]
+
+
+class InterventionRow(TypedDict):
+    """An intervention in force."""
+
+    kind: str
+    subject: str
+    value: str
+    before: Annotated[str, describe("The value to restore, in the format of the adapter.")]
+    by: str
+    until: Instant
+    error: Annotated[str, describe("Why the last attempt to undo it failed; empty: no failed attempt.")]
+    tried_at: Instant | None
+
+
+class PlantInterventions(TypedDict):
+    interventions: list[InterventionKind]
+    in_force: Annotated[list[InterventionRow], describe("Earliest end first.")]
+
+
+class InterventionResult(TypedDict):
+    plant: str
+    kind: str
+    subject: str
+    in_force: bool
 
 
 class PlantPlace(RequestBody):
@@ -91,15 +158,15 @@ class NewIntervention(UndoneIntervention):
     minutes: float = plant_control.HAND_MINUTES
 
 
-@router.get("/plants", response=PlantList, summary="List registered plants: address and last observation")
+@router.get("/plants", summary="List registered plants: address and last observation")
 def list_plants(request: HttpRequest) -> PlantList:
     actor_for(request, "plant.view")
     seen = (load_latest_snapshot() or NOTHING_SEEN).plants
     return {"plants": [_build_plant_row(row, seen.get(row.name)) for row in adapters.list_adapters()]}
 
 
-@router.post("/plants", response=PlantRow, summary="Register a plant, or change its registration")
-def register_plant(request: HttpRequest, body: NewPlant) -> PlantRow:
+@router.post("/plants", summary="Register a plant, or change its registration")
+def register_plant(request: HttpRequest, body: NewPlant) -> PlantRegistration:
     actor = actor_for(request, "plant.register")
     made = plant_registration.register(
         actor,
@@ -115,21 +182,18 @@ def register_plant(request: HttpRequest, body: NewPlant) -> PlantRow:
     return {**_build_plant_row(made.row, None), "left": made.left, "advising": list(made.advising)}
 
 
-@router.post(
-    "/plants/inspect", response=PlantInspection, summary="Inspect the system at an address without registering it"
-)
+@router.post("/plants/inspect", summary="Inspect the system at an address without registering it")
 def inspect_plant(request: HttpRequest, body: PlantPlace) -> PlantInspection:
     actor = actor_for(request, "plant.register")
     inspected = plant_registration.inspect(
         actor, body.kind, body.url, secret_environment=body.secret_environment, options=body.options
     )
-    return convert(
-        PlantInspection,
-        {"kind": body.kind, "sentences": describe_discovered_plant(inspected), **convert_to_plain(inspected)},
+    return PlantInspection(
+        kind=body.kind, sentences=describe_discovered_plant(inspected), **copy_shared_values(inspected, FoundPlant)
     )
 
 
-@router.post("/plants/{plant}/remove", response=PlantRemoval, summary="Remove a plant; its ledger is kept")
+@router.post("/plants/{plant}/remove", summary="Remove a plant; its ledger is kept")
 def remove_plant(request: HttpRequest, plant: str, body: Reason) -> PlantRemoval:
     actor = actor_for(request, "plant.register")
     gone = plant_registration.remove(actor, plant, body.reason)
@@ -138,7 +202,6 @@ def remove_plant(request: HttpRequest, plant: str, body: Reason) -> PlantRemoval
 
 @router.get(
     "/plants/{plant}/desired",
-    response=DesiredValue,
     summary="Get the desired tasks of a plant's loop for external autoscalers (KEDA); 503 if unknown",
 )
 def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> DesiredValue:
@@ -152,11 +215,7 @@ def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> Desire
     return compute_desired_value(ranked[0])
 
 
-@router.post(
-    "/plants/{plant}/tasks",
-    response=TasksByHand,
-    summary="Set an operator's tasks manually; loops hold in the meantime",
-)
+@router.post("/plants/{plant}/tasks", summary="Set an operator's tasks manually; loops hold in the meantime")
 def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> TasksByHand:
     actor = actor_for(request, "plant.scale")
     topology = load_current_topology(plant)
@@ -167,9 +226,7 @@ def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> TasksByHand:
     return {"plant": plant, "operator": body.operator, "tasks": body.tasks, "until": until}
 
 
-@router.post(
-    "/plants/{plant}/release", response=HandRelease, summary=("Release manually set tasks; loops decide again at once")
-)
+@router.post("/plants/{plant}/release", summary=("Release manually set tasks; loops decide again at once"))
 def release_plant(request: HttpRequest, plant: str) -> HandRelease:
     actor = actor_for(request, "plant.scale")
     with adapters.open_plant(plant, PublishedPlant(control(), time.time), actor.name) as elastic:
@@ -177,35 +234,26 @@ def release_plant(request: HttpRequest, plant: str) -> HandRelease:
     return {"plant": plant, "released": True}
 
 
-@router.post(
-    "/plants/{plant}/resume",
-    response=PlantResumption,
-    summary="Discard ineffective task requests so that loops on hold continue",
-)
+@router.post("/plants/{plant}/resume", summary="Discard ineffective task requests so that loops on hold continue")
 def resume_plant(request: HttpRequest, plant: str, body: Reason) -> PlantResumption:
     actor = actor_for(request, "plant.scale")
     return {"plant": plant, "forgotten": plant_control.resume(actor, plant, body.reason)}
 
 
-@router.get(
-    "/plants/{plant}/interventions",
-    response=PlantInterventions,
-    summary="List available and active interventions at a plant",
-)
+@router.get("/plants/{plant}/interventions", summary="List available and active interventions at a plant")
 def list_interventions(request: HttpRequest, plant: str) -> PlantInterventions:
     actor_for(request, "plant.view")
     row = RegisteredPlant.objects.filter(name=plant).first()
     known = adapters.list_kinds()[row.kind].interventions if row and row.kind in adapters.list_kinds() else ()
     in_force = interventions.list_active(control(), plant)
     return {
-        "interventions": [convert(InterventionKindRow, vars(kind)) for kind in known],
-        "in_force": [convert(InterventionRow, convert_to_plain(intervention)) for intervention in in_force],
+        "interventions": list(known),
+        "in_force": [build_answer(InterventionRow, intervention) for intervention in in_force],
     }
 
 
 @router.post(
     "/plants/{plant}/interventions",
-    response=InterventionResult,
     summary="Start an intervention, such as pausing a queue; it is undone after `minutes`",
 )
 def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) -> InterventionResult:
@@ -216,7 +264,7 @@ def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) ->
     return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": done.lasting}
 
 
-@router.post("/plants/{plant}/interventions/undo", response=InterventionResult, summary="Undo an intervention at once")
+@router.post("/plants/{plant}/interventions/undo", summary="Undo an intervention at once")
 def undo_intervention(request: HttpRequest, plant: str, body: UndoneIntervention) -> InterventionResult:
     actor = actor_for(request, "plant.scale")
     plant_control.undo_intervention(actor, plant, body.kind, body.subject, control(), reason=body.reason)
@@ -224,13 +272,4 @@ def undo_intervention(request: HttpRequest, plant: str, body: UndoneIntervention
 
 
 def _build_plant_row(row: RegisteredPlant, seen: PlantStatus | None) -> PlantRow:
-    return {
-        "name": row.name,
-        "kind": row.kind,
-        "url": row.url,
-        "secret_environment": row.secret_environment,
-        "options": row.options,
-        "created_at": row.created_at,
-        "digest": digest_of(plant_registration.describe_registration(row)),
-        "seen": convert(SnapshotPlant, convert_to_plain(seen)) if seen else None,
-    }
+    return build_answer(PlantRow, row, digest=digest_of(plant_registration.describe_registration(row)), seen=seen)

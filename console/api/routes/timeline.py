@@ -1,7 +1,7 @@
 """The timeline: marks of users, and the plant as it was at an instant."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from django.conf import settings
 from django.http import Http404, HttpRequest
@@ -10,43 +10,121 @@ from ninja import Query, Schema, Status
 from pydantic import BeforeValidator, ConfigDict
 
 from common.errors import BadInput
-from common.stored_document import convert_to_plain
+from common.stored_document import Instant, Time, describe
 from console.accounts.access import require_data_access
 from console.actions import marks, shared_links
-from console.api.answer.router import Router
-from console.api.answer.schema import convert
 from console.api.ingestion.cloud_event import EventIgnored, read_outside_change
+from console.api.request.answers import Created, NextPage, Router, build_answer, convert, get_or_404
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Reason, RequestBody
-from console.api.request.instant import GivenTime
+from console.api.request.input import MAX_ROWS, GivenTime, Reason, RequestBody
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
-from console.api.request.rows import MAX_ROWS
-from console.api.schemas.alerts.incidents import ChangeList, ChangeRow
-from console.api.schemas.snapshot import PlantSnapshot
-from console.api.schemas.timeline import (
-    ChartDecision,
-    ChartDecisionList,
-    DifferenceList,
-    DifferenceRow,
-    GuardEvent,
-    IgnoredEvent,
-    MarkList,
-    MarkRow,
-    SharedLinkList,
-    SharedLinkRow,
-)
-from console.incidents.change_sources import FoundChange, find_changes
+from console.incidents.change_sources import find_changes
 from console.incidents.differences import ComparisonRuns, compare
 from console.input.boundary import document_of
 from console.input.row_id import Id
 from console.models import Mark, SharedLink
 from console.timeline import happenings
-from console.timeline.happenings import TimelineLane, Triangle
+from console.timeline.happenings import LimitedTimeRange
 from console.timeline.window import Window
+from controllers.diagnosis.differences import Difference
+from workers.documents.snapshot import Snapshot
 from workers.history.metric_history import LAST_SECONDS
 from workers.history.snapshot_archive import snapshot_at
+from workers.models import LedgerEntry
 
 router = Router(tags=["timeline"])
+
+
+class ChangeRow(TypedDict):
+    """A change."""
+
+    kind: str
+    at: Time
+    words: str
+    by: str
+    ref: Annotated[str, describe("The record, such as override:12, or records (overrides:12,13); empty: none.")]
+    parts: Annotated[list[str], describe("Affected subjects, such as queue/alert; empty: the whole plant.")]
+    times: Annotated[
+        float, describe("Size of a rate change, relative to the smallest change that is reported; 1 for other changes.")
+    ]
+    over_at: Annotated[Time | None, describe("When the change ends or ended; null: in force, or without an end.")]
+
+
+class ChangeList(TypedDict):
+    changes: Annotated[list[ChangeRow], describe("Newest first.")]
+
+
+class ChartDecision(TypedDict):
+    """A decision that acted, or several that are too close for a chart."""
+
+    at: Instant
+    law: str
+    verdict: Annotated[
+        Annotated[str, describe(values=LedgerEntry.Verdict.values)], describe("The most severe verdict.")
+    ]
+    count: int
+    url: Annotated[str, describe("URL of a page that lists the decisions.")]
+    title: str
+
+
+class ChartDecisionList(TypedDict):
+    decisions: list[ChartDecision]
+    guard: Annotated[list[LimitedTimeRange], describe("Only for one `loop` and at most one day; otherwise empty.")]
+
+
+_Stretch = TypedDict("_Stretch", {"from": float, "to": float})  # "from" is a Python keyword
+
+
+class DifferenceList(_Stretch):
+    """A time range compared with another. Unix times."""
+
+    other_from: float
+    other_to: float
+    compared: Annotated[int, describe("Number of values tested.")]
+    differences: Annotated[list[Difference], describe("Largest effect first.")]
+
+
+class MarkRow(TypedDict):
+    """A deploy or a note."""
+
+    id: int
+    kind: Annotated[str, describe(values=Mark.Kind.values)]
+    title: str
+    text: str
+    at: Time
+    until: Annotated[Time | None, describe("End of the mark; null: the mark has no duration.")]
+    author: str
+    source: Annotated[str, describe("System that reported an external change; otherwise empty.")]
+    event: Annotated[str, describe("ID of an external change in that system; otherwise empty.")]
+    parts: Annotated[list[str], describe("Affected subjects, such as queue/alert; empty: the whole plant.")]
+    url: str
+
+
+class IgnoredEvent(TypedDict):
+    """An event that is valid and reports no change."""
+
+    ignored: Annotated[str, describe("Why the event was ignored and not stored.")]
+
+
+class MarkList(TypedDict):
+    marks: list[MarkRow]
+    next: NextPage
+
+
+class SharedLinkRow(TypedDict):
+    """A link to the plant as it was at `at`, for people without a login."""
+
+    id: int
+    at: Time
+    reason: str
+    author: str
+    created_at: Time
+    expires_at: Time
+    url: Annotated[str, describe("The link. Anyone with the link can see the plant at that instant.")]
+
+
+class SharedLinkList(TypedDict):
+    links: list[SharedLinkRow]
 
 
 class NewMark(RequestBody):
@@ -92,20 +170,20 @@ def _event_fields(body: Any) -> Any:
     return body if isinstance(body, dict) else {}
 
 
-@router.get("/snapshot", response=PlantSnapshot, summary="Get the snapshot of a past instant")
-def get_past_snapshot(request: HttpRequest, at: GivenTime) -> PlantSnapshot:
+@router.get("/snapshot", summary="Get the snapshot of a past instant")
+def get_past_snapshot(request: HttpRequest, at: GivenTime) -> Snapshot:
     """Return the newest snapshot kept before `at` (ISO 8601); 404 if there is none near it."""
     actor_for(request, "plant.view")
     snapshot = snapshot_at(settings.WEIR_DATA, _require_zone(at, "at").timestamp())
     if snapshot is None:
         raise Http404(f"No snapshot of {at.isoformat()} is stored: the observer was not running, or it is too old.")
-    return convert(PlantSnapshot, convert_to_plain(snapshot))
+    return snapshot
 
 
 MAX_GUARDED_SECONDS = 86_400.0  # a loop's ledger is read row by row for its guard
 
 
-@router.get("/decisions", response=ChartDecisionList, summary="List decisions for a chart")
+@router.get("/decisions", summary="List decisions for a chart")
 def list_decisions(
     request: HttpRequest,
     since: Annotated[float, Query(..., alias="from")],
@@ -124,25 +202,15 @@ def list_decisions(
     window = _build_window(since, until)
     chosen = [loop] if loop is not None else happenings.list_controlling_loops(queue, node)
     lanes = happenings.build_law_lanes(window, chosen)
-    decisions = [_build_chart_decision(window, lane, sign) for lane in lanes for sign in lane.triangles]
+    begin = window.since.timestamp()
+    decisions = [
+        build_answer(ChartDecision, sign, at=round(begin + sign.share * window.seconds, 3), law=lane.law)
+        for lane in lanes
+        for sign in lane.triangles
+    ]
     short = loop is not None and window.seconds <= MAX_GUARDED_SECONDS
     guard = happenings.list_guard_events(window, loop) if loop is not None and short else []
-    return {
-        "decisions": sorted(decisions, key=lambda decision: decision["at"]),
-        "guard": [convert(GuardEvent, vars(event)) for event in guard],
-    }
-
-
-def _build_chart_decision(window: Window, lane: TimelineLane, sign: Triangle) -> ChartDecision:
-    at = window.since.timestamp() + sign.share * window.seconds
-    return {
-        "at": round(at, 3),
-        "law": lane.law,
-        "verdict": sign.verdict,
-        "count": sign.count,
-        "url": sign.url,
-        "title": sign.title,
-    }
+    return {"decisions": sorted(decisions, key=lambda decision: decision["at"]), "guard": list(guard)}
 
 
 def _build_window(since: float, until: float) -> Window:
@@ -155,7 +223,7 @@ def _build_window(since: float, until: float) -> Window:
     return Window(datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC))
 
 
-@router.get("/marks", response=MarkList, summary="List deploys and notes in a time range")
+@router.get("/marks", summary="List deploys and notes in a time range")
 def list_marks(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],
@@ -171,15 +239,15 @@ def list_marks(
     return {"marks": [_mark(mark) for mark in page], "next": page[0].pk if more else None}
 
 
-@router.post("/marks", response={201: MarkRow}, summary="Add a deploy or a note")
-def add_mark(request: HttpRequest, body: NewMark) -> Status[MarkRow]:
+@router.post("/marks", summary="Add a deploy or a note")
+def add_mark(request: HttpRequest, body: NewMark) -> Created[MarkRow]:
     actor = actor_for(request, "mark.add")
     given = body.dict()
     given |= {name: given[name] and _require_zone(given[name], name) for name in ("at", "until")}
-    return Status(201, _mark(marks.add(actor, now=timezone.now(), **given)))
+    return _mark(marks.add(actor, now=timezone.now(), **given))
 
 
-@router.get("/shared-links", response=SharedLinkList, summary="List shared links")
+@router.get("/shared-links", summary="List shared links")
 def list_shared_links(request: HttpRequest) -> SharedLinkList:
     """Return the active links, the newest first.
 
@@ -189,8 +257,8 @@ def list_shared_links(request: HttpRequest) -> SharedLinkList:
     return {"links": [_link(request, link) for link in links]}
 
 
-@router.post("/shared-links", response={201: SharedLinkRow}, summary="Share a past instant by a link")
-def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[SharedLinkRow]:
+@router.post("/shared-links", summary="Share a past instant by a link")
+def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Created[SharedLinkRow]:
     """Create a link that shows the plant at `at` without a login, for `hours` (at most 168).
 
     The link shows nothing else.
@@ -198,15 +266,13 @@ def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[Shared
     actor = actor_for(request, "link.make")
     at, now = _require_zone(body.at, "at"), timezone.now()
     link = shared_links.share(actor, at=at, hours=body.hours, reason=body.reason, now=now)
-    return Status(201, _link(request, link))
+    return _link(request, link)
 
 
-@router.post("/shared-links/{link_id}/end", response=SharedLinkRow, summary="End a shared link")
+@router.post("/shared-links/{link_id}/end", summary="End a shared link")
 def end_shared_link(request: HttpRequest, link_id: Id, body: Reason) -> SharedLinkRow:
     actor = actor_for(request, "link.end")
-    link = SharedLink.objects.filter(pk=link_id).first()
-    if link is None:
-        raise Http404(f"Link {link_id} does not exist.")
+    link = get_or_404(SharedLink.objects.all(), f"Link {link_id} does not exist.", pk=link_id)
     shared_links.end(actor, link, reason=body.reason, now=timezone.now())
     return _link(request, link)
 
@@ -220,12 +286,10 @@ def _mark(mark: Mark) -> MarkRow:
     return convert(MarkRow, marks.describe_mark(mark))
 
 
-@router.post("/marks/{mark_id}/remove", response=MarkRow, summary="Remove a deploy or a note")
+@router.post("/marks/{mark_id}/remove", summary="Remove a deploy or a note")
 def remove_mark(request: HttpRequest, mark_id: Id, body: Reason) -> MarkRow:
     actor = actor_for(request, "mark.remove")
-    mark = Mark.objects.filter(pk=mark_id).first()
-    if mark is None:
-        raise Http404(f"Mark {mark_id} does not exist.")
+    mark = get_or_404(Mark.objects.all(), f"Mark {mark_id} does not exist.", pk=mark_id)
     marks.remove(actor, mark, reason=body.reason, now=timezone.now())
     return _mark(mark)
 
@@ -234,14 +298,10 @@ MAX_EVENT_BYTES = 64 * 2**10
 MAX_CHANGES_RANGE = timedelta(days=1)
 
 
-@router.post(
-    "/changes",
-    response={200: MarkRow, 201: MarkRow, 202: IgnoredEvent},
-    summary="Report an external change as a CloudEvent",
-)
+@router.post("/changes", summary="Report an external change as a CloudEvent")
 def report_change(
     request: HttpRequest, body: Annotated[CloudEvent, BeforeValidator(_event_fields)] = NO_DATA
-) -> Status[MarkRow | IgnoredEvent]:
+) -> Annotated[Status[MarkRow | IgnoredEvent], {200: MarkRow, 201: MarkRow, 202: IgnoredEvent}]:
     """Receive a change (deploy, rollout, migration): a CloudEvent 1.0 of at most 64 KiB, structured or binary, in JSON.
 
     Its `source` and `id` name it: sent again it is the same, with 200 in place of 201. A `subject` such as queue/alert
@@ -262,7 +322,7 @@ def report_change(
     return Status(201 if is_new else 200, _mark(mark))
 
 
-@router.get("/changes", response=ChangeList, summary="List changes in a time range")
+@router.get("/changes", summary="List changes in a time range")
 def list_changes(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],
@@ -277,11 +337,11 @@ def list_changes(
     since, until = _require_zone(since, "from"), _require_zone(until, "to")
     if not timedelta(0) < until - since <= MAX_CHANGES_RANGE:
         raise BadInput("from", "must be before to, by at most 1 day.")
-    changes = find_changes(since, until, settings.WEIR_DATA)
-    return {"changes": [_change(change) for change in sorted(changes, key=lambda change: change.at, reverse=True)]}
+    changes = sorted(find_changes(since, until, settings.WEIR_DATA), key=lambda change: change.at, reverse=True)
+    return {"changes": [build_answer(ChangeRow, change, parts=sorted(change.parts)) for change in changes]}
 
 
-@router.get("/differences", response=DifferenceList, summary="Compare a time range with an earlier time range")
+@router.get("/differences", summary="Compare a time range with an earlier time range")
 def list_differences(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],
@@ -308,12 +368,8 @@ def list_differences(
         "other_from": comparison_rows.there.since,
         "other_to": comparison_rows.there.until,
         "compared": comparison_rows.compared,
-        "differences": [convert(DifferenceRow, vars(row)) for row in comparison_rows.rows],
+        "differences": list(comparison_rows.rows),
     }
-
-
-def _change(found: FoundChange) -> ChangeRow:
-    return convert(ChangeRow, {**vars(found), "parts": sorted(found.parts)})
 
 
 def _require_zone(moment: datetime, field: str) -> datetime:

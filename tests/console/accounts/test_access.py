@@ -36,7 +36,6 @@ from tests.console.accounts.route_permissions import (
     ROUTE_PERMISSIONS,
     of_api,
     request_route,
-    routes,
     taken_back,
 )
 from tests.console.accounts.things import things as things
@@ -44,10 +43,6 @@ from tests.console.conftest import PASSWORD
 from tests.house import sources
 
 pytestmark = pytest.mark.django_db
-
-
-def test_every_address_stands_in_the_table():
-    assert set(routes()) == {door.split(" ", 1)[1] for door in ROUTE_PERMISSIONS}
 
 
 def grouped(*doors: str) -> list[Any]:

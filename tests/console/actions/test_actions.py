@@ -14,9 +14,8 @@ from console.embedded.seeding import seed
 from console.models import AuditEntry
 from console.pages.loops.workbench import GUARD
 from queues import keys
-from queues.models import Node, Queue
+from queues.models import Node
 from queues.topology import Topology
-from tests.console.page_form import form_of
 from workers.models import Loop, Override
 from workers.steering import overrides
 
@@ -101,15 +100,6 @@ def test_what_is_undone_gives_back_what_it_had_replaced(operator, browsers, secr
     assert "had already ended" in fetch(operator, f"/overrides/{first}/undo").json()["message"]
 
 
-def test_thresholds_that_are_undone_give_back_those_that_they_replaced(operator, browsers, seeded, control):
-    for who, busy, toobusy in (("administrator", "0.92", "0.97"), ("operator", "0.4", "0.6")):
-        posted = {**THRESHOLDS, "busy": busy, "toobusy": toobusy}
-        made = fetch(browsers[who], "/nodes/n1/thresholds", posted).json()["overrides"]
-    assert fetch(operator, f"/overrides/{made[0]}/undo").status_code == 200
-    node = Topology.from_json(control.get(keys.TOPOLOGY)).nodes["n1"]
-    assert (node.busy, node.toobusy) == (0.92, 0.97)
-
-
 def test_the_pages_fields_override_only_what_was_changed(operator, loop):
     bench = operator.get(f"/loops/{loop.pk}/").context["bench"]
     rows = [*bench.main, *(row for topic in bench.topics if topic.title != GUARD for row in topic.rows)]
@@ -120,38 +110,20 @@ def test_the_pages_fields_override_only_what_was_changed(operator, loop):
     assert in_force(loop) == {"upper_limit": 700, "raise_factor": 1.3}
 
 
-def test_several_values_are_set_all_or_none(operator, loop):
-    posted = {"would-upper_limit": "700", "would-minimum_rate": "900", "would-maximum_rate": "2"}
-    answer = fetch(operator, f"/loops/{loop.pk}/override", {**posted, "reason": "a test", "minutes": "2"})
-    assert answer.status_code == 422
-    assert in_force(loop) == {} and audited() == []
-
-
 GOOD = {"name": "upper_limit", "value": "500", "reason": "a test", "minutes": "2"}
+# What only a form can get wrong; values, reasons, and expiries are checked below pages and API alike.
 BAD = {
     "no value": (GOOD | {"value": ""}, "value"),
-    "no number": (GOOD | {"value": "many"}, "value"),
-    "not finite": (GOOD | {"value": "nan"}, "value"),
-    "infinite": (GOOD | {"value": "1e999"}, "value"),
-    "out of range": (GOOD | {"value": "-3"}, "value"),
-    "unknown name": (GOOD | {"name": "lower_limit"}, "name"),
-    "no reason": (GOOD | {"reason": "  "}, "reason"),
+    "not finite": (GOOD | {"value": "1e999"}, "value"),
     "a reason too long": (GOOD | {"reason": "x" * 3000}, "reason"),
-    "no expiry": (GOOD | {"minutes": ""}, "expires_at"),
     "never": (GOOD | {"minutes": "inf"}, "minutes"),
-    "over a week": (GOOD | {"minutes": "10081"}, "minutes"),
-    "in the past": (GOOD | {"minutes": "", "expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
     "no time": (GOOD | {"minutes": "", "expires_at": "soon"}, "expires_at"),
-    "an impossible time": (GOOD | {"minutes": "", "expires_at": "2030-02-31T00:00:00Z"}, "expires_at"),
     "nothing changed": (
         {"would-upper_limit": "1000", "would-history": "12", "reason": "a test", "minutes": "2"},
         "value",
     ),
     "a field out of range": ({"would-upper_limit": "-1", "reason": "a test", "minutes": "2"}, "would-upper_limit"),
-    "a field that is no number": (
-        {"would-upper_limit": "x", "would-history": "12", "reason": "a test", "minutes": "2"},
-        "would-upper_limit",
-    ),
+    "a field that is no number": ({"would-upper_limit": "x", "reason": "a test", "minutes": "2"}, "would-upper_limit"),
 }
 
 
@@ -189,30 +161,11 @@ def test_gains_that_are_stable_only_together_are_set_together(operator, flow_loo
     assert in_force(flow_loop) == {"kp": -0.013915, "ki": -0.007986, "kd": 1.893}
 
 
-def test_an_empty_field_of_what_is_not_set_changes_nothing(operator, flow_loop):
-    Loop.objects.filter(pk=flow_loop.pk).update(parameters={})
-    posted = {"would-a": "", "would-b": " ", "would-setpoint": "5e8", "reason": "x", "minutes": "5"}
-    assert fetch(operator, f"/loops/{flow_loop.pk}/override", posted).status_code == 200
-    assert in_force(flow_loop) == {"setpoint": 500_000_000}
-
-
-def test_a_plain_form_is_led_on_with_a_message(operator, loop, control):
-    answer = operator.post(f"/loops/{loop.pk}/override", GOOD, follow=True)
-    assert answer.redirect_chain == [(f"/loops/{loop.pk}/", 302)]
-    assert "Upper limit is 500" in answer.content.decode()
-
-
 def test_a_plain_form_gets_its_page_again_with_the_error(operator, loop, control):
     answer = operator.post(f"/loops/{loop.pk}/override", GOOD | {"value": "-3"})
     assert answer.status_code == 422
     assert list(answer.context["errors"]) == ["value"]
     assert answer.context["submitted"]["reason"] == "a test"
-
-
-def test_the_answer_to_a_viewer_names_the_role_it_takes(browsers, loop):
-    answer = fetch(browsers["viewer"], f"/loops/{loop.pk}/override", GOOD)
-    assert (answer.status_code, "operator" in answer.json()["errors"]["role"][0]) == (403, True)
-    assert not Override.objects.exists()
 
 
 def test_a_hold_has_an_end_and_auto_resumes_before_it(operator, loop):
@@ -227,20 +180,6 @@ def test_a_hold_has_an_end_and_auto_resumes_before_it(operator, loop):
     assert AuditEntry.objects.latest("id").before == {"mode": "hold"}
 
 
-def test_manual_hands_the_actuator_over(operator, loop):
-    posted = {"mode": "manual", "reason": "by hand", "minutes": "5", "value": "3"}
-    assert fetch(operator, f"/loops/{loop.pk}/mode", posted).status_code == 200
-    assert in_force(loop) == {"mode": "manual", "start": 3}
-
-
-def test_a_value_by_hand_is_undone_with_its_mode(operator, loop, control):
-    posted = {"mode": "manual", "reason": "by hand", "minutes": "5", "value": "3"}
-    made = fetch(operator, f"/loops/{loop.pk}/mode", posted).json()["overrides"]
-    assert len(made) == 2
-    assert fetch(operator, f"/overrides/{made[0]}/undo").status_code == 200
-    assert in_force(loop) == {}
-
-
 def test_the_api_names_both_overrides_of_a_value_by_hand_and_takes_none_for_another_mode(browsers, loop):
     def post(**body):
         address = f"/api/v1/loops/{loop.pk}/mode"
@@ -251,13 +190,6 @@ def test_the_api_names_both_overrides_of_a_value_by_hand_and_takes_none_for_anot
     made = post(mode="manual", minutes=5, value=3).json()
     assert [row["name"] for row in made["overrides"]] == ["mode", "start"]
     assert made["override"] == made["overrides"][0]
-
-
-def test_manual_with_a_value_out_of_range_changes_nothing(operator, loop):
-    posted = {"mode": "manual", "reason": "by hand", "minutes": "5", "value": "-3"}
-    answer = fetch(operator, f"/loops/{loop.pk}/mode", posted)
-    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["value"])
-    assert in_force(loop) == {} and audited() == []
 
 
 @pytest.mark.parametrize(
@@ -285,23 +217,10 @@ def test_an_override_is_extended_by_minutes_beyond_its_end(operator, people, loo
     assert fetch(operator, f"/overrides/{held.pk}/extend", {"minutes": "30"}).status_code == 200
     held.refresh_from_db()
     assert held.expires_at == end + timedelta(minutes=30)
-    assert fetch(operator, f"/overrides/{held.pk}/extend", {"minutes": "10080"}).status_code == 422
+    for refused in ({"minutes": "10080"}, {"expires_at": end.isoformat()}):
+        assert fetch(operator, f"/overrides/{held.pk}/extend", refused).status_code == 422
     held.refresh_from_db()
     assert held.expires_at == end + timedelta(minutes=30)
-
-
-def test_an_override_is_not_extended_to_an_end_before_its_own(operator, people, loop, control):
-    end = timezone.now() + timedelta(minutes=60)
-    held = Override.objects.create(
-        loop=loop, name="upper_limit", value=1, owner=people["operator"], reason="x", expires_at=end
-    )
-    sooner = {"expires_at": (end - timedelta(minutes=50)).isoformat()}
-    answer = fetch(operator, f"/overrides/{held.pk}/extend", sooner)
-    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["expires_at"])
-    held.refresh_from_db()
-    assert held.expires_at == end
-    later = {"expires_at": (end + timedelta(minutes=50)).isoformat()}
-    assert fetch(operator, f"/overrides/{held.pk}/extend", later).status_code == 200
 
 
 def test_what_is_over_is_not_extended_and_ending_it_again_notes_nothing(operator, people, loop, control):
@@ -334,7 +253,7 @@ def test_thresholds_reach_the_agents_and_come_back(operator, seeded, control):
     assert (node.busy, node.toobusy) == (0.7, 0.9)
 
 
-@pytest.mark.parametrize(("busy", "toobusy"), [("0.2", "0.3"), ("0.92", "0.97"), ("0.5", "0.9"), ("0.7", "0.8")])
+@pytest.mark.parametrize(("busy", "toobusy"), [("0.2", "0.3"), ("0.92", "0.97")])
 def test_both_thresholds_move_together_in_either_direction(busy, toobusy, operator, seeded, control):
     posted = {**THRESHOLDS, "busy": busy, "toobusy": toobusy}
     assert fetch(operator, "/nodes/n1/thresholds", posted).status_code == 200
@@ -378,24 +297,6 @@ def test_a_threshold_that_nobody_touched_does_not_end_a_colleagues(operator, see
     assert fetch(operator, "/nodes/n1/thresholds", {**THRESHOLDS, **posted}).status_code == 200
     held = {each.name: each.value for each in overrides.list_active(timezone.now())}
     assert held == {"busy_threshold": 0.5, "toobusy_threshold": 0.95}
-
-
-def test_the_form_of_thresholds_says_what_it_was_filled_with(operator, seeded, stored_snapshot):
-    form = form_of(operator.get("/nodes/n1/"), "/nodes/n1/thresholds")
-    assert [form[f"was-{each}"] for each in ("busy", "toobusy")] == [form["busy"], form["toobusy"]]
-    assert fetch(operator, "/nodes/n1/thresholds", {**form, "reason": "x"}).status_code == 422
-
-
-def test_thresholds_are_not_changed_while_the_agents_can_not_be_notified(operator, seeded, settings):
-    settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    assert fetch(operator, "/nodes/n1/thresholds", THRESHOLDS).status_code == 503
-    assert not Override.objects.exists() and audited() == []
-
-
-def test_a_queue_or_node_that_is_not_there_is_404(operator, control):
-    for address in ("/queues/ghost/points", "/nodes/n9/thresholds", "/loops/99/mode", "/overrides/99/end"):
-        assert fetch(operator, address, {"action": "requeue", "mode": "auto"}).status_code == 404
-    assert not Queue.objects.exists() and not Node.objects.exists()
 
 
 @pytest.mark.parametrize("beside", [{"loop": 1}, {"law": "worker_rate"}, {"queue": "alert"}])

@@ -45,11 +45,3 @@ def test_a_longer_hold_takes_its_place_and_one_that_nobody_has_ended_gives_way_t
     with pytest.raises(BadInput, match="without expiry by administrator"):
         hold("operator", minutes=30)
     assert [each.expires_at for each in overrides.list_for_loop(loop, NOW)] == [None]
-
-
-def test_a_hold_that_is_over_or_another_mode_stands_in_no_ones_way(hold, loop):
-    hold("administrator", "manual", minutes=480)
-    hold("operator", minutes=30)
-    hold("operator", now=NOW + timedelta(minutes=31), minutes=5)
-    later = NOW + timedelta(minutes=32)
-    assert [each.value for each in overrides.list_for_loop(loop, later)] == ["hold"]

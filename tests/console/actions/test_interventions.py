@@ -50,16 +50,6 @@ def test_what_is_wrong_is_said_at_its_field_and_nothing_is_done(browsers, far, c
     assert not AuditEntry.objects.filter(action="plant.intervene").exists()
 
 
-def test_a_plant_at_which_something_is_in_force_is_not_forgotten(browsers, far, control):
-    browsers["administrator"].post("/plants/shop/interventions", PAUSE, headers={"accept": "application/json"})
-    gone = browsers["administrator"].post(
-        "/plants/shop/remove", {"reason": "x"}, headers={"accept": "application/json"}
-    )
-    assert gone.status_code == 422
-    assert "undo it first" in str(gone.json())
-    assert RegisteredPlant.objects.filter(name="shop").exists()
-
-
 def entries():
     """What was done and what became of it, the newest last."""
     found = AuditEntry.objects.filter(action__contains="plant.").order_by("pk")

@@ -53,13 +53,6 @@ def test_what_is_overridden_is_not_said_to_hold_for_good(browsers, loop, overrid
     assert loop.parameters == {} and not AuditEntry.objects.filter(action="settings.change").exists()
 
 
-def test_what_is_not_overridden_is_set_beside_an_override_of_something_else(browsers, loop, override):
-    override("upper_limit", 30, loop=loop)
-    assert set_own(browsers, loop, "raise_factor", "1.3").status_code == 200
-    loop.refresh_from_db()
-    assert loop.parameters == {"raise_factor": 1.3}
-
-
 def test_an_own_value_that_contradicts_what_is_overridden_is_refused_and_names_it(browsers, loop, override):
     override("maximum_rate", 2, loop=loop)
     override("guard.maximum", 3, loop=loop)

@@ -1,7 +1,5 @@
 """A registration that changes or ends: what Weir holds there is let go, and what people did comes first."""
 
-from datetime import timedelta
-
 import pytest
 from django.utils import timezone
 
@@ -9,11 +7,9 @@ from common.errors import BadInput
 from common.stored_document import encode_document
 from console.accounts.access import Actor
 from console.actions import plant_registration
-from console.display.first_report import report_of
 from console.models import AuditEntry
 from queues import keys
-from workers.control import first_reports
-from workers.models import FirstReport, Loop
+from workers.models import Loop
 from workers.plants.foreign import adapters
 from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import Adapter
@@ -115,13 +111,6 @@ def test_of_two_who_change_a_registration_at_once_the_later_is_refused(control, 
     assert not RegisteredPlant.objects.exists()
 
 
-def test_what_is_held_is_let_go_when_the_plant_is_forgotten(control, let_go):
-    registered()
-    assert plant_registration.remove(ACTOR, "shop", "gone").left == ""
-    assert let_go == [(ADDRESS, "parse > score")]
-    assert not RegisteredPlant.objects.exists()
-
-
 @pytest.mark.parametrize(
     "end",
     [lambda: plant_registration.remove(ACTOR, "shop", "gone"), lambda: registered("score")],
@@ -184,20 +173,6 @@ def test_loops_of_a_plant_that_is_another_one_now_advise_and_know_nothing(contro
     steering.refresh_from_db()
     assert (steering.mode, steering.state, steering.parameters) == (Loop.Mode.ADVISE, None, {"maximum": 5})
     assert AuditEntry.objects.filter(action="loop.mode").latest("pk").after == {"mode": "advise"}
-
-
-def test_the_first_report_of_a_plant_that_is_another_one_now_is_not_shown_for_it(control, let_go, steering):
-    registered()
-    began = timezone.now() - timedelta(days=30)
-    FirstReport.objects.filter(loop=steering).delete()
-    FirstReport.objects.create(loop=steering, since=began, until=began + timedelta(hours=1), figures={})
-    steering.entries.create(mode="advise", at=began, parameters={}, reason="of the plant before")
-    registered("score")
-    assert report_of(steering.pk) is None
-    now = timezone.now()
-    assert first_reports.write_due(now) == []
-    (written,) = first_reports.write_due(now + timedelta(hours=1, seconds=1))
-    assert written.since > now - timedelta(minutes=1)
 
 
 def test_loops_of_a_plant_that_was_removed_do_not_act_on_the_next_of_its_name(control, let_go, steering):

@@ -19,11 +19,16 @@ def hold(request: HttpRequest, response: HttpResponse) -> None:
     address = "/" + request.resolver_match.route.replace("<", "{").replace(">", "}")
     told = v1.api.get_openapi_schema()["paths"][address][request.method.lower()]["responses"]
     found = told[response.status_code]["content"][JSON]["schema"]
-    validator(found["$ref"]).validate(orjson.loads(response.content))
+    validator(orjson.dumps(found)).validate(orjson.loads(response.content))
 
 
 @functools.cache
-def validator(reference: str) -> Any:
-    document = v1.api.get_openapi_schema()
-    whole = {"$ref": reference, "components": {"schemas": document["components"]["schemas"]}}
-    return jsonschema_rs.validator_for(whole, validate_formats=True)
+def validator(schema: bytes) -> Any:
+    """Return the validator of a schema that may name those of the document."""
+    components = {"schemas": v1.api.get_openapi_schema()["components"]["schemas"]}
+    return jsonschema_rs.validator_for({**orjson.loads(schema), "components": components}, validate_formats=True)
+
+
+def validator_of(name: str) -> Any:
+    """Return the validator of a schema of the document."""
+    return validator(orjson.dumps({"$ref": f"#/components/schemas/{name}"}))

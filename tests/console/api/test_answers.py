@@ -14,7 +14,7 @@ from queues import keys
 from queues.models import Node
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
-from tests.console.accounts.route_permissions import QUERY, ROUTE_PERMISSIONS, address_of, of_api
+from tests.console.accounts.route_permissions import DESCRIBING, QUERY, ROUTE_PERMISSIONS, address_of, of_api
 from tests.console.accounts.things import things as things
 from tests.console.api import answers
 from tests.console.api.test_plant_control import SOURCE
@@ -28,7 +28,6 @@ from workers.placement.move_forecast import NOTHING_YET
 from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
-DESCRIBING = ("GET api/", "GET api/schema", "GET control/")
 # What a supervisor keeps is asked of one: tests/console/embedded; what loops want, of loops that want
 # something: tests/console/api/test_desired.py.
 WANTED = {f"GET api/v1/{each}/desired" for each in ("loops/<loop_id>", "plants/<plant>")}
@@ -107,12 +106,12 @@ def test_a_snapshot_of_a_plant_is_as_the_document_says(control, things):
         beat_all(control, seq, at=now, inserted_events=100 * seq, inserted_bytes=100)
         host(control, at=now)
         observed = plant.observe()
-    answers.validator("#/components/schemas/PlantSnapshot").validate(orjson.loads(observed.to_json()))
+    answers.validator_of("Snapshot").validate(orjson.loads(observed.to_json()))
 
 
 def test_an_answer_with_a_key_that_is_not_declared_is_not_as_the_document_says():
     row = {"queue": "alert", "before": "shed", "after": "nodes"}
-    cap = answers.validator("#/components/schemas/LadderCap")
+    cap = answers.validator_of("LadderCap")
     assert cap.is_valid(row)
     assert not cap.is_valid({**row, "more": 1})
     assert not cap.is_valid({"queue": "alert", "before": "shed"})

@@ -14,8 +14,7 @@ from django.test import Client as Browser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.api.ingestion import publisher
-from console.api.ingestion.body_limit import BodyLimit
+from console.api.ingestion import events as publisher
 from console.display.downsampling import downsample
 from queues import keys
 from queues.models import Container, Node, Queue
@@ -86,16 +85,6 @@ def test_a_gzipped_body_is_unpacked(producer, nodes):
     assert stored_events(nodes) == 1000
 
 
-def test_an_arrow_stream_is_stored_with_its_values(producer, nodes):
-    batch = pa.RecordBatch.from_pydict({"type": ["a"] * 600, "value": [float(n) for n in range(600)]})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    answer = producer(sink.getvalue().to_pybytes(), content_type=ARROW)
-    assert (answer.status_code, answer.json()["published"]) == (202, 600)
-    assert sum(row["value"] for row in stored_rows(nodes)) == sum(range(600))
-
-
 def test_a_malformed_line_is_named_and_skipped(producer, nodes, control):
     body = lines({"type": "a"}) + b"not json\n" + lines({"type": "b", "value": "much"}, {"type": "c"})
     answer = producer(body)
@@ -110,11 +99,6 @@ def test_strict_refuses_the_whole_body_for_one_line(producer, nodes):
     assert answer.status_code == 400
     assert list(answer.json()["errors"]) == ["line 2"]
     assert stored_events(nodes) == 0
-
-
-def test_strict_stores_a_body_without_a_fault(producer, nodes):
-    assert producer(lines({"type": "a"}, {"type": "b"}), query="?strict=1").json()["published"] == 2
-    assert stored_events(nodes) == 2
 
 
 def arrow_of(columns: dict[str, list[Any]]) -> bytes:
@@ -156,14 +140,6 @@ def test_a_bad_body_is_refused_with_a_reason_and_stores_nothing(case, producer, 
     assert stored_events(nodes) == 0
 
 
-def test_a_body_over_the_limit_is_refused(producer, nodes, settings):
-    settings.WEIR_MAX_BODY_BYTES = 100
-    answer = producer(lines(*({"type": "a"} for _ in range(100))))
-    assert answer.status_code == 413
-    assert "100 bytes" in answer.json()["errors"]["body"][0]
-    assert stored_events(nodes) == 0
-
-
 def test_a_body_that_unpacks_to_too_much_is_refused_before_anything_is_stored(producer, nodes, settings):
     settings.WEIR_MAX_BODY_BYTES = 1000
     body = gzip.compress(lines(*({"type": "a"} for _ in range(5000))))
@@ -190,13 +166,6 @@ def test_without_any_node_the_sender_is_asked_to_come_again(producer, nodes):
     assert answer.json()["published"] == 0
 
 
-def test_a_node_that_died_is_routed_around(producer, nodes):
-    nodes["n2"].kill()
-    answer = producer(lines(*({"type": "a"} for _ in range(3000))))
-    assert (answer.status_code, answer.json()["published"]) == (202, 3000)
-    assert "n2" not in answer.json()["by_container"]
-
-
 def test_before_the_plant_is_seeded_nothing_is_taken(secrets, control):
     token = {"HTTP_AUTHORIZATION": f"Bearer {secrets['producer']}"}
     address = "/api/v1/queues/alert/events"
@@ -204,41 +173,6 @@ def test_before_the_plant_is_seeded_nothing_is_taken(secrets, control):
     publisher.get_publisher_client().close()
     publisher._get_client.cache_clear()
     assert (answer.status_code, "Retry-After" in answer) == (503, True)
-
-
-async def spoken(app: Any, headers: list[tuple[bytes, bytes]], chunks: list[bytes]) -> tuple[int, int]:
-    """(status, chunks read) of one request to an ASGI application."""
-    read, sent = 0, []
-
-    async def receive() -> dict[str, Any]:
-        nonlocal read
-        read += 1
-        return {"type": "http.request", "body": chunks[read - 1], "more_body": read < len(chunks)}
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    await app({"type": "http", "headers": headers}, receive, send)
-    return sent[0]["status"], read
-
-
-async def reading_all(scope: Any, receive: Any, send: Any) -> None:
-    while (await receive())["more_body"]:
-        pass
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-
-
-async def test_an_announced_oversized_body_is_not_read_at_all():
-    headers = [(b"content-length", b"1001")]
-    assert await spoken(BodyLimit(reading_all, 1000), headers, [b"x" * 1001]) == (413, 0)
-
-
-async def test_an_unannounced_oversized_body_is_read_up_to_the_limit_only():
-    assert await spoken(BodyLimit(reading_all, 1000), [], [b"x" * 400] * 50) == (413, 3)
-
-
-async def test_a_body_at_the_limit_passes():
-    assert await spoken(BodyLimit(reading_all, 1000), [(b"content-length", b"1000")], [b"x" * 1000]) == (200, 1)
 
 
 # Reading
@@ -276,11 +210,6 @@ def test_live_is_what_a_websocket_starts_with(viewer, stored_snapshot):
     }
 
 
-def test_live_without_a_snapshot_says_so(viewer, control):
-    answer = viewer.get("/api/v1/live")
-    assert (answer.status_code, "snapshot" in answer.json()["errors"]) == (503, True)
-
-
 def test_queues_come_with_points_and_live_figures(viewer, plant_rows, stored_snapshot):
     (queue,) = viewer.get("/api/v1/queues").json()["queues"]
     assert (queue["name"], queue["points"]) == ("alert", {"n1": 1000})
@@ -288,9 +217,10 @@ def test_queues_come_with_points_and_live_figures(viewer, plant_rows, stored_sna
     assert viewer.get("/api/v1/queues/alert").json() == queue
 
 
-def test_a_handlers_options_stay_inside(viewer, plant_rows, control):
+def test_secrets_of_a_queue_and_a_node_stay_inside(viewer, plant_rows, control):
     Queue.objects.update(handler_options={"url": "postgresql://weir:secret@db/weir"})
-    assert "secret" not in viewer.get("/api/v1/queues").content.decode()
+    for path in ("queues", "nodes/n1"):
+        assert "secret" not in viewer.get(f"/api/v1/{path}").content.decode()
 
 
 def test_figures_of_an_observer_that_ended_are_not_given_as_live(viewer, plant_rows, stored_snapshot, control):
@@ -298,17 +228,6 @@ def test_figures_of_an_observer_that_ended_are_not_given_as_live(viewer, plant_r
     control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
     assert viewer.get("/api/v1/queues/alert").json()["live"] is None
     assert viewer.get("/api/v1/nodes/n1").json()["live"] is None
-
-
-def test_a_nodes_url_stays_inside(viewer, plant_rows, stored_snapshot):
-    answer = viewer.get("/api/v1/nodes/n1")
-    assert answer.json()["live"]["state"] == "NORMAL"
-    assert "secret" not in answer.content.decode()
-
-
-def test_an_unknown_queue_is_answered_with_the_known_ones(viewer, plant_rows, control):
-    answer = viewer.get("/api/v1/queues/orders")
-    assert (answer.status_code, "alert" in answer.json()["errors"]["queue"][0]) == (404, True)
 
 
 def test_history_gives_columns_and_keeps_unknown_null(viewer, control):
@@ -319,14 +238,6 @@ def test_history_gives_columns_and_keeps_unknown_null(viewer, control):
         "time": [10.0, 20.0],
         "series": {"totals.in_per_second": [10.0, 20.0], "nodes.n9.utilisation": [None, None]},
     }
-
-
-def test_history_is_thinned_to_the_points_asked_for(viewer, control):
-    for second in range(1, 501):
-        control.xadd(keys.METRICS, {"totals.in_per_second": int(second == 250)}, id=f"{second}000-0")
-    answer = viewer.get("/api/v1/history?series=totals.in_per_second&from=0&to=501&points=20").json()
-    assert len(answer["time"]) == 20
-    assert max(answer["series"]["totals.in_per_second"]) == 1.0
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), min_size=1, max_size=300), st.integers(2, 50))
@@ -346,7 +257,6 @@ BAD_QUESTIONS = {
     "history?series=at&from=0&to=1": "series",
     "history?series=a&from=1&to=0": "to",
     "history?series=a&from=x&to=1": "from",
-    "history?series=a&from=nan&to=1": "from",
     "history?series=a&from=0&to=inf": "to",
     "history?series=a&from=0&to=1&points=1": "points",
     "history?series=a&from=0&to=34560001": "from",
@@ -375,12 +285,6 @@ def test_the_ledger_is_read_page_by_page(viewer, loop):
     assert [entry["id"] for entry in only] == [acted.pk]
 
 
-def test_the_schema_is_openapi_3_and_names_the_doors(viewer):
-    schema = viewer.get("/api/schema").json()
-    assert schema["openapi"].startswith("3.")
-    assert "post" in schema["paths"]["/api/v1/queues/{queue}/events"]
-
-
 # Steering
 
 
@@ -402,29 +306,16 @@ def test_an_override_is_set_extended_and_ended(operator, loop, control):
     assert operator.get("/api/v1/loops").json()["loops"][0]["effective"]["upper_limit"] == 1000
 
 
-def test_a_loop_is_held_and_resumed(operator, loop):
-    held = post(operator, f"loops/{loop.pk}/mode", {"mode": "hold", "reason": "an upgrade", "minutes": 30})
-    assert held.json()["override"]["value"] == "hold"
-    assert operator.get(f"/api/v1/loops/{loop.pk}").json()["mode"] == "hold"
-    post(operator, f"loops/{loop.pk}/mode", {"mode": "auto", "reason": "done"})
-    assert operator.get(f"/api/v1/loops/{loop.pk}").json()["mode"] == "auto"
-
-
 GOOD = {"loop": 1, "name": "upper_limit", "value": 500, "reason": "a test", "minutes": 2}
 BAD_OVERRIDES = {
     "no reason": (GOOD | {"reason": " "}, "reason"),
-    "no expiry": ({key: GOOD[key] for key in GOOD if key != "minutes"}, "expires_at"),
     "two expiries": (GOOD | {"expires_at": "2030-01-01T00:00:00Z"}, "expires_at"),
     "for ever": (GOOD | {"minutes": 1e9}, "minutes"),
-    "over before it begins": (GOOD | {"minutes": -1}, "minutes"),
     "an expiry without a zone": (
         {key: GOOD[key] for key in GOOD if key != "minutes"} | {"expires_at": "2030-01-01T00:00:00"},
         "expires_at",
     ),
-    "out of range": (GOOD | {"value": -1}, "value"),
     "text for a number": (GOOD | {"value": "many"}, "value"),
-    "an unknown parameter": (GOOD | {"name": "lower_limit"}, "name"),
-    "the mode": (GOOD | {"name": "mode", "value": "hold"}, "name"),
     "an unknown key": (GOOD | {"forever": True}, "forever"),
     "a loop and a node": (GOOD | {"node": "n1"}, "scope"),
     "neither": ({key: GOOD[key] for key in GOOD if key != "loop"}, "scope"),
@@ -447,19 +338,3 @@ def test_a_bad_override_names_the_field_and_changes_nothing(case, operator, loop
     answer = post(operator, "overrides", body)
     assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
     assert not Override.objects.exists()
-
-
-@pytest.mark.parametrize(
-    ("body", "status"), [(b"{", 400), (b"[]", 422), (b'{"loop": 1, "value": NaN}', 422), (b"", 422)]
-)
-def test_a_body_that_is_no_document_is_refused(body, status, operator, loop):
-    answer = operator.post("/api/v1/overrides", body, content_type="application/json")
-    assert answer.status_code == status
-    assert answer.json()["errors"]
-    assert not Override.objects.exists()
-
-
-@pytest.mark.parametrize("path", ["loops/999", "ledger/999", "nodes/n9", "queues/none"])
-def test_what_is_not_there_is_404_with_a_word(path, viewer, control):
-    answer = viewer.get(f"/api/v1/{path}")
-    assert (answer.status_code, bool(answer.json()["errors"])) == (404, True)

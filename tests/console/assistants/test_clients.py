@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
 import time
@@ -19,7 +18,6 @@ from queues import keys
 from tests.console.browser.furnished import recorded
 from tests.console.conftest import sample_snapshot
 from tests.console.served import ROOT, Served
-from tests.waiting import MAX_SECONDS
 from tests.workers.snapshots import judged_document
 
 queues.let_opentelemetry_be_found()  # for the client
@@ -27,7 +25,6 @@ pytestmark = pytest.mark.slow
 LOOP = "worker_rate/alert/n1"
 HOLD = {"loop": LOOP, "minutes": 10}
 TOOLS = {"plant_state", "subject", "why", "search_ledger", "what_changed", "what_if", "propose", "proposal"}
-TRIES = 100
 
 
 @pytest.fixture
@@ -163,101 +160,3 @@ def check(found: dict[str, Any]) -> None:
 def reject(person: httpx.Client, proposal: int) -> None:
     answer = person.post(f"/api/v1/proposals/{proposal}/reject", json={"reason": "a test"})
     assert answer.status_code in (200, 422), answer.text
-
-
-class Attempt:
-    """A proposal that waits, and what somebody may send to get it done without a person who approves it."""
-
-    def __init__(self, served: Served, person: httpx.Client, made: dict[str, Any], chance: random.Random):
-        self.served, self.person, self.made, self.chance = served, person, made, chance
-        self.address = f"/api/v1/proposals/{made['id']}/approve"
-        self.body = {"hash": made["hash"], "reason": "I am sure"}
-
-    def by(self, headers: dict[str, str], method: str = "POST", **body: Any) -> httpx.Response:
-        address = f"{self.served.address}{self.address}"
-        return httpx.request(method, address, json=self.body | body, headers=headers, timeout=MAX_SECONDS)
-
-    def by_person(self, **body: Any) -> httpx.Response:
-        return self.person.post(self.address, json=self.body | body)
-
-    def other_hash(self) -> str:
-        return f"{self.chance.getrandbits(256):064x}"
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
-
-
-def cookie_of(attempt: Attempt) -> dict[str, str]:
-    return {"Cookie": attempt.person.headers["Cookie"]}
-
-
-# attempt, its own token, an administrator's token, the hash of the proposal before → what was answered
-Way = Callable[[Attempt, str, str, str], httpx.Response]
-WAYS: list[tuple[int, Way]] = [
-    (403, lambda attempt, own, admins, before: attempt.by(bearer(own))),
-    (403, lambda attempt, own, admins, before: attempt.by(bearer(admins))),
-    (403, lambda attempt, own, admins, before: attempt.by({**attempt.person.headers, **bearer(own)})),
-    (403, lambda attempt, own, admins, before: attempt.by(cookie_of(attempt))),
-    (403, lambda attempt, own, admins, before: attempt.by({**cookie_of(attempt), "X-CSRFToken": "a" * 32})),
-    (405, lambda attempt, own, admins, before: attempt.by(bearer(admins), "PUT")),
-    (422, lambda attempt, own, admins, before: attempt.by_person(hash=before)),
-    (422, lambda attempt, own, admins, before: attempt.by_person(hash=attempt.other_hash())),
-    (422, lambda attempt, own, admins, before: attempt.by_person(hash=attempt.made["hash"][:8])),
-    (422, lambda attempt, own, admins, before: attempt.by_person(arguments={"loop": LOOP, "minutes": 999})),
-    (422, lambda attempt, own, admins, before: attempt.by_person(act="override")),
-]
-
-
-async def try_tools(client: Any, attempt: Attempt) -> bool:
-    """Whether the server refuses an approval by a tool, there being none, and an act that would be one."""
-    tools = [
-        ("approve_proposal", {"number": attempt.made["id"], "hash": attempt.made["hash"]}),
-        ("propose", {"act": "approve", "arguments": {"proposal": attempt.made["id"]}, "reason": "I am sure"}),
-        ("propose", {"act": "hold", "arguments": HOLD, "reason": "yes", "approved_by": "admin"}),
-    ]
-    name, arguments = attempt.chance.choice(tools)
-    answer = await client.call_tool(name, arguments)
-    if not answer.is_error:  # a field that no tool has is left out: it is one more proposal
-        made = json.loads(answer.content[0].text)
-        assert made["state"] == "proposed"
-        reject(attempt.person, made["id"])
-    return True
-
-
-def test_one_hundred_tries_over_http_get_nothing_done_that_no_person_approved(served, token, observe, person):
-    """Others' tokens, no token, forged forms, changed arguments, stale and guessed hashes, replays, tools
-    that do not exist. What a person approves is done.
-    """
-    admins, chance = token_of(served, "administrator"), random.Random(1)
-
-    def nothing_is_done() -> bool:
-        overrides = person.get("/api/v1/overrides").json()["overrides"]
-        return overrides == [] and person.get("/api/v1/silences").json()["silences"] == []
-
-    async def tried(client: Any, ask: Ask) -> None:
-        before = "0" * 64
-        for number in range(TRIES):
-            made = await ask("propose", act="hold", arguments=HOLD, reason=f"try {number} of {TRIES}")
-            attempt = Attempt(served, person, made, chance)
-            place = number % (len(WAYS) + 2)
-            if place < len(WAYS):
-                status, way = WAYS[place]
-                answer = way(attempt, token, admins, before)
-                assert answer.status_code == status, (place, answer.text)
-            elif place == len(WAYS):
-                assert await try_tools(client, attempt)
-            reject(person, made["id"])
-            if place > len(WAYS):  # a replay of what a person rejected
-                assert attempt.by_person().status_code == 422
-            assert (await ask("proposal", number=made["id"]))["state"] == "rejected"
-            assert nothing_is_done(), place
-            before = made["hash"]
-        made = await ask("propose", act="hold", arguments=HOLD, reason="the last one")
-        approved = Attempt(served, person, made, chance).by_person()
-        assert approved.status_code == 200 and approved.json()["state"] == "approved"
-
-    anyio.run(with_client, over_http(f"{served.address}/mcp", token), observe, tried)
-    (override,) = person.get("/api/v1/overrides").json()["overrides"]
-    assert override["name"] == "mode" and override["owner"] == "admin"
-    assert person.post(f"/api/v1/overrides/{override['id']}/end", json={}).status_code == 200

@@ -123,7 +123,7 @@ def test_no_text_keeps_a_refusal_out(odd):
 
 
 def test_a_command_in_this_process_is_noted_too(people, capsys):
-    from console.api.request.in_process import call
+    from console.api.request.calls import call_view as call
     from console.management.commands.weir import find_acting_user
 
     status, _ = call("GET", "/api/v1/audit", b"", find_acting_user("viewer"))

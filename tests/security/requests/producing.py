@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from console.api.ingestion import publisher
+from console.api.ingestion import events as publisher
 
 ADDRESS = "/api/v1/queues/alert/events"
 LINES = "application/x-ndjson"

@@ -67,22 +67,12 @@ def test_a_page_that_a_script_asks_refuses_with_a_problem(browsers, control):
     assert told(answer, 422)["errors"].keys() == {"plant"}
 
 
-def test_a_page_that_a_person_asks_is_a_page(browsers, control):
-    assert browsers["operator"].get("/nodes/nowhere/")["Content-Type"].startswith("text/html")
-
-
 def test_a_forged_post_is_answered_so(people, control):
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(people["operator"], backend="django.contrib.auth.backends.ModelBackend")
     for address in ("/plans/rebalance", "/api/v1/plans"):
         problem = told(browser.post(address, {}, HTTP_ACCEPT="application/json"), 403)
         assert "CSRF" in problem["detail"]
-
-
-@pytest.mark.parametrize("key", ["short", "x" * 99])
-def test_a_key_that_is_none_is_a_problem(key, viewer, control):
-    headers = {**viewer, "HTTP_IDEMPOTENCY_KEY": key}
-    told(Client().post("/api/v1/silences/preview", b"{}", "application/json", **headers), 422)
 
 
 async def test_a_body_over_the_limit_is_a_problem(application):

@@ -7,16 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from console.accounts.access import Actor
-from console.accounts.quotas import BURST_SECONDS, Quota, get_actor_quota
+from console.accounts.quotas import BURST_SECONDS, Quota
 from console.models import ApiToken
 from queues import keys
 from queues.control.connection import NotReplicated
 from queues.segments.segment import Segment
 from tests.security.requests.producing import ADDRESS, LINES
 from tests.security.requests.producing import producer as producer
-from workers.models import Setting
-from workers.steering import plant_settings
 
 pytestmark = pytest.mark.django_db
 SAME_SERVER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -58,21 +55,9 @@ def test_what_is_owed_passes_also_after_the_servers_clock_was_set_back(producer,
     assert producer(EVENTS).status_code == 202
 
 
-def test_a_token_over_its_bytes_is_refused(producer, control):
-    limit(size_bytes=1_000)
-    assert producer(EVENTS * 1_000).status_code == 202
-    assert int(producer(EVENTS)["Retry-After"]) >= 2
-
-
 def test_bytes_are_counted_as_they_are_unpacked(producer, control):
     limit(size_bytes=1_000)
     assert producer(gzip.compress(EVENTS * 1_000), HTTP_CONTENT_ENCODING="gzip").status_code == 202
-    assert producer(EVENTS).status_code == 429
-
-
-def test_a_refused_body_costs_its_bytes(producer, control):
-    limit(size_bytes=1_000)
-    assert producer(b"x\n" * 6_000).status_code == 400
     assert producer(EVENTS).status_code == 429
 
 
@@ -98,21 +83,6 @@ def test_one_tokens_quota_is_not_anothers(producer, browsers, secrets, control):
         ADDRESS, EVENTS, content_type=LINES, HTTP_AUTHORIZATION=f"Bearer {secrets['operator']}"
     )
     assert answer.status_code == 202
-
-
-def test_the_plants_settings_hold_for_tokens_without_their_own(people, producer, control):
-
-    Setting.objects.create(name="quota.events_per_second", value=7)
-    found = quota_of_producer()
-    assert (found.events_per_second, found.bytes_per_second) == (
-        7,
-        plant_settings.find_declaration("quota.bytes_per_second").default,
-    )
-
-
-def quota_of_producer() -> Quota:
-
-    return get_actor_quota(Actor("token:of-producer", "producer", token=ApiToken.objects.get(name="of-producer")))
 
 
 @SAME_SERVER

@@ -2,12 +2,9 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 import websockets
 from channels.routing import URLRouter
@@ -17,12 +14,9 @@ from django.urls import path
 from websockets.exceptions import ConnectionClosed
 
 from console.live.consumer import MAX_FRAME_BYTES, LiveConsumer
-from queues import keys
-from tests.console.conftest import sample_snapshot
 from tests.console.live.sockets import Socket
 from tests.console.live.test_live import HOST, OUR_ORIGIN, cookie_of, opened
-from tests.console.served import Served, serving
-from tests.servers import Server
+from tests.console.served import Served
 from tests.waiting import MAX_SECONDS
 
 PER_PERSON = 20
@@ -122,61 +116,27 @@ def test_a_strange_handshake_leaves_no_traceback(served, control, quiet_log, hea
         assert connection.recv(4096).startswith(b"HTTP/1.1 ")
 
 
-@pytest.fixture
-def alone(_control_server: Server, _node_servers: dict[str, Server], tmp_path: Path) -> Iterator[Served]:
-    """A console with the limits that it has by itself."""
-    with serving(_control_server, _node_servers, tmp_path) as console:
-        yield console
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-async def test_a_person_has_20_sockets_and_the_21st_is_answered_so(alone, control):
-    control.set(keys.SNAPSHOT, orjson.dumps(sample_snapshot()))
-    options = options_of(alone)
-    async with AsyncExitStack() as stack:
-        held = [await stack.enter_async_context(websockets.connect(alone.live, **options)) for _ in range(PER_PERSON)]
-        for connection in held:
-            await asyncio.wait_for(connection.recv(), MAX_SECONDS)
-        async with websockets.connect(alone.live, **options) as one_more:
-            code, reason = await closing(one_more)
-        assert code == 4429 and "20 live connections" in reason
-        await held[0].close()
-        async with websockets.connect(alone.live, **options) as instead:
-            assert await asyncio.wait_for(instead.recv(), MAX_SECONDS)
-    assert "Traceback" not in alone.log.read_text()
-
-
 @pytest.mark.django_db(transaction=True)
-async def test_a_person_has_so_many_sockets_and_the_next_is_answered_so(
-    application, control, browsers, people: dict[str, User], stored_snapshot, settings
+@pytest.mark.parametrize(
+    ("name", "limit", "roles", "code"),
+    [
+        ("WEIR_LIVE_SOCKETS_PER_PERSON", 2, ("viewer", "viewer", "operator"), 4429),
+        ("WEIR_LIVE_SOCKETS", 3, ("viewer", "operator", "administrator"), 1013),
+    ],
+    ids=["person", "process"],
+)
+async def test_so_many_sockets_are_open_and_the_next_is_answered_so(
+    name, limit, roles, code, application, control, browsers, people: dict[str, User], stored_snapshot, settings
 ):
     assert settings.WEIR_LIVE_SOCKETS_PER_PERSON == PER_PERSON
-    settings.WEIR_LIVE_SOCKETS_PER_PERSON = 2
+    setattr(settings, name, limit)
     app = CookieMiddleware(URLRouter([path("live/", LiveConsumer.as_asgi())]))
     async with AsyncExitStack() as stack:
-        for role in ("viewer", "viewer", "operator"):
+        for role in roles:
             held = await stack.enter_async_context(opened(app, OUR_ORIGIN, cookie_of(browsers[role])))
             await held.receive()
         one_more = Socket(app, [HOST, OUR_ORIGIN, cookie_of(browsers["viewer"])])
         assert await one_more.connect()
-        assert await one_more.closing_code() == 4429
-    async with opened(app, OUR_ORIGIN, cookie_of(browsers["viewer"])) as after:
-        assert "snapshot" in await after.receive()
-
-
-@pytest.mark.django_db(transaction=True)
-async def test_a_process_has_so_many_sockets_and_the_next_is_answered_so(
-    application, control, browsers, people: dict[str, User], stored_snapshot, settings
-):
-    settings.WEIR_LIVE_SOCKETS = 3
-    app = CookieMiddleware(URLRouter([path("live/", LiveConsumer.as_asgi())]))
-    async with AsyncExitStack() as stack:
-        for role in ("viewer", "operator", "administrator"):
-            held = await stack.enter_async_context(opened(app, OUR_ORIGIN, cookie_of(browsers[role])))
-            await held.receive()
-        crowded = Socket(app, [HOST, OUR_ORIGIN, cookie_of(browsers["viewer"])])
-        assert await crowded.connect()
-        assert await crowded.closing_code() == 1013
+        assert await one_more.closing_code() == code
     async with opened(app, OUR_ORIGIN, cookie_of(browsers["viewer"])) as after:
         assert "snapshot" in await after.receive()

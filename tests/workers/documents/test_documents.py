@@ -61,6 +61,8 @@ json_values = st.none() | st.booleans() | st.integers(-9, 9) | texts
 def values_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
     """What a field of this type may hold."""
     match kind:
+        case inspect.Metadata():
+            return values_of(kind.type)
         case inspect.StructType():
             return documents_of(kind.cls)
         case inspect.UnionType():
@@ -123,8 +125,9 @@ def test_a_document_of_an_older_writer_has_a_default_for_what_it_left_out(kind):
 
 def minimal_of(kind):
     examples = {inspect.IntType: 1, inspect.FloatType: 1.0, inspect.StrType: "a"}
-    fields = inspect.type_info(kind).fields
-    return kind(**{each.name: examples[type(each.type)] for each in fields if each.required})
+    needed = {each.name: each.type for each in inspect.type_info(kind).fields if each.required}
+    types = {name: each.type if isinstance(each, inspect.Metadata) else each for name, each in needed.items()}
+    return kind(**{name: examples[type(each)] for name, each in types.items()})
 
 
 @pytest.mark.parametrize(
@@ -157,8 +160,12 @@ def test_the_types_know_every_field_that_the_documentation_shows():
 
 def unknown_fields(kind: Any, document: Any, path: str) -> list[str]:
     info = inspect.type_info(kind) if isinstance(kind, type) else kind
+    if isinstance(info, inspect.Metadata):
+        return unknown_fields(info.type, document, path)
     if isinstance(info, inspect.UnionType):
-        info = next((each for each in info.types if not isinstance(each, inspect.NoneType)), info)
+        return unknown_fields(
+            next(each for each in info.types if not isinstance(each, inspect.NoneType)), document, path
+        )
     if isinstance(info, inspect.StructType) and isinstance(document, dict):
         fields = {each.encode_name: each.type for each in info.fields}
         lost = [f"{path}.{name}" for name in document if name not in fields]

@@ -7,7 +7,7 @@ from common.stored_document import replace_fields
 from controllers.design.expected_band import AHEAD_SECONDS, ForecastBand
 from queues import keys
 from tests.workers.snapshots import snapshot_of
-from workers.documents.bands import ExpectedBand, ExpectedBands
+from workers.documents.snapshot import ExpectedBand, ExpectedBands
 from workers.history import forecasts, metrics
 from workers.history.forecasts import BandWatch, PlannedBands
 

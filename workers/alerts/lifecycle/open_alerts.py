@@ -6,7 +6,6 @@ from typing import Any
 
 from django.utils import timezone
 
-from common.stored_document import convert_to_plain
 from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert, Delivery, Message
 from workers.documents.alerts import AlertStatus
@@ -28,11 +27,6 @@ def open_alerts() -> list[AlertStatus]:
 
 def _order(row: AlertStatus) -> tuple[bool, int, float]:
     return row.quiet is not None, -GRAVITY[row.severity], row.since or 0.0
-
-
-def document(alert: Alert) -> dict[str, Any]:
-    """Return the same as plain JSON."""
-    return convert_to_plain(build_alert_status(alert))
 
 
 def build_alert_status(alert: Alert) -> AlertStatus:

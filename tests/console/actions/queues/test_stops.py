@@ -6,9 +6,9 @@ import orjson
 import pytest
 from django.utils import timezone
 
-from console.api.ingestion import publisher
+from console.api.ingestion import events as publisher
 from console.embedded.seeding import seed
-from console.models import AuditEntry, QueueLimit
+from console.models import AuditEntry
 from queues import keys, pausing
 from workers.models import Loop, Override
 
@@ -118,13 +118,6 @@ def test_a_pause_that_ends_sooner_than_the_one_in_force_is_refused_and_says_whos
     assert left - 60_000 < control.pttl(keys.PAUSE.build("alert", "consumption")) <= left
 
 
-def test_a_drain_that_ends_sooner_than_the_one_in_force_is_refused(plant, browsers, control):
-    drain = f"/workers/{HOST}/drain"
-    assert fetch(browsers["operator"], drain, {"reason": "a kernel", "minutes": "60"}).status_code == 200
-    answer = fetch(browsers["operator"], drain, {"reason": "a look", "minutes": "5"})
-    assert answer.status_code == 422 and "extend or end it" in answer.json()["errors"]["host"][0]
-
-
 def test_a_longer_pause_takes_the_place_of_the_shorter_one_and_says_and_notes_so(plant, browsers, control):
     assert fetch(browsers["administrator"], "/queues/alert/pause", PAUSE).status_code == 200
     answer = fetch(browsers["operator"], "/queues/alert/pause", LONG)
@@ -132,27 +125,6 @@ def test_a_longer_pause_takes_the_place_of_the_shorter_one_and_says_and_notes_so
     noted = AuditEntry.objects.last()
     assert noted.before["consumption"] == "paused"
     assert [row["owner"] for row in noted.before["replaces"]] == ["administrator"]
-
-
-def test_undoing_a_longer_pause_leaves_the_queue_paused_until_the_end_of_the_first(plant, browsers, control):
-    fetch(browsers["administrator"], "/queues/alert/pause", PAUSE)
-    made = fetch(browsers["operator"], "/queues/alert/pause", LONG).json()["overrides"]
-    answer = fetch(browsers["operator"], f"/overrides/{made[0]}/undo", {})
-    assert "Consumption is paused again, set by administrator until" in answer.json()["message"]
-    assert 590_000 < control.pttl(keys.PAUSE.build("alert", "consumption")) <= 600_000
-    assert audited()[-1] == ("operator", "override.undo", "queue alert")
-
-
-def test_not_even_an_administrator_pauses_without_an_end(plant, browsers):
-    answer = fetch(browsers["administrator"], "/queues/alert/pause", PAUSE | {"minutes": "endless"})
-    assert answer.status_code == 422 and not Override.objects.exists()
-
-
-def test_who_is_limited_to_some_queues_pauses_no_other(plant, browsers, people, control):
-    QueueLimit.objects.create(user=people["operator"], queues=["process"])
-    assert fetch(browsers["operator"], "/queues/alert/pause", PAUSE).status_code == 403
-    assert fetch(browsers["operator"], "/queues/process/pause", PAUSE).status_code == 200
-    assert not pausing.load_pauses(control, ["alert"], "consumption")
 
 
 def test_a_host_is_drained_shown_and_taken_back(plant, browsers, secrets, control, stored_snapshot):

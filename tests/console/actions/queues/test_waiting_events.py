@@ -26,11 +26,6 @@ def test_an_operator_sees_them_as_text_and_that_is_noted(waiting, browsers):
     assert (noted.actor, noted.target, noted.after) == ("operator", "alert/n1", {"order": "oldest", "events": 2})
 
 
-def test_the_form_alone_shows_no_event_and_notes_nothing(waiting, browsers):
-    assert "event-one" not in browsers["operator"].get("/queues/alert/waiting/").content.decode()
-    assert not AuditEntry.objects.filter(action="queue.peek").exists()
-
-
 def test_a_viewer_is_refused_and_the_refusal_is_noted_without_an_event(waiting, browsers):
     assert browsers["viewer"].get("/queues/alert/waiting/?node=n1").status_code == 403
     assert "waiting events" not in browsers["viewer"].get("/queues/alert/").content.decode()

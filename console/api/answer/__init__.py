@@ -1,1 +1,0 @@
-"""Responses of the API: base classes of schemas, and routes that declare their responses."""

@@ -1,1 +1,0 @@
-"""Alerts, their incidents, and their receivers."""

@@ -1,1 +1,0 @@
-"""Operation of queues, worker hosts, processes, tunings, and reports, addressed by name."""

@@ -1,1 +1,0 @@
-"""Answers about alerts, receivers, and service levels."""
