@@ -4,14 +4,25 @@ Besides plain values (number, integer, choice, text, flag) a declaration may be 
 or a `table` of numbers; `names`, lists of names; `object`, an object of declared values, or `variant`, an object whose
 `kind` selects the values; `rows`, a list of objects; or `map`, an object whose keys are names and whose values are all
 alike.
+
+Values that code reads as fields are declared as a `msgspec.Struct` whose fields have a `value`:
+
+    q: Annotated[float, value("1/s²", "Weight of a difference.", 0.0, 1e9)] = 1.0
+
+`list_parameters` derives the declarations from the Struct, and `build` its instance from values that were read.
 """
 
+import functools
+import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from common import checks
 from common.errors import BadInput
+from common.stored_document import convert
 
 MAX_SHOWN = 40
 OTHER_KINDS = {
@@ -24,6 +35,9 @@ OTHER_KINDS = {
     "map": "must be a JSON object of names and values",
 }
 LISTS = ("numbers", "integers", "rows")
+KINDS_OF_TYPES: dict[Any, Any] = {float: "number", int: "integer", bool: "flag", str: "text"}
+KINDS_OF_LISTS: dict[Any, Any] = {float: "numbers", int: "integers"}
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -110,6 +124,8 @@ class Parameter:
             return self._clip_numbers(value)
         if self.kind in ("numbers", "integers"):
             return [self._clip_numbers(item) for item in value]
+        if self.kind in ("table", "names"):
+            return [list(row) for row in value]
         if self.kind in ("object", "variant"):
             return clip_values(self._list_parts(value, ""), value)
         if self.kind == "rows":
@@ -223,3 +239,72 @@ def _read_value(parameter: Parameter, given: Mapping[str, Any], where: str) -> A
     if parameter.required:
         raise BadInput(f"{where}.{parameter.name}", f"is missing; it {parameter.takes()}")
     return parameter.default
+
+
+def value(
+    unit: str,
+    help: str,
+    minimum: float = 0.0,
+    maximum: float = 1e12,
+    *,
+    choices: tuple[str, ...] = (),
+    required: bool = False,
+    or_null: bool = False,
+    most: int | None = None,
+) -> Parameter:
+    """Declare the field of a Struct; its name, kind, and default come from the field.
+
+    required: a document must have the value although the field has a default.
+    """
+    return Parameter(
+        "", unit, help, None, minimum, maximum, choices=choices, required=required, or_null=or_null, most=most
+    )
+
+
+@functools.cache
+def list_parameters(struct: type[msgspec.Struct]) -> tuple[Parameter, ...]:
+    """Return the declarations of a Struct's fields. Raise TypeError for a field without a `value`."""
+    hints = get_type_hints(struct, include_extras=True)
+    declared = []
+    for field in msgspec.structs.fields(struct):
+        parameter = _declare(field.encode_name, hints[field.name])
+        has_default = field.default is not msgspec.NODEFAULT
+        default = field.default if has_default else None
+        if field.default_factory is not msgspec.NODEFAULT:
+            has_default, default = True, field.default_factory()
+        default = list(default) if isinstance(default, tuple) else default
+        required = parameter.required or not has_default
+        declared.append(replace(parameter, default=None if required else default, required=required))
+    return tuple(declared)
+
+
+def _declare(name: str, annotated: Any) -> Parameter:
+    """Return the declaration of an annotated type, by its kind."""
+    if get_origin(annotated) is not Annotated:
+        raise TypeError(f"{name}: {annotated} has no value(…)")
+    annotation = get_args(annotated)[0]
+    parameter: Parameter = get_args(annotated)[1]
+    is_union = get_origin(annotation) in (Union, types.UnionType)
+    options = [each for each in get_args(annotation) if each is not types.NoneType] if is_union else [annotation]
+    if len(options) > 1:
+        variants = tuple((str(each.__struct_config__.tag), list_parameters(each)) for each in options)
+        return replace(parameter, name=name, kind="variant", variants=variants)
+    of, inner = options[0], get_args(options[0])
+    if get_origin(of) is Literal:
+        return replace(parameter, name=name, kind="choice", choices=inner)
+    if get_origin(of) is dict:
+        return replace(parameter, name=name, kind="map", items=(_declare("", inner[1]),))
+    if get_origin(of) is tuple:
+        if get_origin(inner[0]) is tuple:
+            return replace(parameter, name=name, kind="names" if get_args(inner[0])[0] is str else "table")
+        if inner[0] in KINDS_OF_LISTS:
+            return replace(parameter, name=name, kind=KINDS_OF_LISTS[inner[0]])
+        return replace(parameter, name=name, kind="rows", items=list_parameters(inner[0]))
+    if of in KINDS_OF_TYPES:
+        return replace(parameter, name=name, kind="choice" if parameter.choices else KINDS_OF_TYPES[of])
+    return replace(parameter, name=name, kind="object", items=list_parameters(of))
+
+
+def build(struct: type[T], values: T | Mapping[str, Any]) -> T:
+    """Return the Struct of values that `read_values` has checked; a Struct itself is unchanged."""
+    return values if isinstance(values, struct) else convert(struct, values)  # type: ignore[type-var]

@@ -95,7 +95,7 @@ class BadDocument(WeirError, ValueError):  # noqa: N818
         return type(self), (self.field, self.message)
 
 
-Read = TypeVar("Read", bound=StoredDocument)
+Read = TypeVar("Read", bound=msgspec.Struct)
 _ENCODER = msgspec.json.Encoder()
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 # msgspec stores the description of a type before it is complete, and runs Python code until then. A decoder that
@@ -178,7 +178,7 @@ def convert(kind: type[Read], value: Any, name: str = "document") -> Read:
         raise _build_error(name, str(error)) from None
 
 
-def convert_to_plain(document: StoredDocument) -> dict[str, Any]:
+def convert_to_plain(document: msgspec.Struct) -> dict[str, Any]:
     """Return the document as dicts and lists of JSON values."""
     values: dict[str, Any] = msgspec.to_builtins(document)
     return values

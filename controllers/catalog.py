@@ -9,10 +9,10 @@ from typing import Any
 
 import controllers
 from common.errors import BadInput
-from common.parameter import Parameter, read_values
+from common.parameter import Parameter, build, read_values
 from controllers.framework import guard
 from controllers.framework.discovery import import_modules, import_subpackages
-from controllers.framework.law import Counting, Law, Ranked, Remedy, find_remedy
+from controllers.framework.law import Law, Remedy, Values, check_parameters, start_state
 
 # Packages that support or test the laws. They define none, and importing them takes time.
 WITHOUT_LAWS = ("design", "framework", "patterns", "baselines", "simulation")
@@ -50,12 +50,12 @@ def get_law(name: str) -> Law:
 
 def find_remedy_by_name(name: str) -> Remedy | None:
     """Return the law's place in the remedy ladder, or None if it is no remedy or no longer exists."""
-    return find_remedy(LAWS.get(name))
+    return LAWS[name].remedy if name in LAWS else None
 
 
 def list_ranked_laws() -> tuple[str, ...]:
     """Return the laws of which only one may act on a target, highest priority first."""
-    ranks = {name: law.rank for name, law in LAWS.items() if isinstance(law, Ranked)}
+    ranks = {name: law.rank for name, law in LAWS.items() if law.rank is not None}
     return tuple(sorted(ranks, key=lambda name: ranks[name]))
 
 
@@ -65,7 +65,7 @@ def read_parameters(of: Law, document: Any, where: str = "parameters") -> dict[s
     Raise `BadInput`.
     """
     parameters = read_values(of.parameters, document, where)
-    of.check(parameters)
+    check_parameters(of, parameters)
     return parameters
 
 
@@ -77,16 +77,21 @@ def read_observation(of: Law, document: Any, where: str = "observation") -> dict
     return read_values(of.observation, document, where)
 
 
+def check_observation(of: Law, parameters: Values, observation: Values, where: str = "observation") -> None:
+    """Raise `BadInput` if values that were read contradict each other."""
+    of.check_observation(build(of.Parameters, parameters), build(of.Observation, observation), where)
+
+
 def read_state(of: Law, parameters: Mapping[str, Any], document: Any, where: str = "state") -> dict[str, Any]:
     """Read the state of a law and check it value by value and together; None gives the initial state.
 
     Raise `BadInput` naming the field.
     """
     if document is None:
-        initial: dict[str, Any] = of.build_initial_state(parameters)
+        initial: dict[str, Any] = start_state(of, parameters)
         return initial
     state = read_values(of.state, document, where)
-    of.check_state(parameters, state, where)
+    of.check_state(build(of.Parameters, parameters), build(of.State, state), where)
     return state
 
 
@@ -114,5 +119,5 @@ def build_actuator_parameter(of: Law) -> Parameter:
         None,
         settings["minimum"],
         settings["maximum"],
-        "integer" if isinstance(of, Counting) else "number",
+        "integer" if of.counts else "number",
     )

@@ -62,7 +62,7 @@ def _read_observations(law: Law, parameters: Values, request: Mapping[str, Any])
 
 def _read_observation(law: Law, parameters: Values, document: Any, where: str) -> Values:
     observation = catalog.read_observation(law, document, where)
-    law.check_observation(parameters, observation, where)
+    catalog.check_observation(law, parameters, observation, where)
     return observation
 
 

@@ -20,6 +20,7 @@ from django.test import Client
 from django.utils import timezone
 
 from controllers import catalog
+from controllers.framework.law import decide_next, start_state
 from queues.models import Queue
 from workers.models import LedgerEntry, Loop
 
@@ -74,12 +75,12 @@ def _decisions() -> list[LedgerEntry]:
     """What the law says to a queue that fills and empties."""
     chance, law = random.Random(5), catalog.get_law("worker_rate")
     parameters = catalog.read_parameters(law, {})
-    state, entries = law.build_initial_state(parameters), []
+    state, entries = start_state(law, parameters), []
     for _ in range(TEMPLATES):
         given = {"queue_length": chance.choice((0, 0, chance.randrange(20_000))), "removed": chance.randrange(9_000)}
         observation = catalog.read_observation(law, given)
         before = state
-        state, decision = law.decide(parameters, state, observation)
+        state, decision = decide_next(law, parameters, state, observation)
         entries.append(
             LedgerEntry(
                 loop_id=0,

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from common.parameter import build
 from controllers import catalog
+from controllers.framework.law import decide_next, start_state
 from controllers.rebalancing import mixed_integer
-from controllers.rebalancing.allocation import from_observation
+from controllers.rebalancing.allocation import PlantObservation, from_observation
 from controllers.rebalancing.greedy import MoveRules
 
 LAW = catalog.get_law("rebalancing")
@@ -42,15 +44,15 @@ def decide(seen: dict[str, Any], goal: str) -> tuple[dict[str, Any], float, bool
     parameters = catalog.read_parameters(LAW, {**THRESHOLDS, "goal": goal})
     started = time.perf_counter()
     read = catalog.read_observation(LAW, seen)
-    LAW.check_observation(parameters, read, "observation")
-    _, decision = LAW.decide(parameters, LAW.build_initial_state(parameters), read)
+    catalog.check_observation(LAW, parameters, read)
+    _, decision = decide_next(LAW, parameters, start_state(LAW, parameters), read)
     seconds = time.perf_counter() - started
     return dict(decision.terms), seconds, decision.limited_by is None
 
 
 def compute_bound(seen: dict[str, Any], goal: mixed_integer.Goal) -> float | None:
     """The least points or moves of any answer, or None when there is none."""
-    plant = from_observation(catalog.read_observation(LAW, seen), 2)
+    plant = from_observation(build(PlantObservation, catalog.read_observation(LAW, seen)), 2)
     limit = 350.0 if goal == "points" else BAND * float(plant.loads.mean())
     every = np.ones(len(plant.nodes), dtype=bool)
     problem = mixed_integer.MoveProblem(plant, MoveRules(1), plant.capacity * limit, every, every)

@@ -52,7 +52,7 @@ from controllers.concurrency.throughput import ThroughputMoments, ThroughputSamp
 from controllers.concurrency.trial import Origin, Trial
 from controllers.design.friendliness import compute_minimum_q, compute_minimum_w
 from controllers.framework.decision import Decision, Expectation, Json
-from controllers.framework.law import Law, Remedy, Values
+from controllers.framework.law import Law, Remedy, UntypedLaw, Values
 from controllers.framework.reason import format_count, format_no_action, format_reason, measure
 
 # Significance that a change of throughput needs: a probability of 0.1 % per check.
@@ -73,7 +73,7 @@ NOT_SEEN: Values = {
 }
 
 
-class Concurrency:
+class Concurrency(UntypedLaw):
     """The concurrency law; see the module for what it explores and when it holds."""
 
     name = "concurrency"

@@ -24,12 +24,17 @@ never exceeds the initial uncertainty; θ stays within bounds.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as replace_model
+from typing import Annotated
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from common.errors import BadInput
+from common.parameter import value
 from controllers.design.placement import Model
 
 Floats = npt.NDArray[np.float64]
@@ -133,18 +138,29 @@ EXCITED = 2.0  # in units of the noise
 AVERAGED = 0.1  # weight of the newest value in the mean admitted amount
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """θ; m, None before anything was admitted; and P, row by row, () before the first sample."""
 
-    a: float
-    ratio: float = 1.0
-    offset: float = 0.0
-    mean: float | None = None
-    covariance: tuple[float, ...] = ()
+    a: Annotated[float, value("1", "Estimated a.", *A_BOUNDS)]
+    ratio: Annotated[
+        float, value("b of the parameters", "Estimated b, relative to the parameter.", *RATIO_BOUNDS, required=True)
+    ] = 1.0
+    offset: Annotated[float, value("bytes", "Estimated offset.", -1e36, 1e36, required=True)] = 0.0
+    mean: Annotated[float | None, value("events per interval", "Mean admitted amount.", 0.0, 1e12, or_null=True)] = None
+    covariance: Annotated[
+        tuple[float, ...],
+        value(
+            "units of a, ratio and offset",
+            "P, row by row; empty before the first sample.",
+            -1e36,
+            1e36,
+            required=True,
+            most=9,
+        ),
+    ] = ()
 
     def model(self, start: Model) -> Model:
-        return replace(start, a=self.a, b=start.b * self.ratio)
+        return replace_model(start, a=self.a, b=start.b * self.ratio)
 
 
 def build_initial_estimate(start: Model) -> Estimate:

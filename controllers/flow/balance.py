@@ -25,88 +25,104 @@ continues.
 """
 
 import cmath
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Annotated
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import scipy
 
 from common.errors import BadInput
-from common.parameter import Parameter
+from common.parameter import value
 from controllers.design.lqr import design_regulator
-from controllers.framework.decision import Decision, Expectation, Json
+from controllers.framework.decision import Decision, Expectation
 from controllers.framework.law import Law, Values
 from controllers.framework.reason import format_count, format_no_action, format_number, format_percent, format_reason
 
 Floats = npt.NDArray[np.float64]
-A = Parameter("a", "1", "Model: share of a response time that remains at the next decision.", 0.5, 0.0, 1.2)
-B = Parameter("b", "s per share of all", "Model: effect of the whole load.", 1.0, 1e-9, 1e9)
-PARAMETERS = (
-    A,
-    B,
-    Parameter("q", "1/s²", "Weight of a difference.", 1.0, 0.0, 1e9),
-    Parameter("integral", "1/s²", "Weight of a lasting difference.", 0.25, 1e-9, 1e9),
-    Parameter("r", "1/share²", "Weight of a change of shares; higher values change shares less.", 4.0, 1e-9, 1e12),
-    Parameter(
-        "minimum_share",
-        "share of all",
-        "Minimum share of a replica, so that it can be measured. Default: 0.02, or half of an equal share with more "
-        "than 25 replicas.",
-        None,
-        0.0,
-        0.5,
-    ),
-    Parameter(
-        "resolution_seconds",
-        "s",
-        "Smaller differences count as noise, such as a batch that started later.",
-        0.5,
-        0.0,
-        3_600.0,
-    ),
-    Parameter("interval_seconds", "s", "Time between two decisions.", 2.0, 0.1, 3_600.0),
-    Parameter(
-        "least_events_per_second",
-        "events/s",
-        "Minimum load of all replicas together; below it the shares return to equal, because response times are "
-        "too rare to compare.",
-        500.0,
-        0.0,
-        1e9,
-    ),
-    Parameter(
-        "least_utilisation",
-        "share of the time",
-        "While no replica is busy for this share of the time, the shares return to equal.",
-        0.05,
-        0.0,
-        1.0,
-    ),
-    Parameter("a_of", "1", "a by replica, if it differs.", {}, kind="map", items=(A,)),
-    Parameter("b_of", "s per share of all", "b by replica, if it differs.", {}, kind="map", items=(B,)),
-)
-SECONDS = Parameter("seconds", "s", "Response time of a replica.", None, 0.0, 1e9)
-SHARE = Parameter("share", "share", "Share of a replica.", None, 0.0, 1e12)
-OBSERVATION = (
-    Parameter("response_times_seconds", "s", "Response time per replica.", kind="map", items=(SECONDS,), required=True),
-    Parameter("shares", "share", "Share per replica, as in force.", kind="map", items=(SHARE,), required=True),
-    Parameter(
-        "events_per_second", "events/s", "Load of all replicas; null: high enough to compare them.", None, 0.0, 1e15
-    ),
-    Parameter(
-        "utilisation", "share of the time", "Utilization of the busiest replica; null: high enough.", None, 0.0, 1.0
-    ),
-    Parameter("incomparable", "sentence", "Reason why response times can't be compared; null: they can.", kind="text"),
-    Parameter("starved", "sentence", "Replicas whose share is too small for a report; null: none.", kind="text"),
-)
-DIFFERENCE = Parameter("difference", "s", "Difference of a replica.", None, -1e9, 1e9)
-STATE = (
-    Parameter("differences", "s", "Last differences.", kind="map", items=(DIFFERENCE,), required=True),
-    Parameter("returning", "flag", "True: the shares are returning to equal.", False, kind="flag"),
-)
+A = value("1", "Model: share of a response time that remains at the next decision.", 0.0, 1.2)
+B = value("s per share of all", "Model: effect of the whole load.", 1e-9, 1e9)
+
+
+class BalanceParameters(msgspec.Struct, frozen=True, kw_only=True):
+    a: Annotated[float, A] = 0.5
+    b: Annotated[float, B] = 1.0
+    q: Annotated[float, value("1/s²", "Weight of a difference.", 0.0, 1e9)] = 1.0
+    integral: Annotated[float, value("1/s²", "Weight of a lasting difference.", 1e-9, 1e9)] = 0.25
+    r: Annotated[
+        float, value("1/share²", "Weight of a change of shares; higher values change shares less.", 1e-9, 1e12)
+    ] = 4.0
+    minimum_share: Annotated[
+        float | None,
+        value(
+            "share of all",
+            "Minimum share of a replica, so that it can be measured. Default: 0.02, or half of an equal share with "
+            "more than 25 replicas.",
+            0.0,
+            0.5,
+        ),
+    ] = None
+    resolution_seconds: Annotated[
+        float, value("s", "Smaller differences count as noise, such as a batch that started later.", 0.0, 3_600.0)
+    ] = 0.5
+    interval_seconds: Annotated[float, value("s", "Time between two decisions.", 0.1, 3_600.0)] = 2.0
+    least_events_per_second: Annotated[
+        float,
+        value(
+            "events/s",
+            "Minimum load of all replicas together; below it the shares return to equal, because response times are "
+            "too rare to compare.",
+            0.0,
+            1e9,
+        ),
+    ] = 500.0
+    least_utilisation: Annotated[
+        float,
+        value(
+            "share of the time",
+            "While no replica is busy for this share of the time, the shares return to equal.",
+            0.0,
+            1.0,
+        ),
+    ] = 0.05
+    a_of: Annotated[dict[str, Annotated[float, A]], value("1", "a by replica, if it differs.")] = {}
+    b_of: Annotated[dict[str, Annotated[float, B]], value("s per share of all", "b by replica, if it differs.")] = {}
+
+
+class BalanceObservation(msgspec.Struct, frozen=True, kw_only=True):
+    response_times_seconds: Annotated[
+        dict[str, Annotated[float, value("s", "Response time of a replica.", 0.0, 1e9)]],
+        value("s", "Response time per replica."),
+    ]
+    shares: Annotated[
+        dict[str, Annotated[float, value("share", "Share of a replica.")]],
+        value("share", "Share per replica, as in force."),
+    ]
+    events_per_second: Annotated[
+        float | None, value("events/s", "Load of all replicas; null: high enough to compare them.", 0.0, 1e15)
+    ] = None
+    utilisation: Annotated[
+        float | None, value("share of the time", "Utilization of the busiest replica; null: high enough.", 0.0, 1.0)
+    ] = None
+    incomparable: Annotated[
+        str | None, value("sentence", "Reason why response times can't be compared; null: they can.")
+    ] = None
+    starved: Annotated[str | None, value("sentence", "Replicas whose share is too small for a report; null: none.")] = (
+        None
+    )
+
+
+class BalanceState(msgspec.Struct, frozen=True, kw_only=True):
+    differences: Annotated[
+        dict[str, Annotated[float, value("s", "Difference of a replica.", -1e9, 1e9)]],
+        value("s", "Last differences.", required=True),
+    ] = {}
+    returning: Annotated[bool, value("flag", "True: the shares are returning to equal.")] = False
+
+
 MINIMUM_SHARE, MINIMUM_OF_EQUAL = 0.02, 0.5  # default without a parameter
 WORTH_EXPECTING = 0.1
 EXPECTED_INTERVALS = 10
@@ -184,87 +200,91 @@ def _find_stable_root(w: complex | None) -> complex:
     return 2 / max(w + root, w - root, key=abs)
 
 
-class Balance:
-    """Controls the differences of response times by shares; see the module."""
+class Balance(Law[BalanceParameters, BalanceObservation, BalanceState]):
+    """Controls the differences of response times by shares; see the module.
+
+    The regulator is stable on every model, so all parameters are accepted. In a state, replicas that no longer exist
+    are ignored.
+    """
 
     name = "balance"
-    parameters: Sequence[Parameter] = PARAMETERS
-    observation: Sequence[Parameter] = OBSERVATION
-    state: Sequence[Parameter] = STATE
-    actuator: str | None = None
-    guard_defaults: Values = {"stale_seconds": 10.0}
+    Parameters, Observation, State = BalanceParameters, BalanceObservation, BalanceState
+    guard_defaults = {"stale_seconds": 10.0}
 
-    def check(self, parameters: Values) -> None:
-        """Accept all parameters: the regulator is stable on every model."""
-
-    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+    def check_observation(self, parameters: BalanceParameters, observation: BalanceObservation, where: str) -> None:
         """Raise `BadInput` for fewer than two replicas, or if their shares can't be spread.
 
         Also raise it if the maps or models have different replicas.
         """
-        names = list(observation["response_times_seconds"])
+        names, shares = list(observation.response_times_seconds), observation.shares
         if not 2 <= len(names) <= MAX_REPLICAS:
             raise BadInput(
                 f"{where}.response_times_seconds", f"must have 2 to {MAX_REPLICAS} replicas, not {len(names)}"
             )
-        _check_replicas(names, observation["shares"], f"{where}.shares")
-        if not sum(observation["shares"].values()) > 0:
+        for name in names:
+            if name not in shares:
+                raise BadInput(f"{where}.shares.{name}", "is missing; every replica with a response time needs a share")
+        for name in shares:
+            if name not in observation.response_times_seconds:
+                raise BadInput(
+                    f"{where}.shares.{name}", "has no response time; every replica with a share needs a response time"
+                )
+        if not sum(shares.values()) > 0:
             raise BadInput(f"{where}.shares", "must not sum to 0; give at least one replica a share")
-        for key in ("a_of", "b_of"):
-            for name in parameters[key]:
-                if name not in observation["response_times_seconds"]:
+        for key, models in (("a_of", parameters.a_of), ("b_of", parameters.b_of)):
+            for name in models:
+                if name not in observation.response_times_seconds:
                     raise BadInput(f"parameters.{key}.{name}", f"is not a replica; the replicas are {', '.join(names)}")
         if compute_minimum_share(parameters, len(names)) * len(names) > 1:
             raise BadInput(
                 "parameters.minimum_share",
-                f"must be at most {1 / len(names):.4g} with {len(names)} replicas, not {parameters['minimum_share']:g}",
+                f"must be at most {1 / len(names):.4g} with {len(names)} replicas, not {parameters.minimum_share:g}",
             )
-        _check_models(parameters, names)
+        try:
+            _design_gains(parameters, sorted(names))
+        except BadInput as error:  # models too far apart for a regulator: the map is at fault, not a matrix
+            raise BadInput("parameters.b_of", f"can't be combined with the other models: {error.message}") from None
 
-    def build_initial_state(self, parameters: Values) -> Json:
-        """Return a state without known differences."""
-        return {"differences": {}, "returning": False}
-
-    def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Accept every state: replicas that no longer exist are ignored."""
-
-    def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+    def correct(
+        self, parameters: BalanceParameters, before: BalanceState, after: BalanceState, action: Values | None
+    ) -> BalanceState:
         """Return the state for the shares in force, which the next change starts from."""
         return after if action else before
 
-    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+    def decide(
+        self, parameters: BalanceParameters, state: BalanceState, observation: BalanceObservation
+    ) -> tuple[BalanceState, Decision]:
         """Return the shares of the next interval; their sum is that of the shares in force."""
-        times = observation["response_times_seconds"]
+        times = observation.response_times_seconds
         names = sorted(times)
         response = np.array([times[name] for name in names], dtype=float)
-        shares = np.array([observation["shares"][name] for name in names], dtype=float)
+        shares = np.array([observation.shares[name] for name in names], dtype=float)
         now = response - response.mean()
         total = float(shares.sum())
-        if (why := _explain_return(parameters, state, observation)) is not None:
+        why = explain_low_load(parameters, observation) or observation.starved
+        if why := why or (observation.incomparable if state.returning else None):
             equal = _move_towards_equal(shares, total)
-            next_state = {"differences": {}, "returning": bool((equal != shares).any())}
-            return next_state, _return(names, shares, equal, why)
-        if (why := observation.get("incomparable")) is not None:
-            return state, Decision(None, format_no_action(why), {"moved_share": 0.0})
-        known = state["differences"]
+            return BalanceState(returning=bool((equal != shares).any())), _return(names, shares, equal, why)
+        if observation.incomparable is not None:
+            return state, Decision(None, format_no_action(observation.incomparable), {"moved_share": 0.0})
         # A new replica has no past: its present difference counts as lasting.
-        before = np.array([known.get(name, each) for name, each in zip(names, now, strict=True)])
+        before = np.array([state.differences.get(name, each) for name, each in zip(names, now, strict=True)])
         wanted = shares + total * _design_gains(parameters, names).change(now, before)
         spread = project_shares(wanted, compute_minimum_share(parameters, len(names)), total)
         decision = _build_decision(parameters, names, response, shares, wanted, spread)
-        return {"differences": dict(zip(names, now.tolist(), strict=True)), "returning": False}, decision
+        return BalanceState(differences=dict(zip(names, now.tolist(), strict=True))), decision
 
 
-LAW: Law = Balance()
+LAW = Balance()
 
 
-def compute_minimum_share(parameters: Values, replicas: int) -> float:
+def compute_minimum_share(parameters: BalanceParameters, replicas: int) -> float:
     """Return the minimum share of a replica.
 
     It is as given, or one that leaves shares to move for any number of replicas.
     """
-    given = parameters["minimum_share"]
-    return float(given) if given is not None else min(MINIMUM_SHARE, MINIMUM_OF_EQUAL / replicas)
+    given = parameters.minimum_share
+    return given if given is not None else min(MINIMUM_SHARE, MINIMUM_OF_EQUAL / replicas)
 
 
 def project_shares(shares: Floats, minimum_share: float, total: float) -> Floats:
@@ -282,32 +302,13 @@ def project_shares(shares: Floats, minimum_share: float, total: float) -> Floats
     return np.asarray(projected)
 
 
-def _check_replicas(names: Sequence[str], shares: Mapping[str, Any], where: str) -> None:
-    for name in names:
-        if name not in shares:
-            raise BadInput(f"{where}.{name}", "is missing; every replica with a response time needs a share")
-    for name in shares:
-        if name not in names:
-            raise BadInput(f"{where}.{name}", "has no response time; every replica with a share needs a response time")
-
-
-def _check_models(parameters: Values, names: Sequence[str]) -> None:
-    """Check the models: if they are too far apart for a regulator, the map is at fault, not a matrix."""
-    try:
-        _design_gains(parameters, names)
-    except BadInput as error:
-        raise BadInput("parameters.b_of", f"can't be combined with the other models: {error.message}") from None
-
-
-def _design_gains(parameters: Values, names: Sequence[str]) -> BalanceGains:
-    weights = (float(parameters[key]) for key in ("q", "integral", "r"))
-    return _get_cached_gains(*_models(parameters, sorted(names)), *weights)
-
-
-def _models(parameters: Values, names: Sequence[str]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    return (
-        tuple(float(parameters["a_of"].get(name, parameters["a"])) for name in names),
-        tuple(float(parameters["b_of"].get(name, parameters["b"])) for name in names),
+def _design_gains(parameters: BalanceParameters, names: Sequence[str]) -> BalanceGains:
+    return _get_cached_gains(
+        tuple(parameters.a_of.get(name, parameters.a) for name in names),
+        tuple(parameters.b_of.get(name, parameters.b) for name in names),
+        parameters.q,
+        parameters.integral,
+        parameters.r,
     )
 
 
@@ -317,24 +318,18 @@ def _get_cached_gains(a: tuple[float, ...], b: tuple[float, ...], q: float, inte
     return design_balance_gains(np.array(a), np.array(b), q=q, integral=integral, r=r)
 
 
-def explain_low_load(parameters: Values, observation: Values) -> str | None:
+def explain_low_load(parameters: BalanceParameters, observation: BalanceObservation) -> str | None:
     """Explain why response times are not comparable at this load, or return None."""
-    rate, least = observation.get("events_per_second"), parameters["least_events_per_second"]
+    rate, least = observation.events_per_second, parameters.least_events_per_second
     if rate is not None and rate < least:
         return (
             f"the load of {format_number(rate)} events/s is too low to compare response times"
             f" (minimum: {format_number(least)})"
         )
-    used, least = observation.get("utilisation"), parameters["least_utilisation"]
+    used, least = observation.utilisation, parameters.least_utilisation
     if used is not None and used < least:
         return f"no replica is busy for {format_percent(least)} of the time"
     return None
-
-
-def _explain_return(parameters: Values, state: Values, observation: Values) -> str | None:
-    """Explain why the shares return to equal, or return None."""
-    why = explain_low_load(parameters, observation) or observation.get("starved")
-    return why or (observation.get("incomparable") if state.get("returning") else None) or None
 
 
 def _move_towards_equal(shares: Floats, total: float) -> Floats:
@@ -361,7 +356,7 @@ def _return(names: list[str], before: Floats, shares: Floats, low: str) -> Decis
 
 
 def _build_decision(
-    parameters: Values, names: list[str], response: Floats, before: Floats, wanted: Floats, shares: Floats
+    parameters: BalanceParameters, names: list[str], response: Floats, before: Floats, wanted: Floats, shares: Floats
 ) -> Decision:
     spread, mean = float(np.ptp(response)), float(response.mean())
     limited = bool(np.abs(shares - wanted).max() > 1e-9 * float(before.sum()))
@@ -379,8 +374,8 @@ def _build_decision(
     )
     action = {"shares": dict(zip(names, shares.tolist(), strict=True))}
     expected = None
-    if spread > max(parameters["resolution_seconds"], WORTH_EXPECTING * mean):
-        seconds = EXPECTED_INTERVALS * parameters["interval_seconds"]
+    if spread > max(parameters.resolution_seconds, WORTH_EXPECTING * mean):
+        seconds = EXPECTED_INTERVALS * parameters.interval_seconds
         expected = Expectation("response_spread_seconds", "down", spread, seconds)
     return Decision(action, reason, terms, "minimum_share" if limited else None, expected=expected)
 

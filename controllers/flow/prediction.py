@@ -12,7 +12,8 @@ import numpy as np
 
 from controllers.design import placement
 from controllers.flow import admission, balance
-from controllers.framework.law import Values
+from controllers.flow.admission import FlowParameters
+from controllers.flow.balance import BalanceParameters
 
 SETTLED_WITHIN = placement.SETTLED_WITHIN
 
@@ -31,7 +32,7 @@ class Prediction:
     rests_at: float
 
 
-def predict_flow(parameters: Values) -> Prediction | None:
+def predict_flow(parameters: FlowParameters) -> Prediction | None:
     """Return the step response of the flow law on its model, or None without a model."""
     model, gains = admission.model_of(parameters), admission.build_gains(parameters)
     if model is None:
@@ -50,11 +51,11 @@ def predict_flow(parameters: Values) -> Prediction | None:
     )
 
 
-def predict_balance(parameters: Values) -> Prediction | None:
+def predict_balance(parameters: BalanceParameters) -> Prediction:
     """Return the course of a difference on replicas with the mean of the models."""
-    a, b = (_compute_mean(parameters, name) for name in ("a", "b"))
-    weights = {name: float(parameters[name]) for name in ("q", "integral", "r")}
-    gain, lasting = balance.compute_decoupled_gains(a, b, **weights)
+    a = float(np.mean([*parameters.a_of.values()])) if parameters.a_of else parameters.a
+    b = float(np.mean([*parameters.b_of.values()])) if parameters.b_of else parameters.b
+    gain, lasting = balance.compute_decoupled_gains(a, b, q=parameters.q, integral=parameters.integral, r=parameters.r)
     denominator = np.convolve([1.0, -a], [1.0, -1.0])
     numerator = b * np.array([0.0, gain, lasting - gain])
     poles = np.roots(denominator + numerator)
@@ -71,11 +72,6 @@ def predict_balance(parameters: Values) -> Prediction | None:
         response,
         0.0,
     )
-
-
-def _compute_mean(parameters: Values, name: str) -> float:
-    given = parameters[f"{name}_of"].values()
-    return float(np.mean([*given])) if given else float(parameters[name])
 
 
 def _simulate_difference(a: float, b: float, gain: float, lasting: float, samples: int) -> tuple[float, ...]:

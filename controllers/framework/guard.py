@@ -15,12 +15,12 @@ actuator
 7. cool-down: no action until `cooldown_seconds` after the last one.
 
 Steps 2 to 6 apply to laws whose action is one number (`Law.actuator`); others are only held or cooled down. A guard
-never creates an action: if the law does nothing, nothing is done. For a latched value (`Latching`), setting the value
-in force neither cools down nor waits. If the law observes the value in force (`LatchedValue`), slew and direction count
-from there, and setting it again is no action.
+never creates an action: if the law does nothing, nothing is done. For a latched value (`Law.lasting`), setting the
+value in force neither cools down nor waits. If the law observes the value in force (`Law.read_value_in_force`), slew
+and direction count from there, and setting it again is no action.
 
 The next decision has to know what was done. So the state of the guard and that of the law
-(`controllers.framework.law.AntiWindup`) follow the applied value, whether the guard changed a proposal, dropped it, or
+(`Law.correct`) follow the applied value, whether the guard changed a proposal, dropped it, or
 nobody applies it (advise mode). Terms named like the actuator show the applied value, too.
 """
 
@@ -29,10 +29,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from common.errors import BadInput
-from common.parameter import Parameter, clip_values, read_object, read_values
+from common.parameter import Parameter, build, clip_values, read_object, read_values
 from controllers.framework import cost_cap
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Latching, Law, Values, correct_state, decide_next, observe_value_in_force
+from controllers.framework.law import Law, Values, write_state
 from controllers.framework.reason import NO_ACTION, format_no_action, format_reason
 
 STALE_SECONDS = 3.0
@@ -135,11 +135,6 @@ class _Actuator:
     lasts: bool
     observed: float | None
 
-    @classmethod
-    def read(cls, law: Law, parameters: Values, observation: Values) -> "_Actuator":
-        observed = observe_value_in_force(law, parameters, observation)
-        return cls(law.actuator, observed is not None or isinstance(law, Latching), observed)
-
 
 @dataclass(frozen=True)
 class GuardedDecision:
@@ -206,11 +201,14 @@ def decide(
     """
     if (held := _check_measurement(settings, measured)) is not None:
         return GuardedDecision(state, guard_state, held, None, asked=False)
-    actuator = _Actuator.read(law, parameters, observation)
-    if actuator.observed is not None:
-        guard_state = {**guard_state, "value": actuator.observed}
+    given, seen, before = build(law.Parameters, parameters), build(law.Observation, observation), None
+    observed = law.read_value_in_force(given, seen)
+    actuator = _Actuator(law.actuator, observed is not None or law.lasting, observed)
+    if observed is not None:
+        guard_state = {**guard_state, "value": observed}
     if manual is None:
-        after, proposed = decide_next(law, parameters, state, observation)
+        before = build(law.State, state)
+        after, proposed = law.decide(given, before, seen)
     else:
         after, proposed = state, decide_manually(law, manual)
     decision, recent = _limit(actuator, settings, guard_state, proposed)
@@ -218,7 +216,7 @@ def decide(
     decision = _apply_cool_down(actuator, settings, guard_state, now_seconds, _drop_unchanged(actuator, decision))
     done = decision if applies or decision.action is None else replace(decision, action=None, terms={})
     if manual is None and done.action != proposed.action:
-        after = correct_state(law, parameters, state, after, done.action)
+        after = law.correct(given, before, after, done.action)
     acts = done.action is not None and not _keeps(actuator, guard_state, done.action)
     next_state = {
         "value": _compute_applied_value(actuator, done, guard_state["value"]),
@@ -227,7 +225,8 @@ def decide(
         **_record_spending(actuator, settings, guard_state, done, purse, measured.unit_cost),
     }
     value = _compute_applied_value(actuator, decision, guard_state["value"])
-    return GuardedDecision(after, clip_values(STATE, next_state), decision, value)
+    next_law_state = state if manual is not None else write_state(law, after)
+    return GuardedDecision(next_law_state, clip_values(STATE, next_state), decision, value)
 
 
 def decide_manually(law: Law, manual: Values) -> Decision:

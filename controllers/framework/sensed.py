@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
+from common.stored_document import convert_to_plain
 from controllers.framework.guard import ObservationQuality
 
 Counters = Mapping[str, float]
@@ -16,6 +19,12 @@ class Measurement:
     observation: dict[str, Any]
     measured: ObservationQuality
     counters: dict[str, float]
+
+    @classmethod
+    def of(cls, observation: Struct, measured: ObservationQuality, counters: dict[str, float]) -> "Measurement":
+        """Return the measurement of a law's observation; values that are unknown (None) are left out."""
+        values = {name: value for name, value in convert_to_plain(observation).items() if value is not None}
+        return cls(values, measured, counters)
 
 
 def count_growth(before: Counters | None, counters: Mapping[str, float | None], key: str) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 from common.errors import BadInput
 from common.parameter import Parameter
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Law, Remedy, Values
+from controllers.framework.law import Law, Remedy, UntypedLaw, Values
 from controllers.framework.reason import format_count, format_reason
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -53,7 +53,7 @@ OBSERVATION = (
 )
 
 
-class ParallelismForecast:
+class ParallelismForecast(UntypedLaw):
     """Tasks by the cheapest path through future windows; see the module for the costs."""
 
     name = "parallelism_forecast"

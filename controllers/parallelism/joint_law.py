@@ -26,7 +26,7 @@ from common.checks import shorten_for_message
 from common.errors import BadInput
 from common.parameter import Parameter, check_range
 from controllers.framework.decision import Decision, Expectation, Json
-from controllers.framework.law import Law, Remedy, Values
+from controllers.framework.law import Law, Remedy, UntypedLaw, Values
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
 from controllers.parallelism.inputs import TAKEN, compute_task_range, hold_unmeasured, list_operators
 from controllers.parallelism.measured_topology import MAX_TASKS
@@ -171,7 +171,7 @@ MIN_SEEN = 1e-9
 MIN_SHARE, MAX_SHARE = 1e-9, 1e9
 
 
-class JointParallelism:
+class JointParallelism(UntypedLaw):
     """All operators of the paths, over a horizon; see the module."""
 
     name = "parallelism_joint"

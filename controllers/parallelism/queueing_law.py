@@ -16,7 +16,7 @@ from typing import Any
 
 from common.parameter import Parameter, check_range
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Law, Remedy, Values
+from controllers.framework.law import Law, Remedy, UntypedLaw, Values
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
 from controllers.parallelism.inputs import TAKEN, compute_task_range, hold_unmeasured, list_operators
 from controllers.parallelism.measured_topology import MAX_TASKS
@@ -84,7 +84,7 @@ OBSERVATION = (
 )
 
 
-class QueueingParallelism:
+class QueueingParallelism(UntypedLaw):
     """Fewest tasks within the bound; see the module for bottlenecks and bounds that can't be kept."""
 
     name = "parallelism_queueing"

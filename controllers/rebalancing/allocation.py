@@ -9,17 +9,50 @@ the threshold is in events/s.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from queues.nodes.node_state import IDLE, OFFLINE
+from common.parameter import value
+from queues.nodes.node_state import IDLE, NORMAL, OFFLINE, STATES
+from queues.points import TOTAL
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 # One event in thirty years is no load; a division by it would overflow.
 NEGLIGIBLE_PER_SECOND = 1e-9
+
+
+class ObservedNode(msgspec.Struct, frozen=True, kw_only=True):
+    name: Annotated[str, value("name", "Name of the node.")]
+    capacity: Annotated[float, value("load at utilization 1", "Capacity to which the thresholds apply.", 1e-9, 1e15)]
+    drained: Annotated[bool, value("flag", "True: the node gives all its points and receives none.")] = False
+    state: Annotated[str, value("choice", "Last reported state.", choices=STATES)] = NORMAL
+    cordoned: Annotated[
+        bool,
+        value(
+            "flag", "True: the node keeps its points and receives none, because it is reported as OFFLINE but not lost."
+        ),
+    ] = False
+
+
+class ObservedQueue(msgspec.Struct, frozen=True, kw_only=True):
+    name: Annotated[str, value("name", "Name of the queue.")]
+    rate: Annotated[float, value("events/s", "Events inserted per second.", 0.0, 1e15)]
+    containers: Annotated[
+        dict[str, Annotated[int, value("points", "Points of one container.", 0, TOTAL)]],
+        value("points", "Points per node, 1000 in total."),
+    ]
+    minimum_containers: Annotated[
+        int | None, value("containers", "Minimum number of containers of this queue.", 1, 1_000)
+    ] = None
+
+
+class PlantObservation(msgspec.Struct, frozen=True, kw_only=True):
+    nodes: Annotated[tuple[ObservedNode, ...], value("rows", "All nodes of the plant.")]
+    queues: Annotated[tuple[ObservedQueue, ...], value("rows", "All queues of the plant.")]
 
 
 @dataclass(frozen=True)
@@ -117,29 +150,22 @@ class Allocation:
         return {name: round(float(value), 6) for name, value in zip(self.nodes, values, strict=True)}
 
 
-def from_observation(observation: Mapping[str, Any], minimum_containers: int) -> Allocation:
-    """Return the allocation that an observation describes.
-
-    Its nodes are [{name, capacity, drained, state}], its queues [{name, rate, containers, minimum_containers}]. A queue
-    without its own minimum gets the general one.
-    """
-    nodes, queues = observation["nodes"], observation["queues"]
-    index = {node["name"]: position for position, node in enumerate(nodes)}
+def from_observation(observation: PlantObservation, minimum_containers: int) -> Allocation:
+    """Return the allocation that an observation describes. A queue without its own minimum gets the general one."""
+    nodes, queues = observation.nodes, observation.queues
+    index = {node.name: position for position, node in enumerate(nodes)}
     return Allocation(
         nodes=tuple(index),
-        capacity=np.array([node["capacity"] for node in nodes], dtype=float),
-        drained=np.array([bool(node["drained"]) for node in nodes], dtype=bool),
-        offline=np.array([node["state"] == OFFLINE for node in nodes], dtype=bool),
-        idle=np.array([node["state"] == IDLE for node in nodes], dtype=bool),
-        queues=tuple(queue["name"] for queue in queues),
-        rate=np.array([queue["rate"] for queue in queues], dtype=float),
+        capacity=np.array([node.capacity for node in nodes], dtype=float),
+        drained=np.array([node.drained for node in nodes], dtype=bool),
+        offline=np.array([node.state == OFFLINE for node in nodes], dtype=bool),
+        idle=np.array([node.state == IDLE for node in nodes], dtype=bool),
+        queues=tuple(queue.name for queue in queues),
+        rate=np.array([queue.rate for queue in queues], dtype=float),
         minimum=tuple(
-            minimum_containers if queue["minimum_containers"] is None else queue["minimum_containers"]
-            for queue in queues
+            minimum_containers if queue.minimum_containers is None else queue.minimum_containers for queue in queues
         ),
-        points=tuple(
-            {index[node]: points for node, points in queue["containers"].items() if points} for queue in queues
-        ),
+        points=tuple({index[node]: points for node, points in queue.containers.items() if points} for queue in queues),
     )
 
 

@@ -25,20 +25,28 @@ rule for the distribution of load over brokers.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 
 from common.errors import BadInput
-from common.parameter import Parameter
-from controllers.framework.decision import Decision, Expectation, Json
+from common.parameter import value
+from controllers.framework.decision import Decision, Expectation
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.reason import NO_ACTION, are, format_count, format_names, format_percent, format_reason
 from controllers.rebalancing import relocation
-from controllers.rebalancing.allocation import Allocation, Floats, from_observation
+from controllers.rebalancing.allocation import (
+    Allocation,
+    Floats,
+    ObservedNode,
+    ObservedQueue,
+    PlantObservation,
+    from_observation,
+)
 from controllers.rebalancing.greedy import MoveRules
-from queues.nodes.node_state import BUSY, NORMAL, STATES
+from queues.nodes.node_state import BUSY
 from queues.points import TOTAL
 
 # Strictly below BUSY: a node exactly at the threshold is BUSY.
@@ -46,272 +54,187 @@ BELOW = 1 - 1e-6
 MINIMUM_CONTAINERS = 2  # default minimum
 NEWEST = 1  # age of the moves of this decision
 
-PARAMETERS = (
-    Parameter(
-        "goal",
-        "choice",
-        "below-busy: fewest points that bring every node below BUSY. band: fewest moves into the band.",
-        "below-busy",
-        kind="choice",
-        choices=("below-busy", "band"),
-    ),
-    Parameter("busy", "share of capacity", "Load over capacity from which a node is BUSY.", 0.7, 1e-6, 1e9),
-    Parameter("toobusy", "share of capacity", "Load over capacity from which a node is TOOBUSY.", 0.9, 1e-6, 1e9),
-    Parameter(
-        "minimum_containers",
-        "containers",
-        "Minimum number of containers of a queue. Default: 2, or 1 on a single node.",
-        None,
-        1,
-        1_000,
-        "integer",
-    ),
-    Parameter(
-        "minimum_points",
-        "points",
-        "Minimum points that a move adds to or leaves in a container.",
-        50,
-        1,
-        TOTAL,
-        "integer",
-    ),
-    Parameter(
-        "band", "share of the mean", "Maximum load of a node in the goal band, as a share of the mean.", 1.09, 1, 100
-    ),
-    Parameter(
-        "return_decisions",
-        "decisions",
-        "Number of decisions for which points moved from A to B do not return to A.",
-        4,
-        0,
-        1_000,
-        "integer",
-    ),
-    Parameter(
-        "worst_tolerance",
-        "share of the best possible",
-        "Maximum excess of the worst node over the best possible if the goal can't be reached.",
-        0.01,
-        0,
-        1,
-    ),
-    Parameter(
-        "exact_ways",
-        "pairs of container and receiver",
-        "Maximum size for the mixed-integer program; the greedy search decides above it.",
-        200,
-        0,
-        100_000,
-        "integer",
-    ),
-    Parameter(
-        "branches", "branches", "Maximum number of branches of the mixed-integer solver.", 50, 1, 1_000_000, "integer"
-    ),
-)
-NODE = (
-    Parameter("name", "name", "Name of the node.", kind="text", required=True),
-    Parameter(
-        "capacity",
-        "load at utilization 1",
-        "Capacity to which the thresholds apply.",
-        minimum=1e-9,
-        maximum=1e15,
-        required=True,
-    ),
-    Parameter("drained", "flag", "True: the node gives all its points and receives none.", False, kind="flag"),
-    Parameter("state", "choice", "Last reported state.", NORMAL, kind="choice", choices=STATES),
-    Parameter(
-        "cordoned",
-        "flag",
-        "True: the node keeps its points and receives none, because it is reported as OFFLINE but not lost.",
-        False,
-        kind="flag",
-    ),
-)
-QUEUE = (
-    Parameter("name", "name", "Name of the queue.", kind="text", required=True),
-    Parameter("rate", "events/s", "Events inserted per second.", maximum=1e15, required=True),
-    Parameter(
-        "containers",
-        "points",
-        "Points per node, 1000 in total.",
-        kind="map",
-        required=True,
-        items=(Parameter("points", "points", "Points of one container.", 0, 0, TOTAL, "integer"),),
-    ),
-    Parameter(
-        "minimum_containers",
-        "containers",
-        "Minimum number of containers of this queue.",
-        None,
-        1,
-        1_000,
-        kind="integer",
-    ),
-)
-OBSERVATION = (
-    Parameter("nodes", "rows", "All nodes of the plant.", kind="rows", required=True, items=NODE),
-    Parameter("queues", "rows", "All queues of the plant.", kind="rows", required=True, items=QUEUE),
-)
-RECENT = (
-    Parameter("queue", "name", "Name of the queue.", kind="text", required=True),
-    Parameter("from", "name", "Node that gave the points.", kind="text", required=True),
-    Parameter("to", "name", "Node that received the points.", kind="text", required=True),
-    Parameter("age", "decisions", "Number of decisions since the move.", 0, 0, 1_000, "integer", required=True),
-)
-STATE = (Parameter("recent", "moves", "Recent moves.", kind="rows", required=True, items=RECENT),)
+
+class RebalancingParameters(msgspec.Struct, frozen=True, kw_only=True):
+    goal: Annotated[
+        Literal["below-busy", "band"],
+        value(
+            "choice", "below-busy: fewest points that bring every node below BUSY. band: fewest moves into the band."
+        ),
+    ] = "below-busy"
+    busy: Annotated[float, value("share of capacity", "Load over capacity from which a node is BUSY.", 1e-6, 1e9)] = 0.7
+    toobusy: Annotated[
+        float, value("share of capacity", "Load over capacity from which a node is TOOBUSY.", 1e-6, 1e9)
+    ] = 0.9
+    minimum_containers: Annotated[
+        int | None,
+        value("containers", "Minimum number of containers of a queue. Default: 2, or 1 on a single node.", 1, 1_000),
+    ] = None
+    minimum_points: Annotated[
+        int, value("points", "Minimum points that a move adds to or leaves in a container.", 1, TOTAL)
+    ] = 50
+    band: Annotated[
+        float, value("share of the mean", "Maximum load of a node in the goal band, as a share of the mean.", 1, 100)
+    ] = 1.09
+    return_decisions: Annotated[
+        int, value("decisions", "Number of decisions for which points moved from A to B do not return to A.", 0, 1_000)
+    ] = 4
+    worst_tolerance: Annotated[
+        float,
+        value(
+            "share of the best possible",
+            "Maximum excess of the worst node over the best possible if the goal can't be reached.",
+            0,
+            1,
+        ),
+    ] = 0.01
+    exact_ways: Annotated[
+        int,
+        value(
+            "pairs of container and receiver",
+            "Maximum size for the mixed-integer program; the greedy search decides above it.",
+            0,
+            100_000,
+        ),
+    ] = 200
+    branches: Annotated[
+        int, value("branches", "Maximum number of branches of the mixed-integer solver.", 1, 1_000_000)
+    ] = 50
 
 
-def check_observation(parameters: Values, observation: Values, where: str) -> None:
-    """Raise `BadInput` if nodes and queues contradict each other."""
-    names = _check_distinct_names(observation["nodes"], f"{where}.nodes")
-    _check_distinct_names(observation["queues"], f"{where}.queues")
-    for at, queue in enumerate(observation["queues"]):
-        _check_queue(parameters, queue, names, f"{where}.queues[{at}]")
+class RecentMove(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
+    """A move that was decided `age` decisions ago."""
+
+    queue: Annotated[str, value("name", "Name of the queue.")]
+    source: Annotated[str, value("name", "Node that gave the points.")]
+    target: Annotated[str, value("name", "Node that received the points.")]
+    age: Annotated[int, value("decisions", "Number of decisions since the move.", 0, 1_000)]
 
 
-def _check_queue(parameters: Values, queue: Values, names: Collection[str], where: str) -> None:
-    for node in queue["containers"]:
-        if node not in names:
-            raise BadInput(f"{where}.containers.{node}", f"is not a node; the nodes are {', '.join(names)}")
-    total = sum(queue["containers"].values())
-    if total != TOTAL:
-        raise BadInput(f"{where}.containers", f"must sum to {TOTAL} points, not {total}")
-    minimum = queue["minimum_containers"]
-    if minimum is not None and minimum > len(names):
-        raise BadInput(
-            f"{where}.minimum_containers", f"must be at most {len(names)}, the number of nodes, not {minimum}"
-        )
-    if minimum is None and (parameters["minimum_containers"] or 1) > len(names):
-        raise BadInput(
-            "parameters.minimum_containers",
-            f"must be at most {len(names)}, the number of nodes, not {parameters['minimum_containers']}",
-        )
+class RebalancingState(msgspec.Struct, frozen=True):
+    recent: Annotated[tuple[RecentMove, ...], value("moves", "Recent moves.", required=True)] = ()
 
 
-def compute_minimum_containers(parameters: Values, observation: Values) -> int:
+def check_plant(minimum_containers: int | None, observation: PlantObservation, where: str) -> None:
+    """Raise `BadInput` for an observation that contradicts itself.
+
+    These are duplicate names, containers on unknown nodes, points that don't sum to 1000, and more minimum containers
+    than nodes.
+    """
+    names = _check_distinct_names(observation.nodes, f"{where}.nodes")
+    _check_distinct_names(observation.queues, f"{where}.queues")
+    for at, queue in enumerate(observation.queues):
+        field = f"{where}.queues[{at}]"
+        for node in queue.containers:
+            if node not in names:
+                raise BadInput(f"{field}.containers.{node}", f"is not a node; the nodes are {', '.join(names)}")
+        total = sum(queue.containers.values())
+        if total != TOTAL:
+            raise BadInput(f"{field}.containers", f"must sum to {TOTAL} points, not {total}")
+        own = queue.minimum_containers is not None
+        minimum = (queue.minimum_containers if own else minimum_containers) or 1
+        if minimum > len(names):
+            raise BadInput(
+                f"{field if own else 'parameters'}.minimum_containers",
+                f"must be at most {len(names)}, the number of nodes, not {minimum}",
+            )
+
+
+def compute_minimum_containers(minimum: int | None, observation: PlantObservation) -> int:
     """Return the minimum of a queue without its own: the parameter, else two or the number of nodes."""
-    given = parameters["minimum_containers"]
-    return min(MINIMUM_CONTAINERS, len(observation["nodes"])) if given is None else int(given)
+    return min(MINIMUM_CONTAINERS, len(observation.nodes)) if minimum is None else minimum
 
 
-def _check_distinct_names(rows: Sequence[Values], where: str) -> Collection[str]:
+def _check_distinct_names(rows: Sequence[ObservedNode | ObservedQueue], where: str) -> Collection[str]:
     """Return the names of the rows. Raise `BadInput` if there are none, or if names are duplicate."""
-    names = [row["name"] for row in rows]
-    if not names:
+    if not rows:
         raise BadInput(where, "must have at least one entry")
     seen: dict[str, None] = {}
-    for at, name in enumerate(names):
-        if name in seen:
-            raise BadInput(f"{where}[{at}].name", f"{name} appears twice; names must differ")
-        seen[name] = None
+    for at, row in enumerate(rows):
+        if row.name in seen:
+            raise BadInput(f"{where}[{at}].name", f"{row.name} appears twice; names must differ")
+        seen[row.name] = None
     return seen
 
 
-def check_thresholds(parameters: Values) -> None:
+def check_thresholds(busy: float, toobusy: float) -> None:
     """Raise `BadInput` if busy is not below toobusy."""
-    if parameters["busy"] >= parameters["toobusy"]:
-        raise BadInput(
-            "parameters.busy", f"must be less than toobusy ({parameters['toobusy']:g}), not {parameters['busy']:g}"
-        )
+    if busy >= toobusy:
+        raise BadInput("parameters.busy", f"must be less than toobusy ({toobusy:g}), not {busy:g}")
 
 
-@dataclass(frozen=True)
-class _RecentMove:
-    """A move that was decided `age` decisions ago."""
+class Rebalancing(Law[RebalancingParameters, PlantObservation, RebalancingState]):
+    """The fewest points, or moves, that bring the nodes below their limit; see the module.
 
-    queue: str
-    source: str
-    target: str
-    age: int
-
-    def to_json(self) -> dict[str, Json]:
-        return {"queue": self.queue, "from": self.source, "to": self.target, "age": self.age}
-
-
-class Rebalancing:
-    """The fewest points, or moves, that bring the nodes below their limit; see the module."""
+    In a state, moves of nodes and queues that no longer exist do no harm.
+    """
 
     name = "rebalancing"
-    parameters: Sequence[Parameter] = PARAMETERS
-    observation: Sequence[Parameter] = OBSERVATION
-    state: Sequence[Parameter] = STATE
-    actuator: str | None = None
-    guard_defaults: Values = {}
+    Parameters, Observation, State = RebalancingParameters, PlantObservation, RebalancingState
     remedy = Remedy("rebalance", lasts=False)
 
-    def check(self, parameters: Values) -> None:
+    def check(self, parameters: RebalancingParameters) -> None:
         """Raise `BadInput` if the thresholds are in the wrong order, or a split can't leave two pieces."""
-        check_thresholds(parameters)
-        if 2 * parameters["minimum_points"] > TOTAL:
+        check_thresholds(parameters.busy, parameters.toobusy)
+        if 2 * parameters.minimum_points > TOTAL:
             raise BadInput(
                 "parameters.minimum_points",
                 f"must be at most {TOTAL // 2}, so that a queue can have two containers, "
-                f"not {parameters['minimum_points']}",
+                f"not {parameters.minimum_points}",
             )
 
-    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Raise `BadInput` for an observation that contradicts itself.
+    def check_observation(self, parameters: RebalancingParameters, observation: PlantObservation, where: str) -> None:
+        """Raise `BadInput` for an observation that contradicts itself."""
+        check_plant(parameters.minimum_containers, observation, where)
 
-        These are duplicate names, containers on unknown nodes, points that don't sum to 1000, and more minimum
-        containers than nodes.
-        """
-        check_observation(parameters, observation, where)
-
-    def build_initial_state(self, parameters: Values) -> Json:
-        """Return a state without moves."""
-        return {"recent": []}
-
-    def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Accept any state: entries of nodes and queues that no longer exist do no harm."""
-
-    def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+    def correct(
+        self,
+        parameters: RebalancingParameters,
+        before: RebalancingState,
+        after: RebalancingState,
+        action: Values | None,
+    ) -> RebalancingState:
         """Return the state without the newest moves if they are not made."""
-        return {"recent": [move for move in after["recent"] if action or move["age"] > NEWEST]}
+        return RebalancingState(tuple(move for move in after.recent if action or move.age > NEWEST))
 
-    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+    def decide(
+        self, parameters: RebalancingParameters, state: RebalancingState, observation: PlantObservation
+    ) -> tuple[RebalancingState, Decision]:
         """Return the cheapest moves that reach the goal; no action if it is reached."""
-        allocation = _allocation(parameters, observation)
-        recent = [_RecentMove(move["queue"], move["from"], move["to"], move["age"]) for move in state["recent"]]
-        search = _search(parameters, allocation, recent)
+        least = compute_minimum_containers(parameters.minimum_containers, observation)
+        allocation = from_observation(observation, least)
+        if parameters.goal == "band":
+            # A band includes the idle nodes, because its purpose is to use everything.
+            allocation = replace(allocation, idle=np.zeros_like(allocation.idle))
+        search = relocation.Search(
+            MoveRules(parameters.minimum_points, _list_undoing_moves(allocation, state.recent)),
+            _compute_limits(parameters, allocation),
+            "points" if parameters.goal == "below-busy" else "moves",
+            parameters.exact_ways,
+            parameters.branches,
+            parameters.worst_tolerance,
+        )
         result = relocation.find(allocation, search)
         named = allocation.name_moves(result.moves)
-        decision = _build_decision(parameters, allocation, search, result, named)
-        return {"recent": [move.to_json() for move in _remember(parameters, recent, named)]}, decision
+        older = [RecentMove(move.queue, move.source, move.target, move.age + 1) for move in state.recent]
+        newest = [RecentMove(move["queue"], move["from"], move["to"], NEWEST) for move in named]
+        recent = tuple(move for move in older + newest if move.age <= parameters.return_decisions)
+        return RebalancingState(recent), _build_decision(parameters, allocation, search, result, named)
 
 
-LAW: Law = Rebalancing()
+LAW = Rebalancing()
 
 
-def _allocation(parameters: Values, observation: Values) -> Allocation:
-    allocation = from_observation(observation, compute_minimum_containers(parameters, observation))
-    if parameters["goal"] == "below-busy":
-        return allocation
-    # A band includes the idle nodes, because its purpose is to use everything.
-    return replace(allocation, idle=np.zeros_like(allocation.idle))
-
-
-def _search(parameters: Values, allocation: Allocation, recent: Sequence[_RecentMove]) -> relocation.Search:
-    return relocation.Search(
-        MoveRules(int(parameters["minimum_points"]), _list_undoing_moves(allocation, recent)),
-        _compute_limits(parameters, allocation),
-        "points" if parameters["goal"] == "below-busy" else "moves",
-        int(parameters["exact_ways"]),
-        int(parameters["branches"]),
-        float(parameters["worst_tolerance"]),
-    )
-
-
-def _compute_limits(parameters: Values, allocation: Allocation) -> Floats:
-    if parameters["goal"] == "below-busy":
-        return allocation.capacity * float(parameters["busy"] * BELOW)
+def _compute_limits(parameters: RebalancingParameters, allocation: Allocation) -> Floats:
+    if parameters.goal == "below-busy":
+        return allocation.capacity * float(parameters.busy * BELOW)
     capacity = float(allocation.capacity[allocation.available].sum())
     mean = float(allocation.loads.sum()) / capacity if capacity else 0.0
     # Without traffic every node is in the band; a limit of 0 would cause a division by zero.
-    return allocation.capacity * max(float(parameters["band"]) * mean, 1e-12)
+    return allocation.capacity * max(parameters.band * mean, 1e-12)
 
 
-def _list_undoing_moves(allocation: Allocation, recent: Sequence[_RecentMove]) -> frozenset[tuple[int, int, int]]:
+def _list_undoing_moves(allocation: Allocation, recent: Sequence[RecentMove]) -> frozenset[tuple[int, int, int]]:
     """Return the moves that would undo a recent move.
 
     A drained node may send points back, because it has to be emptied.
@@ -323,16 +246,8 @@ def _list_undoing_moves(allocation: Allocation, recent: Sequence[_RecentMove]) -
     return frozenset(way for way in back if not allocation.drained[way[1]])
 
 
-def _remember(
-    parameters: Values, recent: Sequence[_RecentMove], named: Sequence[Mapping[str, Any]]
-) -> list[_RecentMove]:
-    older = [_RecentMove(move.queue, move.source, move.target, move.age + 1) for move in recent]
-    newest = [_RecentMove(move["queue"], move["from"], move["to"], NEWEST) for move in named]
-    return [move for move in older + newest if move.age <= parameters["return_decisions"]]
-
-
 def _build_decision(
-    parameters: Values,
+    parameters: RebalancingParameters,
     allocation: Allocation,
     search: relocation.Search,
     found: relocation.Relocation,
@@ -352,7 +267,11 @@ def _build_decision(
 
 
 def _build_terms(
-    parameters: Values, before: Allocation, after: Allocation, search: relocation.Search, found: relocation.Relocation
+    parameters: RebalancingParameters,
+    before: Allocation,
+    after: Allocation,
+    search: relocation.Search,
+    found: relocation.Relocation,
 ) -> dict[str, Any]:
     worst_before, worst_after = (_worst(load) for load in (before, after))
     return {
@@ -376,22 +295,22 @@ def _worst(allocation: Allocation) -> float:
     return float((allocation.loads / allocation.capacity)[heard].max()) if heard.any() else 0.0
 
 
-def _compute_missing_capacity(parameters: Values, allocation: Allocation) -> float:
+def _compute_missing_capacity(parameters: RebalancingParameters, allocation: Allocation) -> float:
     """Return the capacity to add so that every node could be below BUSY."""
     have = float(allocation.capacity[allocation.available].sum())
-    needed = float(allocation.loads.sum()) / float(parameters["busy"] * BELOW)
+    needed = float(allocation.loads.sum()) / float(parameters.busy * BELOW)
     return round(max(0.0, needed - have), 6)
 
 
 def _explain(
-    parameters: Values,
+    parameters: RebalancingParameters,
     allocation: Allocation,
     search: relocation.Search,
     found: relocation.Relocation,
     terms: Mapping[str, Any],
 ) -> str:
 
-    limit = BUSY if parameters["goal"] == "below-busy" else f"{parameters['band']:g} times the mean"
+    limit = BUSY if parameters.goal == "below-busy" else f"{parameters.band:g} times the mean"
     if not found.feasible:
         missing = terms["missing_capacity"]
         rules = "the limits on containers, points, and return moves prevent it"

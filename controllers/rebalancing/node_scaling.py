@@ -26,122 +26,96 @@ empties a released node as if it were drained; the node is IDLE afterwards.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from common.errors import BadInput
-from common.parameter import Parameter
-from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Law, Remedy, Values
+from common.parameter import value
+from controllers.framework.decision import Decision
+from controllers.framework.law import Law, Remedy
 from controllers.framework.reason import NO_ACTION, are, capitalize, format_count, format_names, format_reason, measure
-from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, from_observation
-from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds, compute_minimum_containers
+from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, PlantObservation, from_observation
+from controllers.rebalancing.law import check_plant, check_thresholds, compute_minimum_containers
 from queues.points import TOTAL, apportion
 
-PARAMETERS = (
-    Parameter("busy", "share of capacity", "Load over capacity from which a node is BUSY.", 0.7, 1e-6, 1e9),
-    Parameter("toobusy", "share of capacity", "Load over capacity from which a node is TOOBUSY.", 0.9, 1e-6, 1e9),
-    Parameter(
-        "majority", "share of nodes in use", "Share of busy nodes above which Weir starts to use idle nodes.", 0.5, 0, 1
-    ),
-    Parameter(
-        "fill",
-        "share of BUSY",
-        "Load of the nodes in use, as a share of BUSY, above which Weir starts to use idle nodes.",
-        0.95,
-        0.01,
-        1,
-    ),
-    Parameter("margin", "share of BUSY", "Maximum load of the remaining nodes after a release.", 0.93, 0.01, 1),
-    Parameter(
-        "keep_share",
-        "share of available nodes",
-        "Minimum share of nodes in use. It limits the moves of points when the load returns.",
-        0.35,
-        0,
-        1,
-    ),
-    Parameter(
-        "quiet_decisions",
-        "decisions",
-        "Number of decisions in a row for which a release must be possible.",
-        2,
-        1,
-        1_000,
-        "integer",
-    ),
-    Parameter(
-        "lost_decisions",
-        "decisions",
-        "Number of decisions in a row after which an OFFLINE node counts as lost.",
-        2,
-        1,
-        1_000,
-        "integer",
-    ),
-    Parameter(
-        "minimum_containers",
-        "containers",
-        "Minimum number of containers of a queue, and so of nodes. Default: 2, or 1 on a single node.",
-        None,
-        1,
-        1_000,
-        "integer",
-    ),
-)
-OBSERVATION = (
-    Parameter("nodes", "rows", "All nodes of the plant.", kind="rows", required=True, items=NODE),
-    Parameter("queues", "rows", "All queues of the plant.", kind="rows", required=True, items=QUEUE),
-    Parameter("forecast", "share of the load now", "Expected load.", 1.0, 0, 1e3),
-    Parameter(
-        "held_back",
-        "flag",
-        "True: events are held back, for example by a paused queue, so the load is lower than usual.",
-        False,
-        kind="flag",
-    ),
-    Parameter(
-        "declined",
-        "flag",
-        "Actions (use, release, restore) that were proposed for the same plant state and not approved.",
-        {},
-        kind="map",
-        items=(Parameter("declined", "flag", "True: not approved.", False, kind="flag"),),
-    ),
-)
 ACTS = ("use", "release", "restore")
-STATE = (
-    Parameter(
-        "quiet",
-        "decisions",
-        "Number of decisions for which a release has been possible.",
-        None,
-        0,
-        1e9,
-        "integer",
-        required=True,
-    ),
-    Parameter(
-        "lost",
-        "decisions",
-        "Number of decisions for which each node has been OFFLINE.",
-        kind="map",
-        required=True,
-        items=(Parameter("decisions", "decisions", "Decisions in a row.", 0, 0, 1e9, "integer"),),
-    ),
-)
 
 
-class NodeScaling:
+class NodeScalingParameters(msgspec.Struct, frozen=True, kw_only=True):
+    busy: Annotated[float, value("share of capacity", "Load over capacity from which a node is BUSY.", 1e-6, 1e9)] = 0.7
+    toobusy: Annotated[
+        float, value("share of capacity", "Load over capacity from which a node is TOOBUSY.", 1e-6, 1e9)
+    ] = 0.9
+    majority: Annotated[
+        float, value("share of nodes in use", "Share of busy nodes above which Weir starts to use idle nodes.", 0, 1)
+    ] = 0.5
+    fill: Annotated[
+        float,
+        value(
+            "share of BUSY",
+            "Load of the nodes in use, as a share of BUSY, above which Weir starts to use idle nodes.",
+            0.01,
+            1,
+        ),
+    ] = 0.95
+    margin: Annotated[
+        float, value("share of BUSY", "Maximum load of the remaining nodes after a release.", 0.01, 1)
+    ] = 0.93
+    keep_share: Annotated[
+        float,
+        value(
+            "share of available nodes",
+            "Minimum share of nodes in use. It limits the moves of points when the load returns.",
+            0,
+            1,
+        ),
+    ] = 0.35
+    quiet_decisions: Annotated[
+        int, value("decisions", "Number of decisions in a row for which a release must be possible.", 1, 1_000)
+    ] = 2
+    lost_decisions: Annotated[
+        int, value("decisions", "Number of decisions in a row after which an OFFLINE node counts as lost.", 1, 1_000)
+    ] = 2
+    minimum_containers: Annotated[
+        int | None,
+        value(
+            "containers",
+            "Minimum number of containers of a queue, and so of nodes. Default: 2, or 1 on a single node.",
+            1,
+            1_000,
+        ),
+    ] = None
+
+
+class NodeScalingObservation(PlantObservation, frozen=True, kw_only=True):
+    forecast: Annotated[float, value("share of the load now", "Expected load.", 0, 1_000.0)] = 1.0
+    held_back: Annotated[
+        bool,
+        value("flag", "True: events are held back, for example by a paused queue, so the load is lower than usual."),
+    ] = False
+    declined: Annotated[
+        dict[str, Annotated[bool, value("flag", "True: not approved.")]],
+        value("flag", "Actions (use, release, restore) that were proposed for the same plant state and not approved."),
+    ] = {}
+
+
+class NodeScalingState(msgspec.Struct, frozen=True, kw_only=True):
+    quiet: Annotated[
+        int, value("decisions", "Number of decisions for which a release has been possible.", 0, 1e9, required=True)
+    ] = 0
+    lost: Annotated[
+        dict[str, Annotated[int, value("decisions", "Decisions in a row.", 0, 1e9)]],
+        value("decisions", "Number of decisions for which each node has been OFFLINE.", required=True),
+    ] = {}
+
+
+class NodeScaling(Law[NodeScalingParameters, NodeScalingObservation, NodeScalingState]):
     """As many nodes as the load needs; weaker nodes are released first. See the module for the rules."""
 
     name = "node_scaling"
-    parameters: Sequence[Parameter] = PARAMETERS
-    observation: Sequence[Parameter] = OBSERVATION
-    state: Sequence[Parameter] = STATE
-    actuator: str | None = None
-    guard_defaults: Values = {}
+    Parameters, Observation, State = NodeScalingParameters, NodeScalingObservation, NodeScalingState
     remedy = Remedy("nodes", lasts=False)
 
     def __init__(self, release_at_once: int | None = 1) -> None:
@@ -151,93 +125,89 @@ class NodeScaling:
         """
         self.release_at_once = release_at_once
 
-    def check(self, parameters: Values) -> None:
+    def check(self, parameters: NodeScalingParameters) -> None:
         """Raise `BadInput` if the thresholds are in the wrong order, or margin exceeds fill."""
-        check_thresholds(parameters)
-        if parameters["margin"] > parameters["fill"]:
+        check_thresholds(parameters.busy, parameters.toobusy)
+        if parameters.margin > parameters.fill:
             raise BadInput(
-                "parameters.margin", f"must be at most fill ({parameters['fill']:g}), not {parameters['margin']:g}"
+                "parameters.margin", f"must be at most fill ({parameters.fill:g}), not {parameters.margin:g}"
             )
 
-    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+    def check_observation(
+        self, parameters: NodeScalingParameters, observation: NodeScalingObservation, where: str
+    ) -> None:
         """Raise `BadInput` as `rebalancing` does: both laws observe the same plant."""
-        check_observation(parameters, observation, where)
-        for name in observation.get("declined", {}):
+        check_plant(parameters.minimum_containers, observation, where)
+        for name in observation.declined:
             if name not in ACTS:
                 raise BadInput(f"{where}.declined.{name}", f"must be one of {', '.join(ACTS)}")
 
-    def build_initial_state(self, parameters: Values) -> Json:
-        """Return a state without quiet decisions and lost nodes."""
-        return {"quiet": 0, "lost": {}}
-
-    def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Accept any state: entries of nodes and queues that no longer exist do no harm."""
-
-    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+    def decide(
+        self, parameters: NodeScalingParameters, state: NodeScalingState, observation: NodeScalingObservation
+    ) -> tuple[NodeScalingState, Decision]:
         """Return the nodes to use and release and the moves to restore; never both use and release."""
-        least = compute_minimum_containers(parameters, observation)
+        least = compute_minimum_containers(parameters.minimum_containers, observation)
         plant = from_observation(observation, least)
-        kept = {node["name"] for node in observation["nodes"] if node.get("cordoned", False)}
+        kept = {node.name for node in observation.nodes if node.cordoned}
         lost = {
-            name: state["lost"].get(name, 0) + 1
+            name: state.lost.get(name, 0) + 1
             for name, offline in zip(plant.nodes, plant.offline, strict=True)
             if offline and name not in kept
         }
-        gone = [name for name, decisions in lost.items() if decisions >= parameters["lost_decisions"]]
-        forecast = float(observation["forecast"])
-        declined = {name for name, flag in observation.get("declined", {}).items() if flag}
+        gone = [name for name, decisions in lost.items() if decisions >= parameters.lost_decisions]
+        forecast, held_back = observation.forecast, observation.held_back
+        declined = {name for name, flag in observation.declined.items() if flag}
         restore = find_restoring_moves(plant, [plant.nodes.index(name) for name in gone])
         restores = bool(restore) and "restore" not in declined
         use = [] if restores else _to_use(parameters, plant, forecast)
-        held_back = bool(observation.get("held_back", False))
         keeps_all = use or gone or restores or held_back
         release = [] if keeps_all else _to_release(parameters, plant, forecast, least)
-        quiet = int(state["quiet"]) + 1 if release else 0
-        is_due = quiet >= parameters["quiet_decisions"]
+        quiet = state.quiet + 1 if release else 0
+        is_due = quiet >= parameters.quiet_decisions
         due = [plant.nodes[node] for node in release[: self.release_at_once]] if is_due else []
         acts = {"use": [plant.nodes[n] for n in use], "release": due, "restore": restore}
         decision = _build_decision(parameters, plant, forecast, acts, declined, held_back)
-        return {"quiet": 0 if due else quiet, "lost": lost}, decision
+        return NodeScalingState(quiet=0 if due else quiet, lost=lost), decision
 
 
-LAW: Law = NodeScaling()
+LAW = NodeScaling()
 
 
 def _list_used_nodes(plant: Allocation) -> Flags:
     return plant.available & ~plant.idle
 
 
-def _compute_needed_capacity(parameters: Values, plant: Allocation, forecast: float) -> float:
+def _compute_needed_capacity(parameters: NodeScalingParameters, plant: Allocation, forecast: float) -> float:
     """Return the capacity that carries the expected load without any BUSY node."""
-    return float(plant.loads.sum()) * forecast / float(parameters["busy"])
+    return float(plant.loads.sum()) * forecast / parameters.busy
 
 
-def _to_use(parameters: Values, plant: Allocation, forecast: float) -> list[int]:
+def _to_use(parameters: NodeScalingParameters, plant: Allocation, forecast: float) -> list[int]:
     """Return the idle nodes to take into use, the most capable first."""
     used = _list_used_nodes(plant)
     idle = [int(node) for node in np.flatnonzero(plant.available & plant.idle)]
-    busy = int((used & (plant.loads >= parameters["busy"] * plant.capacity)).sum())
+    busy = int((used & (plant.loads >= parameters.busy * plant.capacity)).sum())
     have, needed = float(plant.capacity[used].sum()), _compute_needed_capacity(parameters, plant, forecast)
-    majority = busy > parameters["majority"] * int(used.sum())
+    majority = busy > parameters.majority * int(used.sum())
     taken: list[int] = []
     for node in sorted(idle, key=lambda node: (-plant.capacity[node], node)):
-        if parameters["fill"] * have > needed and not (majority and not taken):
+        if parameters.fill * have > needed and not (majority and not taken):
             break
         taken.append(node)
         have += float(plant.capacity[node])
     return taken
 
 
-def _to_release(parameters: Values, plant: Allocation, forecast: float, least: int) -> list[int]:
+def _to_release(parameters: NodeScalingParameters, plant: Allocation, forecast: float, least: int) -> list[int]:
     """Return the unneeded nodes, the least capable first, among equals the least loaded."""
     used = [int(node) for node in np.flatnonzero(_list_used_nodes(plant))]
-    kept = int(parameters["keep_share"] * int(plant.available.sum()))
+    kept = int(parameters.keep_share * int(plant.available.sum()))
     keep = max([least, kept, *plant.minimum])
     needed = _compute_needed_capacity(parameters, plant, forecast)
     rest, released = float(plant.capacity[used].sum()), list[int]()
     for node in sorted(used, key=lambda node: (plant.capacity[node], _heaviest(plant, node), node)):
         rest -= float(plant.capacity[node])
-        if len(used) - len(released) <= keep or needed > parameters["margin"] * rest:
+        if len(used) - len(released) <= keep or needed > parameters.margin * rest:
             break
         released.append(node)
     return released
@@ -302,7 +272,12 @@ def _choose_new_nodes(plant: Allocation, loads: Any, heard: Mapping[int, float],
 
 
 def _build_decision(
-    parameters: Values, plant: Allocation, forecast: float, acts: Mapping[str, Any], declined: set[str], held_back: bool
+    parameters: NodeScalingParameters,
+    plant: Allocation,
+    forecast: float,
+    acts: Mapping[str, Any],
+    declined: set[str],
+    held_back: bool,
 ) -> Decision:
     use, release, restore = ([] if name in declined else acts[name] for name in ACTS)
     again = [name for name in ACTS if name in declined and acts[name]]

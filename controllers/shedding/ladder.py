@@ -33,7 +33,7 @@ from typing import Any
 from common.errors import BadInput
 from common.parameter import Parameter
 from controllers.framework.decision import Decision, Expectation, Json
-from controllers.framework.law import Law, Values
+from controllers.framework.law import Law, UntypedLaw, Values
 from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
 from controllers.shedding.budgets import BUDGET_SECONDS, BUDGETS, compute_allowed_per_second, find_exhausted_objective
 
@@ -131,7 +131,7 @@ STATE = (
 )
 
 
-class Ladder:
+class Ladder(UntypedLaw):
     """The highest level that may act; see the module for the rules."""
 
     name = "ladder"

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from common.parameter import Parameter
 from controllers.framework.decision import Decision, Expectation, Json
-from controllers.framework.law import Law, Values
+from controllers.framework.law import Law, UntypedLaw, Values
 from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
 from controllers.patterns.application import Floats
 from controllers.shedding.inputs import (
@@ -74,7 +74,7 @@ class InfeasibleError(ValueError):
     """No table keeps the bound, because one event alone takes longer."""
 
 
-class Shedding:
+class Shedding(UntypedLaw):
     """The least loss that keeps the bound; see the module for when a table is computed anew."""
 
     name = "shedding"

@@ -24,7 +24,7 @@ import numpy as np
 
 from common.parameter import Parameter
 from controllers.baselines.flow import join
-from controllers.flow.balance import Balance
+from controllers.flow.balance import Balance, BalanceObservation, BalanceParameters
 from controllers.simulation.scenario import (
     Floats,
     Scenario,
@@ -54,21 +54,21 @@ class ShippedBalance:
         self.names = [f"r{index + 1:03d}" for index in range(len(speeds))]
         self.law, self.shares = Balance(), np.full(len(speeds), 1.0 / len(speeds))
         models = dict(zip(self.names, (rate * BATCH_SECONDS / speeds).tolist(), strict=True))
-        self.parameters = {parameter.name: parameter.default for parameter in self.law.parameters}
         # A share's effect, in seconds per unit of share; equal replicas need no table.
-        alike = {"b": next(iter(models.values()))} if np.ptp(speeds) == 0 else {"b_of": models}
-        self.parameters |= {"minimum_share": 0.2 / len(speeds), "r": 4 * float(np.mean(list(models.values()))) ** 2}
-        self.parameters |= alike
-        self.state: Any = self.law.build_initial_state(self.parameters)
+        alike: dict[str, Any] = {"b": next(iter(models.values()))} if np.ptp(speeds) == 0 else {"b_of": models}
+        self.parameters = BalanceParameters(
+            minimum_share=0.2 / len(speeds), r=4 * float(np.mean(list(models.values()))) ** 2, **alike
+        )
+        self.state = self.law.start(self.parameters)
 
     def split(self, lengths: Floats, events: float) -> Floats:
         return self.shares * events
 
     def note(self, response: Floats) -> None:
-        observation = {
-            "response_times_seconds": dict(zip(self.names, response.tolist(), strict=True)),
-            "shares": dict(zip(self.names, self.shares.tolist(), strict=True)),
-        }
+        observation = BalanceObservation(
+            response_times_seconds=dict(zip(self.names, response.tolist(), strict=True)),
+            shares=dict(zip(self.names, self.shares.tolist(), strict=True)),
+        )
         self.state, decision = self.law.decide(self.parameters, self.state, observation)
         shares = (decision.action or {})["shares"]
         self.shares = np.array([shares[name] for name in self.names])

@@ -22,7 +22,7 @@ import numpy as np
 
 from common.parameter import Parameter
 from controllers.rebalancing.allocation import Allocation
-from controllers.rebalancing.node_scaling import NodeScaling
+from controllers.rebalancing.node_scaling import NodeScaling, NodeScalingParameters
 from controllers.simulation.queues import index_moves, observe_plant
 from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator, resample
 from queues.points import share
@@ -131,18 +131,16 @@ def _simulate_candidate(
     plant: Allocation, dead: int, down: Sequence[bool], rates: Floats, chance: np.random.Generator
 ) -> ScenarioOutcome:
     law, publisher, start = NodeScaling(), _Publisher(plant, dead, resends=True), plant
-    parameters = {p.name: p.default for p in law.parameters} | {"lost_decisions": BEATS_LOST}
     # There are three nodes for queues of two containers: none may be released while one may fail.
-    parameters["minimum_containers"] = NODES
-    state, sent = law.build_initial_state(parameters), np.zeros(SECONDS)
+    parameters = NodeScalingParameters(lost_decisions=BEATS_LOST, minimum_containers=NODES)
+    state, sent = law.start(parameters), np.zeros(SECONDS)
     for second, is_down in enumerate(down):
         # The node is tried again each second, as by the client.
         publisher.admit()
         sent[second] = _publish(publisher, plant, rates[second], second, is_down)
         offline = np.zeros(NODES, dtype=bool)
         offline[dead] = is_down
-        seen = {**observe_plant(replace(plant, offline=offline)), "forecast": 1.0}
-        state, decision = law.decide(parameters, state, seen)
+        state, decision = law.decide(parameters, state, observe_plant(replace(plant, offline=offline)))
         if decision.action is not None and decision.action["restore"]:
             plant = plant.apply(index_moves(plant, {"moves": decision.action["restore"]}))
             publisher.follow(plant)

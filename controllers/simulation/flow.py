@@ -27,16 +27,17 @@ served events as a share of the possible ones.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from common.parameter import Parameter
 from controllers.baselines.flow import SparkPid
 from controllers.design import placement
 from controllers.design.placement import Model
-from controllers.flow.admission import Flow, limit_of
+from controllers.flow.admission import Flow, FlowObservation, FlowParameters, limit_of
 from controllers.simulation.scenario import (
     Floats,
     Scenario,
@@ -82,17 +83,27 @@ class FlowRegulator(Protocol):
 
 
 class ShippedFlow:
-    def __init__(self, form: str, tuning: str, delay: int) -> None:
+    """The shipped law in one of its forms, with its state."""
+
+    def __init__(self, form: str, tuning: Literal["fixed", "adaptive"], delay: int) -> None:
         gains = placement.place(Model(A, -KB_PER_EVENT, delay), POLES[delay])
-        given = {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, "form": form, "tuning": tuning}
         self.law = Flow()
-        self.parameters = {parameter.name: parameter.default for parameter in self.law.parameters} | given
-        self.parameters |= {"a": A, "b": -KB_PER_EVENT, "delay": delay, "maximum": 10 * SERVED_PER_SAMPLE}
-        self.state: Any = self.law.build_initial_state(self.parameters)
+        self.parameters = FlowParameters(
+            kp=gains.kp,
+            ki=gains.ki,
+            kd=gains.kd,
+            form=form,
+            tuning=tuning,
+            a=A,
+            b=-KB_PER_EVENT,
+            delay=delay,
+            maximum=10 * SERVED_PER_SAMPLE,
+        )
+        self.state = self.law.start(self.parameters)
 
     def admit(self, seen: SeenSample) -> float:
-        observation = {"measured": seen.free_kb, "applied": seen.applied}
-        parameters = {**self.parameters, "setpoint": seen.setpoint_kb}
+        observation = FlowObservation(measured=seen.free_kb, applied=seen.applied)
+        parameters = replace(self.parameters, setpoint=seen.setpoint_kb)
         self.state, decision = self.law.decide(parameters, self.state, observation)
         return limit_of(decision)
 

@@ -24,16 +24,18 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from common.parameter import Parameter
 from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator, resample
 from controllers.worker_rate.law import WorkerRate
+from controllers.worker_rate.shared import WorkerRateObservation, WorkerRateParameters
 from controllers.worker_rate.thesis_manager import Static
 
 SECONDS, SAMPLE_SECONDS = 12_000, 5
 THESIS_INTERVAL_SECONDS = 5
 # The thesis' rate may fall until almost no worker starts.
-THESIS = {"method": "thesis", "start_when": "always", "minimum_rate": 0.01}
+THESIS: Mapping[str, Any] = {"method": "thesis", "start_when": "always", "minimum_rate": 0.01}
 SETTINGS = (
     Parameter("max_rate", "events/s", "Maximum rate of events.", 1_000.0, 0.001, 1e6),
     Parameter(
@@ -62,24 +64,14 @@ class ManagedPool(Protocol):
 
 
 class ShippedManager:
-    def __init__(self, settings: Mapping[str, Any], interval_seconds: int, more: Mapping[str, Any]) -> None:
-        self.law, self.interval_seconds = WorkerRate(), interval_seconds
-        self.parameters = {parameter.name: parameter.default for parameter in self.law.parameters} | {
-            "events_per_worker": int(settings["events_per_worker"]),
-            "upper_limit": settings["upper_limit"],
-            "interval_seconds": float(interval_seconds),
-            "lead_seconds": float(interval_seconds),
-            "max_wait_seconds": settings["max_wait_seconds"],
-            "start_when": "always",
-            # The pool of the model is unlimited.
-            "maximum_rate": 1e6,
-            **more,
-        }
-        self.state: Any = self.law.build_initial_state(self.parameters)
-        self.under_way = 0
+    """The shipped law by one of its methods, with its state."""
+
+    def __init__(self, interval_seconds: int, parameters: WorkerRateParameters) -> None:
+        self.law, self.interval_seconds, self.parameters = WorkerRate(), interval_seconds, parameters
+        self.state, self.under_way = self.law.start(parameters), 0
 
     def start(self, length: float, removed: float, ran: int) -> int:
-        seen = {"queue_length": length, "removed": removed, "started": ran, "waiting_to_run": 0}
+        seen = WorkerRateObservation(queue_length=float(length), removed=float(removed), started=float(ran))
         self.state, decision = self.law.decide(self.parameters, self.state, seen)
         return int(decision.action["start"]) if decision.action else 0
 
@@ -87,8 +79,8 @@ class ShippedManager:
 class StaticWorkers:
     interval_seconds = 1
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.static, self.under_way = Static(settings["max_rate"] / settings["events_per_worker"]).start()
+    def __init__(self, max_rate: float, events_per_worker: int) -> None:
+        self.static, self.under_way = Static(max_rate / events_per_worker).start()
 
     def start(self, length: float, removed: float, ran: int) -> int:
         self.static, count = self.static.start()
@@ -98,10 +90,18 @@ class StaticWorkers:
 def build_manager(law: str, settings: Mapping[str, Any]) -> ManagedPool:
     """Return the manager by the law's name."""
     if law == "static":
-        return StaticWorkers(settings)
-    if law == "thesis":
-        return ShippedManager(settings, THESIS_INTERVAL_SECONDS, THESIS)
-    return ShippedManager(settings, int(settings["interval_seconds"]), {})
+        return StaticWorkers(settings["max_rate"], settings["events_per_worker"])
+    interval_seconds = THESIS_INTERVAL_SECONDS if law == "thesis" else int(settings["interval_seconds"])
+    parameters = WorkerRateParameters(
+        events_per_worker=int(settings["events_per_worker"]),
+        upper_limit=settings["upper_limit"],
+        interval_seconds=float(interval_seconds),
+        lead_seconds=float(interval_seconds),
+        max_wait_seconds=settings["max_wait_seconds"],
+        start_when="always",
+        maximum_rate=1e6,  # the pool of the model is unlimited
+    )
+    return ShippedManager(interval_seconds, replace(parameters, **THESIS) if law == "thesis" else parameters)
 
 
 def generate_events_per_second(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:

@@ -24,9 +24,9 @@ import numpy as np
 
 from common.parameter import Parameter
 from controllers.baselines.rebalancing import GreedyBand, Thesis
-from controllers.rebalancing.allocation import Allocation, IndexedMove
-from controllers.rebalancing.law import Rebalancing
-from controllers.rebalancing.node_scaling import NodeScaling
+from controllers.rebalancing.allocation import Allocation, IndexedMove, ObservedNode, ObservedQueue
+from controllers.rebalancing.law import Rebalancing, RebalancingParameters
+from controllers.rebalancing.node_scaling import NodeScaling, NodeScalingObservation, NodeScalingParameters
 from controllers.simulation.scenario import (
     Floats,
     Scenario,
@@ -82,13 +82,15 @@ class OurLaws:
     def __init__(self, busy: float, toobusy: float) -> None:
         # The lab empties nodes within a decision, and so all unneeded ones.
         self.rebalancing, self.scaling = Rebalancing(), NodeScaling(release_at_once=None)
-        thresholds = {"busy": busy, "toobusy": toobusy, "minimum_containers": MINIMUM_CONTAINERS}
-        self.balance_parameters = {p.name: p.default for p in self.rebalancing.parameters} | thresholds
+        self.balance_parameters = RebalancingParameters(
+            busy=busy, toobusy=toobusy, minimum_containers=MINIMUM_CONTAINERS
+        )
         # A quarter of an hour is quiet enough, because it is the time between decisions.
-        quiet = {"quiet_decisions": 1}
-        self.scaling_parameters = {p.name: p.default for p in self.scaling.parameters} | thresholds | quiet
-        self.state: Any = self.rebalancing.build_initial_state(self.balance_parameters)
-        self.scaling_state: Any = self.scaling.build_initial_state(self.scaling_parameters)
+        self.scaling_parameters = NodeScalingParameters(
+            busy=busy, toobusy=toobusy, minimum_containers=MINIMUM_CONTAINERS, quiet_decisions=1
+        )
+        self.state = self.rebalancing.start(self.balance_parameters)
+        self.scaling_state = self.scaling.start(self.scaling_parameters)
         self.load_before: float | None = None
 
     def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[IndexedMove], list[IndexedMove]]:
@@ -96,7 +98,7 @@ class OurLaws:
         load = float(plant.loads.sum())
         forecast = 1.0 if not self.load_before or not load else max(1.0, 2 - self.load_before / load)
         self.load_before = load
-        seen = {**observe_plant(plant), "forecast": forecast}
+        seen = observe_plant(plant, forecast)
         self.scaling_state, scaling = self.scaling.decide(self.scaling_parameters, self.scaling_state, seen)
         action = scaling.action or {"use": [], "release": []}
         names = {name: index for index, name in enumerate(plant.nodes)}
@@ -127,27 +129,29 @@ class OurLaws:
         return index_moves(plant, decision.action)
 
 
-def observe_plant(plant: Allocation) -> dict[str, Any]:
-    return {
-        "nodes": [
-            {
-                "name": name,
-                "capacity": float(plant.capacity[index]),
-                "drained": bool(plant.drained[index]),
-                "state": OFFLINE if plant.offline[index] else IDLE if plant.idle[index] else NORMAL,
-            }
+def observe_plant(plant: Allocation, forecast: float = 1.0) -> NodeScalingObservation:
+    """Return the plant as both laws observe it."""
+    return NodeScalingObservation(
+        nodes=tuple(
+            ObservedNode(
+                name=name,
+                capacity=float(plant.capacity[index]),
+                drained=bool(plant.drained[index]),
+                state=OFFLINE if plant.offline[index] else IDLE if plant.idle[index] else NORMAL,
+            )
             for index, name in enumerate(plant.nodes)
-        ],
-        "queues": [
-            {
-                "name": name,
-                "rate": float(plant.rate[index]),
-                "containers": {plant.nodes[node]: points for node, points in plant.points[index].items()},
-                "minimum_containers": plant.minimum[index],
-            }
+        ),
+        queues=tuple(
+            ObservedQueue(
+                name=name,
+                rate=float(plant.rate[index]),
+                containers={plant.nodes[node]: points for node, points in plant.points[index].items()},
+                minimum_containers=plant.minimum[index],
+            )
             for index, name in enumerate(plant.queues)
-        ],
-    }
+        ),
+        forecast=forecast,
+    )
 
 
 def index_moves(plant: Allocation, action: Mapping[str, Any] | None) -> list[IndexedMove]:

@@ -16,14 +16,13 @@ worker starts.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
-from controllers.framework.law import Values
 from controllers.simulation.manager import (
     THESIS,
     THESIS_INTERVAL_SECONDS,
@@ -34,6 +33,7 @@ from controllers.simulation.manager import (
     simulate,
 )
 from controllers.simulation.scenario import Floats
+from controllers.worker_rate.shared import WorkerRateParameters
 
 PRICE = 10.0
 AFTER_REST_SECONDS = 2.0  # Events that arrive at an empty queue are seen within this time.
@@ -43,14 +43,14 @@ Seconds = npt.NDArray[np.bool_]
 TUNED = ("fill_share", "trend_gain", "caution")
 
 
-def compute_mean_cost(values: Values, stretches: Sequence[Floats]) -> float:
+def compute_mean_cost(values: WorkerRateParameters, stretches: Sequence[Floats]) -> float:
     """Return the mean cost of some stretches of arrivals with all of the law's parameters."""
     return float(np.mean([_compute_cost(values, inflow) for inflow in stretches]))
 
 
-def _compute_cost(values: Mapping[str, Any], inflow: Floats) -> float:
+def _compute_cost(values: WorkerRateParameters, inflow: Floats) -> float:
     done = replay(values, inflow)
-    fewest = math.ceil(inflow.sum() / int(values["events_per_worker"]))
+    fewest = math.ceil(inflow.sum() / values.events_per_worker)
     missed = (done.over_limit_seconds + done.late_seconds) / len(inflow)
     return float((done.runs - fewest) / max(1, fewest) + PRICE * missed)
 
@@ -69,34 +69,34 @@ class ReplayedTimeRange:
 
 
 def replay(
-    values: Mapping[str, Any], inflow: Floats, who: str = OURS, hold_seconds: Seconds | None = None
+    values: WorkerRateParameters, inflow: Floats, who: str = OURS, hold_seconds: Seconds | None = None
 ) -> ReplayedTimeRange:
     """Return the result of a load with the law and all of its parameters, or with one of BASELINES.
 
     These are `thesis`, the thesis' method, and `static`, the workers of the load's greatest second, known in advance.
     hold_seconds: the seconds without decisions.
     """
-    interval = max(1, round(values["interval_seconds"]))
+    interval = max(1, round(values.interval_seconds))
     manager = _create_manager(values, inflow, interval, who)
     done = simulate(
         manager if hold_seconds is None else _InterruptedManager(manager, hold_seconds),
         inflow,
-        int(values["events_per_worker"]),
+        values.events_per_worker,
     )
-    late = compute_event_ages(inflow, done.waiting) > values["max_wait_seconds"] + 2 * interval
-    over = done.waiting > float(values["upper_limit"])
+    late = compute_event_ages(inflow, done.waiting) > values.max_wait_seconds + 2 * interval
+    over = done.waiting > values.upper_limit
     return ReplayedTimeRange(float(done.ran.sum()) + done.left, float(late.sum()), float(over.sum()))
 
 
-def _create_manager(values: Mapping[str, Any], inflow: Floats, interval: int, who: str) -> ManagedPool:
+def _create_manager(values: WorkerRateParameters, inflow: Floats, interval: int, who: str) -> ManagedPool:
     if who == "static":
-        return StaticWorkers({**values, "max_rate": float(inflow.max(initial=0.0))})
+        return StaticWorkers(float(inflow.max(initial=0.0)), values.events_per_worker)
     if who == "thesis":
         lead = float(THESIS_INTERVAL_SECONDS)
-        more = {**values, **THESIS, "lead_seconds": lead, "interval_seconds": lead}
-        return ShippedManager(values, THESIS_INTERVAL_SECONDS, more)
+        values = replace(values, **THESIS, lead_seconds=lead, interval_seconds=lead)
+        return ShippedManager(THESIS_INTERVAL_SECONDS, values)
     # The model's worker runs at the evaluation after the one that starts it.
-    return ShippedManager(values, interval, {**values, "lead_seconds": float(interval)})
+    return ShippedManager(interval, replace(values, lead_seconds=float(interval)))
 
 
 class _InterruptedManager:

@@ -23,8 +23,7 @@ import numpy as np
 
 from common.errors import BadInput
 from controllers.design.identify import identify
-from controllers.flow.admission import Flow, limit_of, model_of
-from controllers.framework.law import Values
+from controllers.flow.admission import Flow, FlowObservation, FlowParameters, limit_of, model_of
 from controllers.simulation.scenario import Floats
 
 FULL_PRICE, WAITING_PRICE, REFUSED = 10.0, 0.01, 1e6
@@ -46,7 +45,7 @@ def resample_observations(
     return np.column_stack([np.interp(grid, at, np.asarray(free_bytes, dtype=float)), came])
 
 
-def compute_mean_cost(values: Values, stretches: Sequence[Floats]) -> float:
+def compute_mean_cost(values: FlowParameters, stretches: Sequence[Floats]) -> float:
     """Return the mean cost of some stretches with all of the law's parameters."""
     try:
         LAW.check(values)
@@ -55,11 +54,11 @@ def compute_mean_cost(values: Values, stretches: Sequence[Floats]) -> float:
     return float(np.mean([_compute_cost(values, stretch) for stretch in stretches]))
 
 
-def _compute_cost(values: Values, recorded: Floats) -> float:
+def _compute_cost(values: FlowParameters, recorded: Floats) -> float:
     model = _model(values, recorded)
     if model is None:
         return 0.0
-    setpoint = max(1.0, float(values["setpoint"]))
+    setpoint = max(1.0, values.setpoint)
     free, waiting = replay(values, recorded, *model)
     wrong = np.where((free < setpoint) | (waiting > 0.5), setpoint - free, 0.0) / setpoint
     rate = max(1.0, float(recorded[:, 1].mean()))
@@ -70,7 +69,7 @@ def _compute_cost(values: Values, recorded: Floats) -> float:
     )
 
 
-def _model(values: Values, recorded: Floats) -> tuple[float, float, int] | None:
+def _model(values: FlowParameters, recorded: Floats) -> tuple[float, float, int] | None:
     """Return a, b, and the delay of the stretch, else of the law; None if neither is known."""
     given = model_of(values)
     delay = given.delay if given else 0
@@ -84,13 +83,14 @@ def _model(values: Values, recorded: Floats) -> tuple[float, float, int] | None:
     return (given.a, given.b, delay) if given else None
 
 
-def replay(values: Values, recorded: Floats, a: float, b: float, delay: int) -> tuple[Floats, Floats]:
+def replay(values: FlowParameters, recorded: Floats, a: float, b: float, delay: int) -> tuple[Floats, Floats]:
+    """Return, sample by sample, the free bytes and the events that wait to be admitted."""
     y, came, most = recorded[:, 0], recorded[:, 1], float(recorded[:, 0].max())
     left = _compute_residuals(y, came, a, b, delay)
     free, waiting, admitted = y.copy(), np.zeros(len(y)), came.copy()
-    state, queue = LAW.build_initial_state(values), 0.0
+    state, queue = LAW.start(values), 0.0
     for k in range(delay, len(y) - 1):
-        seen = {"measured": float(free[k]), "applied": float(admitted[k])}
+        seen = FlowObservation(measured=float(free[k]), applied=float(admitted[k]))
         state, decision = LAW.decide(values, state, seen)
         queue += came[k + 1]
         admitted[k + 1] = min(queue, limit_of(decision))

@@ -16,10 +16,11 @@ intervals do.
 """
 
 import math
-from dataclasses import dataclass
+from typing import Annotated
 
-from common.parameter import Parameter
-from controllers.framework.decision import Json
+import msgspec
+
+from common.parameter import value
 
 GAIN = 0.2
 MIN_GAIN, GREATEST_GAIN = 0.1, 0.9
@@ -27,27 +28,21 @@ MIN_GAIN, GREATEST_GAIN = 0.1, 0.9
 MAX_RISE = 2.0
 ONE_BY_ONE = 10_000  # intervals; the sum of more intervals is computed by its formula
 LARGE = 1e16
-ARRIVALS = (
-    Parameter("level", "events", "Arrivals per interval.", None, 0.0, LARGE, required=True),
-    Parameter("trend", "events", "Growth of the arrivals per interval.", None, -LARGE, LARGE, required=True),
-    Parameter("bias", "events", "Mean error of the forecast.", None, -LARGE, LARGE, required=True),
-    Parameter("deviation", "events", "Mean absolute error of the forecast.", None, 0.0, LARGE, required=True),
-    Parameter("recent", "events", "Arrivals of the last two intervals.", [], 0.0, LARGE, "numbers", most=2),
-)
 
 
-@dataclass(frozen=True)
-class ArrivalRate:
-    """The estimate after some observations; all values in events per interval.
+class ArrivalRate(msgspec.Struct, frozen=True):
+    """The estimate after some observations; all values in events per interval."""
 
-    `recent`: arrivals of the last two intervals, oldest first; fewer at the start.
-    """
-
-    level: float
-    trend: float = 0.0
-    bias: float = 0.0
-    deviation: float = 0.0
-    recent: tuple[float, ...] = ()
+    level: Annotated[float, value("events", "Arrivals per interval.", 0.0, LARGE)]
+    trend: Annotated[float, value("events", "Growth of the arrivals per interval.", -LARGE, LARGE, required=True)] = 0.0
+    bias: Annotated[float, value("events", "Mean error of the forecast.", -LARGE, LARGE, required=True)] = 0.0
+    deviation: Annotated[float, value("events", "Mean absolute error of the forecast.", 0.0, LARGE, required=True)] = (
+        0.0
+    )
+    # oldest first; fewer at the start
+    recent: Annotated[
+        tuple[float, ...], value("events", "Arrivals of the last two intervals.", 0.0, LARGE, most=2)
+    ] = ()
 
     def update(self, arrived: float, trend_gain: float) -> "ArrivalRate":
         """Return the estimate after one more interval with this number of arrivals."""
@@ -81,13 +76,3 @@ class ArrivalRate:
 
     def _predict(self, interval: int) -> float:
         return max(0.0, self.level + interval * self.trend)
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the estimate as the law's state stores it."""
-        return {
-            "level": self.level,
-            "trend": self.trend,
-            "bias": self.bias,
-            "deviation": self.deviation,
-            "recent": list(self.recent),
-        }

@@ -52,15 +52,18 @@ host, and one more is submitted.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from controllers.framework.law import Values
+from msgspec.structs import replace
+
 from controllers.framework.reason import format_count, format_no_action, format_number, format_reason
 from controllers.worker_rate.arrival_rate import ArrivalRate
 from controllers.worker_rate.shared import (
     ROUNDING,
     Manager,
     Start,
+    WorkerRateObservation,
+    WorkerRateParameters,
     count_arrivals,
     describe_start,
     explain_overload,
@@ -94,7 +97,9 @@ class _Need:
     count: int
 
 
-def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[Manager, Start]:
+def evaluate(
+    parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation
+) -> tuple[Manager, Start]:
     """Run one evaluation: learn from the observation, then start the workers that are needed and can run."""
     manager = _learn(parameters, before, observation)
     need = _need(parameters, manager, observation)
@@ -105,10 +110,10 @@ def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[
     return manager, replace(start, terms={**terms, "ahead": ahead})
 
 
-def _learn(parameters: Values, before: Manager, observation: Values) -> Manager:
-    history = (*before.history, observation["queue_length"])[-int(parameters["history"]) :]
+def _learn(parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation) -> Manager:
+    history = (*before.history, observation.queue_length)[-parameters.history :]
     cap, borne, is_toobusy = _compute_toobusy_cap(parameters, before, observation)
-    started = float(observation["started"])
+    started = observation.started
     manager = replace(
         before,
         history=history,
@@ -121,58 +126,62 @@ def _learn(parameters: Values, before: Manager, observation: Values) -> Manager:
         is_toobusy=is_toobusy,
     )
     per_interval = manager.arrivals.level if manager.arrivals else 0.0
-    rate = per_interval / parameters["events_per_worker"]
-    return replace(manager, rate=min(rate, parameters["maximum_rate"]))
+    rate = per_interval / parameters.events_per_worker
+    return replace(manager, rate=min(rate, parameters.maximum_rate))
 
 
-def _update_arrivals(parameters: Values, before: Manager, observation: Values) -> ArrivalRate | None:
+def _update_arrivals(
+    parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation
+) -> ArrivalRate | None:
     count = count_arrivals(before, observation)
     if count is None:
         return before.arrivals
     if before.arrivals is None:
         return ArrivalRate(count, recent=(count,))
-    return before.arrivals.update(count, parameters["trend_gain"])
+    return before.arrivals.update(count, parameters.trend_gain)
 
 
-def _count_pledged_events(parameters: Values, before: Manager, observation: Values) -> float:
+def _count_pledged_events(
+    parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation
+) -> float:
     """Return the events that workers under way will take.
 
     If running workers aren't counted, they are assumed to be done.
     """
-    size = parameters["events_per_worker"]
-    least = observation["waiting_to_run"] * size
-    running = observation.get("running")
+    size = parameters.events_per_worker
+    least = observation.waiting_to_run * size
+    running = observation.running
     if running is None:
         return float(least)
     # Workers that started since the last check may have ended, and what they removed isn't counted yet.
-    most = least + (running + observation["started"]) * size
-    return float(min(max(before.pledged - observation["removed"], least), most))
+    most = least + (running + observation.started) * size
+    return float(min(max(before.pledged - observation.removed, least), most))
 
 
 def _compute_toobusy_cap(
-    parameters: Values, before: Manager, observation: Values
+    parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation
 ) -> tuple[float | None, float | None, bool]:
     """Return (cap, borne, is_toobusy) of the manager; None while no node is relieved.
 
     The cap follows congestion control (Jacobson 1988): fast up to what the node bore before, then step by step.
     """
-    if observation.get("node_state") == TOOBUSY:
-        ran = max(before.executed, before.rate, float(observation["started"]))
+    if observation.node_state == TOOBUSY:
+        ran = max(before.executed, before.rate, observation.started)
         from_rate = before.cap if before.cap is not None else ran
-        fewer = from_rate * parameters["toobusy_share"]
-        capped = float(min(max(fewer, parameters["minimum_rate"]), parameters["maximum_rate"]))
+        fewer = from_rate * parameters.toobusy_share
+        capped = float(min(max(fewer, parameters.minimum_rate), parameters.maximum_rate))
         return capped, before.borne if before.is_toobusy else fewer, True
     if before.cap is None:
         return None, None, False
     # Step by step: all the waiting events at once would make the node TOOBUSY again.
-    raised = max(min(2 * before.cap, before.borne or 0.0), before.cap * parameters["raise_factor"])
-    if raised >= parameters["maximum_rate"]:
+    raised = max(min(2 * before.cap, before.borne or 0.0), before.cap * parameters.raise_factor)
+    if raised >= parameters.maximum_rate:
         return None, None, False
     return float(raised), before.borne, False
 
 
-def _need(parameters: Values, manager: Manager, observation: Values) -> _Need:
-    size, length = parameters["events_per_worker"], observation["queue_length"]
+def _need(parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation) -> _Need:
+    size, length = parameters.events_per_worker, observation.queue_length
     free = max(0.0, length - manager.pledged)
     need = free + _forecast_arrivals(parameters, manager)
     full = _count_full_workers(parameters, manager, free, need)
@@ -181,121 +190,132 @@ def _need(parameters: Values, manager: Manager, observation: Values) -> _Need:
     patience = _compute_wait_limit_seconds(parameters, there)
     late = _explain_late_rest(parameters, manager, observation, there, age, patience)
     count = full + (late is not None)
-    if parameters["start_when"] == "waiting":
+    if parameters.start_when == "waiting":
         count = min(count, math.ceil(free / size))
     if late is None and (slow := _explain_extra_workers(parameters, observation, free)) is not None:
         late, count = slow, max(count, _reinforcement(parameters, observation))
     return _Need(need, free, full, there, age, patience, late, count)
 
 
-def _count_full_workers(parameters: Values, manager: Manager, free: float, found: float) -> int:
+def _count_full_workers(parameters: WorkerRateParameters, manager: Manager, free: float, found: float) -> int:
     """Return the full workers: the certain ones, or by the forecast if too many events would wait."""
-    size = parameters["events_per_worker"]
+    size = parameters.events_per_worker
     certain = math.floor(free / size + ROUNDING)
     forecast = math.floor(found / size + 1 - _fill_share(parameters, manager) + ROUNDING)
     above = math.ceil((found - _low(parameters, manager)) / size - ROUNDING)
     return int(max(certain, min(forecast, above)))
 
 
-def _fill_share(parameters: Values, manager: Manager) -> float:
+def _fill_share(parameters: WorkerRateParameters, manager: Manager) -> float:
     """Return θ, the minimum share of a worker that counts as full."""
-    least = float(parameters["fill_share"])
-    coming = manager.arrivals.predict_ahead(1.0, parameters["caution"]) if manager.arrivals else 0.0
-    slowness = max(0.0, 1.0 - coming / (SLOW_FILL * float(parameters["events_per_worker"])))
+    least = parameters.fill_share
+    coming = manager.arrivals.predict_ahead(1.0, parameters.caution) if manager.arrivals else 0.0
+    slowness = max(0.0, 1.0 - coming / (SLOW_FILL * parameters.events_per_worker))
     return least + (1.0 - least) * FULLER * slowness
 
 
-def _low(parameters: Values, manager: Manager) -> float:
+def _low(parameters: WorkerRateParameters, manager: Manager) -> float:
     """Return the events that may stay waiting if only a forecast predicts more full workers."""
-    most, limit = parameters["max_wait_seconds"], parameters["limit_wait_seconds"]
+    most, limit = parameters.max_wait_seconds, parameters.limit_wait_seconds
     patient = min(1.0, most / limit) if limit else 0.0
     wrong_by = manager.arrivals.deviation if manager.arrivals else 0.0
-    return float(max(parameters["lower_share"] * parameters["upper_limit"], WRONG * patient * wrong_by))
+    return float(max(parameters.lower_share * parameters.upper_limit, WRONG * patient * wrong_by))
 
 
-def _forecast_arrivals(parameters: Values, manager: Manager) -> float:
+def _forecast_arrivals(parameters: WorkerRateParameters, manager: Manager) -> float:
     if manager.arrivals is None:
         return 0.0
-    intervals = parameters["lead_seconds"] / parameters["interval_seconds"]
-    return manager.arrivals.predict_ahead(intervals, parameters["caution"])
+    intervals = parameters.lead_seconds / parameters.interval_seconds
+    return manager.arrivals.predict_ahead(intervals, parameters.caution)
 
 
-def _compute_age_seconds(parameters: Values, manager: Manager, observation: Values, rest: float) -> float:
+def _compute_age_seconds(
+    parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation, rest: float
+) -> float:
     """Return the maximum waiting time of the oldest of `rest` events.
 
     Workers take the oldest first. If other events go to workers, the rest is the newest: no older than the time in
     which as many arrive.
     """
-    oldest = observation.get("oldest_seconds")
-    age = float(oldest) if oldest is not None else manager.waited_seconds + parameters["interval_seconds"]
-    if manager.arrivals is None or manager.arrivals.level <= 0 or rest >= observation["queue_length"]:
+    oldest = observation.oldest_seconds
+    age = float(oldest) if oldest is not None else manager.waited_seconds + parameters.interval_seconds
+    if manager.arrivals is None or manager.arrivals.level <= 0 or rest >= observation.queue_length:
         return age
-    return float(min(age, rest / manager.arrivals.level * parameters["interval_seconds"]))
+    return float(min(age, rest / manager.arrivals.level * parameters.interval_seconds))
 
 
-def _compute_wait_limit_seconds(parameters: Values, rest: float) -> float:
-    most, limit = float(parameters["max_wait_seconds"]), float(parameters["upper_limit"])
+def _compute_wait_limit_seconds(parameters: WorkerRateParameters, rest: float) -> float:
+    most, limit = parameters.max_wait_seconds, parameters.upper_limit
     if rest <= RESTING_LIMITS * limit + ROUNDING:
         return most
-    return min(most, float(parameters["limit_wait_seconds"]) * limit / rest)
+    return min(most, parameters.limit_wait_seconds * limit / rest)
 
 
 def _explain_late_rest(
-    parameters: Values, manager: Manager, observation: Values, rest: float, age: float, patience: float
+    parameters: WorkerRateParameters,
+    manager: Manager,
+    observation: WorkerRateObservation,
+    rest: float,
+    age: float,
+    patience: float,
 ) -> str | None:
     """Return why a rest can't wait for a full worker until the next evaluation; None if it can."""
-    until_next = parameters["interval_seconds"] + parameters["lead_seconds"]
+    until_next = parameters.interval_seconds + parameters.lead_seconds
     if rest <= 0 or age + until_next <= patience:
         return None
     events = format_count(rest, "event")
     return f"{events} would exceed the {format_number(patience)} s wait limit before the next check"
 
 
-def _explain_extra_workers(parameters: Values, observation: Values, free: float) -> str | None:
+def _explain_extra_workers(
+    parameters: WorkerRateParameters, observation: WorkerRateObservation, free: float
+) -> str | None:
     """Return why more workers start although all events are pledged: workers are slow, or lost."""
-    oldest, waiting = observation.get("oldest_seconds"), observation["waiting_to_run"]
-    if oldest is None or oldest <= parameters["max_wait_seconds"] or free > 0:
+    oldest, waiting = observation.oldest_seconds, observation.waiting_to_run
+    if oldest is None or oldest <= parameters.max_wait_seconds or free > 0:
         return None
-    intervals = max(1.0, parameters["max_wait_seconds"] / parameters["interval_seconds"])
-    if waiting == 0 and observation["queue_length"] > intervals * observation["removed"]:
+    intervals = max(1.0, parameters.max_wait_seconds / parameters.interval_seconds)
+    if waiting == 0 and observation.queue_length > intervals * observation.removed:
         # Events that are removed that soon at the current pace need no further worker.
         return f"the oldest event has waited {format_number(oldest)} s, because workers are slow"
-    if 0 < waiting < parameters["pool_allowance"] and not observation["started"] + observation["removed"]:
+    if 0 < waiting < parameters.pool_allowance and not observation.started + observation.removed:
         return f"the oldest event has waited {format_number(oldest)} s, and no submitted worker has started to run"
     return None
 
 
-def _ahead(parameters: Values, observation: Values, need: _Need, count: int) -> int:
+def _ahead(parameters: WorkerRateParameters, observation: WorkerRateObservation, need: _Need, count: int) -> int:
     """Return how many of the workers go ahead of other queues': 1 if events would wait too long."""
-    if observation.get("running"):
+    if observation.running:
         return 0
-    old = (observation.get("oldest_seconds") or 0.0) > parameters["max_wait_seconds"]
+    old = (observation.oldest_seconds or 0.0) > parameters.max_wait_seconds
     return min(count, int(need.late is not None or old))
 
 
-def _reinforcement(parameters: Values, observation: Values) -> int:
-    return int(max(1, (observation.get("running") or 0) * (parameters["raise_factor"] - 1)))
+def _reinforcement(parameters: WorkerRateParameters, observation: WorkerRateObservation) -> int:
+    return int(max(1, (observation.running or 0) * (parameters.raise_factor - 1)))
 
 
-def _limit_start(parameters: Values, manager: Manager, observation: Values, need: _Need) -> tuple[Manager, Start]:
+def _limit_start(
+    parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation, need: _Need
+) -> tuple[Manager, Start]:
     """Return as many of the needed workers as may start now."""
     if (full := explain_overload(parameters, observation)) is not None:
         return manager, Start(0, format_no_action(full), "maximum_waiting_to_run", {})
     if (behind := _explain_backlog(parameters, manager, observation)) is not None:
         return manager, Start(0, format_no_action(behind), "executed workers", {})
-    if observation["queue_length"] == 0 and parameters["start_when"] == "waiting":
+    if observation.queue_length == 0 and parameters.start_when == "waiting":
         idle = Start(0, format_no_action("queue is empty"), None, {})
         return replace(manager, carry=0.0, cap=_raise_cap(manager, observation, 0)), idle
     remarks = _build_remarks(parameters, manager, observation)
     count, cause, limited_by = need.count, _cause(parameters, manager, observation, need), None
     if count < need.full:
         limited_by, cause = "waiting events", f"the waiting events fill only {format_count(count, 'worker')}"
-    if count > parameters["maximum_rate"]:
-        count, limited_by = math.floor(parameters["maximum_rate"]), "maximum_rate"
+    if count > parameters.maximum_rate:
+        count, limited_by = math.floor(parameters.maximum_rate), "maximum_rate"
         cause = f"at most {format_count(count, 'worker')} may start per interval, but {need.count:,} are needed"
     if (room := _compute_submission_room(parameters, manager, observation)) is not None and count > room:
         count, limited_by = room, "maximum_waiting_to_run"
-        waiting = wait_to_run(observation["waiting_to_run"])
+        waiting = wait_to_run(observation.waiting_to_run)
         cause = f"{waiting}, so only {room:,} of the {need.count:,} needed workers may be submitted"
     relieved, fewer, node = _release_workers(manager, observation, count)
     if node is not None:
@@ -303,24 +323,30 @@ def _limit_start(parameters: Values, manager: Manager, observation: Values, need
     return relieved, Start(count, format_reason(describe_start(count), cause, remarks=remarks), limited_by, {})
 
 
-def _compute_submission_room(parameters: Values, manager: Manager, observation: Values) -> int | None:
+def _compute_submission_room(
+    parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation
+) -> int | None:
     """Return how many more may be submitted while some wait to run; None if none wait."""
-    waiting = observation["waiting_to_run"]
+    waiting = observation.waiting_to_run
     if waiting == 0:
         return None
-    most = max(parameters["maximum_waiting_to_run"], parameters["pool_patience"] * manager.executed)
+    most = max(parameters.maximum_waiting_to_run, parameters.pool_patience * manager.executed)
     return int(max(0, most - waiting))
 
 
-def _explain_backlog(parameters: Values, manager: Manager, observation: Values) -> str | None:
+def _explain_backlog(
+    parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation
+) -> str | None:
     """Return why no worker may start: the pool runs far fewer than are submitted; None if it keeps up."""
-    waiting, runs = observation["waiting_to_run"], manager.executed
-    if waiting < parameters["pool_allowance"] or waiting <= parameters["pool_patience"] * runs:
+    waiting, runs = observation.waiting_to_run, manager.executed
+    if waiting < parameters.pool_allowance or waiting <= parameters.pool_patience * runs:
         return None
     return explain_pool_delay(waiting, runs)
 
 
-def _release_workers(manager: Manager, observation: Values, count: int) -> tuple[Manager, int, str | None]:
+def _release_workers(
+    manager: Manager, observation: WorkerRateObservation, count: int
+) -> tuple[Manager, int, str | None]:
     """Return the workers of a TOOBUSY or recovering node; fractions of its cap add up."""
     if manager.cap is None:
         return manager, count, None
@@ -328,22 +354,22 @@ def _release_workers(manager: Manager, observation: Values, count: int) -> tuple
     if count <= whole:
         # The carry does not accumulate: capacity that isn't used now is not owed later.
         return replace(manager, carry=0.0, cap=_raise_cap(manager, observation, count)), count, None
-    state = TOOBUSY if observation.get("node_state") == TOOBUSY else "recovering from TOOBUSY"
+    state = TOOBUSY if observation.node_state == TOOBUSY else "recovering from TOOBUSY"
     limit = format_number(round(manager.cap, 1))
     why = f"the node is {state} and limited to {limit} workers per interval, but {count:,} are needed"
     return replace(manager, carry=carry), whole, why
 
 
-def _raise_cap(manager: Manager, observation: Values, count: int) -> float | None:
+def _raise_cap(manager: Manager, observation: WorkerRateObservation, count: int) -> float | None:
     """Return the cap; None once the node has recovered and no more would start without the cap."""
-    if manager.cap is None or observation.get("node_state") == TOOBUSY:
+    if manager.cap is None or observation.node_state == TOOBUSY:
         return manager.cap
     return None if count < manager.cap else manager.cap
 
 
-def _cause(parameters: Values, manager: Manager, observation: Values, need: _Need) -> str:
+def _cause(parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation, need: _Need) -> str:
     """Return why this number of workers is needed, if nothing limits it."""
-    size, length = format_count(parameters["events_per_worker"], "event"), observation["queue_length"]
+    size, length = format_count(parameters.events_per_worker, "event"), observation.queue_length
     if need.late is not None and need.count:
         return need.late
     if need.full:
@@ -357,31 +383,33 @@ def _cause(parameters: Values, manager: Manager, observation: Values, need: _Nee
     return f"the remaining {rest} can wait up to {limit} s for a full worker of {size}"
 
 
-def _build_remarks(parameters: Values, manager: Manager, observation: Values) -> list[str]:
+def _build_remarks(parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation) -> list[str]:
     """Return the values that the number of workers follows from."""
-    length = observation["queue_length"]
+    length = observation.queue_length
     remarks = [queue_remark(length)]
     if manager.pledged > 0:
         remarks.append(f"assigned to active workers: {format_number(min(manager.pledged, length))}")
     if manager.arrivals is not None:
-        per_second = manager.arrivals.level / parameters["interval_seconds"]
+        per_second = manager.arrivals.level / parameters.interval_seconds
         remarks.append(f"arrivals: {format_number(round(per_second, 1))}/s")
     return remarks
 
 
-def _remember(parameters: Values, manager: Manager, observation: Values, count: int) -> Manager:
-    waited = manager.waited_seconds + parameters["interval_seconds"]
+def _remember(
+    parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation, count: int
+) -> Manager:
+    waited = manager.waited_seconds + parameters.interval_seconds
     return replace(
         manager,
-        pledged=manager.pledged + count * parameters["events_per_worker"],
-        waited_seconds=0.0 if count or not observation["queue_length"] else min(waited, 1e9),
+        pledged=manager.pledged + count * parameters.events_per_worker,
+        waited_seconds=0.0 if count or not observation.queue_length else min(waited, 1e9),
     )
 
 
 def _build_terms(
-    parameters: Values, before: Manager, after: Manager, observation: Values, need: _Need
+    parameters: WorkerRateParameters, before: Manager, after: Manager, observation: WorkerRateObservation, need: _Need
 ) -> dict[str, object]:
-    interval = parameters["interval_seconds"]
+    interval = parameters.interval_seconds
     arrivals = after.arrivals
     return {
         "method": "forecast",
@@ -398,13 +426,13 @@ def _build_terms(
         "rest": need.rest,
         "age_seconds": need.age_seconds,
         "patience_seconds": need.patience_seconds,
-        "upper_limit": parameters["upper_limit"],
-        "backlog": observation["queue_length"] > parameters["backlog_factor"] * parameters["upper_limit"],
+        "upper_limit": parameters.upper_limit,
+        "backlog": observation.queue_length > parameters.backlog_factor * parameters.upper_limit,
         "executed": after.executed,
         "cap": after.cap,
-        "removed": observation["removed"],
-        "started": observation["started"],
-        "waiting_to_run": observation["waiting_to_run"],
-        "running": observation.get("running"),
-        "node_state": observation.get("node_state"),
+        "removed": observation.removed,
+        "started": observation.started,
+        "waiting_to_run": observation.waiting_to_run,
+        "running": observation.running,
+        "node_state": observation.node_state,
     }

@@ -17,34 +17,43 @@ action. Without s there is no decision, unless nothing waits and nothing arrives
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from controllers.framework.decision import Decision, Expectation
-from controllers.framework.law import Values
 from controllers.framework.reason import cause_of, format_count, format_no_action, format_number, format_reason, measure
-from controllers.worker_rate.shared import ROUNDING, Manager, Start, queue_remark
+from controllers.worker_rate.shared import (
+    ROUNDING,
+    Manager,
+    Start,
+    WorkerRateObservation,
+    WorkerRateParameters,
+    queue_remark,
+)
 
-SHORT, PERMANENT = "short", "permanent"
+PERMANENT = "permanent"
 # The limit of a decision that can't be made, as in the laws of parallelism.
 UNMEASURED = "unmeasured"
 # There are fewer processes once some were idle, and more within at least the settling time.
 FEWER_SECONDS, MIN_SETTLING_SECONDS = 30.0, 10.0
-Method = Callable[[Values, Manager, Values], tuple[Manager, Start]]
+Method = Callable[[WorkerRateParameters, Manager, WorkerRateObservation], tuple[Manager, Start]]
 
 
-def decide(parameters: Values, before: Manager, observation: Values, evaluate: Method) -> tuple[Manager, Decision]:
+def decide(
+    parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation, evaluate: Method
+) -> tuple[Manager, Decision]:
     """Run one evaluation by a method; the action's `start` is the number of workers."""
-    seconds, length = observation.get("service_seconds"), observation["queue_length"]
-    if not seconds and (length or observation["removed"]):
+    seconds, length = observation.service_seconds, observation.queue_length
+    if not seconds and (length or observation.removed):
         reason = format_no_action("the processing time per event is unknown", remarks=[queue_remark(length)])
         return before, Decision(None, reason, {}, UNMEASURED)
-    life = max(float(parameters["life_seconds"]), float(seconds or 0.0))
-    size = parameters["target_utilisation"] * life / seconds if seconds else parameters["events_per_worker"]
-    asked = {**parameters, "events_per_worker": size, "lead_seconds": life, "start_when": "always"}
+    life = max(parameters.life_seconds, seconds or 0.0)
+    size = parameters.target_utilisation * life / seconds if seconds else parameters.events_per_worker
+    asked = replace(parameters, events_per_worker=size, lead_seconds=life, start_when="always")
     # None is under way: permanent workers keep taking events and are counted anew.
-    seen = {**observation, "started": 0, "waiting_to_run": 0, "running": None}
+    seen = replace(observation, started=0, waiting_to_run=0, running=None)
     manager, start = evaluate(asked, before, seen)
-    if parameters["method"] == "forecast" and manager.arrivals is None:
+    if parameters.method == "forecast" and manager.arrivals is None:
         # A single queue length says nothing about arrivals: the pool would seem to have no work.
         reason = format_no_action("arrivals are unknown until the next check", remarks=[queue_remark(length)])
         return manager, Decision(None, reason, {}, UNMEASURED)
@@ -52,18 +61,22 @@ def decide(parameters: Values, before: Manager, observation: Values, evaluate: M
 
 
 def _build_decision(
-    parameters: Values, manager: Manager, start: Start, observation: Values, life_seconds: float
+    parameters: WorkerRateParameters,
+    manager: Manager,
+    start: Start,
+    observation: WorkerRateObservation,
+    life_seconds: float,
 ) -> Decision:
-    count, present = (_compute_life_workers(parameters, manager, start, life_seconds), observation.get("running"))
+    count, present = (_compute_life_workers(parameters, manager, start, life_seconds), observation.running)
     terms = {
         **start.terms,
         "workers": count,
         "workers_before": present,
         "life_seconds": life_seconds,
-        "events_per_worker": parameters["events_per_worker"],
+        "events_per_worker": parameters.events_per_worker,
         "running": present,
     }
-    is_measured = bool(observation.get("service_seconds"))
+    is_measured = bool(observation.service_seconds)
     cause, remarks = _cause(parameters, start, life_seconds, is_measured), _build_remarks(observation, count)
     if count == present:
         return Decision(None, format_no_action(cause, remarks=remarks), terms, start.limited_by, float(count))
@@ -73,38 +86,38 @@ def _build_decision(
     return Decision({"start": count}, reason, terms, start.limited_by, float(count), expected)
 
 
-def _compute_life_workers(parameters: Values, manager: Manager, start: Start, life_seconds: float) -> int:
+def _compute_life_workers(parameters: WorkerRateParameters, manager: Manager, start: Start, life_seconds: float) -> int:
     """Return the workers of a life, from the rate; by the forecast, the number that one life needs."""
-    if parameters["method"] == "forecast":
+    if parameters.method == "forecast":
         return max(1, start.count)
-    extra = int(parameters["backlog_workers"]) if start.terms.get("backlog") else 0
-    lives = life_seconds / float(parameters["interval_seconds"])
+    extra = int(parameters.backlog_workers) if start.terms.get("backlog") else 0
+    lives = life_seconds / parameters.interval_seconds
     return max(1, math.ceil(manager.rate * lives - ROUNDING) + extra)
 
 
-def _cause(parameters: Values, start: Start, life_seconds: float, is_measured: bool) -> str:
+def _cause(parameters: WorkerRateParameters, start: Start, life_seconds: float, is_measured: bool) -> str:
     """Return the cause in words.
 
     is_measured: whether the processing time is known; if not, no events wait or arrive.
     """
-    if start.limited_by is not None or parameters["method"] != "forecast":
+    if start.limited_by is not None or parameters.method != "forecast":
         return cause_of(start.reason)
     waiting, coming = start.terms["backlog_events"], start.terms["coming"]
-    size = format_count(round(parameters["events_per_worker"], 1), "event")
+    size = format_count(round(parameters.events_per_worker, 1), "event")
     takes = f"; in this time a worker can process {size}" if is_measured else ""
     what = f"{format_number(round(waiting, 1))} events wait and {format_number(round(coming, 1))} arrive"
     return f"{what} in {measure(life_seconds)} s{takes}"
 
 
-def _build_remarks(observation: Values, count: int) -> list[str]:
-    seconds = observation.get("service_seconds")
+def _build_remarks(observation: WorkerRateObservation, count: int) -> list[str]:
+    seconds = observation.service_seconds
     takes = [f"an event takes {measure(seconds)} s"] if seconds else []
     return [*takes, f"total: {format_count(count, 'worker')}"]
 
 
-def _build_expectation(observation: Values, count: int, life_seconds: float) -> Expectation | None:
+def _build_expectation(observation: WorkerRateObservation, count: int, life_seconds: float) -> Expectation | None:
     """Return the expected effect: more workers clear the backlog within a life; fewer are so many less."""
-    present, length = observation.get("running"), float(observation["queue_length"])
+    present, length = observation.running, observation.queue_length
     if present is not None and count < present:
         return Expectation("tasks", "down", float(present - count), FEWER_SECONDS, before=float(present))
     if length <= 0:

@@ -24,13 +24,16 @@ time.
 """
 
 import math
-from dataclasses import dataclass, replace
 
-from controllers.framework.law import Values
+import msgspec
+from msgspec.structs import replace
+
 from controllers.framework.reason import format_count, format_no_action, format_number, format_reason
 from controllers.worker_rate.shared import (
     Manager,
     Start,
+    WorkerRateObservation,
+    WorkerRateParameters,
     clip_rate,
     count_arrivals,
     describe_start,
@@ -40,10 +43,12 @@ from controllers.worker_rate.shared import (
 )
 
 
-def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[Manager, Start]:
+def evaluate(
+    parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation
+) -> tuple[Manager, Start]:
     """Run one evaluation: judge the queue length, set the rate, and start the whole part of the carry."""
-    length = observation["queue_length"]
-    history = (*before.history, length)[-int(parameters["history"]) :]
+    length = observation.queue_length
+    history = (*before.history, length)[-parameters.history :]
     manager = replace(before, history=history)
     if (full := explain_overload(parameters, observation)) is not None:
         start = Start(0, format_no_action(full), "maximum_waiting_to_run", {})
@@ -52,10 +57,10 @@ def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[
     return manager, replace(start, terms=_build_terms(parameters, before, manager, observation))
 
 
-def _evaluate(parameters: Values, manager: Manager, length: float) -> tuple[Manager, Start]:
+def _evaluate(parameters: WorkerRateParameters, manager: Manager, length: float) -> tuple[Manager, Start]:
     rate, cause, limited_by = _compute_new_rate(parameters, manager, length)
     manager = replace(manager, rate=rate)
-    if length == 0 and parameters["start_when"] == "waiting":
+    if length == 0 and parameters.start_when == "waiting":
         # Nothing adds up while the queue is empty; otherwise the first event after a quiet hour would start
         # hundreds.
         return replace(manager, carry=0.0), Start(0, format_no_action("queue is empty"), None, {})
@@ -63,16 +68,18 @@ def _evaluate(parameters: Values, manager: Manager, length: float) -> tuple[Mana
     return replace(manager, carry=carry), _start(parameters, whole, length, cause, limited_by)
 
 
-def _compute_new_rate(parameters: Values, manager: Manager, length: float) -> tuple[float, str, str | None]:
+def _compute_new_rate(
+    parameters: WorkerRateParameters, manager: Manager, length: float
+) -> tuple[float, str, str | None]:
     """Return the rate after this evaluation, why, and the bound that it reached."""
-    limit, low_limit = parameters["upper_limit"], parameters["upper_limit"] * parameters["lower_share"]
+    limit, low_limit = parameters.upper_limit, parameters.upper_limit * parameters.lower_share
     low, events = sum(past < low_limit for past in manager.history), format_count(length, "event")
-    if low > parameters["low_count"]:
-        rate = clip_rate(parameters, manager.rate * parameters["lower_factor"])
+    if low > parameters.low_count:
+        rate = clip_rate(parameters, manager.rate * parameters.lower_factor)
         checks = f"{low} of the last {len(manager.history)} checks"
         why, bound = f"the queue was under {format_number(low_limit)} events in {checks}", None
     elif length > limit:
-        rate = clip_rate(parameters, manager.rate * parameters["raise_factor"])
+        rate = clip_rate(parameters, manager.rate * parameters.raise_factor)
         why, bound = f"the queue of {events} is over the limit of {format_number(limit)}", "maximum_rate"
     else:
         why = f"the queue of {events} is within the limit of {format_number(limit)}"
@@ -91,11 +98,11 @@ def _scale_to_interval(rate: float) -> str:
     return f"{rate:.2f} workers per interval"
 
 
-def _start(parameters: Values, whole: int, length: float, cause: str, limited_by: str | None) -> Start:
+def _start(parameters: WorkerRateParameters, whole: int, length: float, cause: str, limited_by: str | None) -> Start:
     """Return the workers of this interval: the whole part of the rate, limited by the queue, plus extra."""
     count, causes = whole, [cause]
-    if parameters["start_when"] == "waiting":
-        fill = math.ceil(length / parameters["events_per_worker"])
+    if parameters.start_when == "waiting":
+        fill = math.ceil(length / parameters.events_per_worker)
         if count > fill:
             count, limited_by = fill, limited_by or "waiting events"
             causes.append(f"the waiting events fill only {format_count(fill, 'worker')}")
@@ -103,8 +110,8 @@ def _start(parameters: Values, whole: int, length: float, cause: str, limited_by
             count = 1
             causes.append("at least one worker starts per interval while events wait")
     extra = 0
-    if length > parameters["backlog_factor"] * parameters["upper_limit"]:
-        extra = int(parameters["backlog_workers"])
+    if length > parameters.backlog_factor * parameters.upper_limit:
+        extra = int(parameters.backlog_workers)
         causes.append(f"{format_count(extra, 'extra worker')} for the backlog")
     if count + extra == 0:
         causes.append("the accumulated rate is below one worker")
@@ -112,27 +119,28 @@ def _start(parameters: Values, whole: int, length: float, cause: str, limited_by
     return Start(count + extra, reason, limited_by, {})
 
 
-def _build_terms(parameters: Values, before: Manager, after: Manager, observation: Values) -> dict[str, object]:
-    low_limit = parameters["upper_limit"] * parameters["lower_share"]
+def _build_terms(
+    parameters: WorkerRateParameters, before: Manager, after: Manager, observation: WorkerRateObservation
+) -> dict[str, object]:
+    low_limit = parameters.upper_limit * parameters.lower_share
     return {
         "method": "thesis",
         "rate_before": before.rate,
         "rate": after.rate,
-        "rate_per_second": after.rate / parameters["interval_seconds"],
+        "rate_per_second": after.rate / parameters.interval_seconds,
         "carry": after.carry,
-        "upper_limit": parameters["upper_limit"],
+        "upper_limit": parameters.upper_limit,
         "lower_limit": low_limit,
         "low_lengths": sum(past < low_limit for past in after.history),
-        "backlog": observation["queue_length"] > parameters["backlog_factor"] * parameters["upper_limit"],
+        "backlog": observation.queue_length > parameters.backlog_factor * parameters.upper_limit,
         "arrived": count_arrivals(before, observation),
-        "removed": observation["removed"],
-        "started": observation["started"],
-        "waiting_to_run": observation["waiting_to_run"],
+        "removed": observation.removed,
+        "started": observation.started,
+        "waiting_to_run": observation.waiting_to_run,
     }
 
 
-@dataclass(frozen=True)
-class Static:
+class Static(msgspec.Struct, frozen=True):
     """The workers per interval that the greatest rate needs, regardless of the queue; fractions add up."""
 
     workers_per_interval: float

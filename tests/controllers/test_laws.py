@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import BadInput
-from common.parameter import Parameter, read_values
+from common.parameter import Parameter, build, read_values
 from controllers import catalog, flow
 from controllers.framework import guard
 from controllers.framework.discovery import import_modules
-from controllers.framework.law import correct_state, decide_next
+from controllers.framework.law import decide_next, start_state, write_state
 from tests.controllers.rebalancing.plants import observations
 from tests.controllers.shedding import applications
 
@@ -173,7 +173,7 @@ def runs_of(law) -> st.SearchStrategy:
 def decide_all(law, parameters, state, observations):
     decisions = []
     for observation in observations:
-        state, decision = law.decide(parameters, state, observation)
+        state, decision = decide_next(law, parameters, state, observation)
         decisions.append(decision)
     return state, decisions
 
@@ -186,7 +186,7 @@ def through_json(value):
 @given(data=st.data())
 def test_the_same_input_gives_the_same_decisions_and_is_left_as_it_was(law, data):
     parameters, observations = data.draw(runs_of(law))
-    state = law.build_initial_state(parameters)
+    state = start_state(law, parameters)
     given_before = copy.deepcopy((parameters, state, observations))
     first = decide_all(law, parameters, state, observations)
     assert (parameters, state, observations) == given_before
@@ -198,8 +198,8 @@ def test_the_same_input_gives_the_same_decisions_and_is_left_as_it_was(law, data
 def test_a_state_fed_back_as_json_continues_exactly_where_it_stopped(law, data):
     parameters, observations = data.draw(runs_of(law))
     cut = data.draw(st.integers(1, len(observations) - 1))
-    whole_state, whole = decide_all(law, parameters, law.build_initial_state(parameters), observations)
-    half_state, before = decide_all(law, parameters, law.build_initial_state(parameters), observations[:cut])
+    whole_state, whole = decide_all(law, parameters, start_state(law, parameters), observations)
+    half_state, before = decide_all(law, parameters, start_state(law, parameters), observations[:cut])
     restored = catalog.read_state(law, parameters, through_json(half_state))
     end_state, after = decide_all(law, parameters, restored, observations[cut:])
     assert before + after == whole
@@ -210,7 +210,7 @@ def test_a_state_fed_back_as_json_continues_exactly_where_it_stopped(law, data):
 @given(data=st.data())
 def test_a_decision_is_finite_json_and_its_reason_begins_with_the_action(law, data):
     parameters, observations = data.draw(runs_of(law))
-    _, decisions = decide_all(law, parameters, law.build_initial_state(parameters), observations)
+    _, decisions = decide_all(law, parameters, start_state(law, parameters), observations)
     for decision in decisions:
         printed = through_json(decision.to_json())
         assert printed == decision.to_json()
@@ -223,11 +223,12 @@ def test_a_decision_is_finite_json_and_its_reason_begins_with_the_action(law, da
 @given(data=st.data())
 def test_a_law_whose_proposals_are_not_carried_out_goes_on_from_a_state_of_its_own(law, data):
     parameters, observations = data.draw(runs_of(law))
-    state = law.build_initial_state(parameters)
+    state = start_state(law, parameters)
     for observation in observations:
         after, decision = decide_next(law, parameters, state, observation)
         if decision.action is not None and data.draw(st.booleans()):
-            after = correct_state(law, parameters, state, after, None)
+            given_, *states = build(law.Parameters, parameters), build(law.State, state), build(law.State, after)
+            after = write_state(law, law.correct(given_, *states, None))
         state = catalog.read_state(law, parameters, through_json(after))
 
 

@@ -23,6 +23,7 @@ import numpy as np
 import redis
 
 from common.errors import BadInput
+from common.parameter import build
 from controllers import catalog
 from workers.control.kinds.registry import KINDS
 from workers.control.ledger import folds
@@ -148,6 +149,7 @@ def compute_loop_costs(
         )
     law = catalog.get_law(loop.law)
     values = overrides.get_effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
+    parameters = build(law.Parameters, values)
     run_seconds = compute_run_seconds(rows)
     prices, end = CostPrices.load_current(), monotonic() + budget_seconds
 
@@ -155,7 +157,7 @@ def compute_loop_costs(
         if monotonic() >= end:
             raise BadInput("hours", f"take longer than {budget_seconds:g} s to replay; request fewer hours.")
         done = [
-            replay.worked(values, stretch.inflow, name, stretch.hold_seconds if with_holds else None)
+            replay.worked(parameters, stretch.inflow, name, stretch.hold_seconds if with_holds else None)
             for stretch in stretches
         ]
         return _compute_side(name, words, done, run_seconds, prices)

@@ -22,7 +22,7 @@ Law and guard remember what is in force and not what was proposed: a limit that 
 that was not spent remains, and a level of the remedy ladder that was not enabled was not tried. In advise, and after an
 action that failed, the law therefore continues as if nothing had been done; in hold and manual its state does not
 change. When the law starts to act, stops acting, or takes over again, it forgets values that have expired
-(`controllers.framework.law.BumplessTransfer`).
+(`Law.resume`).
 """
 
 import logging
@@ -36,10 +36,11 @@ import redis
 from django.db import InterfaceError, OperationalError
 
 from common.errors import BadInput, WeirError
+from common.parameter import build
 from controllers import catalog, request
 from controllers.framework import guard
 from controllers.framework.guard import STALE_SECONDS, GuardedDecision, ObservationQuality
-from controllers.framework.law import AntiWindup, Expiring, Law, resume_state
+from controllers.framework.law import Law, assumes_applied, resume_state
 from controllers.framework.reason import ADVICE_ONLY, format_not_applied
 from controllers.framework.sensed import Counters, Measurement
 from workers.control.kinds.registry import get_kind
@@ -237,16 +238,16 @@ def load_memory(loop: Loop, law: Law, mode: str, parameters: Document) -> State:
         law_state = catalog.read_state(law, parameters, None)
     guard_state = guard.read_state(stored.get("guard"))
     if resumes(get_last_mode(stored), mode):
-        law_state, guard_state = merge_memory(law, parameters, law_state, guard_state)
-    elif isinstance(law, Expiring) and guard_state["value"] is None:
+        law_state, guard_state = merge_memory(law, law_state, guard_state)
+    elif law.lapsed is not None and guard_state["value"] is None:
         guard_state = {**guard_state, "value": law.lapsed}
     return {"law": law_state, "guard": guard_state, "sensor": stored.get("sensor")}
 
 
-def merge_memory(law: Law, parameters: Document, law_state: State, guard_state: State) -> tuple[State, State]:
+def merge_memory(law: Law, law_state: State, guard_state: State) -> tuple[State, State]:
     """Return the memory of law and guard when the law decides again, without expired values."""
-    value = law.lapsed if isinstance(law, Expiring) else guard_state["value"]
-    return resume_state(law, parameters, law_state), {**guard_state, "value": value}
+    value = guard_state["value"] if law.lapsed is None else law.lapsed
+    return resume_state(law, law_state), {**guard_state, "value": value}
 
 
 def build_memory(mode: str, before: State, guarded: GuardedDecision, sensed: Measurement) -> State:
@@ -275,7 +276,7 @@ def observe(
     if kind.recall is not None:
         observation = {**observation, **kind.recall(loop, setting.mode, observation)}
     if setting.guard["cost_cap"] and hours is not None:
-        of_one = hours(loop.target, snapshot, setting.parameters)
+        of_one = hours(loop.target, snapshot, build(kind.law.Parameters, setting.parameters))
         price = plant_settings.get_setting_value("price.worker_hour")
         unit_cost = None if of_one is None or price is None else float(of_one * price)
     measured = excuse_start(sensed.measured, loop.target, snapshot, now.timestamp())
@@ -494,7 +495,7 @@ def _give_up(entry: LedgerEntry, loop: Loop, error: str) -> None:
     """
     ledger.fail(entry, error)
     law = catalog.get_law(loop.law)
-    if not isinstance(law, AntiWindup):
+    if not assumes_applied(law):
         return
     loop.refresh_from_db(fields=["state"])
     with suppress(BadInput):  # a record that is no longer valid for the law

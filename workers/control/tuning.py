@@ -23,6 +23,7 @@ from typing import Any
 from django.db import transaction
 
 from common.errors import BadInput
+from common.parameter import build
 from controllers import catalog
 from controllers.design import tuning as design
 from controllers.design.tuning import EVALUATIONS, Improvement, SearchRange
@@ -86,7 +87,7 @@ def learn(
 
     def compute_costs(values: Mapping[str, Any], of: Sequence[RecordedDay]) -> list[float]:
         check()
-        return [rehearsal.cost({**in_force, **values}, day.stretches) for day in of]
+        return [rehearsal.cost(build(law.Parameters, {**in_force, **values}), day.stretches) for day in of]
 
     begin = {name: in_force[name] for name in rehearsal.tuned}
     ranges = [SearchRange.build_around(_find_declared(law, name), value) for name, value in begin.items()]

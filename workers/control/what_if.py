@@ -236,7 +236,7 @@ class _Run:
         if self._state is not None:
             states = self._state["law"], self._state["guard"]
             if tick.resumes(self._mode, entry.mode):
-                states = tick.merge_memory(self.law, document["parameters"], *states)
+                states = tick.merge_memory(self.law, *states)
             document["state"], document["guard"]["state"] = states
         return document
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
-from controllers.rebalancing.law import PARAMETERS
+from controllers.rebalancing.allocation import ObservedNode, ObservedQueue, PlantObservation
+from controllers.rebalancing.law import RebalancingParameters
 from queues.nodes.node_state import OFFLINE, SILENT, smooth
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import ContainerStatus, QueueStatus
@@ -13,7 +14,7 @@ from workers.documents.snapshot import Snapshot
 from workers.placement.plans import BEING_EXECUTED
 
 SMOOTHING = 0.5  # the weight of the newest rate, from decision to decision
-DEFAULT_BUSY = next(float(parameter.default) for parameter in PARAMETERS if parameter.name == "busy")
+DEFAULT_BUSY = RebalancingParameters().busy
 
 
 def observe_rebalancing(
@@ -21,7 +22,6 @@ def observe_rebalancing(
 ) -> Measurement:
     """Return the nodes and the queues for the rebalancing law.
 
-    The result is {nodes [{name, capacity, drained, state}], queues [{name, rate, containers, minimum_containers}]}.
     capacity [events/s] = declared capacity * busy / the law's default for busy: each node's own threshold, or its
     override, then applies where the law applies its single one. rate [events/s] of a queue = Σ over its containers of
     load * declared capacity: events that cost more than others count as more of them. Rates are smoothed over decisions
@@ -35,21 +35,21 @@ def observe_rebalancing(
         counting = _list_counted_containers(queue, nodes, closed)
         points[f"points/{name}"] = float(sum(row.points for row in counting.values()))
         rates[f"rate/{name}"] = _smooth_rate(before, name, points, _queue_rate(counting, nodes))
-    observation = {
-        "nodes": [_build_law_node(name, node, name in closed) for name, node in sorted(nodes.items())],
-        "queues": [
-            {
-                "name": name,
-                "rate": rates[f"rate/{name}"],
-                "containers": {n: row.points for n, row in queue.containers.items() if row.points},
-                "minimum_containers": min(queue.minimum_containers, len(nodes)) or 1,
-            }
+    observation = PlantObservation(
+        nodes=tuple(_build_law_node(name, node, name in closed) for name, node in sorted(nodes.items())),
+        queues=tuple(
+            ObservedQueue(
+                name=name,
+                rate=rates[f"rate/{name}"],
+                containers={n: row.points for n, row in queue.containers.items() if row.points},
+                minimum_containers=min(queue.minimum_containers, len(nodes)) or 1,
+            )
             for name, queue in sorted(snapshot.queues.items())
-        ],
-    }
+        ),
+    )
     valid = check_measurement(snapshot, now_seconds)
     kept = dict(before or {}) if valid.invalid else {**rates, **points}
-    return Measurement(observation, valid, kept)
+    return Measurement.of(observation, valid, kept)
 
 
 def observe_node_scaling(
@@ -66,12 +66,15 @@ def observe_node_scaling(
     return Measurement({**sensed.observation, **more}, sensed.measured, sensed.counters)
 
 
-def _build_law_node(name: str, node: NodeStatus, closed: bool) -> dict[str, Any]:
-    state = OFFLINE if closed or node.state is None else node.state
-    capacity = node.capacity_events_per_second * node.busy / DEFAULT_BUSY
-    row = {"name": name, "capacity": capacity, "drained": node.drained, "state": state}
-    # A cordoned node keeps its points: only a node that does not report is lost.
-    return {**row, "cordoned": True} if closed and node.state not in SILENT else row
+def _build_law_node(name: str, node: NodeStatus, closed: bool) -> ObservedNode:
+    return ObservedNode(
+        name=name,
+        capacity=node.capacity_events_per_second * node.busy / DEFAULT_BUSY,
+        drained=node.drained,
+        state=OFFLINE if closed or node.state is None else node.state,
+        # A cordoned node keeps its points: only a node that does not report is lost.
+        cordoned=closed and node.state not in SILENT,
+    )
 
 
 def _list_counted_containers(

@@ -15,19 +15,18 @@ brain) never make a container twice.
 import logging
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 import redis
 from django.db import transaction
 
 from controllers.framework.guard import STALE_SECONDS
-from controllers.rebalancing.allocation import from_observation
+from controllers.rebalancing.allocation import ObservedNode, ObservedQueue, PlantObservation, from_observation
 from controllers.rebalancing.node_scaling import find_restoring_moves
 from queues import projection
 from queues.models import Node, TopologyRevision
 from queues.nodes.node_state import NORMAL, OFFLINE, SILENT
 from queues.points import TOTAL
-from queues.topology import NodeSpec, Topology
+from queues.topology import Topology
 from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
@@ -171,28 +170,27 @@ def plan_restoring(
     loaded. A queue that no node can take (no live node takes points) keeps its points where they are.
     """
     allocation = from_observation(
-        {
-            "nodes": [_build_law_node(spec, spec.name in live) for spec in topology.nodes.values()],
-            "queues": [
-                {
-                    "name": name,
-                    "rate": rates.get(name, 0.0),
-                    "containers": queue.live_points,
-                    "minimum_containers": queue.minimum_containers,
-                }
+        PlantObservation(
+            nodes=tuple(
+                ObservedNode(
+                    name=spec.name,
+                    capacity=spec.capacity.events_per_second,
+                    drained=not spec.takes_points,
+                    state=NORMAL if spec.name in live else OFFLINE,
+                )
+                for spec in topology.nodes.values()
+            ),
+            queues=tuple(
+                ObservedQueue(
+                    name=name,
+                    rate=rates.get(name, 0.0),
+                    containers=queue.live_points,
+                    minimum_containers=queue.minimum_containers,
+                )
                 for name, queue in sorted(topology.queues.items())
-            ],
-        },
+            ),
+        ),
         minimum_containers=1,
     )
     gone = [place for place, name in enumerate(allocation.nodes) if name in lost]
     return moves.read(allocation.name_moves(find_restoring_moves(allocation, gone)))
-
-
-def _build_law_node(spec: NodeSpec, is_live: bool) -> dict[str, Any]:
-    return {
-        "name": spec.name,
-        "capacity": spec.capacity.events_per_second,
-        "drained": not spec.takes_points,
-        "state": NORMAL if is_live else OFFLINE,
-    }

@@ -37,7 +37,7 @@ from common.errors import BadInput
 from common.stored_document import convert_to_plain
 from controllers import catalog
 from controllers.framework import guard
-from controllers.framework.law import Law
+from controllers.framework.law import Law, check_parameters
 from queues.models import Node
 from workers.coordination.leases import lock_until_commit
 from workers.documents.loops import OverrideStatus
@@ -178,9 +178,8 @@ def compute_effective_values(loop: Loop, in_force: Iterable[Override], now: date
     parameters = get_effective_parameters(law, loop.parameters, rows, now)
     settings = get_effective_guard(law, loop.guard, rows, now)
     try:
-        if rows:
-            law.check(parameters)
-            guard.read_settings(law, settings)
+        check_parameters(law, get_effective_parameters(law, loop.parameters, rows, now))
+        guard.read_settings(law, get_effective_guard(law, loop.guard, rows, now))
     except BadInput as error:
         own = get_effective_parameters(law, loop.parameters, (), now), get_effective_guard(law, loop.guard, (), now)
         return EffectiveValues(*own, str(error).rstrip("."))
@@ -443,6 +442,25 @@ def _validate_parameter(
         return value, parameters[name]
     except BadInput as error:
         raise BadInput("value", str(error)) from None
+
+
+def _find_replaced_value(
+    law: Law, loop: Loop, others: list[Override], new: Mapping[str, Any], name: str, now: datetime
+) -> Any:
+    """Return what was in force under this name.
+
+    Raise `BadInput` if the whole with the new values is not valid.
+    """
+    if name.startswith("guard."):
+        settings, key = get_effective_guard(law, loop.guard, others, now), name.removeprefix("guard.")
+        settings_new = {
+            override.removeprefix("guard."): new[override] for override in new if override.startswith("guard.")
+        }
+        guard.read_settings(law, {**settings, **settings_new})
+        return settings[key]
+    parameters = get_effective_parameters(law, loop.parameters, others, now)
+    check_parameters(law, {**parameters, **{override: new[override] for override in new if override in parameters}})
+    return parameters[name]
 
 
 def get_effective_parameters(

@@ -22,6 +22,7 @@ from controllers.concurrency.throughput_prediction import (
     fit_curve_to_points,
     predict_throughput,
 )
+from controllers.framework.law import check_parameters
 from controllers.framework.reason import cause_of
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
@@ -171,7 +172,7 @@ def build_exploration(
     if loop.law != LAW.name:
         return None
     if would is not None:
-        catalog.get_law(loop.law).check(would)
+        check_parameters(catalog.get_law(loop.law), would)
     seen = list_measured(loop)
     points, now = select_newest_points(seen), load_present_state(loop)
     curve = fit_curve_to_points(points)

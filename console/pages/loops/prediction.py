@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from common.parameter import build
 from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
 from controllers.flow.prediction import Prediction
 from workers.control.kinds.registry import get_kind
@@ -76,11 +77,12 @@ def build_prediction(
 
     `would` are the requested parameters, `refusal` is why there are none.
     """
-    promise = get_kind(law).tuning.promise
+    kind = get_kind(law)
+    promise, struct = kind.tuning.promise, kind.law.Parameters
     if promise is None:
         return None
-    present = promise.of(now)
-    wanted = None if would is None or dict(would) == dict(now) else promise.of(would)
+    present = promise.of(build(struct, now))
+    wanted = None if would is None or dict(would) == dict(now) else promise.of(build(struct, would))
     interval_seconds = float(now["interval_seconds"])
     sentence, grave = _describe_prediction(present, wanted, interval_seconds, refusal)
     plane = _build_plane([gains for gains in (present, wanted) if gains is not None and gains.stable])

@@ -12,6 +12,7 @@ from console.input.form_values import is_untouched, parse_number
 from console.pages.queues.ladder_view import LadderSteps, build_ladder
 from controllers import catalog
 from controllers.framework.decision import Decision
+from controllers.framework.law import decide_next, start_state
 from controllers.shedding.inputs import ALL_SINKS
 from controllers.shedding.law import LAW
 from workers.control.ledger import ledger
@@ -164,10 +165,10 @@ def _compute_decision(law: Any, parameters: Mapping[str, Any], observation: Mapp
     try:
         given = catalog.read_parameters(law, _drop_nulls(parameters))
         seen = catalog.read_observation(law, _drop_nulls(observation))
-        law.check_observation(given, seen, "observation")
+        catalog.check_observation(law, given, seen)
     except BadInput:  # recorded by a version with other fields
         return None
-    _, decision = law.decide(given, law.build_initial_state(given), seen)
+    _, decision = decide_next(law, given, start_state(law, given), seen)
     return decision if isinstance(decision, Decision) else None
 
 

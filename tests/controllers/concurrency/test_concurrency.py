@@ -32,6 +32,7 @@ from controllers.design import friendliness
 from controllers.design.friendliness import TABLE_1, compute_minimum_q, compute_minimum_w, scale_q, share
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
+from controllers.framework.law import decide_next, resume_state, start_state
 from controllers.simulation.concurrency import SCENARIO, explore
 
 LAW = Concurrency()
@@ -44,7 +45,7 @@ def read(**parameters):
 
 def look(parameters, state, threads, gaps, **more):
     seen = catalog.read_observation(LAW, {"threads": threads, "interdeparture_seconds": gaps, **more})
-    return LAW.decide(parameters, catalog.read_state(LAW, parameters, json.loads(json.dumps(state))), seen)
+    return decide_next(LAW, parameters, catalog.read_state(LAW, parameters, json.loads(json.dumps(state))), seen)
 
 
 def metrics(law, **settings):
@@ -163,7 +164,7 @@ def test_a_decline_is_taken_back_at_once():
 
 def test_what_can_not_be_decided_on_is_held_with_the_reason():
     parameters = read()
-    state = LAW.build_initial_state(parameters)
+    state = start_state(LAW, parameters)
     for gaps, words in (([], "no completions"), ([0.5], "one sample"), ([0.0, 0.0], "the same time")):
         after, decision = look(parameters, state, 1, gaps)
         assert decision.action is None and words in decision.reason
@@ -172,14 +173,14 @@ def test_what_can_not_be_decided_on_is_held_with_the_reason():
 
 def test_too_few_samples_are_waited_for_and_counted():
     parameters = read()
-    _, decision = look(parameters, LAW.build_initial_state(parameters), 1, [0.9, 1.1] * 20)
+    _, decision = look(parameters, start_state(LAW, parameters), 1, [0.9, 1.1] * 20)
     assert decision.action is None and decision.limited_by == "samples"
     assert "40 of" in decision.reason
 
 
 def test_a_pool_that_refuses_to_grow_is_asked_again_and_then_believed():
     parameters = read(patience=3)
-    state = LAW.build_initial_state(parameters)
+    state = start_state(LAW, parameters)
     for _ in range(40):
         threads = min(state["machine"]["threads"], 4)
         state, decision = look(parameters, state, threads, [1 / threads] * 60)
@@ -190,7 +191,7 @@ def test_a_pool_that_refuses_to_grow_is_asked_again_and_then_believed():
 def guarded_pool(ticks, **settings):
     """Threads and decisions of a pool of a service that is linear: 10/s for each thread."""
     parameters, pool = read(method="explorer", start=2, minimum=1, maximum=32), 2
-    state, guard_state, chance = (LAW.build_initial_state(parameters), guard.build_initial_state(), random.Random(1))
+    state, guard_state, chance = (start_state(LAW, parameters), guard.build_initial_state(), random.Random(1))
     for tick in range(ticks):
         gaps = [chance.gauss(1 / (10.0 * pool), 0.01 / pool) for _ in range(20)]
         seen = catalog.read_observation(LAW, {"threads": pool, "interdeparture_seconds": gaps, "seconds": 5.0})
@@ -229,14 +230,14 @@ def test_a_guard_that_holds_a_pool_back_ends_its_exploration_there(settings, thr
 
 def test_a_range_that_excludes_the_start_moves_it_into_the_range():
     parameters = read(start=1, minimum=5, maximum=9)
-    _, decision = look(parameters, LAW.build_initial_state(parameters), 5, [1.0] * 60)
+    _, decision = look(parameters, start_state(LAW, parameters), 5, [1.0] * 60)
     assert 5 <= decision.action["threads"] <= 9
 
 
 @given(st.integers(1, 20), st.integers(0, 200), st.lists(st.floats(0.001, 10), min_size=2, max_size=30))
 def test_threads_never_leave_the_range(minimum, more, rates):
     parameters = read(minimum=minimum, maximum=minimum + more, initial_samples=2, method="explorer")
-    state = LAW.build_initial_state(parameters)
+    state = start_state(LAW, parameters)
     for rate in rates:
         threads = state["machine"]["threads"]
         state, _ = look(parameters, state, threads, [1 / rate] * 4, seconds=100.0)
@@ -245,7 +246,7 @@ def test_threads_never_leave_the_range(minimum, more, rates):
 
 def test_the_steady_state_ends_after_its_time_or_when_the_throughput_has_changed_twice_over():
     parameters = read(steady_seconds=1000.0)
-    state = LAW.build_initial_state(parameters)
+    state = start_state(LAW, parameters)
     while state["machine"]["phase"] != "steady":
         threads = state["machine"]["threads"]
         state, _ = look(parameters, state, threads, [1 / min(threads, 8)] * 60)
@@ -262,7 +263,7 @@ def test_the_steady_state_ends_after_its_time_or_when_the_throughput_has_changed
 
 def at_rest(parameters, state=None, capacity=8, **more):
     """The state of a law that has explored a plant of so many servers, and its threads."""
-    state = LAW.build_initial_state(parameters) if state is None else state
+    state = start_state(LAW, parameters) if state is None else state
     for _ in range(80):
         threads = state["machine"]["threads"]
         state, _ = look(parameters, state, threads, [1 / min(threads, capacity)] * 60, seconds=1.0, **more)
@@ -328,14 +329,14 @@ def test_a_pool_that_is_not_far_behind_tries_nothing_beside_others(mean):
 
 def test_who_explores_already_counts_for_the_newest_exploration():
     parameters = read(steady_seconds=1e6)
-    state, _ = look(parameters, LAW.build_initial_state(parameters), 1, [1.0] * 60, epoch=5)
+    state, _ = look(parameters, start_state(LAW, parameters), 1, [1.0] * 60, epoch=5)
     assert state["machine"]["phase"] == "add" and state["epoch"] == 5
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(0, 9)), max_size=40))
 def test_the_number_of_an_exploration_never_falls_and_no_pool_that_nobody_steers_begins_one(looks):
     parameters = read(minimum=1, maximum=20, initial_samples=2, steady_seconds=5.0)
-    state = LAW.build_initial_state(parameters)
+    state = start_state(LAW, parameters)
     for steered, apart, epoch in looks:
         threads = max(1, min(20, state["machine"]["threads"] + (0 if steered else apart)))
         more = {"steered": steered, "epoch": epoch, "seconds": 3.0}
@@ -349,7 +350,7 @@ def test_the_number_of_an_exploration_never_falls_and_no_pool_that_nobody_steers
 
 def test_a_pool_that_nobody_steers_is_measured_where_it_is_and_exploring_is_advice():
     parameters = read(steady_seconds=10.0)
-    state = LAW.build_initial_state(parameters)
+    state = start_state(LAW, parameters)
     for second in range(4):
         state, decision = look(parameters, state, 6, [0.1] * 60, seconds=4.0, steered=False)
         assert state["machine"]["phase"] == "steady" and state["machine"]["threads"] == 6
@@ -360,15 +361,15 @@ def test_a_pool_that_nobody_steers_is_measured_where_it_is_and_exploring_is_advi
 
 def test_what_was_measured_before_a_hold_is_no_part_of_what_is_measured_after_it():
     parameters = read()
-    state, _ = look(parameters, LAW.build_initial_state(parameters), 1, [0.9, 1.1] * 20)
+    state, _ = look(parameters, start_state(LAW, parameters), 1, [0.9, 1.1] * 20)
     assert state["sample"]["count"] == 40
-    after = LAW.resume_state(parameters, state)
+    after = resume_state(LAW, state)
     assert after["sample"]["count"] == 0 and after["machine"] == state["machine"]
 
 
 def test_the_limit_of_a_pool_is_forgotten_with_the_next_exploration():
     parameters = read(patience=2, steady_seconds=1e6)
-    state = LAW.build_initial_state(parameters)
+    state = start_state(LAW, parameters)
     for _ in range(60):
         threads = min(state["machine"]["threads"], 4)
         state, _ = look(parameters, state, threads, [1 / threads] * 60, trouble="no memory")
@@ -417,7 +418,7 @@ def test_a_trial_that_brings_nothing_is_taken_back_and_the_next_waits_twice_as_l
 def test_where_only_idle_threads_end_a_search_begins_with_what_the_pool_has(method):
     parameters = read(method=method, start=8, initial_samples=10)
     for ends_idle in (False, True):
-        state, gaps = LAW.build_initial_state(parameters), [0.1] * 40
+        state, gaps = start_state(LAW, parameters), [0.1] * 40
         for _ in range(3):
             state, _ = look(parameters, state, 8, gaps, steered=False, ends_idle=ends_idle)
         state, decision = look(parameters, state, 8, gaps, ends_idle=ends_idle)
@@ -447,7 +448,7 @@ def test_a_pool_that_refuses_a_trial_is_at_its_limit_and_tries_no_more():
 
 def test_a_pool_that_is_to_be_smaller_promises_so_many_threads_less_than_it_began_with():
     parameters = read(method="explorer", start=32)
-    state = LAW.build_initial_state(parameters)
+    state = start_state(LAW, parameters)
     while state["machine"]["phase"] != "steady":
         threads = state["machine"]["threads"]
         state, decision = look(parameters, state, threads, [1 / min(threads, 8)] * 60)
@@ -458,14 +459,14 @@ def test_a_pool_that_is_to_be_smaller_promises_so_many_threads_less_than_it_bega
 
 def test_a_state_of_an_older_weir_knows_no_trial_and_is_taken():
     parameters = read()
-    old = {key: value for key, value in LAW.build_initial_state(parameters).items() if key not in ("trial", "origin")}
+    old = {key: value for key, value in start_state(LAW, parameters).items() if key not in ("trial", "origin")}
     after, _ = look(parameters, old, 1, [1.0] * 60)
     assert after["trial"]["threads"] == 0
 
 
 def test_a_refusal_names_what_the_pool_says_of_it():
     parameters = read()
-    _, decision = look(parameters, LAW.build_initial_state(parameters), 3, [1.0] * 60, trouble="no memory")
+    _, decision = look(parameters, start_state(LAW, parameters), 3, [1.0] * 60, trouble="no memory")
     assert "the pool has 3 threads instead of 1 (no memory)" in decision.reason and decision.limited_by == "pool"
 
 
@@ -483,7 +484,7 @@ def test_a_station_is_found_from_its_points_and_a_bend_is_taken_for_scalability(
 def test_where_no_curve_fits_tcc_takes_over():
     rugged = {n: 10.0 * n * (0.4 if n in (4, 8) else 1.0) if n <= 32 else 330.0 for n in range(1, 700)}
     parameters = read(method="explorer", fit_tolerance=0.01)
-    state, kinds = LAW.build_initial_state(parameters), set()
+    state, kinds = start_state(LAW, parameters), set()
     for _ in range(60):
         threads = state["machine"]["threads"]
         state, _ = look(parameters, state, threads, [1 / rugged[threads]] * 60, seconds=1.0)
@@ -507,7 +508,7 @@ def test_measurements_without_sense_are_refused_by_name(seen, field):
 
 def test_a_pool_without_threads_measures_nothing_and_its_state_can_be_read_again():
     parameters = read()
-    state = LAW.build_initial_state(parameters)
+    state = start_state(LAW, parameters)
     for _ in range(3):  # what ends now was begun by threads that are no more
         state, decision = look(parameters, state, 0, [1.0, 2.0], steered=False, epoch=0)
         assert decision.action is None

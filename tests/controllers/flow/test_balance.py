@@ -9,6 +9,7 @@ from common.errors import BadInput
 from controllers import catalog, request
 from controllers.design.lqr import design_regulator
 from controllers.flow import balance
+from controllers.framework.law import decide_next, start_state
 
 LAW = catalog.get_law("balance")
 WEIGHTS = {"q": 1.0, "integral": 0.25, "r": 4.0}
@@ -53,15 +54,15 @@ def test_unlike_replicas_come_to_one_response_time(replicas):
     names = [f"r{index:02d}" for index in range(replicas)]
     a, b = chance.uniform(0.3, 0.9, replicas), chance.uniform(0.5, 2.0, replicas) * replicas
     base = chance.uniform(0.1, 0.2, replicas)
-    maps = {"a_of": dict(zip(names, a, strict=True)), "b_of": dict(zip(names, b, strict=True))}
+    maps = {"a_of": dict(zip(names, a.tolist(), strict=True)), "b_of": dict(zip(names, b.tolist(), strict=True))}
     parameters = catalog.read_parameters(LAW, maps | {"minimum_share": 0.1 / replicas, "r": float(replicas**2)})
-    shares, response, state = (np.full(replicas, 1 / replicas), np.ones(replicas), LAW.build_initial_state(parameters))
+    shares, response, state = (np.full(replicas, 1 / replicas), np.ones(replicas), start_state(LAW, parameters))
     for _ in range(60):
         seen = {
             "response_times_seconds": dict(zip(names, response.tolist(), strict=True)),
             "shares": dict(zip(names, shares.tolist(), strict=True)),
         }
-        state, decision = LAW.decide(parameters, state, seen)
+        state, decision = decide_next(LAW, parameters, state, seen)
         shares = np.array([decision.action["shares"][name] for name in names])
         response = a * response + b * shares + base
     assert np.ptp(response) < 0.001 * response.mean()

@@ -14,6 +14,7 @@ from controllers.design.identify import build_initial_estimate, follow
 from controllers.design.placement import Gains, Model
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
+from controllers.framework.law import decide_next, resume_state, start_state
 from workers.control.kinds import flow
 
 LAW = catalog.get_law("flow")
@@ -125,7 +126,7 @@ class GuardedQueue:
 
     def __init__(self):
         self.parameters = catalog.read_parameters(LAW, dict(flow.KIND.defaults.parameters))
-        self.state, self.guard_state = LAW.build_initial_state(self.parameters), guard.build_initial_state()
+        self.state, self.guard_state = start_state(LAW, self.parameters), guard.build_initial_state()
         self.limit, self.now, self.came = None, 0.0, 3_000.0
 
     def tick(self, manual=None, applies=True, **settings):
@@ -186,7 +187,7 @@ def test_after_a_person_set_a_limit_the_law_sets_its_own():
         queue.tick()
     for _ in range(3):
         queue.tick(manual={"admit": 500.0})
-    queue.state = LAW.resume_state(queue.parameters, queue.state)
+    queue.state = resume_state(LAW, queue.state)
     assert queue.tick().action["admit"] > 3_000.0
 
 
@@ -263,12 +264,12 @@ def test_a_broken_state_is_refused_by_key(field, state):
 
 def run(model, parameters, samples, at_change, disturbed):
     """(free space, radius of the loop on the plant as it is) from 400 kB and 300 events at rest."""
-    state, y, u, chance = LAW.build_initial_state(parameters), 4e5, [300.0, 300.0], np.random.default_rng(5)
+    state, y, u, chance = start_state(LAW, parameters), 4e5, [300.0, 300.0], np.random.default_rng(5)
     series, radii = [], []
     for k in range(samples):
         if k == at_change[0]:
             model = at_change[1]
-        state, decision = LAW.decide(parameters, json.loads(json.dumps(state)), {"measured": y, "applied": u[-1]})
+        state, decision = decide_next(LAW, parameters, json.loads(json.dumps(state)), {"measured": y, "applied": u[-1]})
         u.append(decision.action["admit"])
         y = 4e5 + model.a * (y - 4e5) + model.b * (u[-1 - model.delay] - 300.0) + disturbed(k, chance)
         gains = Gains(*(decision.terms[name] for name in ("kp", "ki", "kd")))

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controllers import catalog
 from controllers.design import placement
 from controllers.design.placement import Model
 from controllers.flow import balance
+from controllers.flow.admission import FlowParameters
+from controllers.flow.balance import BalanceParameters
 from controllers.flow.prediction import predict_balance, predict_flow
 
 MODEL = Model(0.985, -134.0, 1)
@@ -17,11 +18,11 @@ GAINS = placement.place(MODEL, [0.55, 0.45, 0.3])
 
 def flow(**changed):
     given_ = {"a": MODEL.a, "b": MODEL.b, "delay": 1, "kp": GAINS.kp, "ki": GAINS.ki, "kd": GAINS.kd, **changed}
-    return {each.name: each.default for each in catalog.get_law("flow").parameters} | given_
+    return FlowParameters(**given_)
 
 
 def balanced(**changed):
-    return catalog.read_parameters(catalog.get_law("balance"), changed)
+    return BalanceParameters(**changed)
 
 
 def test_flow_promises_what_design_check_reports_and_draws_its_way_to_the_setpoint():

@@ -13,12 +13,13 @@ from common.parameter import Parameter
 from controllers.framework import guard
 from controllers.framework.decision import Decision, Expectation
 from controllers.framework.guard import ObservationQuality
+from controllers.framework.law import UntypedLaw
 
 FRESH = ObservationQuality(0.4)
 
 
 @dataclass(frozen=True)
-class Echo:
+class Echo(UntypedLaw):
     """A law that starts as many as it is told to: what reaches the plant is the guard's doing."""
 
     name: str = "echo"

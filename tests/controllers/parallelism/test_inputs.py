@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controllers import catalog
+from controllers.framework.law import decide_next, start_state
 from controllers.parallelism.inputs import (
     build_joint_observation,
     compute_source_per_second,
@@ -72,7 +73,7 @@ def test_a_backlog_that_a_load_has_left_is_worked_off_before_tasks_go():
     quick = {"deadline_seconds": 2.0, "pause_seconds": 0.0, "window_seconds": 2.0, "maximum": 16}
     parameters = catalog.read_parameters(made, {"bound_seconds": 1.0, **quick})
     observed = catalog.read_observation(made, build_joint_observation(seen))
-    _, decision = made.decide(parameters, made.build_initial_state(parameters), observed)
+    _, decision = decide_next(made, parameters, start_state(made, parameters), observed)
     assert decision.action is not None and decision.action["tasks"]["pool"] > 2, decision.reason
 
 
@@ -90,8 +91,8 @@ def test_the_laws_take_what_is_seen_and_decide_on_it(topology, law, see):
     made = catalog.get_law(law)
     parameters = catalog.read_parameters(made, {"bound_seconds": 5.0})
     observed = catalog.read_observation(made, see(topology))
-    made.check_observation(parameters, observed, "observation")
-    _, decision = made.decide(parameters, made.build_initial_state(parameters), observed)
+    catalog.check_observation(made, parameters, observed)
+    _, decision = decide_next(made, parameters, start_state(made, parameters), observed)
     assert decision.limited_by != "unmeasured"
     assert decision.action is None or set(decision.action["tasks"]) == {"hosts", "sites"}
 
@@ -110,7 +111,7 @@ def test_no_law_wants_what_its_plant_refuses(topology, law, see, arrivals, wante
     parameters = catalog.read_parameters(made, {"bound_seconds": 1.0})
     seen = see(MeasuredTopology("main", 100.0, 10.0, fed, links))
     observed = catalog.read_observation(made, seen)
-    _, decision = made.decide(parameters, made.build_initial_state(parameters), observed)
+    _, decision = decide_next(made, parameters, start_state(made, parameters), observed)
     assert decision.action["tasks"]["sites"] == wanted
 
 
@@ -123,7 +124,7 @@ def test_an_operator_to_which_nothing_came_needs_the_fewest_tasks(topology, law,
     made = catalog.get_law(law)
     parameters = catalog.read_parameters(made, {"bound_seconds": 5.0})
     observed = catalog.read_observation(made, see(MeasuredTopology("main", 100.0, 10.0, idle, topology.links)))
-    _, decision = made.decide(parameters, made.build_initial_state(parameters), observed)
+    _, decision = decide_next(made, parameters, start_state(made, parameters), observed)
     assert decision.limited_by != "unmeasured"
     if law == "parallelism_queueing":
         assert decision.action["tasks"]["sites"] == 1
@@ -138,5 +139,5 @@ def test_an_operator_that_was_not_measured_lets_the_law_hold(topology, law, see)
     made = catalog.get_law(law)
     parameters = catalog.read_parameters(made, {})
     observed = catalog.read_observation(made, see(unmeasured))
-    _, decision = made.decide(parameters, made.build_initial_state(parameters), observed)
+    _, decision = decide_next(made, parameters, start_state(made, parameters), observed)
     assert decision.action is None and "sites" in decision.reason

@@ -11,6 +11,7 @@ from scipy.optimize import Bounds, LinearConstraint
 
 from common.errors import BadInput
 from controllers import catalog, request
+from controllers.framework.law import decide_next, start_state
 from controllers.framework.solver import minimise
 from controllers.parallelism.forecast_law import ParallelismForecast, find_cheapest_path
 from controllers.parallelism.queueing_law import QueueingParallelism
@@ -29,8 +30,8 @@ def row(weight, load, tasks=6, **more):
 def decide(law, parameters, seen):
     checked = catalog.read_parameters(law, parameters)
     observed = catalog.read_observation(law, seen)
-    law.check_observation(checked, observed, "observation")
-    return law.decide(checked, law.build_initial_state(checked), observed)[1]
+    catalog.check_observation(law, checked, observed)
+    return decide_next(law, checked, start_state(law, checked), observed)[1]
 
 
 def within(bound, **more):

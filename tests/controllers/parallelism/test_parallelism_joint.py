@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from common.errors import BadInput
 from controllers import catalog
+from controllers.framework.law import decide_next
 from controllers.parallelism.joint_law import JointParallelism
 from controllers.parallelism.needs import ScalingCurve, remember
 from controllers.parallelism.plan import Demand, Lateness, PlanRanges, compute_waiting_cost, find_cheapest_plan
@@ -37,8 +38,8 @@ def observation(rows, source, ahead=None, deviation=None, at=0.0):
 def decide(document, state=None, **given):
     parameters = catalog.read_parameters(LAW, {"maximum": 100, **given})
     seen = catalog.read_observation(LAW, document)
-    LAW.check_observation(parameters, seen, "observation")
-    return LAW.decide(parameters, catalog.read_state(LAW, parameters, state), seen)
+    catalog.check_observation(LAW, parameters, seen)
+    return decide_next(LAW, parameters, catalog.read_state(LAW, parameters, state), seen)
 
 
 # -- the curve

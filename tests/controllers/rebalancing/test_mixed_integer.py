@@ -13,6 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from controllers import catalog
+from controllers.framework.law import decide_next, start_state
 from controllers.rebalancing.law import Rebalancing
 from tests.controllers.rebalancing.plants import after, loads, node, observation, queue
 
@@ -39,7 +40,7 @@ def plant(chance, filled, holders):
 def decide(seen, goal):
     parameters = catalog.read_parameters(LAW, {"busy": BUSY, "toobusy": 450, "goal": goal})
     read = catalog.read_observation(LAW, seen)
-    _, decision = LAW.decide(parameters, LAW.build_initial_state(parameters), read)
+    _, decision = decide_next(LAW, parameters, start_state(LAW, parameters), read)
     return [] if decision.action is None else decision.action["moves"]
 
 

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 
 from common.errors import BadInput
 from controllers import catalog
+from controllers.framework.law import decide_next
 from controllers.rebalancing.node_scaling import NodeScaling
 from controllers.request import answer
 from tests.controllers.rebalancing.plants import after, node, observation, observations, queue
@@ -15,8 +16,8 @@ LAW = NodeScaling()
 def decide(seen, state=None, **parameters):
     values = catalog.read_parameters(LAW, {"busy": 350, "toobusy": 450, **parameters})
     read = catalog.read_observation(LAW, seen)
-    LAW.check_observation(values, read, "observation")
-    return LAW.decide(values, catalog.read_state(LAW, values, state), read)
+    catalog.check_observation(LAW, values, read)
+    return decide_next(LAW, values, catalog.read_state(LAW, values, state), read)
 
 
 def plant(rate, *more_nodes):

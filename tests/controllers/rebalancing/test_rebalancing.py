@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from common.errors import BadInput
 from controllers import catalog
+from controllers.framework.law import decide_next
 from controllers.rebalancing.law import Rebalancing, compute_minimum_containers
 from controllers.request import answer
 from tests.controllers.rebalancing.plants import after, loads, node, observation, observations, queue
@@ -20,8 +21,8 @@ def decide(given_observation, state=None, **parameters):
     whole = catalog.read_parameters(LAW, {**THRESHOLDS, **parameters})
     state = catalog.read_state(LAW, whole, state)
     seen = catalog.read_observation(LAW, given_observation)
-    LAW.check_observation(whole, seen, "observation")
-    return LAW.decide(whole, state, seen)
+    catalog.check_observation(LAW, whole, seen)
+    return decide_next(LAW, whole, state, seen)
 
 
 def moves_of(decision):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from controllers import catalog
 from controllers.design.error_budget import MinuteCounts, compute_allowed, compute_left_share
+from controllers.framework.law import decide_next, start_state
 from controllers.shedding.budgets import MIN_TO_KEEP, compute_allowed_per_second, find_exhausted_objective
 from controllers.shedding.inputs import SheddingInputs, build_application, cut, shed_per_second
 from controllers.shedding.ladder import LEVELS, SHED, THROTTLE, Ladder
@@ -29,7 +30,7 @@ def ladder_decision(
     parameters = catalog.read_parameters(LADDER, given)
     seen = {"demand_per_second": demand, "capacity_per_second": capacity, "saturated": saturated}
     observed = catalog.read_observation(LADDER, {**seen, "budgets": rows})
-    return LADDER.decide(parameters, state or LADDER.build_initial_state(parameters), observed)
+    return decide_next(LADDER, parameters, state or start_state(LADDER, parameters), observed)
 
 
 def shedding(rate: float, rows: list[dict[str, Any]], state: Any = None, **given: Any) -> Any:
@@ -45,8 +46,8 @@ def shedding(rate: float, rows: list[dict[str, Any]], state: Any = None, **given
         "budgets": rows,
     }
     observed = catalog.read_observation(LAW, seen)
-    LAW.check_observation(parameters, observed, "observation")
-    after, decision = LAW.decide(parameters, state or LAW.build_initial_state(parameters), observed)
+    catalog.check_observation(LAW, parameters, observed)
+    after, decision = decide_next(LAW, parameters, state or start_state(LAW, parameters), observed)
     inputs = SheddingInputs(build_application(parameters, observed, "observation"), parameters, observed)
     return after, decision, inputs
 
@@ -104,9 +105,9 @@ def test_a_budget_that_does_not_limit_changes_no_decision(demand, capacity, back
         "saturated": dict.fromkeys(saturated, True),
     }
     plenty = [budget(1e12, 1.0), budget(1e12, 1.0, "throttle")]
-    state = {**LADDER.build_initial_state(parameters), "rung": rung}
+    state = {**start_state(LADDER, parameters), "rung": rung}
     decided = [
-        LADDER.decide(parameters, state, catalog.read_observation(LADDER, {**seen, **more}))
+        decide_next(LADDER, parameters, state, catalog.read_observation(LADDER, {**seen, **more}))
         for more in ({}, {"budgets": plenty})
     ]
     assert decided[0] == decided[1]

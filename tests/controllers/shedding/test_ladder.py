@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from common.errors import BadInput
 from controllers import catalog
+from controllers.framework.law import decide_next, start_state
 from controllers.shedding.ladder import LEVELS, Ladder, allows
 from controllers.simulation.ladder import SCENARIO
 
@@ -15,11 +16,11 @@ LAW = Ladder()
 def run(observations, **parameters):
     """The rung after each observation, and the decisions."""
     given = catalog.read_parameters(LAW, parameters)
-    state, rungs, decisions = LAW.build_initial_state(given), [], []
+    state, rungs, decisions = start_state(LAW, given), [], []
     for seen in observations:
         observed = catalog.read_observation(LAW, seen)
-        LAW.check_observation(given, observed, "observation")
-        state, decision = LAW.decide(given, state, observed)
+        catalog.check_observation(LAW, given, observed)
+        state, decision = decide_next(LAW, given, state, observed)
         rungs.append(state["rung"])
         decisions.append(decision)
     return rungs, decisions
@@ -162,7 +163,7 @@ def test_shedding_that_an_error_budget_ends_leaves_no_level_above_a_lowered_cap(
     state = {"rung": len(LEVELS), "decisions": 3, "unmet": 0.5, "calm": 0}
     spent = {"level": "shed", "share": 0, "name": "o", "left": 0}
     observed = catalog.read_observation(LAW, {**OVER, "budgets": [spent]})
-    after, decision = LAW.decide(given_, catalog.read_state(LAW, given_, state), observed)
+    after, decision = decide_next(LAW, given_, catalog.read_state(LAW, given_, state), observed)
     rung = LEVELS.index(cap) + 1
     assert after["rung"] == decision.action["rung"] == rung and decision.raw == rung
     assert ("closed_share" in decision.action) == (cap == "throttle")

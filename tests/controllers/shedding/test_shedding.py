@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bench.laws import full_shedding_program
 from common.errors import BadInput
 from controllers import catalog
+from controllers.framework.law import decide_next
 from controllers.patterns.application import arrange
 from controllers.shedding.inputs import SheddingInputs, build_application
 from controllers.shedding.latency_bound import compute_operator_budget, compute_operator_seconds
@@ -36,13 +37,13 @@ def example(q11: float, q12: float, **more) -> dict:
 def read(parameters: dict, seen: dict):
     checked = catalog.read_parameters(LAW, parameters)
     observed = catalog.read_observation(LAW, seen)
-    LAW.check_observation(checked, observed, "observation")
+    catalog.check_observation(LAW, checked, observed)
     return checked, observed
 
 
 def decide(parameters: dict, seen: dict, state=None):
     checked, observed = read(parameters, seen)
-    return LAW.decide(checked, catalog.read_state(LAW, checked, state), observed)
+    return decide_next(LAW, checked, catalog.read_state(LAW, checked, state), observed)
 
 
 @pytest.mark.parametrize(

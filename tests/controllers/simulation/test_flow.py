@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from controllers.baselines.flow import SparkPid
-from controllers.flow.admission import Flow
+from controllers.flow.admission import Flow, FlowObservation
 from controllers.simulation import flow
 
 SCENARIO = flow.SCENARIO
@@ -51,8 +52,8 @@ class Believing(flow.ShippedFlow):
     """The law that is not told what was really admitted."""
 
     def admit(self, seen):
-        parameters = {**self.parameters, "setpoint": seen.setpoint_kb, "maximum": 1e9}
-        self.state, decision = Flow().decide(parameters, self.state, {"measured": seen.free_kb, "applied": None})
+        parameters = replace(self.parameters, setpoint=seen.setpoint_kb, maximum=1e9)
+        self.state, decision = Flow().decide(parameters, self.state, FlowObservation(measured=seen.free_kb))
         return decision.action["admit"]
 
 

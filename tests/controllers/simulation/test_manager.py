@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from console.actions.lab.traces import read_trace
 from controllers import catalog
 from controllers.framework import guard
+from controllers.framework.law import start_state
 from controllers.simulation import manager
 from controllers.worker_rate.law import WorkerRate
 from tests.controllers.worker_rate.thesis_tables import ROWS, TABLES
@@ -213,7 +214,7 @@ def drained(method, events, slots=2, events_per_second=5_000.0):
     law, size, started, busy_events = WorkerRate(), 5_000, 0, 0.0
     values = catalog.read_parameters(law, {"method": method})
     settings, guard_state = guard.read_settings(law, None), guard.build_initial_state()
-    state, length, removed, began, runs = law.build_initial_state(values), float(events), 0.0, 0, 0
+    state, length, removed, began, runs = start_state(law, values), float(events), 0.0, 0, 0
     pool: list[float] = []
     for second in range(2_000):
         if length <= 0:

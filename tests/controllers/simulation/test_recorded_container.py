@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from controllers import catalog
 from controllers.simulation.recorded_container import compute_arrivals, compute_mean_cost
+from controllers.worker_rate.shared import WorkerRateParameters
 
-LAW = catalog.get_law("worker_rate")
-VALUES = catalog.read_parameters(
-    LAW, {"events_per_worker": 1_000, "upper_limit": 2_000, "max_wait_seconds": 60.0, "interval_seconds": 2.0}
-)
+VALUES = WorkerRateParameters(events_per_worker=1_000, upper_limit=2_000, max_wait_seconds=60.0, interval_seconds=2.0)
 EVEN = [np.full(400, 30.0)]
 
 
@@ -42,11 +40,11 @@ def test_one_observation_says_nothing():
 def test_full_workers_cost_nothing_and_those_that_start_all_but_empty_cost_their_runs():
     assert 0.0 <= compute_mean_cost(VALUES, EVEN) < 0.15
     # Every 4 s one that takes 1,000 finds 120: eight runs in place of one.
-    assert compute_mean_cost({**VALUES, "max_wait_seconds": 4.0}, EVEN) == pytest.approx(7.3, abs=0.5)
+    assert compute_mean_cost(replace(VALUES, max_wait_seconds=4.0), EVEN) == pytest.approx(7.3, abs=0.5)
 
 
 def test_more_waiting_than_people_want_has_its_price():
-    assert compute_mean_cost({**VALUES, "upper_limit": 100.0}, EVEN) > compute_mean_cost(VALUES, EVEN) + 1.0
+    assert compute_mean_cost(replace(VALUES, upper_limit=100.0), EVEN) > compute_mean_cost(VALUES, EVEN) + 1.0
 
 
 def test_a_stretch_without_events_costs_nothing():

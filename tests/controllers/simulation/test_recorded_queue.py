@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from controllers import catalog
-from controllers.flow.admission import LAW
+from controllers.flow.admission import LAW, FlowObservation, FlowParameters
 from controllers.simulation.recorded_queue import REFUSED, compute_mean_cost, replay, resample_observations
 
 A, B, DELAY, CAPACITY = 1.0, -100.0, 1, 2e7
@@ -15,17 +14,17 @@ SLUGGISH = {"kp": -0.0002, "ki": -0.00001}
 
 def values(**gains):
     model = {"a": A, "b": B, "delay": DELAY}
-    return catalog.read_parameters(LAW, {"setpoint": SETPOINT, "minimum": 512.0, "maximum": 1e6, **model, **gains})
+    return FlowParameters(setpoint=SETPOINT, minimum=512.0, maximum=1e6, **model, **gains)
 
 
 def recorded(gains, seed=1, ticks=400, offered=9_000.0):
     """[free, admitted] of a plant under these gains: 4,000 events a sample are worked, by a hog 2,000."""
     chance, parameters = np.random.default_rng(seed), values(**gains)
-    state, free, waiting, rows = LAW.build_initial_state(parameters), CAPACITY, 0.0, []
+    state, free, waiting, rows = LAW.start(parameters), CAPACITY, 0.0, []
     admitted = [0.0, 0.0]
     for tick in range(ticks):
         rows.append((free, admitted[-1]))
-        state, decision = LAW.decide(parameters, state, {"measured": free, "applied": admitted[-1]})
+        state, decision = LAW.decide(parameters, state, FlowObservation(measured=free, applied=admitted[-1]))
         waiting += offered
         admitted.append(min(waiting, decision.action["admit"]))
         waiting -= admitted[-1]
@@ -51,7 +50,7 @@ def test_what_the_replay_prefers_is_better_on_the_plant_itself():
 
 
 def test_gains_that_are_unstable_on_the_model_are_never_the_cheapest():
-    unstable = {**values(**GOOD), "kp": -0.2}
+    unstable = values(**{**GOOD, "kp": -0.2})
     assert compute_mean_cost(unstable, [recorded(GOOD)]) == REFUSED
 
 

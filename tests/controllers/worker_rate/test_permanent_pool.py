@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
+from controllers.framework.law import decide_next, start_state
 from controllers.worker_rate import arrival_rate
 from controllers.worker_rate.arrival_rate import ArrivalRate
 
@@ -32,7 +33,7 @@ def read(**more):
 
 def decided(parameters, state, **observation):
     seen = catalog.read_observation(LAW, {"removed": 0, **observation})
-    return LAW.decide(parameters, catalog.read_state(LAW, parameters, state), seen)
+    return decide_next(LAW, parameters, catalog.read_state(LAW, parameters, state), seen)
 
 
 class PermanentPool:
@@ -122,7 +123,7 @@ def test_without_knowing_what_an_event_takes_nothing_is_decided_unless_nothing_c
     parameters = read()
     state, decision = decided(parameters, None, queue_length=3, running=2)
     assert (decision.action, decision.limited_by) == (None, "unmeasured")
-    assert state == LAW.build_initial_state(parameters)
+    assert state == start_state(LAW, parameters)
     for seconds in ({}, {"service_seconds": 0.0}):
         state, decision = decided(parameters, None, queue_length=0, running=2, **seconds)
         assert (decision.action, decision.limited_by) == (None, "unmeasured"), "one check knows no rate"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from common.errors import BadInput
 from controllers import catalog
+from controllers.framework.law import decide_next, start_state
 from controllers.worker_rate.arrival_rate import ArrivalRate
 from controllers.worker_rate.law import WorkerRate
 
@@ -23,10 +24,10 @@ def observe(length, **given_values):
 
 
 def run(values, *observations, state=None):
-    state = state or LAW.build_initial_state(values)
+    state = state or start_state(LAW, values)
     decisions = []
     for each in observations:
-        state, decision = LAW.decide(values, state, observe(**each))
+        state, decision = decide_next(LAW, values, state, observe(**each))
         decisions.append(decision)
     return state, decisions
 
@@ -150,13 +151,13 @@ def test_a_pool_that_runs_far_fewer_than_are_submitted_stops_submissions():
 def saturated(intervals, **values):
     """A pool that runs two workers an interval while 200 events arrive, which would need four."""
     chosen = parameters(**values)
-    state, length, waiting, most = LAW.build_initial_state(chosen), 1_000.0, 0, 0
+    state, length, waiting, most = start_state(LAW, chosen), 1_000.0, 0, 0
     for _ in range(intervals):
         ran = min(2, waiting)
         waiting, removed = waiting - ran, min(length, ran * 50.0)
         length += 200 - removed
         seen = observe(length, removed=removed, started=ran, waiting_to_run=waiting, running=0)
-        state, decision = LAW.decide(chosen, state, seen)
+        state, decision = decide_next(LAW, chosen, state, seen)
         waiting += started([decision])[0]
         most = max(most, waiting)
     return most
@@ -246,9 +247,9 @@ def test_a_person_may_change_the_method_at_any_time():
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=60), st.integers(1, 5_000))
 def test_what_waits_is_served_at_once_or_within_the_bound_whatever_comes(lengths, size):
     values = parameters(events_per_worker=size, maximum_rate=1e4)
-    state, quiet = LAW.build_initial_state(values), 0
+    state, quiet = start_state(LAW, values), 0
     for length in lengths:
-        state, decision = LAW.decide(values, state, observe(length))
+        state, decision = decide_next(LAW, values, state, observe(length))
         quiet = quiet + 1 if length and not decision.action else 0
         assert quiet == 0
         assert started([decision])[0] <= min(1e4, math.ceil(length / size))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
+from controllers.framework.law import decide_next, start_state
 from controllers.worker_rate.law import WorkerRate
 from tests.controllers.worker_rate.thesis_tables import ROWS
 
@@ -27,10 +28,10 @@ def observe(length, **given_values):
 
 
 def run(values, *lengths, state=None, **observed):
-    state = state or LAW.build_initial_state(values)
+    state = state or start_state(LAW, values)
     decisions = []
     for length in lengths:
-        state, decision = LAW.decide(values, state, observe(length, **observed))
+        state, decision = decide_next(LAW, values, state, observe(length, **observed))
         decisions.append(decision)
     return state, decisions
 
@@ -122,9 +123,9 @@ def test_fractions_of_workers_add_up_exactly(rate, intervals):
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=60))
 def test_the_rate_stays_within_its_limits_whatever_waits(lengths):
     values = parameters(minimum_rate=0.5, maximum_rate=4)
-    state = LAW.build_initial_state(values)
+    state = start_state(LAW, values)
     for length in lengths:
-        state, decision = LAW.decide(values, state, observe(length))
+        state, decision = decide_next(LAW, values, state, observe(length))
         assert 0.5 <= state["rate"] <= 4
         assert 0 <= state["carry"] < 1
         assert (decision.action is None) == (length == 0)
@@ -142,11 +143,11 @@ def simulate(values, inflow):
 
     At each evaluation the manager sees what the workers of the interval before left.
     """
-    state, queue, waiting, runs, submitted = LAW.build_initial_state(values), 0.0, 0.0, 0, 0
+    state, queue, waiting, runs, submitted = start_state(LAW, values), 0.0, 0.0, 0, 0
     for events in inflow:
         queue = max(0.0, queue + events - submitted * values["events_per_worker"])
         waiting += queue
-        state, decision = LAW.decide(values, state, observe(queue))
+        state, decision = decide_next(LAW, values, state, observe(queue))
         submitted = decision.action["start"] if decision.action else 0
         runs += submitted
     return waiting, runs

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from controllers import catalog
+from controllers.framework.law import decide_next, start_state
 from workers.control import tuning
 from workers.models import LedgerEntry, Loop
 
@@ -54,11 +55,11 @@ def record_flow(loop: Loop, days_back: Iterable[int]) -> None:
     parameters = catalog.read_parameters(law, SLUGGISH)
 
     def stretch(ticks: int) -> Iterator[dict[str, float]]:
-        state, free, applied = law.build_initial_state(parameters), 1e7, (4_000.0, 4_000.0)
+        state, free, applied = start_state(law, parameters), 1e7, (4_000.0, 4_000.0)
         for tick in range(ticks):
             seen = {"measured": free, "applied": applied[0]}
             yield seen
-            state, decision = law.decide(parameters, state, seen)
+            state, decision = decide_next(law, parameters, state, seen)
             applied = (float((decision.action or {})["admit"]), applied[0])
             worked = (2_000 if tick % 60 < 20 else 4_000) * chance.normal(1, 0.05)
             free = min(2e7, max(0.0, free - 100 * (applied[1] - worked)))

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
+from common.parameter import build
 from controllers.simulation import recorded_container
+from controllers.worker_rate.shared import WorkerRateParameters
 from tests.workers.control.records import NOW, wasteful_loop
 from workers.control import costs
 from workers.control.costs import CostPrices, compute_run_seconds, compute_used_seconds, count_lost_events
@@ -95,7 +97,7 @@ def test_a_hold_costs_what_came_late_because_nobody_decided(loop):
 
 def test_a_load_that_is_worked_without_a_hold_is_worked_as_if_none_were_named():
     inflow = np.full(120, 40.0)
-    values = {**defaults(), **VALUES}
+    values = build(WorkerRateParameters, {**defaults(), **VALUES})
     never = np.zeros(120, dtype=bool)
     assert recorded_container.replay(values, inflow) == recorded_container.replay(values, inflow, hold_seconds=never)
 

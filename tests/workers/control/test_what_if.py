@@ -10,6 +10,7 @@ from common.errors import BadInput
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
+from controllers.framework.law import start_state
 from tests.workers.control.test_loops import Clock, override, tick
 from workers.control import what_if
 from workers.control.ledger import ledger
@@ -178,7 +179,7 @@ def of_ladder(loads, now):
     target, law = {"queue": "alert"}, catalog.get_law("ladder")
     loop = Loop.objects.create(name="ladder/alert", law="ladder", target=target, state=None)
     parameters, settings = catalog.read_parameters(law, None), guard.read_settings(law, None)
-    state = {"law": law.build_initial_state(parameters), "guard": {**guard.build_initial_state(), "value": 0.0}}
+    state = {"law": start_state(law, parameters), "guard": {**guard.build_initial_state(), "value": 0.0}}
     for number, demand in enumerate(loads):
         at = now + timedelta(seconds=5 * number)
         seen = catalog.read_observation(law, {"demand_per_second": demand, "capacity_per_second": 100.0})

@@ -5,6 +5,7 @@ find that it has grown. The real thing is in test_pools_together.
 import pytest
 
 from controllers import catalog
+from controllers.framework.law import decide_next, start_state
 from tests.workers.pool.simulated_host import SimulatedHost, SimulatedService, run
 from workers.control.kinds.concurrency import KIND
 
@@ -20,7 +21,7 @@ class Host:
         self.host = SimulatedHost(2, 0, 0.0, calls=2, service=service)
         given = {**(KIND.defaults.parameters or {}), "start": 2, "maximum": 32, "steady_seconds": 120.0}
         self.parameters = catalog.read_parameters(LAW, given)
-        self.state = LAW.build_initial_state(self.parameters)
+        self.state = start_state(LAW, self.parameters)
         self.seq, self.rested = 0, 0
 
     @property
@@ -35,7 +36,7 @@ class Host:
         seen = {"threads": self.size, "interdeparture_seconds": samples, "seconds": 1.0}
         seen |= {"epoch": epoch, "mean_threads": mean_threads}
         observation = catalog.read_observation(LAW, seen)
-        self.state, decision = LAW.decide(self.parameters, self.state, observation)
+        self.state, decision = decide_next(LAW, self.parameters, self.state, observation)
         if decision.action:
             self.host.resize(int(decision.action["threads"]))
         if decision.terms["phase"] == "steady" and decision.terms["threads"] == self.size:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import hypot
 from typing import Any
 
-from controllers.flow.balance import LAW
+from controllers.flow.balance import LAW, BalanceObservation
 from controllers.flow.prediction import predict_balance
 from controllers.framework.sensed import Counters, Measurement
 from workers.control.parts.applications import check_measurement, find_application, list_application_targets
@@ -41,21 +41,22 @@ def measure_target(
 ) -> Measurement:
     """Return the observation of the replicas that have a share.
 
-    It is {response_times_seconds, shares, events_per_second, utilisation}. It also has `incomparable` where a replica
-    reports nothing or the differences may be chance, and `starved` where a replica's small share is the reason. The law
-    decides by its parameters whether the load is high enough for a comparison.
+    They are `incomparable` where a replica reports nothing or the differences may be chance, and `starved` where a
+    replica's small share is the reason. The law decides by its parameters whether the load is high enough for a
+    comparison.
     """
     rows = _list_replicas(target, snapshot)
     application_row = find_application(target, snapshot)
-    observation = {
-        "response_times_seconds": {name: row.response_seconds or 0.0 for name, row in rows.items()},
-        "shares": {name: row.share for name, row in rows.items()},
-        "events_per_second": application_row.in_per_second if application_row else None,
-        "utilisation": max((row.utilisation for row in rows.values()), default=None),
-        "incomparable": _explain_incomparability(rows),
-        "starved": _list_starved_replicas(rows, application_row.in_per_second if application_row else None),
-    }
-    return Measurement(observation, check_measurement(target, snapshot, now_seconds), {})
+    events_per_second = application_row.in_per_second if application_row else None
+    observation = BalanceObservation(
+        response_times_seconds={name: row.response_seconds or 0.0 for name, row in rows.items()},
+        shares={name: row.share for name, row in rows.items()},
+        events_per_second=events_per_second,
+        utilisation=max((row.utilisation for row in rows.values()), default=None),
+        incomparable=_explain_incomparability(rows),
+        starved=_list_starved_replicas(rows, events_per_second),
+    )
+    return Measurement.of(observation, check_measurement(target, snapshot, now_seconds), {})
 
 
 def _list_replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, ReplicaStatus]:

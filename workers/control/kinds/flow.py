@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.design import placement
-from controllers.flow.admission import ADMIT, LAW
+from controllers.flow.admission import ADMIT, LAW, FlowObservation
 from controllers.flow.prediction import predict_flow
 from controllers.framework import guard
 from controllers.framework.sensed import Counters, Measurement, count_growth
@@ -47,17 +47,16 @@ GAINS = placement.place(MODEL, POLES)
 def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
-    """Return {measured: free bytes of the result queue, applied: events dispatched per interval recently}."""
+    """Return the free bytes of the result queue, and the events dispatched per interval recently."""
     row = find_application(target, snapshot)
     admitted, said_at = row.admitted_events if row else None, _read_status_time(snapshot)
     counters: dict[str, float] = {}
     if admitted is not None and said_at is not None:
         counters = {"admitted_events": admitted, "said_at": said_at}
-    observation = {
-        "measured": (row.result_queue.free_bytes if row else None) or 0,
-        "applied": _compute_admitted(before or {}, counters),
-    }
-    return Measurement(observation, check_measurement(target, snapshot, now_seconds), {**(before or {}), **counters})
+    observation = FlowObservation(
+        measured=(row.result_queue.free_bytes if row else None) or 0, applied=_compute_admitted(before or {}, counters)
+    )
+    return Measurement.of(observation, check_measurement(target, snapshot, now_seconds), {**(before or {}), **counters})
 
 
 def _read_status_time(snapshot: Snapshot) -> float | None:
@@ -120,7 +119,7 @@ def list_targets(present: PlantInventory) -> Targets:
 
 def load(observed: Sequence[Observed]) -> Floats:
     """Return the free bytes of the result queue and the admitted events, sample by sample."""
-    known = [(at, each) for at, each in observed if each["applied"] is not None]
+    known = [(at, each) for at, each in observed if each.get("applied") is not None]
     return recorded_queue.resample_observations(
         [at for at, _ in known], [each["measured"] for _, each in known], [each["applied"] for _, each in known]
     )

@@ -13,6 +13,7 @@ from controllers.framework.reason import format_count
 from controllers.framework.sensed import Counters, Measurement, count_growth
 from controllers.simulation import recorded_container
 from controllers.worker_rate.law import LAW
+from controllers.worker_rate.shared import WorkerRateObservation, WorkerRateParameters
 from queues.nodes.node_state import OFFLINE, TOOBUSY
 from workers.control.parts import attached_pools, permanent_pools
 from workers.control.parts.kind import (
@@ -47,36 +48,34 @@ CUMULATIVE = ("removed_events", "workers_started")
 def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
-    """Return {queue_length, removed, started, waiting_to_run} of one container since the last observation.
+    """Return the observation of one container since the last one.
 
-    Where known, it also has {running, oldest_seconds, node_state}, without which the law works, too. Missing values (an
-    OFFLINE node, a container not yet measured) are 0 and invalid: the guard holds.
+    Missing values (an OFFLINE node, a container not yet measured) are 0 and invalid: the guard holds.
     """
     if "plant" in target:
         return permanent_pools.observe_pool(LAW.name, target, snapshot, before, now_seconds)
     row = _find_container(target, snapshot) or ContainerStatus()
     node = snapshot.nodes.get(target.get("node", ""))
     counters = {key: getattr(row, key) for key in CUMULATIVE}
-    observation = {
-        "queue_length": row.waiting_events or 0,
-        "removed": count_growth(before, counters, "removed_events"),
-        "started": count_growth(before, counters, "workers_started"),
-        "waiting_to_run": row.waiting_to_run or 0,
-        **_list_optional_inputs(running=row.workers_busy, oldest_seconds=row.oldest_seconds),
-        **_list_optional_inputs(node_state=node.state if node else None),
-    }
+    observation = WorkerRateObservation(
+        queue_length=row.waiting_events or 0,
+        removed=count_growth(before, counters, "removed_events"),
+        started=count_growth(before, counters, "workers_started"),
+        waiting_to_run=row.waiting_to_run or 0,
+        running=row.workers_busy,
+        oldest_seconds=row.oldest_seconds,
+        node_state=node.state if node else None,
+    )
     known = {key: value for key, value in counters.items() if value is not None}
-    return Measurement(observation, _check_measurement(target, snapshot, row, now_seconds), {**(before or {}), **known})
+    return Measurement.of(
+        observation, _check_measurement(target, snapshot, row, now_seconds), {**(before or {}), **known}
+    )
 
 
 def _find_container(target: Mapping[str, Any], snapshot: Snapshot) -> ContainerStatus | None:
     """Return the target's container in the snapshot, or None when it is missing."""
     queue = snapshot.queues.get(target.get("queue", ""))
     return queue.containers.get(target.get("node", "")) if queue else None
-
-
-def _list_optional_inputs(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _check_measurement(
@@ -196,7 +195,7 @@ def load(observed: Sequence[Observed]) -> Floats:
     )
 
 
-def compute_run_hours(target: Mapping[str, Any], snapshot: Snapshot, values: Mapping[str, Any]) -> float | None:
+def compute_run_hours(target: Mapping[str, Any], snapshot: Snapshot, values: WorkerRateParameters) -> float | None:
     """Return the hours of a full worker's run at the current time per event.
 
     A worker that finds fewer events ends sooner. A pool of an attached plant has no price.
@@ -204,7 +203,7 @@ def compute_run_hours(target: Mapping[str, Any], snapshot: Snapshot, values: Map
     queue = snapshot.queues.get(target.get("queue", ""))
     if queue is None or queue.service_seconds is None:
         return None
-    return float(values["events_per_worker"]) * queue.service_seconds / 3600
+    return values.events_per_worker * queue.service_seconds / 3600
 
 
 def compute_desired(observation: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, float]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import redis
 
 from controllers.flow.prediction import Prediction
-from controllers.framework.law import Law, Values
+from controllers.framework.law import Law
 from controllers.framework.reason import format_count
 from controllers.framework.sensed import Counters, Measurement
 from queues.topology import Topology
@@ -227,7 +227,7 @@ class TuningModel:
 
     tuned: tuple[str, ...]
     load: Callable[[Sequence[Observed]], Floats]
-    cost: Callable[[Values, Sequence[Floats]], float]
+    cost: Callable[[Any, Sequence[Floats]], float]  # from the law's parameters
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class LoadReplay:
 
     reads: frozenset[str]
     load: Callable[[Sequence[Observed]], Floats]
-    worked: Callable[[Values, Floats, str, Seconds | None], WorkedLoad]
+    worked: Callable[[Any, Floats, str, Seconds | None], WorkedLoad]
     baselines: Mapping[str, str]
 
 
@@ -253,7 +253,7 @@ class PromisedResponse:
     """
 
     title: str
-    of: Callable[[Values], Prediction | None]
+    of: Callable[[Any], Prediction | None]  # from the law's parameters
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class LoopTuning:
     replay: LoadReplay | None = None
     promise: PromisedResponse | None = None
     scenario: str | None = None
-    unit_hours: Callable[[Document, Snapshot, Values], float | None] | None = None
+    unit_hours: Callable[[Document, Snapshot, Any], float | None] | None = None
 
 
 @dataclass(frozen=True)

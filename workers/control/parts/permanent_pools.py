@@ -20,7 +20,6 @@ from workers.plants.foreign.kind import PlantPace
 INTERVAL_SECONDS = 5.0
 # for plants that a change stops
 RARE_CHANGES: Mapping[str, Any] = {"cooldown_seconds": 60.0}
-NOTHING: Mapping[str, Any] = {"queue_length": 0, "removed": 0}
 Target = Mapping[str, Any]
 
 
@@ -40,7 +39,7 @@ def observe_pool(
             measured = ObservationQuality(
                 measured.age_seconds, idle=f"the arrivals of {target['operator']} are not measured"
             )
-        return Measurement(dict(NOTHING), measured, {})
+        return Measurement({"queue_length": 0, "removed": 0}, measured, {})
     waiting = round(pool.waiting_events, 3)
     grown = waiting - (before or {}).get("queue_length", waiting)
     known = {"service_seconds": pool.service_seconds, "oldest_seconds": pool.wait_seconds}

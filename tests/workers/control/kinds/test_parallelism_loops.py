@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from controllers import catalog
+from controllers.framework.law import decide_next
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from tests.console.pipeline_sample import sample_application
 from tests.workers.loops import PARALLELISM, ensured
@@ -91,7 +92,7 @@ def test_the_forecast_law_is_given_what_one_operator_would_miss_with_each_number
     law = catalog.get_law("parallelism_forecast")
     parameters = catalog.read_parameters(law, {})
     observed = catalog.read_observation(law, sensed.observation)
-    law.check_observation(parameters, observed, "observation")
+    catalog.check_observation(law, parameters, observed)
     missed = observed["missed"]
     assert len(missed) == 2 and len(missed[0]) == CORES and observed["current"] == min(2, CORES)
     assert missed[1][0] > missed[0][0] > missed[0][1] > 0
@@ -104,8 +105,8 @@ def test_a_minimum_of_tasks_does_not_shift_what_each_number_of_them_would_miss()
     chosen = []
     for minimum in (1, 2, CORES):
         parameters = catalog.read_parameters(law, {"minimum": minimum})
-        law.check_observation(parameters, observed, "observation")
-        chosen.append(law.decide(parameters, {}, observed)[1].action["tasks"])
+        catalog.check_observation(law, parameters, observed)
+        chosen.append(decide_next(law, parameters, {}, observed)[1].action["tasks"])
     assert chosen == [CORES] * 3, "more are needed than there are cores"
 
 
@@ -131,8 +132,8 @@ def test_an_operator_that_was_not_measured_holds_every_law():
     document = seen(operators={name: {**row, "work": []} for name, row in operators.items()})
     sensed = joint(TARGET, document, None, NOW)
     law = catalog.get_law("parallelism_joint")
-    _, decision = law.decide(
-        catalog.read_parameters(law, {}), {"operators": {}}, catalog.read_observation(law, sensed.observation)
+    _, decision = decide_next(
+        law, catalog.read_parameters(law, {}), {"operators": {}}, catalog.read_observation(law, sensed.observation)
     )
     assert decision.action is None and decision.limited_by == "unmeasured"
     assert "was not measured" in forecast(HOSTS, document, None, NOW).measured.idle

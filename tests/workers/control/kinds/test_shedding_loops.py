@@ -7,6 +7,7 @@ import pytest
 
 from common.stored_document import encode_document, replace_fields
 from controllers import catalog
+from controllers.framework.law import decide_next, start_state
 from queues import keys
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
@@ -519,7 +520,7 @@ def test_when_the_ladder_lets_go_the_table_goes_though_nothing_is_measured(plant
 
 def test_a_queue_that_handles_nothing_is_throttled_without_a_break():
     values = catalog.read_parameters(ladder.LAW, {})
-    state, closed, rungs = ladder.LAW.build_initial_state(values), 0.0, []
+    state, closed, rungs = start_state(ladder.LAW, values), 0.0, []
     for _ in range(8):
         came = 100.0 * (1 - closed)
         row = {"kind": "jobs", "in_per_second": came, "out_per_second": 0.0, "wait_seconds": 60.0}
@@ -529,7 +530,7 @@ def test_a_queue_that_handles_nothing_is_throttled_without_a_break():
         document["producers"] = {"api": {"queues": {"alert": came}}}
         document["totals"] = {"worker_slots": 2, "workers_busy": 2}
         sensed = ladder.measure_target({"queue": "alert"}, snapshot_of(document), None, 10.0)
-        state, decision = ladder.LAW.decide(values, state, sensed.observation)
+        state, decision = decide_next(ladder.LAW, values, state, sensed.observation)
         closed = (decision.action or {}).get("closed_share", 0.0)
         rungs.append(state["rung"])
     assert min(rungs) >= 4

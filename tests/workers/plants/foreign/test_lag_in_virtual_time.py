@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from controllers import catalog
+from controllers.framework.law import decide_next
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from workers.documents.plants import PlantStatus
@@ -67,7 +68,7 @@ class VirtualShop:
             topology = self.get_topology(float(at))
             if at % TICK_SECONDS == 0:
                 observed = catalog.read_observation(law, inputs.observe_queueing(topology))
-                _, decision = law.decide(parameters, {}, observed)
+                _, decision = decide_next(law, parameters, {}, observed)
                 self.replicas = (decision.action or {"tasks": {}})["tasks"].get("worker", self.replicas)
                 found.append(self.replicas)
         return found
