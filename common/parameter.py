@@ -216,11 +216,10 @@ def clip_values(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dic
     }
 
 
-def check_range(parameters: Mapping[str, Any]) -> None:
+def check_range(minimum: float, maximum: float) -> None:
     """Raise `BadInput` if `minimum` is above `maximum`."""
-    low, high = parameters["minimum"], parameters["maximum"]
-    if low > high:
-        raise BadInput("parameters.minimum", f"must be at most maximum ({high}), not {low}")
+    if minimum > maximum:
+        raise BadInput("parameters.minimum", f"must be at most maximum ({maximum}), not {minimum}")
 
 
 def read_document(declared: Sequence[Parameter], document: Any) -> dict[str, Any]:
@@ -294,8 +293,8 @@ def _declare(name: str, annotated: Any) -> Parameter:
         return replace(parameter, name=name, kind="choice", choices=inner)
     if get_origin(of) is dict:
         return replace(parameter, name=name, kind="map", items=(_declare("", inner[1]),))
-    if get_origin(of) is tuple:
-        if get_origin(inner[0]) is tuple:
+    if get_origin(of) in (list, tuple):
+        if get_origin(inner[0]) in (list, tuple):
             return replace(parameter, name=name, kind="names" if get_args(inner[0])[0] is str else "table")
         if inner[0] in KINDS_OF_LISTS:
             return replace(parameter, name=name, kind=KINDS_OF_LISTS[inner[0]])

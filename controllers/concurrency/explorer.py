@@ -14,122 +14,55 @@ With `aim` set to peak, other processes need no consideration: probing continues
 runs with the smallest size within `peak_share` of the maximum throughput.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec.structs import replace
 
 from common.errors import BadInput
-from common.parameter import Parameter
-from controllers.concurrency.steady import MAX_PER_SECOND, STEADY
+from common.parameter import value
+from controllers.concurrency.parameters import MAX_THREADS, ConcurrencyParameters, Exploration
 from controllers.concurrency.tcc import decrease_threads, increase_threads
-from controllers.concurrency.throughput import MAX_THREADS, ThroughputMoments
+from controllers.concurrency.throughput import ThroughputMoments
 from controllers.concurrency.throughput_curve import BEND, Curve, Point, ScalabilityCurve, fit, is_past_peak
 from controllers.design.friendliness import scale_q
-from controllers.framework.decision import Json
-from controllers.framework.law import Values
 
 LOSS_ERRORS = 3.0  # standard errors by which a loss must stand out
-PHASES = ("probe", "verify", "steady", "tcc")
 MAX_POINTS = 1_000
-POINT = (
-    Parameter("threads", "threads", "Threads at the measurement.", None, 1, MAX_THREADS, "integer", required=True),
-    Parameter("per_second", "per second", "Throughput.", None, 1e-9, MAX_PER_SECOND, required=True),
-    Parameter("error", "share", "Relative standard error of the throughput.", None, 0, 1e36, required=True),
-)
-CURVES = (
-    (
-        "station",
-        (
-            Parameter("servers", "servers", "Number of servers.", None, 1, 1e6, "integer", required=True),
-            Parameter("capacity_per_second", "per second", "Capacity of the station.", None, 0, 1e36, required=True),
-            Parameter("empty_seconds", "s", "Response time without queueing.", None, 0, 1e36, required=True),
-            Parameter("error", "share", "Root mean square of the residuals.", None, 0, 1e36, required=True),
-        ),
-    ),
-    (
-        "scalability",
-        (
-            Parameter("rate_per_second", "per second", "Throughput of one thread.", None, 0, 1e36, required=True),
-            Parameter("contention", "1", "σ.", None, 0, 1e36, required=True),
-            Parameter("coherence", "1", "κ.", None, 0, 1e36, required=True),
-            Parameter("error", "share", "Root mean square of the residuals.", None, 0, 1e36, required=True),
-        ),
-    ),
-)
-STATE = (
-    Parameter(
-        "phase", "choice", "Phase of the search.", kind="choice", choices=("probe", "verify", "steady"), required=True
-    ),
-    # A pool that is not controlled may have no threads.
-    Parameter("threads", "threads", "Threads in use.", None, 0, MAX_THREADS, "integer", required=True),
-    Parameter("points", "points", "Measured points.", kind="rows", required=True, items=POINT, most=MAX_POINTS),
-    Parameter(
-        "pending",
-        "threads",
-        "Sizes still to be probed.",
-        None,
-        1,
-        MAX_THREADS,
-        "integers",
-        required=True,
-        most=MAX_POINTS,
-    ),
-    Parameter("doubling", "flag", "True: each probe doubles the threads.", kind="flag", required=True),
-    Parameter("verified", "times", "Points that were off the curve.", None, 0, 1e9, "integer", required=True),
-    *STEADY,
-    Parameter("curve", "curve", "Curve that the last choice used.", kind="variant", or_null=True, variants=CURVES),
-)
 
 
-@dataclass(frozen=True)
-class CurveSearch:
+class CurveSearch(Exploration, frozen=True, kw_only=True, tag_field="kind", tag="explorer"):
     """Points last measured in this cycle, the sizes still to be probed, and the number of verifications."""
 
-    phase: str
-    threads: int
-    points: tuple[Point, ...] = ()
-    pending: tuple[int, ...] = ()
-    doubling: bool = True
-    verified: int = 0
-    steady_per_second: float = 0.0
-    steady_seconds: float = 0.0
-    doubted: bool = False  # the last check of the steady state differed
-    steps: int = 0
-    curve: Mapping[str, Json] | None = None  # the curve behind the last choice, for pages
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the search as JSON for the law's state."""
-        plain = dict(vars(self))
-        plain["points"] = [dict(vars(point)) for point in self.points]
-        plain["pending"] = list(self.pending)
-        return plain
+    phase: Annotated[str, value("choice", "Phase of the search.", choices=("probe", "verify", "steady"))]
+    points: Annotated[tuple[Point, ...], value("points", "Measured points.", required=True, most=MAX_POINTS)] = ()
+    pending: Annotated[
+        tuple[int, ...], value("threads", "Sizes still to be probed.", 1, MAX_THREADS, required=True, most=MAX_POINTS)
+    ] = ()
+    doubling: Annotated[bool, value("flag", "True: each probe doubles the threads.", required=True)] = True
+    verified: Annotated[int, value("times", "Points that were off the curve.", 0, 1e9, required=True)] = 0
+    curve: Annotated[Curve | None, value("curve", "Curve that the last choice used.", or_null=True)] = None
 
 
-def search_from(document: Mapping[str, Any]) -> CurveSearch:
-    """Build the search from a document that `to_json` wrote."""
-    points = tuple(Point(**point) for point in document["points"])
-    return CurveSearch(**{**document, "points": points, "pending": tuple(document["pending"])})
-
-
-def check_search(document: Mapping[str, Any], where: str) -> None:
+def check_search(search: CurveSearch, where: str) -> None:
     """Raise `BadInput` if two points have the same number of threads."""
-    threads = [point["threads"] for point in document["points"]]
+    threads = [point.threads for point in search.points]
     for at, count in enumerate(threads):
         if count in threads[:at]:
             raise BadInput(f"{where}.points[{at}].threads", f"must be unique; {count} appears twice")
 
 
-def count_needed_samples(parameters: Values, search: CurveSearch, now: ThroughputMoments) -> float:
+def count_needed_samples(parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments) -> float:
     """Return the samples needed until the relative standard error of the mean is `probe_error`.
 
     Return the minimum if more threads clearly reduced the throughput: past a memory cliff, each further sample is
     expensive.
     """
-    least = float(parameters["initial_samples"])
+    least = parameters.initial_samples
     if _clearly_less(search, now):
         return least
-    wanted = (now.relative_deviation / float(parameters["probe_error"])) ** 2
-    return min(max(wanted, least), float(parameters["most_samples"]))
+    wanted = (now.relative_deviation / parameters.probe_error) ** 2
+    return min(max(wanted, least), parameters.most_samples)
 
 
 def _clearly_less(search: CurveSearch, now: ThroughputMoments) -> bool:
@@ -139,7 +72,7 @@ def _clearly_less(search: CurveSearch, now: ThroughputMoments) -> bool:
     return bool(now.throughput_per_second * (1 + LOSS_ERRORS * error) < (1 - BEND) * best)
 
 
-def step(parameters: Values, search: CurveSearch, now: ThroughputMoments) -> CurveSearch:
+def step(parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments) -> CurveSearch:
     """Return the next configuration once there are enough samples."""
     search = replace(search, points=_merge_point(search.points, now), steps=search.steps + 1)
     if search.phase == "verify":
@@ -158,12 +91,14 @@ def _merge_point(points: Sequence[Point], now: ThroughputMoments) -> tuple[Point
     return (*(point for point in points if point.threads != now.threads), fresh)
 
 
-def _continue_after_doubling(parameters: Values, search: CurveSearch, now: ThroughputMoments) -> CurveSearch:
+def _continue_after_doubling(
+    parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments
+) -> CurveSearch:
     before = max((p for p in search.points if p.threads < now.threads), key=lambda p: p.threads, default=None)
-    threads = min(2 * now.threads, int(parameters["maximum"]))
+    threads = min(2 * now.threads, parameters.maximum)
     size = 1.0 if before is None else now.threads / before.threads - 1
-    asked = scale_q(parameters["p"], parameters["q"], size)
-    if parameters["aim"] == "peak":
+    asked = scale_q(parameters.p, parameters.q, size)
+    if parameters.aim == "peak":
         goes_on = len(search.points) < 4 or not is_past_peak(search.points)
     else:
         goes_on = before is None or now.throughput_per_second >= (1 + asked) * before.per_second
@@ -172,41 +107,43 @@ def _continue_after_doubling(parameters: Values, search: CurveSearch, now: Throu
     return _choose_threads(parameters, replace(search, doubling=False))
 
 
-def _choose_threads(parameters: Values, search: CurveSearch) -> CurveSearch:
+def _choose_threads(parameters: ConcurrencyParameters, search: CurveSearch) -> CurveSearch:
     """Verify the size that the curve suggests, or leave the cycle to TCC if there is no curve."""
     if len(search.points) < 3:
         return _handle_few_points(parameters, search)
     curve = fit(search.points)
-    if curve.error > parameters["fit_tolerance"] + 2 * _compute_mean_error(search.points):
+    if curve.error > parameters.fit_tolerance + 2 * _compute_mean_error(search.points):
         return replace(search, phase="tcc")
-    search, threads = replace(search, curve=curve.to_json()), compute_target_threads(parameters, curve)
+    search, threads = replace(search, curve=curve), compute_target_threads(parameters, curve)
     known = next((point for point in search.points if point.threads == threads), None)
     if known is not None:
         return _settle(search, threads, known.per_second)
     return replace(search, phase="verify", threads=threads)
 
 
-def _handle_few_points(parameters: Values, search: CurveSearch) -> CurveSearch:
+def _handle_few_points(parameters: ConcurrencyParameters, search: CurveSearch) -> CurveSearch:
     """Handle too few points for a fit.
 
     Probe half of the smallest size too, because the search may have started above the knee. Where the range ends, use
     the fewest threads that reach `keep` of the best throughput.
     """
     fewest = min(point.threads for point in search.points)
-    lower = max(int(parameters["minimum"]), fewest // 2)
+    lower = max(parameters.minimum, fewest // 2)
     if lower < fewest:
         return replace(search, phase="probe", threads=lower, pending=())
     best = max(point.per_second for point in search.points)
-    enough = [point for point in search.points if point.per_second >= parameters["keep"] * best]
+    enough = [point for point in search.points if point.per_second >= parameters.keep * best]
     chosen = min(enough, key=lambda point: point.threads)
     return _settle(search, chosen.threads, chosen.per_second)
 
 
-def _continue_after_verify(parameters: Values, search: CurveSearch, now: ThroughputMoments) -> CurveSearch:
+def _continue_after_verify(
+    parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments
+) -> CurveSearch:
     before = fit([point for point in search.points if point.threads != now.threads] or search.points)
     off = abs(before.evaluate(now.threads) / now.throughput_per_second - 1)
-    tolerated = parameters["verify_tolerance"] + 2 * _compute_mean_error(search.points)
-    if off <= tolerated or search.verified >= parameters["verifications"]:
+    tolerated = parameters.verify_tolerance + 2 * _compute_mean_error(search.points)
+    if off <= tolerated or search.verified >= parameters.verifications:
         return _settle(search, now.threads, now.throughput_per_second)
     return _choose_threads(parameters, replace(search, verified=search.verified + 1))
 
@@ -230,51 +167,53 @@ def _settle(search: CurveSearch, threads: int, per_second: float) -> CurveSearch
     )
 
 
-def compute_target_threads(parameters: Values, curve: Curve) -> int:
+def compute_target_threads(parameters: ConcurrencyParameters, curve: Curve) -> int:
     """Return the size at which the stop rule ends on a curve, within the range."""
     if not isinstance(curve, ScalabilityCurve):
         return _compute_friendly_threads(parameters, curve)
     peak = _find_near_peak(parameters, curve)
-    return peak if parameters["aim"] == "peak" else min(peak, _compute_friendly_threads(parameters, curve))
+    return peak if parameters.aim == "peak" else min(peak, _compute_friendly_threads(parameters, curve))
 
 
-def _compute_friendly_threads(parameters: Values, curve: Curve) -> int:
+def _compute_friendly_threads(parameters: ConcurrencyParameters, curve: Curve) -> int:
     """Return the size at which TCC would settle on the curve."""
-    threads, maximum = int(parameters["minimum"]), int(parameters["maximum"])
+    threads, maximum = parameters.minimum, parameters.maximum
     while threads < maximum:
         after = increase_threads(threads, parameters)
         gain = curve.evaluate(after) / curve.evaluate(threads) - 1
-        enough = gain >= scale_q(parameters["p"], parameters["q"], after / threads - 1)
+        enough = gain >= scale_q(parameters.p, parameters.q, after / threads - 1)
         threads = after
         if not enough:
             break
-    keep = parameters["keep"] * curve.evaluate(threads)
-    while (lower := decrease_threads(threads, parameters["r"], parameters)) < threads and curve.evaluate(lower) >= keep:
+    keep = parameters.keep * curve.evaluate(threads)
+    while (lower := decrease_threads(threads, parameters.r, parameters)) < threads and curve.evaluate(lower) >= keep:
         threads = lower
     return threads
 
 
-def _find_near_peak(parameters: Values, curve: ScalabilityCurve) -> int:
-    least, most = int(parameters["minimum"]), int(parameters["maximum"])
+def _find_near_peak(parameters: ConcurrencyParameters, curve: ScalabilityCurve) -> int:
+    least, most = parameters.minimum, parameters.maximum
     peak = min(max(curve.peak_threads, least), most)
-    wanted = parameters["peak_share"] * curve.evaluate(peak)
+    wanted = parameters.peak_share * curve.evaluate(peak)
     threads = round(peak)
     while threads > least and curve.evaluate(threads - 1) >= wanted:
         threads -= 1
     return min(max(threads, least), most)
 
 
-def explore_again(parameters: Values, search: CurveSearch, changed: bool) -> CurveSearch:
+def explore_again(parameters: ConcurrencyParameters, search: CurveSearch, changed: bool) -> CurveSearch:
     """Start the next cycle.
 
     After a timeout, check the curve at one size below and one above. After a change, discard all points and double from
     a quarter of the current size.
     """
     if changed or len(search.points) < 3:
-        start = max(int(parameters["minimum"]), search.threads // 4)
-        return CurveSearch("probe", start, steps=search.steps)
-    low = decrease_threads(search.threads, parameters["w"], parameters)
+        start = max(parameters.minimum, search.threads // 4)
+        return CurveSearch(phase="probe", threads=start, steps=search.steps)
+    low = decrease_threads(search.threads, parameters.w, parameters)
     high = increase_threads(search.threads, parameters)
     probes = [threads for threads in (low, high) if threads != search.threads] or [search.threads]
     here = Point(search.threads, search.steady_per_second)
-    return CurveSearch("probe", probes[0], (here,), tuple(probes[1:]), doubling=False, steps=search.steps)
+    return CurveSearch(
+        phase="probe", threads=probes[0], points=(here,), pending=tuple(probes[1:]), doubling=False, steps=search.steps
+    )

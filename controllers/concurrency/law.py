@@ -31,30 +31,25 @@ when an exploration is due, its first step is the advice. The law explores as so
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from common.errors import BadInput
-from common.parameter import Parameter, check_range
+from common.parameter import check_range
+from common.stored_document import convert_to_plain
 from controllers.concurrency import explorer, tcc, trial
 from controllers.concurrency.explorer import CurveSearch
-from controllers.concurrency.memory import (
-    STATE,
-    Exploration,
-    Memory,
-    check_state,
-    restore_memory,
-    start_at_rest,
-    start_exploration,
-)
-from controllers.concurrency.parameters import OBSERVATION, PARAMETERS
+from controllers.concurrency.memory import Memory, check_memory, start_at_rest, start_exploration
+from controllers.concurrency.parameters import ConcurrencyObservation, ConcurrencyParameters
 from controllers.concurrency.tcc import Cycle
 from controllers.concurrency.throughput import ThroughputMoments, ThroughputSample
 from controllers.concurrency.trial import Origin, Trial
 from controllers.design.friendliness import compute_minimum_q, compute_minimum_w
 from controllers.framework.decision import Decision, Expectation, Json
-from controllers.framework.law import Law, Remedy, UntypedLaw, Values
+from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.reason import format_count, format_no_action, format_reason, measure
 
+Exploration = Cycle | CurveSearch
 # Significance that a change of throughput needs: a probability of 0.1 % per check.
 CHANGE_Z = 3.3
 # After a size change the pool warms up and is measured again; its effect is visible then.
@@ -62,33 +57,22 @@ EFFECT_SECONDS = 30.0
 # Where pools start alike, a pool starts with at most this multiple of its size and at least this fraction of
 # it, because it may be alone with its bottleneck.
 MAX_TIMES_OWN = 3.0
-# Defaults for values that the observation omits.
-NOT_SEEN: Values = {
-    "seconds": None,
-    "epoch": None,
-    "mean_threads": None,
-    "steered": True,
-    "trouble": None,
-    "ends_idle": False,
-}
 
 
-class Concurrency(UntypedLaw):
+class Concurrency(Law[ConcurrencyParameters, ConcurrencyObservation, Memory]):
     """The concurrency law; see the module for what it explores and when it holds."""
 
     name = "concurrency"
-    parameters: Sequence[Parameter] = PARAMETERS
-    observation: Sequence[Parameter] = OBSERVATION
-    state: Sequence[Parameter] = STATE
-    actuator: str | None = "threads"
+    Parameters, Observation, State = ConcurrencyParameters, ConcurrencyObservation, Memory
+    actuator = "threads"
     counts = True
     lasting = True
     remedy = Remedy("workers")
-    guard_defaults: Values = {"minimum": 1.0, "maximum": 1_000.0}
+    guard_defaults = {"minimum": 1.0, "maximum": 1_000.0}
 
-    def check(self, parameters: Values) -> None:
+    def check(self, parameters: ConcurrencyParameters) -> None:
         """Raise `BadInput` if p, q, and w are not friendly (Theorem 1) or the range excludes the start."""
-        p, q, w = (float(parameters[name]) for name in "pqw")
+        p, q, w = parameters.p, parameters.q, parameters.w
         if q <= compute_minimum_q(p):
             raise BadInput(
                 "parameters.q",
@@ -103,60 +87,59 @@ class Concurrency(UntypedLaw):
                 f"breaks condition (2), w >= 1 - (p/q - 1)^2: for p = {p:g} and q = {q:g}, w must be at least "
                 f"{compute_minimum_w(p, q):.6g}",
             )
-        check_range(parameters)
-        if parameters["most_samples"] < parameters["initial_samples"]:
+        check_range(parameters.minimum, parameters.maximum)
+        if parameters.most_samples < parameters.initial_samples:
             raise BadInput(
-                "parameters.most_samples", f"must be at least initial_samples ({parameters['initial_samples']})"
+                "parameters.most_samples", f"must be at least initial_samples ({parameters.initial_samples})"
             )
 
-    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Accept every observation: the law can hold on any measurement."""
-
-    def build_initial_state(self, parameters: Values) -> Json:
+    def start(self, parameters: ConcurrencyParameters) -> Memory:
         """Return an exploration from the start size, moved into the range if necessary."""
-        return start_exploration(parameters, _clip_threads(parameters, int(parameters["start"]))).to_json()
+        return start_exploration(parameters, _clip_threads(parameters, parameters.start))
 
-    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+    def check_state(self, parameters: ConcurrencyParameters, state: Memory, where: str) -> None:
         """Raise `BadInput` if samples or points contradict each other."""
-        check_state(state, where)
+        check_memory(state, where)
 
-    def resume_state(self, parameters: Values, state: Json) -> Json:
+    def resume(self, state: Memory) -> Memory:
         """Return the state after a hold: measurements from before the hold are dropped."""
-        return replace(restore_memory(state), sample=ThroughputSample(), refused=0).to_json()
+        return replace(state, sample=ThroughputSample(), refused=0)
 
-    def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+    def correct(
+        self, parameters: ConcurrencyParameters, before: Memory, after: Memory, action: Values | None
+    ) -> Memory:
         """Return the state with the pool's ordered size; without an action, the previous state.
 
         A pool that is not controlled keeps its state, because nothing was assumed about it.
         """
-        was, memory = restore_memory(before), restore_memory(after)
-        if memory.followed or action is None:
-            return after if memory.followed else before
-        return _set_to(memory, was.threads, int(action["threads"])).to_json()
+        if after.followed or action is None:
+            return after if after.followed else before
+        return _set_to(after, before.threads, int(action["threads"]))
 
-    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+    def decide(
+        self, parameters: ConcurrencyParameters, state: Memory, observation: ConcurrencyObservation
+    ) -> tuple[Memory, Decision]:
         """Return the number of threads to run, or no action while more samples are needed."""
-        memory, threads = restore_memory(state), int(observation["threads"])
-        parameters = _limit_parameters(parameters, memory.limit)
-        seen = {**NOT_SEEN, **observation}
-        memory = _follow_pool(parameters, memory, threads, seen["steered"])
-        after, decision = _decide_phase(parameters, memory, seen)
-        return after.to_json(), decision
+        parameters = _limit_parameters(parameters, state.limit)
+        memory = _follow_pool(parameters, state, observation.threads, observation.steered)
+        return _decide_phase(parameters, memory, observation)
 
 
-LAW: Law = Concurrency()
+LAW = Concurrency()
 
 
-def _decide_phase(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, Decision]:
-    exploration, threads = memory.exploration, int(seen["threads"])
+def _decide_phase(
+    parameters: ConcurrencyParameters, memory: Memory, seen: ConcurrencyObservation
+) -> tuple[Memory, Decision]:
+    exploration, threads = memory.exploration, seen.threads
     if not memory.followed:
         if memory.threads != _clip_threads(parameters, memory.threads):
             return _move_into_range(parameters, memory)
         if threads != memory.threads:
-            return _handle_refusal(parameters, memory, threads, seen["trouble"])
+            return _handle_refusal(parameters, memory, threads, seen.trouble)
     memory = _start_as_walk(parameters, memory, seen)
     # Threads of an earlier time started what a pool without threads finishes: it measures nothing.
-    finished = seen["interdeparture_seconds"] if threads else []
+    finished = seen.interdeparture_seconds if threads else ()
     memory = replace(memory, sample=memory.sample.add_samples(finished), refused=0)
     now = memory.sample.measure(threads)
     if memory.origin is None and now is not None:
@@ -169,12 +152,12 @@ def _decide_phase(parameters: Values, memory: Memory, seen: Values) -> tuple[Mem
     if exploration.phase == "steady":
         return _decide_when_steady(parameters, memory, now, seen)
     if not memory.followed:
-        memory = replace(memory, epoch=max(memory.epoch, int(seen["epoch"] or 0)))
+        memory = replace(memory, epoch=max(memory.epoch, seen.epoch or 0))
     assert now is not None
     return _explore(parameters, memory, now)
 
 
-def _follow_pool(parameters: Values, memory: Memory, threads: int, steered: bool) -> Memory:
+def _follow_pool(parameters: ConcurrencyParameters, memory: Memory, threads: int, steered: bool) -> Memory:
     """Return a memory at the pool's size if nobody controls the pool, or nobody did until now."""
     if steered and not memory.followed:
         return memory
@@ -183,37 +166,39 @@ def _follow_pool(parameters: Values, memory: Memory, threads: int, steered: bool
     return start_at_rest(parameters, memory, threads)
 
 
-def _may_share_bottleneck(parameters: Values, seen: Values) -> bool:
+def _may_share_bottleneck(parameters: ConcurrencyParameters, seen: ConcurrencyObservation) -> bool:
     """Return whether other pools explore that may share the bottleneck."""
-    return seen["epoch"] is not None and parameters["aim"] != "peak"
+    return seen.epoch is not None and parameters.aim != "peak"
 
 
-def _start_as_walk(parameters: Values, memory: Memory, seen: Values) -> Memory:
+def _start_as_walk(parameters: ConcurrencyParameters, memory: Memory, seen: ConcurrencyObservation) -> Memory:
     """Return the memory with a search that just started as a walk, where others explore too."""
     search = memory.exploration
     if not isinstance(search, CurveSearch) or search.phase == "steady" or not _may_share_bottleneck(parameters, seen):
         return memory
-    return replace(memory, exploration=Cycle("base", search.threads, steps=search.steps), sample=ThroughputSample())
+    return replace(
+        memory, exploration=Cycle(phase="base", threads=search.threads, steps=search.steps), sample=ThroughputSample()
+    )
 
 
-def _is_called(memory: Memory, seen: Values) -> bool:
+def _is_called(memory: Memory, seen: ConcurrencyObservation) -> bool:
     """Return whether another pool started an exploration that this steady pool has to join."""
-    newer = seen["epoch"] is not None and int(seen["epoch"]) > memory.epoch
-    return newer and bool(seen["steered"]) and memory.exploration.phase == "steady"
+    newer = seen.epoch is not None and seen.epoch > memory.epoch
+    return newer and seen.steered and memory.exploration.phase == "steady"
 
 
-def _limit_parameters(parameters: Values, limit: int | None) -> Values:
+def _limit_parameters(parameters: ConcurrencyParameters, limit: int | None) -> ConcurrencyParameters:
     """Return the parameters with the maximum that the pool was found to have."""
     if limit is None:
         return parameters
-    return {**parameters, "maximum": max(parameters["minimum"], min(parameters["maximum"], limit))}
+    return replace(parameters, maximum=max(parameters.minimum, min(parameters.maximum, limit)))
 
 
-def _clip_threads(parameters: Values, threads: int) -> int:
-    return int(min(max(threads, parameters["minimum"]), parameters["maximum"]))
+def _clip_threads(parameters: ConcurrencyParameters, threads: int) -> int:
+    return min(max(threads, parameters.minimum), parameters.maximum)
 
 
-def _move_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decision]:
+def _move_into_range(parameters: ConcurrencyParameters, memory: Memory) -> tuple[Memory, Decision]:
     exploration = memory.exploration
     threads = _clip_threads(parameters, exploration.threads)
     after = replace(
@@ -223,7 +208,7 @@ def _move_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decisi
         refused=0,
         trial=replace(memory.trial, threads=0),
     )
-    allowed = f"{parameters['minimum']} to {parameters['maximum']}"
+    allowed = f"{parameters.minimum} to {parameters.maximum}"
     cause = f"the range of {allowed} does not include {format_count(memory.threads, 'thread')}"
     return after, _act(after, exploration.phase, _set(threads, cause), "range")
 
@@ -246,16 +231,18 @@ def _set_to(memory: Memory, before: int, threads: int) -> Memory:
     return replace(memory, exploration=after, limit=limit)
 
 
-def _handle_refusal(parameters: Values, memory: Memory, threads: int, error: str | None) -> tuple[Memory, Decision]:
+def _handle_refusal(
+    parameters: ConcurrencyParameters, memory: Memory, threads: int, error: str | None
+) -> tuple[Memory, Decision]:
     """Handle a pool with another size than ordered: order again, and finally accept the size as its limit."""
     exploration, refused = memory.exploration, memory.refused + 1
     why = f" ({error})" if error else ""
     differs = f"{format_count(threads, 'thread')} instead of {memory.threads}{why}"
-    if refused < parameters["patience"]:
+    if refused < parameters.patience:
         reason = _set(memory.threads, f"the pool has {differs}; retrying")
         return replace(memory, refused=refused), _act(memory, exploration.phase, reason, "pool")
     limit = memory.limit
-    if threads < memory.threads and threads >= parameters["minimum"]:
+    if threads < memory.threads and threads >= parameters.minimum:
         limit = threads
     held = _clip_threads(_limit_parameters(parameters, limit), max(1, threads))
     # No step was made, so there is nothing to compare: everything that can be added was added.
@@ -284,7 +271,7 @@ def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequen
     return format_reason(action, cause, remarks=remarks)
 
 
-def _explore(parameters: Values, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
+def _explore(parameters: ConcurrencyParameters, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
     exploration = memory.exploration
     rules = tcc if isinstance(exploration, Cycle) else explorer
     needed = math.ceil(rules.count_needed_samples(parameters, exploration, now))
@@ -308,12 +295,14 @@ def _explore(parameters: Values, memory: Memory, now: ThroughputMoments) -> tupl
     return after, _act(after, following.phase, reason, None, now)
 
 
-def _settle(parameters: Values, memory: Memory, reason: str, now: ThroughputMoments) -> tuple[Memory, Decision]:
+def _settle(
+    parameters: ConcurrencyParameters, memory: Memory, reason: str, now: ThroughputMoments
+) -> tuple[Memory, Decision]:
     """End the exploration and compare the expected result with the start."""
     threads, origin = memory.exploration.threads, memory.origin
     grown = origin is not None and threads >= trial.step_from(parameters, origin.threads)
     after = replace(memory, trial=replace(memory.trial.end(grown), began_at=0.0))
-    return after, replace(_act(after, "steady", reason, None, now), expected=_build_expectation(memory))
+    return after, _act(after, "steady", reason, None, now, _build_expectation(memory))
 
 
 def _build_expectation(memory: Memory) -> Expectation | None:
@@ -331,7 +320,7 @@ def _build_expectation(memory: Memory) -> Expectation | None:
 
 
 def _decide_when_steady(
-    parameters: Values, memory: Memory, now: ThroughputMoments | None, seen: Values
+    parameters: ConcurrencyParameters, memory: Memory, now: ThroughputMoments | None, seen: ConcurrencyObservation
 ) -> tuple[Memory, Decision]:
     """Return the decision in the steady state.
 
@@ -343,19 +332,19 @@ def _decide_when_steady(
     assert now is not None
     if memory.trial.threads:
         return _judge_trial(parameters, memory, now, seen)
-    if memory.followed and seen["steered"]:
+    if memory.followed and seen.steered:
         return _explore_again(parameters, memory, now, "the loop controls the pool from now on", True, seen)
-    seconds = seen["seconds"]
-    passed = math.fsum(seen["interdeparture_seconds"]) if seconds is None else float(seconds)
+    seconds = seen.seconds
+    passed = math.fsum(seen.interdeparture_seconds) if seconds is None else float(seconds)
     exploration = replace(memory.exploration, steady_seconds=memory.exploration.steady_seconds + passed)
-    checked = now.samples >= parameters["initial_samples"]
+    checked = now.samples >= parameters.initial_samples
     if checked and exploration.steady_per_second <= 0:
         exploration = replace(exploration, steady_per_second=now.throughput_per_second)
     differs = checked and _has_changed(parameters, exploration, now)
     changed = differs and exploration.doubted
-    if not changed and exploration.steady_seconds < parameters["steady_seconds"]:
+    if not changed and exploration.steady_seconds < parameters.steady_seconds:
         memory = replace(memory, exploration=replace(exploration, doubted=differs))
-        may_try = seen["steered"] and checked and not differs
+        may_try = seen.steered and checked and not differs
         if may_try and (cause := _cause_of_trial(parameters, memory, exploration, seen)):
             return _start_trial(parameters, memory, now, cause)
         return _decide_no_action(memory, now, checked, differs)
@@ -366,14 +355,16 @@ def _decide_when_steady(
     return _explore_again(parameters, replace(memory, exploration=exploration), now, why, changed, seen)
 
 
-def _cause_of_trial(parameters: Values, memory: Memory, rest: Exploration, seen: Values) -> str | None:
+def _cause_of_trial(
+    parameters: ConcurrencyParameters, memory: Memory, rest: Exploration, seen: ConcurrencyObservation
+) -> str | None:
     """Explain why one more step is tried now, or return None."""
     if not _may_share_bottleneck(parameters, seen):
         if trial.is_due(parameters, memory.trial, rest):
             return "testing one more step, because throughput alone cannot show unused capacity"
         return None
-    if trial.is_behind(parameters, memory.trial, rest, seen["mean_threads"]):
-        return f"hosts have {seen['mean_threads']:.3g} threads on average, so one more step is tested"
+    if trial.is_behind(parameters, memory.trial, rest, seen.mean_threads):
+        return f"hosts have {seen.mean_threads:.3g} threads on average, so one more step is tested"
     return None
 
 
@@ -386,7 +377,9 @@ def _decide_no_action(memory: Memory, now: ThroughputMoments, checked: bool, dif
     return after, Decision(None, reason, _build_terms(after, now))
 
 
-def _start_trial(parameters: Values, memory: Memory, now: ThroughputMoments, cause: str) -> tuple[Memory, Decision]:
+def _start_trial(
+    parameters: ConcurrencyParameters, memory: Memory, now: ThroughputMoments, cause: str
+) -> tuple[Memory, Decision]:
     """Add one step for as long as it takes to measure its effect."""
     tried = trial.start_trial(parameters, memory.trial, memory.exploration)
     after = replace(memory, trial=tried, sample=ThroughputSample())
@@ -396,7 +389,9 @@ def _start_trial(parameters: Values, memory: Memory, now: ThroughputMoments, cau
     return after, _act(after, "trial", reason, None, now)
 
 
-def _judge_trial(parameters: Values, memory: Memory, now: ThroughputMoments, seen: Values) -> tuple[Memory, Decision]:
+def _judge_trial(
+    parameters: ConcurrencyParameters, memory: Memory, now: ThroughputMoments, seen: ConcurrencyObservation
+) -> tuple[Memory, Decision]:
     rest, tried = memory.exploration, memory.trial.threads
     needed = math.ceil(trial.count_needed_samples(parameters, rest, now))
     at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} in the trial"
@@ -419,7 +414,9 @@ def _judge_trial(parameters: Values, memory: Memory, now: ThroughputMoments, see
     return after, _act(after, following.phase, reason, None, now)
 
 
-def _catch_up(parameters: Values, memory: Memory, now: ThroughputMoments, brought: str) -> tuple[Memory, Decision]:
+def _catch_up(
+    parameters: ConcurrencyParameters, memory: Memory, now: ThroughputMoments, brought: str
+) -> tuple[Memory, Decision]:
     """Keep the tested step and allow the next one, without asking other pools to explore."""
     rest = replace(memory.exploration, threads=now.threads, steady_per_second=now.throughput_per_second, doubted=False)
     after = replace(memory, exploration=rest, sample=ThroughputSample(), trial=Trial())
@@ -427,10 +424,15 @@ def _catch_up(parameters: Values, memory: Memory, now: ThroughputMoments, brough
 
 
 def _explore_again(
-    parameters: Values, memory: Memory, now: ThroughputMoments | None, why: str, changed: bool, seen: Values
+    parameters: ConcurrencyParameters,
+    memory: Memory,
+    now: ThroughputMoments | None,
+    why: str,
+    changed: bool,
+    seen: ConcurrencyObservation,
 ) -> tuple[Memory, Decision]:
     """Make the first step of the next exploration; for a pool that is not controlled it is advice."""
-    heard = int(seen["epoch"] or 0)
+    heard = seen.epoch or 0
     epoch = heard if _is_called(memory, seen) else max(memory.epoch, heard) + 1
     rest = memory.exploration
     after = Memory(
@@ -442,38 +444,42 @@ def _explore_again(
     before, remarks = rest.threads, [] if now is None else [_format_step(rest, now)]
     reason = _set(after.exploration.threads, why, before=before, remarks=remarks)
     decision = _act(after, after.exploration.phase, reason, None, now)
-    return (after if seen["steered"] else start_at_rest(parameters, memory, memory.exploration.threads)), decision
+    return (after if seen.steered else start_at_rest(parameters, memory, memory.exploration.threads)), decision
 
 
-def _restart_exploration(parameters: Values, exploration: Exploration, changed: bool, seen: Values) -> Exploration:
-    if seen["ends_idle"]:
+def _restart_exploration(
+    parameters: ConcurrencyParameters, exploration: Exploration, changed: bool, seen: ConcurrencyObservation
+) -> Exploration:
+    if seen.ends_idle:
         threads = _clip_threads(parameters, exploration.threads)
         return start_exploration(parameters, threads, exploration.steps).exploration
-    if parameters["method"] == "tcc" or _may_share_bottleneck(parameters, seen):
+    if parameters.method == "tcc" or _may_share_bottleneck(parameters, seen):
         return tcc.start_cycle(parameters, _begins_with(parameters, exploration, seen), exploration.steps)
     if isinstance(exploration, CurveSearch):
         return explorer.explore_again(parameters, exploration, changed)
-    return explorer.explore_again(parameters, CurveSearch("steady", exploration.threads, steps=exploration.steps), True)
+    return explorer.explore_again(
+        parameters, CurveSearch(phase="steady", threads=exploration.threads, steps=exploration.steps), True
+    )
 
 
-def _begins_with(parameters: Values, exploration: Exploration, seen: Values) -> int:
+def _begins_with(parameters: ConcurrencyParameters, exploration: Exploration, seen: ConcurrencyObservation) -> int:
     """Return the size at which a walk starts.
 
     Where other pools walk too, all start alike: each grows by a share of its size, and differences would stay.
     """
-    mean, own = seen["mean_threads"], exploration.threads
+    mean, own = seen.mean_threads, exploration.threads
     if mean is None:
         return own
     return _clip_threads(parameters, round(min(max(mean, own / MAX_TIMES_OWN), own * MAX_TIMES_OWN)))
 
 
-def _has_changed(parameters: Values, exploration: Exploration, now: ThroughputMoments) -> bool:
+def _has_changed(parameters: ConcurrencyParameters, exploration: Exploration, now: ThroughputMoments) -> bool:
     """Return whether throughput changed by more than `change` and by more than chance."""
     if exploration.steady_per_second <= 0:
         return False
     ratio = now.throughput_per_second / exploration.steady_per_second - 1
     by_chance = CHANGE_Z * now.relative_deviation / math.sqrt(now.samples)
-    return abs(ratio) > max(float(parameters["change"]), by_chance)
+    return abs(ratio) > max(parameters.change, by_chance)
 
 
 def _format_step(exploration: Exploration, now: ThroughputMoments) -> str:
@@ -495,13 +501,17 @@ def _build_terms(memory: Memory, now: ThroughputMoments | None) -> dict[str, Jso
     }
     if isinstance(exploration, CurveSearch):
         terms["points"] = [[point.threads, point.per_second] for point in exploration.points]
-        terms["curve"] = exploration.curve
+        terms["curve"] = None if exploration.curve is None else convert_to_plain(exploration.curve)
     return terms
 
 
 def _act(
-    after: Memory, phase: str, reason: str, limited_by: str | None, now: ThroughputMoments | None = None
+    after: Memory,
+    phase: str,
+    reason: str,
+    limited_by: str | None,
+    now: ThroughputMoments | None = None,
+    expected: Expectation | None = None,
 ) -> Decision:
-    threads = after.threads
-    action = {"threads": threads, "phase": phase}
-    return Decision(action, reason, _build_terms(after, now), limited_by, raw=float(threads))
+    action = {"threads": after.threads, "phase": phase}
+    return Decision(action, reason, _build_terms(after, now), limited_by, float(after.threads), expected)

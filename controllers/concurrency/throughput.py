@@ -11,53 +11,30 @@ C1 is decided by Y = X̄1 - X̄2 against μ' = q/(1+q) μ1, with an indifference
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from common.errors import BadInput
-from common.parameter import Parameter
-from controllers.framework.decision import Json
+from common.parameter import value
+from controllers.concurrency.parameters import MAX_THREADS
 
 DISCARDED_SHARE = 0.01
 MAX_DISCARDED = 500
 MAX_SAMPLES, MAX_SECONDS = 1e15, 1e9  # minimum mean time of one sample
 # A shorter mean time between completions counts as no time at all: nothing real is that fast.
 MIN_SECONDS = 1e-12
-MAX_THREADS = 100_000
-MEASUREMENT = (
-    Parameter("threads", "threads", "Threads at the measurement.", None, 1, MAX_THREADS, "integer", required=True),
-    Parameter("mean_seconds", "s", "Mean time between completions.", None, MIN_SECONDS, MAX_SECONDS, required=True),
-    Parameter("variance", "s²", "Variance of the time.", None, 0, 1e36, required=True),
-    Parameter("samples", "samples", "Number of samples.", None, 1, MAX_SAMPLES, "integer", required=True),
-)
-SAMPLE = (
-    Parameter("count", "samples", "Number of samples.", None, 0, MAX_SAMPLES, "integer", required=True),
-    Parameter("total", "s", "Sum of the times.", None, 0, MAX_SAMPLES * MAX_SECONDS, required=True),
-    Parameter("squares", "s²", "Sum of the squared times.", None, 0, 1e36, required=True),
-    Parameter(
-        "largest",
-        "s",
-        "Largest 1 % of the samples, plus one.",
-        None,
-        0,
-        MAX_SECONDS,
-        "numbers",
-        required=True,
-        most=MAX_DISCARDED,
-    ),
-)
 
 
-@dataclass(frozen=True)
-class ThroughputMoments:
+class ThroughputMoments(msgspec.Struct, frozen=True):
     """The threads of a configuration and the moments of its measurement (s, s²)."""
 
-    threads: int
-    mean_seconds: float
-    variance: float
-    samples: int
+    threads: Annotated[int, value("threads", "Threads at the measurement.", 1, MAX_THREADS)]
+    mean_seconds: Annotated[float, value("s", "Mean time between completions.", MIN_SECONDS, MAX_SECONDS)]
+    variance: Annotated[float, value("s²", "Variance of the time.", 0, 1e36)]
+    samples: Annotated[int, value("samples", "Number of samples.", 1, MAX_SAMPLES)]
 
     @property
     def throughput_per_second(self) -> float:
@@ -69,19 +46,17 @@ class ThroughputMoments:
         """Return σ/μ."""
         return math.sqrt(self.variance) / self.mean_seconds
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the measurement as JSON for the law's state."""
-        return dict(vars(self))
 
-
-@dataclass(frozen=True)
-class ThroughputSample:
+class ThroughputSample(msgspec.Struct, frozen=True):
     """Sums over all samples so far, and the largest of them, so that those can be removed again."""
 
-    count: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-    largest: tuple[float, ...] = ()
+    count: Annotated[int, value("samples", "Number of samples.", 0, MAX_SAMPLES, required=True)] = 0
+    total: Annotated[float, value("s", "Sum of the times.", 0, MAX_SAMPLES * MAX_SECONDS, required=True)] = 0.0
+    squares: Annotated[float, value("s²", "Sum of the squared times.", 0, 1e36, required=True)] = 0.0
+    largest: Annotated[
+        tuple[float, ...],
+        value("s", "Largest 1 % of the samples, plus one.", 0, MAX_SECONDS, required=True, most=MAX_DISCARDED),
+    ] = ()
 
     def add_samples(self, seconds: Sequence[float]) -> "ThroughputSample":
         """Return the sample with further inter-departure times."""
@@ -110,29 +85,21 @@ class ThroughputSample:
             variance = 0.0
         return ThroughputMoments(threads, mean, variance * count / max(1, count - 1), count)
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the sample as JSON for the law's state."""
-        return {"count": self.count, "total": self.total, "squares": self.squares, "largest": list(self.largest)}
 
-
-def check_sample(document: Mapping[str, Any], where: str) -> None:
+def check_sample(sample: ThroughputSample, where: str) -> None:
     """Raise `BadInput` if the number or the sum of the largest samples is inconsistent."""
-    largest, count = document["largest"], document["count"]
+    largest, count = sample.largest, sample.count
     expected = min(count, _count_kept(count))
     if len(largest) != expected:
         raise BadInput(f"{where}.largest", f"must have {expected} of {count} samples, not {len(largest)}")
-    for name, most in (("total", math.fsum(largest)), ("squares", math.fsum(sample**2 for sample in largest))):
-        if document[name] < most * (1 - 1e-9):
+    squares = math.fsum(second**2 for second in largest)
+    for name, own, most in (("total", sample.total, math.fsum(largest)), ("squares", sample.squares, squares)):
+        if own < most * (1 - 1e-9):
             raise BadInput(f"{where}.{name}", f"must be at least {most:g}, the sum computed from largest")
 
 
 def _count_kept(count: int) -> int:
     return min(MAX_DISCARDED, math.floor(count * DISCARDED_SHARE) + 1)
-
-
-def sample_from(document: Mapping[str, Any]) -> ThroughputSample:
-    """Build the sample from a document that `to_json` wrote."""
-    return ThroughputSample(**{**document, "largest": tuple(document["largest"])})
 
 
 def quantile(alpha: float) -> float:

@@ -15,14 +15,15 @@ Residuals are relative; `error` is their root mean square.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from controllers.framework.decision import Json
+from common.parameter import value
+from controllers.concurrency.parameters import MAX_PER_SECOND, MAX_THREADS
 
 Floats = npt.NDArray[np.float64]
 SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
@@ -31,40 +32,21 @@ FEW_THREADS = 1_000  # each state up to this number of threads is counted; above
 BEND, BEND_ERRORS = 0.03, 2.0
 
 
-@dataclass(frozen=True)
-class Point:
-    """A measured point: threads, completions per second, and the relative standard error."""
+class Point(msgspec.Struct, frozen=True):
+    """A measured point."""
 
-    threads: int
-    per_second: float
-    error: float = 0.0
-
-
-class Curve(Protocol):
-    """Throughput as a function of threads."""
-
-    @property
-    def error(self) -> float:
-        """Return the relative root mean square of the residuals."""
-        ...
-
-    def evaluate(self, threads: float) -> float:
-        """Return the completions per second."""
-        ...
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the curve as JSON for pages and for the terms of a decision."""
-        ...
+    threads: Annotated[int, value("threads", "Threads at the measurement.", 1, MAX_THREADS)]
+    per_second: Annotated[float, value("per second", "Throughput.", 1e-9, MAX_PER_SECOND)]
+    error: Annotated[float, value("share", "Relative standard error of the throughput.", 0, 1e36, required=True)] = 0.0
 
 
-@dataclass(frozen=True)
-class StationCurve:
-    """A delay and one saturating station."""
+class StationCurve(msgspec.Struct, frozen=True, tag_field="kind", tag="station"):
+    """A delay and one saturating station: throughput as a function of threads."""
 
-    servers: int
-    capacity_per_second: float
-    empty_seconds: float  # R0
-    error: float
+    servers: Annotated[int, value("servers", "Number of servers.", 1, 1e6)]
+    capacity_per_second: Annotated[float, value("per second", "Capacity of the station.", 0, 1e36)]
+    empty_seconds: Annotated[float, value("s", "Response time without queueing.", 0, 1e36)]  # R0
+    error: Annotated[float, value("share", "Root mean square of the residuals.", 0, 1e36)]
 
     def evaluate(self, threads: float) -> float:
         """Return X(n), interpolated between whole numbers."""
@@ -75,19 +57,14 @@ class StationCurve:
         high = compute_station_throughput(below + 1, self.servers, self.capacity_per_second, self.empty_seconds)
         return low + (threads - below) * (high - low)
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the kind of curve and its numbers."""
-        return {"kind": "station", **vars(self)}
 
+class ScalabilityCurve(msgspec.Struct, frozen=True, tag_field="kind", tag="scalability"):
+    """The universal scalability law: throughput as a function of threads."""
 
-@dataclass(frozen=True)
-class ScalabilityCurve:
-    """The universal scalability law."""
-
-    rate_per_second: float
-    contention: float
-    coherence: float
-    error: float
+    rate_per_second: Annotated[float, value("per second", "Throughput of one thread.", 0, 1e36)]
+    contention: Annotated[float, value("1", "σ.", 0, 1e36)]
+    coherence: Annotated[float, value("1", "κ.", 0, 1e36)]
+    error: Annotated[float, value("share", "Root mean square of the residuals.", 0, 1e36)]
 
     def evaluate(self, threads: float) -> float:
         """Return X(n)."""
@@ -101,9 +78,8 @@ class ScalabilityCurve:
             return math.inf
         return max(1.0, math.sqrt(max(0.0, 1 - self.contention) / self.coherence))
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the kind of curve and its numbers."""
-        return {"kind": "scalability", **vars(self)}
+
+Curve = StationCurve | ScalabilityCurve
 
 
 def compute_station_throughput(threads: int, servers: int, capacity_per_second: float, empty_seconds: float) -> float:

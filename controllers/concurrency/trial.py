@@ -11,71 +11,42 @@ for that reason alone (one of three pools that adds a quarter gets 15 % more of 
 far fewer threads than the average tries a step, and after a useful one the next.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated
 
-from common.parameter import Parameter
+import msgspec
+from msgspec.structs import replace
+
+from common.parameter import value
 from controllers.concurrency import explorer, tcc
 from controllers.concurrency.explorer import CurveSearch
-from controllers.concurrency.steady import MAX_PER_SECOND
+from controllers.concurrency.parameters import MAX_PER_SECOND, MAX_THREADS, ConcurrencyParameters
 from controllers.concurrency.tcc import Cycle, increase_threads
-from controllers.concurrency.throughput import MAX_THREADS, ThroughputMoments, brings
+from controllers.concurrency.throughput import ThroughputMoments, brings
 from controllers.concurrency.throughput_curve import Point
 from controllers.design.friendliness import scale_q
-from controllers.framework.decision import Json
-from controllers.framework.law import Values
 
 MAX_FRUITLESS = 1_000
 # A pool is behind if the mean is more than this multiple of its threads.
 BEHIND = 1.5
-TRIAL = (
-    Parameter("threads", "threads", "Threads being tested; 0: none.", None, 0, MAX_THREADS, "integer", required=True),
-    Parameter("began_at", "s", "Time in the steady state when the last trial started.", None, 0, 1e15, required=True),
-    Parameter(
-        "fruitless",
-        "times",
-        "Consecutive trials and searches without more threads.",
-        None,
-        0,
-        MAX_FRUITLESS,
-        "integer",
-        required=True,
-    ),
-)
-ORIGIN = (
-    Parameter("threads", "threads", "Threads at the start.", None, 1, MAX_THREADS, "integer", required=True),
-    Parameter("per_second", "per second", "Throughput at the start.", None, 0, MAX_PER_SECOND, required=True),
-)
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Size and throughput of the pool when its exploration started."""
 
-    threads: int
-    per_second: float
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the origin as JSON for the law's state."""
-        return dict(vars(self))
+    threads: Annotated[int, value("threads", "Threads at the start.", 1, MAX_THREADS)]
+    per_second: Annotated[float, value("per second", "Throughput at the start.", 0, MAX_PER_SECOND)]
 
 
-@dataclass(frozen=True)
-class Trial:
-    """The threads on trial (0: none), and the record of earlier trials.
+class Trial(msgspec.Struct, frozen=True):
+    """The threads on trial, and the record of earlier trials."""
 
-    The record has the time of the last trial within the steady state, and the number of consecutive trials and searches
-    that ended without more threads.
-    """
-
-    threads: int = 0
-    began_at: float = 0.0
-    fruitless: int = 0
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the trial as JSON for the law's state."""
-        return dict(vars(self))
+    threads: Annotated[int, value("threads", "Threads being tested; 0: none.", 0, MAX_THREADS, required=True)] = 0
+    began_at: Annotated[
+        float, value("s", "Time in the steady state when the last trial started.", 0, 1e15, required=True)
+    ] = 0.0
+    fruitless: Annotated[
+        int, value("times", "Consecutive trials and searches without more threads.", 0, MAX_FRUITLESS, required=True)
+    ] = 0
 
     def end(self, grown: bool) -> "Trial":
         """End the trial; `grown` tells whether there are more threads than before."""
@@ -83,27 +54,19 @@ class Trial:
         return replace(self, threads=0, fruitless=fruitless)
 
 
-def restore_trial(document: Mapping[str, Any] | None) -> Trial:
-    """Build the trial from a document that `to_json` wrote; the state of an older Weir has none."""
-    return Trial() if document is None else Trial(**document)
-
-
-def restore_origin(document: Mapping[str, Any] | None) -> Origin | None:
-    """Build the origin from a document that `to_json` wrote."""
-    return None if document is None else Origin(**document)
-
-
-def is_due(parameters: Values, trial: Trial, rest: Cycle | CurveSearch) -> bool:
+def is_due(parameters: ConcurrencyParameters, trial: Trial, rest: Cycle | CurveSearch) -> bool:
     """Return whether a steady pool has to try one more step."""
-    every = float(parameters["trial_seconds"])
+    every = parameters.trial_seconds
     step = step_from(parameters, rest.threads)
     if every <= 0 or rest.steady_per_second <= 0 or rest.doubted or step == rest.threads:
         return False
-    wait = min(every * 2.0 ** min(trial.fruitless, 30), float(parameters["steady_seconds"]))
+    wait = min(every * 2.0 ** min(trial.fruitless, 30), parameters.steady_seconds)
     return rest.steady_seconds - trial.began_at >= wait
 
 
-def is_behind(parameters: Values, trial: Trial, rest: Cycle | CurveSearch, mean_threads: float | None) -> bool:
+def is_behind(
+    parameters: ConcurrencyParameters, trial: Trial, rest: Cycle | CurveSearch, mean_threads: float | None
+) -> bool:
     """Return whether a steady pool has to try one more step because pools on the same resource have far more.
 
     Such a pool stopped while the others grew, and mistook what they took for the end of its own growth. The step is due
@@ -111,52 +74,56 @@ def is_behind(parameters: Values, trial: Trial, rest: Cycle | CurveSearch, mean_
     """
     if mean_threads is None or BEHIND * rest.threads >= mean_threads or rest.doubted:
         return False
-    if float(parameters["trial_seconds"]) <= 0 or rest.steady_per_second <= 0:
+    if parameters.trial_seconds <= 0 or rest.steady_per_second <= 0:
         return False
     step = step_from(parameters, rest.threads)
     first = trial.began_at == 0.0
     return step > rest.threads and (first or is_due(parameters, trial, rest))
 
 
-def start_trial(parameters: Values, trial: Trial, rest: Cycle | CurveSearch) -> Trial:
+def start_trial(parameters: ConcurrencyParameters, trial: Trial, rest: Cycle | CurveSearch) -> Trial:
     """Start a trial with one step more than the steady pool has."""
     return replace(trial, threads=step_from(parameters, rest.threads), began_at=rest.steady_seconds)
 
 
-def step_from(parameters: Values, threads: int) -> int:
+def step_from(parameters: ConcurrencyParameters, threads: int) -> int:
     """Return one step more than `threads`, within the range."""
     return max(threads, increase_threads(threads, parameters))
 
 
-def count_needed_samples(parameters: Values, rest: Cycle | CurveSearch, now: ThroughputMoments) -> float:
+def count_needed_samples(parameters: ConcurrencyParameters, rest: Cycle | CurveSearch, now: ThroughputMoments) -> float:
     """Return the samples needed to know whether the step pays off; few if it clearly does harm."""
     return tcc.count_needed_samples(parameters, _as_step(parameters, rest, now.threads), now)
 
 
-def is_worth(parameters: Values, rest: Cycle | CurveSearch, now: ThroughputMoments) -> bool:
+def is_worth(parameters: ConcurrencyParameters, rest: Cycle | CurveSearch, now: ThroughputMoments) -> bool:
     """Return whether the threads on trial bring what a friendly step of this size requires."""
     before = _estimate_rest(parameters, rest)
     return brings(before, now, compute_required_share(parameters, before.threads, now.threads))
 
 
-def compute_required_share(parameters: Values, before: int, after: int) -> float:
+def compute_required_share(parameters: ConcurrencyParameters, before: int, after: int) -> float:
     """Return the share of throughput that a step from `before` to `after` threads has to bring."""
-    return scale_q(float(parameters["p"]), float(parameters["q"]), after / before - 1)
+    return scale_q(parameters.p, parameters.q, after / before - 1)
 
 
-def search_upward(parameters: Values, rest: Cycle | CurveSearch, now: ThroughputMoments) -> Cycle | CurveSearch:
+def search_upward(
+    parameters: ConcurrencyParameters, rest: Cycle | CurveSearch, now: ThroughputMoments
+) -> Cycle | CurveSearch:
     """Return the search that continues upward from the threads on trial."""
     if isinstance(rest, Cycle):
         return tcc.step(parameters, _as_step(parameters, rest, now.threads), now)
     here = Point(rest.threads, rest.steady_per_second)
-    return explorer.step(parameters, CurveSearch("probe", now.threads, (here,), steps=rest.steps), now)
+    return explorer.step(
+        parameters, CurveSearch(phase="probe", threads=now.threads, points=(here,), steps=rest.steps), now
+    )
 
 
-def _as_step(parameters: Values, rest: Cycle | CurveSearch, threads: int) -> Cycle:
+def _as_step(parameters: ConcurrencyParameters, rest: Cycle | CurveSearch, threads: int) -> Cycle:
     before = _estimate_rest(parameters, rest)
-    return Cycle("add", threads, before=before, best=rest.steady_per_second, steps=rest.steps)
+    return Cycle(phase="add", threads=threads, before=before, best=rest.steady_per_second, steps=rest.steps)
 
 
-def _estimate_rest(parameters: Values, rest: Cycle | CurveSearch) -> ThroughputMoments:
+def _estimate_rest(parameters: ConcurrencyParameters, rest: Cycle | CurveSearch) -> ThroughputMoments:
     """Return the steady measurement; its own error is negligible next to that of the trial."""
-    return ThroughputMoments(rest.threads, 1 / rest.steady_per_second, 0.0, int(parameters["initial_samples"]))
+    return ThroughputMoments(rest.threads, 1 / rest.steady_per_second, 0.0, parameters.initial_samples)

@@ -97,7 +97,7 @@ class QueueingParallelism(UntypedLaw):
 
     def check(self, parameters: Values) -> None:
         """Raise `BadInput` if minimum is above maximum."""
-        check_range(parameters)
+        check_range(parameters["minimum"], parameters["maximum"])
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Raise `BadInput` for invalid paths, or tasks outside the range."""

@@ -51,8 +51,8 @@ class ObservedQueue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlantObservation(msgspec.Struct, frozen=True, kw_only=True):
-    nodes: Annotated[tuple[ObservedNode, ...], value("rows", "All nodes of the plant.")]
-    queues: Annotated[tuple[ObservedQueue, ...], value("rows", "All queues of the plant.")]
+    nodes: Annotated[list[ObservedNode], value("rows", "All nodes of the plant.")]
+    queues: Annotated[list[ObservedQueue], value("rows", "All queues of the plant.")]
 
 
 @dataclass(frozen=True)

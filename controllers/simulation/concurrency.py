@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput
-from common.parameter import Parameter
+from common.parameter import Parameter, build
 from controllers.baselines.concurrency_limits import BASELINES, Limit, LimitStep, get_envoy_threads
 from controllers.concurrency.law import Concurrency
+from controllers.concurrency.parameters import ConcurrencyObservation, ConcurrencyParameters
 from controllers.design.friendliness import TABLE_1
 from controllers.design.queueing_models import Station, compute_throughput
 from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome
@@ -112,25 +113,18 @@ class ExplorationResult:
 def explore(method: str, yields: Callable[[int], float], p: float) -> ExplorationResult:
     """Run a law of Weir on a curve until it has been steady twice."""
     law, (share, q, w) = Concurrency(), get_table_row(p)
-    parameters = {parameter.name: parameter.default for parameter in law.parameters} | {
-        "method": method,
-        "p": share,
-        "q": q,
-        "w": w,
-        "maximum": MAX_THREADS,
-        "steady_seconds": 1.0,
-    }
-    state, threads, path, rests = law.build_initial_state(parameters), 1, list[int](), list[tuple[int, int]]()
+    given = {"method": method, "p": share, "q": q, "w": w, "maximum": MAX_THREADS, "steady_seconds": 1.0}
+    parameters = build(ConcurrencyParameters, given)
+    state, threads, path, rests = law.start(parameters), 1, list[int](), list[tuple[int, int]]()
     while len(rests) < 2 and len(path) < MAX_STEPS:
         path.append(threads)
-        samples = [1 / yields(threads)] * int(parameters["initial_samples"])
-        before = state["machine"]["phase"]
-        state, decision = law.decide(
-            parameters, state, {"threads": threads, "interdeparture_seconds": samples, "seconds": 1.0}
-        )
-        machine = state["machine"]
-        if machine["phase"] == "steady" and before != "steady":
-            rests.append((machine["threads"], machine["steps"]))
+        samples = [1 / yields(threads)] * parameters.initial_samples
+        before = state.exploration.phase
+        seen = ConcurrencyObservation(threads=threads, interdeparture_seconds=samples, seconds=1.0)
+        state, decision = law.decide(parameters, state, seen)
+        exploration = state.exploration
+        if exploration.phase == "steady" and before != "steady":
+            rests.append((exploration.threads, exploration.steps))
         threads = threads if decision.action is None else int(decision.action["threads"])
     (first, cold), (_, warm) = rests
     return ExplorationResult(first, cold, warm - cold, np.asarray(path, dtype=float))

@@ -30,9 +30,10 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput
-from common.parameter import Parameter
+from common.parameter import Parameter, build
 from controllers.baselines.concurrency_limits import BASELINES, Limit, LimitStep, get_envoy_threads
 from controllers.concurrency.law import Concurrency
+from controllers.concurrency.parameters import ConcurrencyObservation, ConcurrencyParameters
 from controllers.simulation.scenario import (
     Floats,
     Scenario,
@@ -71,29 +72,25 @@ class Candidate:
     method: str
     more: Mapping[str, Any]
     threads: int = 1
-    state: Any = None
     rests: list[tuple[float, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.law = Concurrency()
-        self.parameters = {parameter.name: parameter.default for parameter in self.law.parameters} | {
-            "method": self.method,
-            "steady_seconds": STEADY_SECONDS,
-            **self.more,
-        }
-        self.state = self.law.build_initial_state(self.parameters)
+        given = {"method": self.method, "steady_seconds": STEADY_SECONDS, **self.more}
+        self.parameters = build(ConcurrencyParameters, given)
+        self.state = self.law.start(self.parameters)
 
     @property
     def is_steady(self) -> bool:
-        return bool(self.state["machine"]["phase"] == "steady")
+        return self.state.exploration.phase == "steady"
 
     @property
     def epoch(self) -> int:
-        return int(self.state["epoch"])
+        return self.state.epoch
 
     def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
         was_steady = self.is_steady
-        seen = {"threads": self.threads, "interdeparture_seconds": gaps, "seconds": seconds, "epoch": epoch}
+        seen = ConcurrencyObservation(threads=self.threads, interdeparture_seconds=gaps, seconds=seconds, epoch=epoch)
         self.state, decision = self.law.decide(self.parameters, self.state, seen)
         if decision.action is not None:
             self.threads = int(decision.action["threads"])

@@ -132,7 +132,7 @@ class OurLaws:
 def observe_plant(plant: Allocation, forecast: float = 1.0) -> NodeScalingObservation:
     """Return the plant as both laws observe it."""
     return NodeScalingObservation(
-        nodes=tuple(
+        nodes=[
             ObservedNode(
                 name=name,
                 capacity=float(plant.capacity[index]),
@@ -140,8 +140,8 @@ def observe_plant(plant: Allocation, forecast: float = 1.0) -> NodeScalingObserv
                 state=OFFLINE if plant.offline[index] else IDLE if plant.idle[index] else NORMAL,
             )
             for index, name in enumerate(plant.nodes)
-        ),
-        queues=tuple(
+        ],
+        queues=[
             ObservedQueue(
                 name=name,
                 rate=float(plant.rate[index]),
@@ -149,7 +149,7 @@ def observe_plant(plant: Allocation, forecast: float = 1.0) -> NodeScalingObserv
                 minimum_containers=plant.minimum[index],
             )
             for index, name in enumerate(plant.queues)
-        ),
+        ],
         forecast=forecast,
     )
 

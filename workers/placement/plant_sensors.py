@@ -36,8 +36,8 @@ def observe_rebalancing(
         points[f"points/{name}"] = float(sum(row.points for row in counting.values()))
         rates[f"rate/{name}"] = _smooth_rate(before, name, points, _queue_rate(counting, nodes))
     observation = PlantObservation(
-        nodes=tuple(_build_law_node(name, node, name in closed) for name, node in sorted(nodes.items())),
-        queues=tuple(
+        nodes=[_build_law_node(name, node, name in closed) for name, node in sorted(nodes.items())],
+        queues=[
             ObservedQueue(
                 name=name,
                 rate=rates[f"rate/{name}"],
@@ -45,7 +45,7 @@ def observe_rebalancing(
                 minimum_containers=min(queue.minimum_containers, len(nodes)) or 1,
             )
             for name, queue in sorted(snapshot.queues.items())
-        ),
+        ],
     )
     valid = check_measurement(snapshot, now_seconds)
     kept = dict(before or {}) if valid.invalid else {**rates, **points}

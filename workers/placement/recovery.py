@@ -171,7 +171,7 @@ def plan_restoring(
     """
     allocation = from_observation(
         PlantObservation(
-            nodes=tuple(
+            nodes=[
                 ObservedNode(
                     name=spec.name,
                     capacity=spec.capacity.events_per_second,
@@ -179,8 +179,8 @@ def plan_restoring(
                     state=NORMAL if spec.name in live else OFFLINE,
                 )
                 for spec in topology.nodes.values()
-            ),
-            queues=tuple(
+            ],
+            queues=[
                 ObservedQueue(
                     name=name,
                     rate=rates.get(name, 0.0),
@@ -188,7 +188,7 @@ def plan_restoring(
                     minimum_containers=queue.minimum_containers,
                 )
                 for name, queue in sorted(topology.queues.items())
-            ),
+            ],
         ),
         minimum_containers=1,
     )

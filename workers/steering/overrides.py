@@ -438,7 +438,7 @@ def _validate_parameter(
             guard.read_settings(law, {**settings, **changed})
             return value, settings[name.removeprefix("guard.")]
         parameters = get_effective_parameters(law, loop.parameters, others, now)
-        law.check({**parameters, **{key: new[key] for key in new if key in parameters}})
+        check_parameters(law, {**parameters, **{key: new[key] for key in new if key in parameters}})
         return value, parameters[name]
     except BadInput as error:
         raise BadInput("value", str(error)) from None

@@ -7,13 +7,14 @@ from math import ceil
 from typing import Any
 
 from common.errors import BadInput
-from common.parameter import Parameter
+from common.parameter import Parameter, build
 from console.input.form_values import parse_number
 from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
 from console.timeline.window import compute_value_ticks
 from controllers import catalog
 from controllers.concurrency.explorer import compute_target_threads
 from controllers.concurrency.law import LAW
+from controllers.concurrency.parameters import ConcurrencyParameters
 from controllers.concurrency.throughput_curve import Curve, Point
 from controllers.concurrency.throughput_prediction import (
     PredictedThroughput,
@@ -176,8 +177,9 @@ def build_exploration(
     seen = list_measured(loop)
     points, now = select_newest_points(seen), load_present_state(loop)
     curve = fit_curve_to_points(points)
-    rests = None if curve is None else compute_target_threads(parameters, curve)
-    would_rest = None if curve is None or would is None else compute_target_threads(would, curve)
+    rests = None if curve is None else compute_target_threads(build(ConcurrencyParameters, parameters), curve)
+    changed = None if would is None else build(ConcurrencyParameters, would)
+    would_rest = None if curve is None or changed is None else compute_target_threads(changed, curve)
     numbers = Numbers(now.threads, rests, would_rest if would_rest != rests else None, asked)
     rows = [] if curve is None else _predictions(curve, numbers)
     return ShownExploration(

@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controllers import catalog
+from common.parameter import build
 from controllers.baselines.rebalancing import GreedyBand, Thesis
-from controllers.rebalancing.allocation import from_observation
-from controllers.rebalancing.law import Rebalancing
+from controllers.rebalancing.allocation import PlantObservation, from_observation
 from tests.controllers.rebalancing.plants import node, observation, observations, queue
 
 BASELINES = [Thesis(share, 350.0, 450.0) for share in (0.0, 0.25, 0.4)] + [GreedyBand()]
 
 
 def allocation(seen):
-    return from_observation(catalog.read_observation(Rebalancing(), seen), 2)
+    return from_observation(build(PlantObservation, seen), 2)
 
 
 def crowded(queues=10):

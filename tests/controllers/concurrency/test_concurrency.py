@@ -13,6 +13,7 @@ from common.errors import BadInput
 from controllers import catalog
 from controllers.concurrency.explorer import CurveSearch, explore_again
 from controllers.concurrency.law import Concurrency
+from controllers.concurrency.parameters import ConcurrencyParameters
 from controllers.concurrency.tcc import Cycle, count_needed_samples
 from controllers.concurrency.throughput import (
     MIN_SECONDS,
@@ -143,16 +144,19 @@ def test_samples_taken_in_parts_are_the_same_without_their_largest_percent(gaps,
 
 
 def test_where_the_range_leaves_one_number_of_threads_it_is_explored_again():
-    parameters = catalog.read_parameters(LAW, {"method": "explorer", "minimum": 4, "maximum": 4})
+    parameters = ConcurrencyParameters(method="explorer", minimum=4, maximum=4)
     points = tuple(Point(threads, float(threads)) for threads in (2, 4, 8))
-    again = explore_again(parameters, CurveSearch("steady", 4, points, steady_per_second=4.0), False)
+    again = explore_again(
+        parameters, CurveSearch(phase="steady", threads=4, points=points, steady_per_second=4.0), False
+    )
     assert (again.phase, again.threads, again.pending) == ("probe", 4, ())
 
 
 def test_a_step_that_a_changed_range_has_undone_needs_no_second_sample():
-    parameters = catalog.read_parameters(LAW, {})
+    parameters = ConcurrencyParameters()
     same = ThroughputMoments(8, 1.0, 0.0, 30)
-    assert count_needed_samples(parameters, Cycle("add", 8, before=same), same) == parameters["initial_samples"]
+    cycle = Cycle(phase="add", threads=8, before=same)
+    assert count_needed_samples(parameters, cycle, same) == parameters.initial_samples
 
 
 def test_a_decline_is_taken_back_at_once():

@@ -7,9 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import BadInput
+from common.parameter import build
 from controllers import catalog
 from controllers.framework.law import decide_next
-from controllers.rebalancing.law import Rebalancing, compute_minimum_containers
+from controllers.rebalancing.allocation import PlantObservation
+from controllers.rebalancing.law import (
+    Rebalancing,
+    RebalancingParameters,
+    RebalancingState,
+    RecentMove,
+    compute_minimum_containers,
+)
 from controllers.request import answer
 from tests.controllers.rebalancing.plants import after, loads, node, observation, observations, queue
 
@@ -135,10 +143,10 @@ def test_points_do_not_return_to_where_they_came_from_until_time_has_passed():
 
 def test_moves_that_were_not_made_bar_no_return():
     """A cool-down dropped them, or nobody approved the advice."""
-    before = {"recent": [{"queue": "q", "from": "n1", "to": "n2", "age": 1}]}
-    after = {"recent": [{**before["recent"][0], "age": 2}, {**before["recent"][0], "to": "n3"}]}
-    assert LAW.correct_state({}, before, after, None) == {"recent": after["recent"][:1]}
-    assert LAW.correct_state({}, before, after, {"moves": []}) == after
+    before = RebalancingState((RecentMove("q", "n1", "n2", 1),))
+    after = RebalancingState((RecentMove("q", "n1", "n2", 2), RecentMove("q", "n1", "n3", 1)))
+    assert LAW.correct(RebalancingParameters(), before, after, None) == RebalancingState(after.recent[:1])
+    assert LAW.correct(RebalancingParameters(), before, after, {"moves": []}) == after
 
 
 def test_idle_nodes_are_taken_in_no_more_than_are_needed():
@@ -249,7 +257,7 @@ def test_one_node_is_enough_unless_a_minimum_was_given(law):
 
 def test_without_a_minimum_a_queue_keeps_two_containers():
     seen = {"nodes": [node("n1"), node("n2"), node("n3")], "queues": [queue("q", 0.1, {"n1": 500, "n2": 500})]}
-    assert compute_minimum_containers(catalog.read_parameters(LAW, {}), catalog.read_observation(LAW, seen)) == 2
+    assert compute_minimum_containers(None, build(PlantObservation, seen)) == 2
 
 
 @pytest.mark.parametrize(

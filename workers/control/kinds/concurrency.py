@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers.concurrency.law import LAW
+from controllers.concurrency.parameters import ConcurrencyObservation
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from workers.control.parts import attached_pools
@@ -44,9 +45,7 @@ Document = Mapping[str, Any]
 
 
 def measure_target(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Measurement:
-    """Return {threads, interdeparture_seconds, seconds} of the pool since the last observation.
-
-    Where known, it also has {`epoch`, `mean_threads`, `trouble`}.
+    """Return the observation of the pool since the last one.
 
     The times are of events that completed while all processes were busy (`workers.pool.departures`); `seconds` is how
     long they were. Samples are numbered, so that none is used twice; after a restart of the pool (another pid of its
@@ -59,35 +58,36 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
     row = snapshot.hosts.get(target.get("host", ""))
     done = (row.done if row else None) or PoolWork()
     loops = [loop for loop in snapshot.loops.values() if loop.law == LAW.name and "host" in loop.target]
-    observation = {
-        "threads": row.slots if row else 0,
-        **_select_samples(before, done, {"pid": row.pid if row else None}),
-        **_list_optional_inputs(
-            epoch=_find_newest_epoch(loops, target),
-            mean_threads=_mean_threads(loops, target, snapshot),
-            trouble=(row.trouble or None) if row else None,
-        ),
-    }
+    samples, seconds = _select_samples(before, done, {"pid": row.pid if row else None})
+    observation = ConcurrencyObservation(
+        threads=row.slots if row else 0,
+        interdeparture_seconds=samples,
+        seconds=seconds,
+        epoch=_find_newest_epoch(loops, target),
+        mean_threads=_mean_threads(loops, target, snapshot),
+        trouble=(row.trouble or None) if row else None,
+    )
     # A host that was silent has no new samples when it reports again: its samples were used already.
     kept = _build_counters(done, {"pid": row.pid}) if row else dict(before or {})
-    return Measurement(observation, check_measurement(target, snapshot, row, now_seconds), kept)
+    return Measurement.of(observation, check_measurement(target, snapshot, row, now_seconds), kept)
 
 
 def _observe_attached(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Measurement:
     pool = attached_pools.find_pool(target, snapshot)
     done = pool.row.completions.get(target["operator"]) if pool else None
     life = {"since": done.since if done else None}
-    observation = {
-        "threads": pool.tasks if pool else 0,
-        **_select_samples(before, done or PoolWork(), life),
-        **_list_optional_inputs(trouble=_explain_no_decrease(target, pool)),
-    }
-    if pool and pool.ends_idle:
-        observation["ends_idle"] = True
+    samples, seconds = _select_samples(before, done or PoolWork(), life)
+    observation = ConcurrencyObservation(
+        threads=pool.tasks if pool else 0,
+        interdeparture_seconds=samples,
+        seconds=seconds,
+        trouble=_explain_no_decrease(target, pool),
+        ends_idle=bool(pool and pool.ends_idle),
+    )
     seen = attached_pools.check_measurement(LAW.name, target, snapshot, now_seconds)
     if seen.invalid is None and done is None:
         seen = ObservationQuality(seen.age_seconds, idle=f"{target['operator']} reports no completions")
-    return Measurement(observation, seen, _build_counters(done, life) if done else dict(before or {}))
+    return Measurement.of(observation, seen, _build_counters(done, life) if done else dict(before or {}))
 
 
 def _explain_no_decrease(target: Document, pool: attached_pools.ObservedPool | None) -> str | None:
@@ -101,8 +101,8 @@ def _build_counters(done: PoolWork, life: Document) -> dict[str, float]:
     return {key: value for key, value in counters.items() if value is not None}
 
 
-def _select_samples(before: Counters | None, done: PoolWork, life: Document) -> dict[str, Any]:
-    """Return the new samples of the pool's current size, up to the maximum kept.
+def _select_samples(before: Counters | None, done: PoolWork, life: Document) -> tuple[list[float], float]:
+    """Return the new samples of the pool's current size, up to the maximum kept, and how long they were (s).
 
     life: identifies the pool; it has another value after a restart.
     """
@@ -111,10 +111,7 @@ def _select_samples(before: Counters | None, done: PoolWork, life: Document) -> 
     if before is not None and all(before.get(key) == value for key, value in life.items()):
         first, seconds_before = before.get("seq", 0), before.get("full_seconds", 0.0)
     fresh = min(max(0, int(seq - first)), len(recent))
-    return {
-        "interdeparture_seconds": recent[len(recent) - fresh :],
-        "seconds": round(max(0.0, full_seconds - seconds_before), 3),
-    }
+    return list(recent[len(recent) - fresh :]), round(max(0.0, full_seconds - seconds_before), 3)
 
 
 def _find_newest_epoch(loops: list[LoopStatus], target: Document) -> int | None:
@@ -134,10 +131,6 @@ def _mean_threads(loops: list[LoopStatus], target: Document, snapshot: Snapshot)
 
 def _is_of(loop: LoopStatus, target: Document) -> bool:
     return bool(loop.target.get("host") == target.get("host"))
-
-
-def _list_optional_inputs(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def collect_readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
