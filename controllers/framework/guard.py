@@ -9,9 +9,7 @@ A guard decorates a law, and like a law it is pure: time is an argument, its sta
 3. slew: at most `slew_up` above and `slew_down` below the previous value;
 4. direction: "up only" allows no value below the previous one, "down only" none above it;
 5. range: minimum ≤ value ≤ maximum;
-6. cost cap: at most `cost_cap` of money per hour (`controllers.framework.cost_cap`), if a unit of the
-actuator
-   has a price; `minimum` takes precedence;
+6. cost cap: at most `cost_cap` of money per hour, if a unit of the actuator has a price; `minimum` takes precedence;
 7. cool-down: no action until `cooldown_seconds` after the last one.
 
 Steps 2 to 6 apply to laws whose action is one number (`Law.actuator`); others are only held or cooled down. A guard
@@ -22,73 +20,28 @@ and direction count from there, and setting it again is no action.
 The next decision has to know what was done. So the state of the guard and that of the law
 (`Law.correct`) follow the applied value, whether the guard changed a proposal, dropped it, or
 nobody applies it (advise mode). Terms named like the actuator show the applied value, too.
+
+Immediate costs of an actuator (a worker that is started) are added up in slots of five minutes. The newest thirteen
+slots hold everything that was spent in the last hour: spent + value · unit cost ≤ cap. Lasting costs (processes) need
+no memory: value · unit cost per hour ≤ cap.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from common.errors import BadInput
-from common.parameter import Parameter, build, clip_values, read_object, read_values
-from controllers.framework import cost_cap
+from common.parameter import Parameter, build, clip_values, list_parameters, read_object, read_values, value
+from common.stored_document import convert_to_plain
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Values, write_state
 from controllers.framework.reason import NO_ACTION, format_no_action, format_reason
 
 STALE_SECONDS = 3.0
+SLOT_SECONDS, SLOTS = 300.0, 13
 COST_CAP, COOL_DOWN = "guard cost cap", "guard cool-down"
-PARAMETERS = (
-    Parameter("minimum", "actuator's unit", "Minimum value to apply.", 0.0, -1e9, 1e9),
-    Parameter("maximum", "actuator's unit", "Maximum value to apply.", 1e6, -1e9, 1e9),
-    Parameter("slew_up", "actuator's unit per decision", "Maximum increase per decision.", 1e6, 1e-6, 1e9),
-    Parameter("slew_down", "actuator's unit per decision", "Maximum decrease per decision.", 1e6, 1e-6, 1e9),
-    Parameter("cooldown_seconds", "s", "Minimum time between two actions.", 0.0, 0.0, 86_400.0),
-    Parameter(
-        "stale_seconds",
-        "s",
-        "Maximum age of a measurement; older measurements hold the loop.",
-        STALE_SECONDS,
-        0.1,
-        3_600.0,
-    ),
-    Parameter(
-        "oscillation_window",
-        "decisions",
-        "Number of decisions that the oscillation detector covers.",
-        12,
-        3,
-        100,
-        "integer",
-    ),
-    Parameter(
-        "oscillation_turns",
-        "reversals",
-        "Reversals within the window that count as an oscillation; 0: never.",
-        0,
-        0,
-        100,
-        "integer",
-    ),
-    Parameter("oscillation_swing", "actuator's unit", "Minimum size of a swing that counts.", 5.0, 0.0, 1e9),
-    Parameter(
-        "cost_cap",
-        "money per h",
-        "Maximum cost per hour of started workers or processes, at the plant's price of a worker-hour. "
-        "0: no cap. No cap applies without that price or while the duration of a worker is "
-        "unknown.",
-        0.0,
-        0.0,
-        1e9,
-    ),
-    Parameter(
-        "direction",
-        "choice",
-        "Allowed direction of change.",
-        "both",
-        kind="choice",
-        choices=("both", "up only", "down only"),
-    ),
-)
 OF_ANY_LAW = ("cooldown_seconds", "stale_seconds")
 # Values of `limited_by` for the guard.
 UNASKED = ("stale measurement", "nothing to decide")  # the law was not asked
@@ -102,15 +55,61 @@ LIMITS = (
     COST_CAP,
     COOL_DOWN,
 )
-STATE = (
-    Parameter("value", "actuator's unit", "Last applied value; null: none.", None, -1e12, 1e12),
-    Parameter("acted_at_seconds", "s since 1970", "Time of the last action; null: none.", None, -1e12, 1e12),
-    Parameter("recent", "actuator's unit", "Recently requested values.", [], -1e12, 1e12, "numbers", most=100),
-    Parameter(
-        "spent", "money", "Spending per 5 min over the last 65 min.", [], 0.0, 1e12, "numbers", most=cost_cap.SLOTS
-    ),
-    Parameter("spent_slot", "5 min since 1970", "Newest 5 min slot; null: none.", None, -1e12, 1e12, "integer"),
-)
+
+
+class GuardSettings(msgspec.Struct, frozen=True, kw_only=True):
+    minimum: Annotated[float, value("actuator's unit", "Minimum value to apply.", -1e9, 1e9)] = 0.0
+    maximum: Annotated[float, value("actuator's unit", "Maximum value to apply.", -1e9, 1e9)] = 1e6
+    slew_up: Annotated[float, value("actuator's unit per decision", "Maximum increase per decision.", 1e-6, 1e9)] = 1e6
+    slew_down: Annotated[float, value("actuator's unit per decision", "Maximum decrease per decision.", 1e-6, 1e9)] = (
+        1e6
+    )
+    cooldown_seconds: Annotated[float, value("s", "Minimum time between two actions.", 0.0, 86_400.0)] = 0.0
+    stale_seconds: Annotated[
+        float, value("s", "Maximum age of a measurement; older measurements hold the loop.", 0.1, 3_600.0)
+    ] = STALE_SECONDS
+    oscillation_window: Annotated[
+        int, value("decisions", "Number of decisions that the oscillation detector covers.", 3, 100)
+    ] = 12
+    oscillation_turns: Annotated[
+        int, value("reversals", "Reversals within the window that count as an oscillation; 0: never.", 0, 100)
+    ] = 0
+    oscillation_swing: Annotated[float, value("actuator's unit", "Minimum size of a swing that counts.", 0.0, 1e9)] = (
+        5.0
+    )
+    cost_cap: Annotated[
+        float,
+        value(
+            "money per h",
+            "Maximum cost per hour of started workers or processes, at the plant's price of a worker-hour. 0: no cap. "
+            "No cap applies without that price or while the duration of a worker is unknown.",
+            0.0,
+            1e9,
+        ),
+    ] = 0.0
+    direction: Annotated[Literal["both", "up only", "down only"], value("choice", "Allowed direction of change.")] = (
+        "both"
+    )
+
+
+APPLIED_VALUE = value("actuator's unit", "Last applied value; null: none.", -1e12, 1e12)
+
+
+class GuardState(msgspec.Struct, frozen=True, kw_only=True):
+    acted_at_seconds: Annotated[
+        float | None, value("s since 1970", "Time of the last action; null: none.", -1e12, 1e12)
+    ] = None
+    recent: Annotated[
+        tuple[float, ...], value("actuator's unit", "Recently requested values.", -1e12, 1e12, most=100)
+    ] = ()
+    spent: Annotated[
+        tuple[float, ...], value("money", "Spending per 5 min over the last 65 min.", 0.0, 1e12, most=SLOTS)
+    ] = ()
+    spent_slot: Annotated[int | None, value("5 min since 1970", "Newest 5 min slot; null: none.", -1e12, 1e12)] = None
+    value: Annotated[float | None, APPLIED_VALUE] = None  # last, because its name hides the function
+
+
+PARAMETERS, STATE = list_parameters(GuardSettings), list_parameters(GuardState)
 
 
 @dataclass(frozen=True)
@@ -125,15 +124,6 @@ class ObservationQuality:
     invalid: str | None = None
     idle: str | None = None
     unit_cost: float | None = None
-
-
-@dataclass(frozen=True)
-class _Actuator:
-    """The actuator of a law. `lasts`: it keeps its value; `observed`: the value in force, if known."""
-
-    name: str | None
-    lasts: bool
-    observed: float | None
 
 
 @dataclass(frozen=True)
@@ -159,7 +149,7 @@ def list_guard_settings(law: Law) -> tuple[Parameter, ...]:
 
 def build_initial_state() -> dict[str, Json]:
     """Return a state without a value or an action."""
-    return {"value": None, "acted_at_seconds": None, "recent": [], "spent": [], "spent_slot": None}
+    return read_values(STATE, None, "guard.state")
 
 
 def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, Any]:
@@ -178,7 +168,7 @@ def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, An
 
 def read_state(document: Any, where: str = "guard.state") -> Json:
     """Check a guard state from outside; None gives the initial one. Raise `BadInput`."""
-    return build_initial_state() if document is None else read_values(STATE, document, where)
+    return read_values(STATE, document, where)
 
 
 def decide(
@@ -199,34 +189,28 @@ def decide(
     A person's action passes the same guard: nobody acts on a stale measurement or outside the range. `applies` is False
     for advice and after a failure; then the states are those after nothing was done.
     """
-    if (held := _check_measurement(settings, measured)) is not None:
+    limits = build(GuardSettings, settings)
+    if (held := _check_measurement(limits, measured)) is not None:
         return GuardedDecision(state, guard_state, held, None, asked=False)
     given, seen, before = build(law.Parameters, parameters), build(law.Observation, observation), None
     observed = law.read_value_in_force(given, seen)
-    actuator = _Actuator(law.actuator, observed is not None or law.lasting, observed)
+    known = build(GuardState, guard_state)
     if observed is not None:
-        guard_state = {**guard_state, "value": observed}
+        known = msgspec.structs.replace(known, value=observed)
+    lasts = observed is not None or law.lasting
+    passage = _Passage(law.actuator, lasts, observed, limits, known, now_seconds, measured.unit_cost)
     if manual is None:
         before = build(law.State, state)
         after, proposed = law.decide(given, before, seen)
     else:
         after, proposed = state, decide_manually(law, manual)
-    decision, recent = _limit(actuator, settings, guard_state, proposed)
-    decision, purse = _cap(actuator, settings, guard_state, now_seconds, decision, measured.unit_cost)
-    decision = _apply_cool_down(actuator, settings, guard_state, now_seconds, _drop_unchanged(actuator, decision))
+    decision = passage.apply_cool_down(passage.drop_unchanged(passage.cap(passage.limit(proposed))))
     done = decision if applies or decision.action is None else replace(decision, action=None, terms={})
     if manual is None and done.action != proposed.action:
         after = law.correct(given, before, after, done.action)
-    acts = done.action is not None and not _keeps(actuator, guard_state, done.action)
-    next_state = {
-        "value": _compute_applied_value(actuator, done, guard_state["value"]),
-        "acted_at_seconds": now_seconds if acts else guard_state["acted_at_seconds"],
-        "recent": recent,
-        **_record_spending(actuator, settings, guard_state, done, purse, measured.unit_cost),
-    }
-    value = _compute_applied_value(actuator, decision, guard_state["value"])
     next_law_state = state if manual is not None else write_state(law, after)
-    return GuardedDecision(next_law_state, clip_values(STATE, next_state), decision, value)
+    next_state = clip_values(STATE, convert_to_plain(passage.build_next_state(proposed, done)))
+    return GuardedDecision(next_law_state, next_state, decision, passage.compute_applied_value(decision))
 
 
 def decide_manually(law: Law, manual: Values) -> Decision:
@@ -239,8 +223,8 @@ def decide_manually(law: Law, manual: Values) -> Decision:
     return Decision(dict(manual), reason, {**manual, "manual": dict(manual)}, raw=value)
 
 
-def _check_measurement(settings: Values, measured: ObservationQuality) -> Decision | None:
-    limit, age = settings["stale_seconds"], measured.age_seconds
+def _check_measurement(settings: GuardSettings, measured: ObservationQuality) -> Decision | None:
+    limit, age = settings.stale_seconds, measured.age_seconds
     terms = {"age_seconds": age, "stale_seconds": limit}
     if measured.invalid is not None:
         why = measured.invalid
@@ -255,209 +239,183 @@ def _check_measurement(settings: Values, measured: ObservationQuality) -> Decisi
     return Decision(None, format_no_action(why), terms, "stale measurement")
 
 
-def _compute_applied_value(actuator: _Actuator, decision: Decision, before: float | None) -> float | None:
-    """Return the applied number: 0 for no action, or the latched value as the law states it in its terms."""
-    if actuator.name is None:
-        return None
-    if decision.action is not None:
-        return float(decision.action[actuator.name])
-    if not actuator.lasts:
-        return 0.0
-    stays = decision.terms.get(actuator.name, before)
-    return None if stays is None else float(stays)
+@dataclass(frozen=True)
+class _Passage:
+    """The guard of one decision, with its state before.
 
+    name: the actuator, or None. lasts: it keeps its value; observed: the value in force, if known.
+    """
 
-def _keeps(actuator: _Actuator, guard_state: Json, action: Values) -> bool:
-    """Return whether an action only repeats the value in force."""
-    return actuator.lasts and action.get(str(actuator.name)) == guard_state["value"]
+    name: str | None
+    lasts: bool
+    observed: float | None
+    settings: GuardSettings
+    before: GuardState
+    now_seconds: float
+    unit_cost: float | None
 
+    def limit(self, decision: Decision) -> Decision:
+        """Apply averaging, slew, direction, and range to a single number."""
+        if self.name is None or decision.raw is None or decision.action is None:
+            return decision
+        settings, before, value, limited_by = self.settings, self.before.value, decision.raw, None
+        recent = self._list_recent(decision)
+        turns = settings.oscillation_turns
+        if turns and count_reversals(recent, settings.oscillation_swing) >= turns:
+            value, limited_by = sum(recent) / len(recent), "oscillation"
+        if before is not None:
+            slowed = min(max(value, before - settings.slew_down), before + settings.slew_up)
+            if slowed != value:
+                value, limited_by = slowed, "guard slew"
+            if settings.direction != "both":
+                allowed = max(value, before) if settings.direction == "up only" else min(value, before)
+                if allowed != value:
+                    value, limited_by = allowed, "guard direction"
+        # The range comes last, because it has to hold in every case.
+        if value > settings.maximum:
+            value, limited_by = settings.maximum, "guard maximum"
+        elif value < settings.minimum:
+            value, limited_by = settings.minimum, "guard minimum"
+        # A value that was slowed and then raised by the range is not limited: the request is what is applied.
+        if limited_by is None or value == decision.raw:
+            return decision
+        oscillates = "the law oscillates, so its recent values are averaged (guard)"
+        why = oscillates if limited_by == "oscillation" else f"limited by the {limited_by}"
+        return self._rewrite(decision, value, limited_by, why)
 
-def _limit(
-    actuator: _Actuator, settings: Values, guard_state: Json, decision: Decision
-) -> tuple[Decision, list[float]]:
-    """Apply averaging, slew, and range to a single number, and return the recently requested values."""
-    recent = list(guard_state["recent"])
-    if actuator.name is None or decision.raw is None:
-        return decision, recent
-    recent = [*recent, decision.raw][-int(settings["oscillation_window"]) :]
-    if decision.action is None:
-        return decision, recent
-    value, limited_by = _calm(settings, recent, decision.raw)
-    value, limited_by = _limit_slew(settings, guard_state["value"], value, limited_by)
-    value, limited_by = _limit_direction(settings, guard_state["value"], value, limited_by)
-    # The range comes last, because it has to hold in every case.
-    value, limited_by = _range(settings, value, limited_by)
-    # A value that was slowed and then raised by the range is not limited: the request is what is applied.
-    if limited_by is None or value == decision.raw:
-        return decision, recent
-    return _rewrite(actuator, guard_state, decision, value, limited_by), recent
+    def cap(self, decision: Decision) -> Decision:
+        """Limit the value to the cost cap."""
+        cap, cost = self.settings.cost_cap, self.unit_cost
+        if self.name is None or not cap or cost is None or decision.action is None or decision.raw is None:
+            return decision
+        spent = sum(self._roll_spending()[0])
+        allowed = max(0.0, cap - spent) / cost if cost > 0 else float("inf")
+        left = max(allowed, self.settings.minimum)
+        if float(decision.action[self.name]) <= left:
+            return decision
+        before = f"{spent:.4g} spent, " if spent else ""
+        why = f"limited by the {COST_CAP} of {cap:g} per h ({before}{cost:.4g} per unit)"
+        return self._rewrite(decision, left, COST_CAP, why)
 
+    def drop_unchanged(self, decision: Decision) -> Decision:
+        """Drop an action that repeats the value observed in force."""
+        action = decision.action
+        if self.observed is None or action is None or action[str(self.name)] != self.observed:
+            return decision
+        why = decision.reason.partition(": ")[2]
+        return replace(decision, action=None, reason=f"{NO_ACTION}: {why}", expected=None)
 
-def _range(settings: Values, value: float, limited_by: str | None) -> tuple[float, str | None]:
-    if value > settings["maximum"]:
-        return float(settings["maximum"]), "guard maximum"
-    if value < settings["minimum"]:
-        return float(settings["minimum"]), "guard minimum"
-    return value, limited_by
+    def apply_cool_down(self, decision: Decision) -> Decision:
+        acted = self.before.acted_at_seconds
+        if decision.action is None or acted is None or self._keeps(decision.action):
+            return decision
+        # A clock that was set back must not extend the cool-down.
+        left = self.settings.cooldown_seconds - abs(self.now_seconds - acted)
+        if left <= 0:
+            return decision
+        reason = f"{format_no_action(f'cool-down ends in {left:.1f} s')} Proposed by the law: {decision.reason}"
+        terms = self._update_terms(decision.terms, self.before.value)
+        return replace(decision, action=None, reason=reason, terms=terms, limited_by=COOL_DOWN, expected=None)
 
+    def compute_applied_value(self, decision: Decision) -> float | None:
+        """Return the applied number: 0 for no action, or the latched value as the law states it in its terms."""
+        if self.name is None:
+            return None
+        if decision.action is not None:
+            return float(decision.action[self.name])
+        if not self.lasts:
+            return 0.0
+        stays = decision.terms.get(self.name, self.before.value)
+        return None if stays is None else float(stays)
 
-def _limit_slew(
-    settings: Values, before: float | None, value: float, limited_by: str | None
-) -> tuple[float, str | None]:
-    if before is None:
-        return value, limited_by
-    slowed = min(max(value, before - settings["slew_down"]), before + settings["slew_up"])
-    return (value, limited_by) if slowed == value else (slowed, "guard slew")
+    def build_next_state(self, proposed: Decision, done: Decision) -> GuardState:
+        acts = done.action is not None and not self._keeps(done.action)
+        spent, slot = self._record_spending(done)
+        return GuardState(
+            value=self.compute_applied_value(done),
+            acted_at_seconds=self.now_seconds if acts else self.before.acted_at_seconds,
+            recent=self._list_recent(proposed),
+            spent=spent,
+            spent_slot=slot,
+        )
 
+    def _list_recent(self, decision: Decision) -> tuple[float, ...]:
+        """Return the recently requested values, with that of the decision."""
+        if self.name is None or decision.raw is None:
+            return self.before.recent
+        return (*self.before.recent, decision.raw)[-self.settings.oscillation_window :]
 
-def _limit_direction(
-    settings: Values, before: float | None, value: float, limited_by: str | None
-) -> tuple[float, str | None]:
-    direction = settings["direction"]
-    if before is None or direction == "both":
-        return value, limited_by
-    allowed = max(value, before) if direction == "up only" else min(value, before)
-    return (value, limited_by) if allowed == value else (allowed, "guard direction")
+    def _keeps(self, action: Values) -> bool:
+        """Return whether an action only repeats the value in force."""
+        return self.lasts and action.get(str(self.name)) == self.before.value
 
+    def _roll_spending(self) -> tuple[tuple[float, ...], int]:
+        """Return the money in each slot, newest last, and the number of the newest; a lasting value spends nothing.
 
-def _calm(settings: Values, recent: Sequence[float], value: float) -> tuple[float, str | None]:
-    needed = settings["oscillation_turns"]
-    if not needed or count_reversals(recent, settings["oscillation_swing"]) < needed:
-        return value, None
-    return sum(recent) / len(recent), "oscillation"
+        After a clock was set back, spending counts for an hour from then; if it was further ahead, nothing is known.
+        """
+        if self.lasts:
+            return (), 0
+        slot, before, kept = int(self.now_seconds // SLOT_SECONDS), self.before.spent_slot, self.before.spent
+        if before is None or not kept or before - slot >= SLOTS:
+            return (0.0,) * SLOTS, slot
+        passed = min(max(0, slot - before), SLOTS)
+        return (*kept, *((0.0,) * passed))[-SLOTS:], slot
+
+    def _record_spending(self, done: Decision) -> tuple[tuple[float, ...], int | None]:
+        """Record the recent spending. While the price is unknown, earlier spending still counts for its hour."""
+        if self.name is None or self.lasts or not self.settings.cost_cap:
+            return (), None
+        if self.unit_cost is None:
+            return self.before.spent, self.before.spent_slot
+        spent, slot = self._roll_spending()
+        value = float(done.action[self.name]) if done.action else 0.0
+        return (*spent[:-1], spent[-1] + max(0.0, value) * self.unit_cost), slot
+
+    def _update_terms(self, terms: Mapping[str, Json], value: float | None) -> Mapping[str, Json]:
+        """Return the terms with the applied value in place of the proposed one."""
+        name = str(self.name)
+        if value is None or name not in terms:
+            return terms
+        return {**terms, name: int(value) if isinstance(terms[name], int) else value}
+
+    def _rewrite(self, decision: Decision, value: float, limited_by: str, why: str) -> Decision:
+        """Return the decision with the guard's number in action and terms.
+
+        A whole number stays whole, rounded towards zero; 0 means no action, except for a latched value. The expected
+        effect is scaled to the applied value; nothing applied means nothing expected. For a latched value the change
+        has the effect, unless the law compares with an earlier value instead of the one in force.
+        """
+        name, asked, expected = str(self.name), decision.action or {}, decision.expected
+        number: float | int = int(value) if isinstance(asked.get(name), int) else value
+        action = {**asked, name: number} if number or self.lasts else None
+        if expected is not None:
+            compares = self.observed is not None or expected.before is None
+            before = (self.before.value or 0.0) if self.lasts and compares else 0.0
+            requested = (decision.raw or 0.0) - before
+            share = min(1.0, (number - before) / requested) if requested else 1.0
+            if requested and (action is None or share <= 0.0):
+                expected = None
+            elif requested:
+                expected = replace(expected, amount=expected.amount * share)
+        set_to = f"Set {name} to {number:g}" if action else NO_ACTION
+        return replace(
+            decision,
+            action=action,
+            reason=f"{format_reason(set_to, why)} Proposed by the law: {decision.reason}",
+            terms=self._update_terms(decision.terms, number),
+            limited_by=limited_by,
+            expected=expected,
+        )
 
 
 def count_reversals(values: Sequence[float], swing: float) -> int:
     """Return how often a series reversed its direction, counting only swings of at least `swing`."""
     count, heading, edge = 0, 0, values[0] if values else 0.0
-    for value in values:
-        if heading * (value - edge) >= 0 and heading:
-            edge = value  # the direction is unchanged: the extreme moves along
-        elif abs(value - edge) >= swing and value != edge:
+    for each in values:
+        if heading * (each - edge) >= 0 and heading:
+            edge = each  # the direction is unchanged: the extreme moves along
+        elif abs(each - edge) >= swing and each != edge:
             count += heading != 0
-            heading, edge = (1 if value > edge else -1), value
+            heading, edge = (1 if each > edge else -1), each
     return count
-
-
-Purse = tuple[list[float], int]  # money by slots, and the newest slot's number
-
-
-def _cap(
-    actuator: _Actuator,
-    settings: Values,
-    guard_state: Json,
-    now_seconds: float,
-    decision: Decision,
-    unit_cost: float | None,
-) -> tuple[Decision, Purse | None]:
-    """Limit the value to the cap; return None without a cap or a price."""
-    cap = settings["cost_cap"]
-    if actuator.name is None or not cap or unit_cost is None:
-        return decision, None
-    purse = ([], 0) if actuator.lasts else cost_cap.roll_forward(guard_state, now_seconds)
-    if decision.action is None:
-        return decision, purse
-    value = float(decision.action[actuator.name])
-    left = max(cost_cap.compute_allowed_units(cap, unit_cost, purse[0]), float(settings["minimum"]))
-    if value <= left or decision.raw is None:
-        return decision, purse
-    words = _cap_words(cap, unit_cost, purse[0])
-    return _rewrite(actuator, guard_state, decision, left, COST_CAP, words), purse
-
-
-def _cap_words(cap: float, unit_cost: float, spent: Sequence[float]) -> str:
-    before = f"{sum(spent):.4g} spent, " if spent else ""
-    return f"limited by the {COST_CAP} of {cap:g} per h ({before}{unit_cost:.4g} per unit)"
-
-
-def _record_spending(
-    actuator: _Actuator,
-    settings: Values,
-    guard_state: Json,
-    decision: Decision,
-    purse: Purse | None,
-    unit_cost: float | None,
-) -> Json:
-    """Record the recent spending. While the price is unknown, earlier spending still counts for its hour."""
-    if actuator.name is None or actuator.lasts or not settings["cost_cap"]:
-        return {"spent": [], "spent_slot": None}
-    if purse is None or unit_cost is None:
-        return {"spent": guard_state.get("spent") or [], "spent_slot": guard_state.get("spent_slot")}
-    value = float(decision.action[str(actuator.name)]) if decision.action else 0.0
-    return {"spent": cost_cap.add_spent(purse[0], max(0.0, value) * unit_cost), "spent_slot": purse[1]}
-
-
-def _rewrite(
-    actuator: _Actuator, guard_state: Json, decision: Decision, value: float, limited_by: str, words: str = ""
-) -> Decision:
-    """Return the decision with the guard's number in action and terms.
-
-    A whole number stays whole, rounded towards zero; 0 means no action, except for a latched value.
-    """
-    name, asked = str(actuator.name), decision.action or {}
-    number: float | int = int(value) if isinstance(asked.get(name), int) else value
-    acts = bool(number) or actuator.lasts
-    action: Mapping[str, Any] | None = {**asked, name: number} if acts else None
-    set_to = f"Set {name} to {number:g}" if action else NO_ACTION
-    why = words or _limit_words(limited_by)
-    reason = f"{format_reason(set_to, why)} Proposed by the law: {decision.reason}"
-    terms = _update_terms(actuator, decision.terms, number)
-    decision = replace(decision, action=action, reason=reason, terms=terms, limited_by=limited_by)
-    in_force = (guard_state["value"] or 0.0) if actuator.lasts else 0.0
-    return _scale_decision(decision, number, in_force, is_observed=actuator.observed is not None)
-
-
-def _update_terms(actuator: _Actuator, terms: Mapping[str, Json], value: float | None) -> Mapping[str, Json]:
-    """Return the terms with the applied value in place of the proposed one."""
-    name = str(actuator.name)
-    if value is None or name not in terms:
-        return terms
-    return {**terms, name: int(value) if isinstance(terms[name], int) else value}
-
-
-def _limit_words(limited_by: str) -> str:
-    if limited_by == "oscillation":
-        return "the law oscillates, so its recent values are averaged (guard)"
-    return f"limited by the {limited_by}"
-
-
-def _scale_decision(decision: Decision, number: float, in_force: float, is_observed: bool) -> Decision:
-    """Scale the expected effect to the applied value; nothing applied means nothing expected.
-
-    For a latched value the change has the effect, unless the law compares with an earlier value instead of the one in
-    force.
-    """
-    if decision.expected is None:
-        return decision
-    before = in_force if is_observed or decision.expected.before is None else 0.0
-    asked = (decision.raw or 0.0) - before
-    if not asked:
-        return decision
-    share = min(1.0, (number - before) / asked)
-    if decision.action is None or share <= 0.0:
-        return replace(decision, expected=None)
-    return replace(decision, expected=replace(decision.expected, amount=decision.expected.amount * share))
-
-
-def _drop_unchanged(actuator: _Actuator, decision: Decision) -> Decision:
-    """Drop an action that repeats the value observed in force."""
-    action = decision.action
-    if actuator.observed is None or action is None or action[str(actuator.name)] != actuator.observed:
-        return decision
-    why = decision.reason.partition(": ")[2]
-    return replace(decision, action=None, reason=f"{NO_ACTION}: {why}", expected=None)
-
-
-def _apply_cool_down(
-    actuator: _Actuator, settings: Values, guard_state: Json, now_seconds: float, decision: Decision
-) -> Decision:
-    acted = guard_state["acted_at_seconds"]
-    if decision.action is None or acted is None or _keeps(actuator, guard_state, decision.action):
-        return decision
-    # A clock that was set back must not extend the cool-down.
-    left = settings["cooldown_seconds"] - abs(now_seconds - acted)
-    if left <= 0:
-        return decision
-    reason = f"{format_no_action(f'cool-down ends in {left:.1f} s')} Proposed by the law: {decision.reason}"
-    terms = _update_terms(actuator, decision.terms, guard_state["value"])
-    return replace(decision, action=None, reason=reason, terms=terms, limited_by=COOL_DOWN, expected=None)

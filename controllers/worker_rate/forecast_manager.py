@@ -52,7 +52,9 @@ host, and one more is submitted.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -67,7 +69,6 @@ from controllers.worker_rate.shared import (
     count_arrivals,
     describe_start,
     explain_overload,
-    explain_pool_delay,
     queue_remark,
     split_whole_part,
     wait_to_run,
@@ -78,6 +79,75 @@ from queues.nodes.node_state import TOOBUSY
 # worker up.
 WRONG, RESTING_LIMITS = 3.0, 1.2
 FULLER, SLOW_FILL = 0.5, 0.15
+
+
+def evaluate(
+    parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation
+) -> tuple[Manager, Start]:
+    """Run one evaluation: learn from the observation, then start the workers that are needed and can run."""
+    evaluation = _Evaluation(parameters, observation, _learn(parameters, before, observation))
+    need = evaluation.compute_need()
+    manager, start = evaluation.limit_start(need)
+    waited = manager.waited_seconds + parameters.interval_seconds
+    manager = replace(
+        manager,
+        pledged=manager.pledged + start.count * parameters.events_per_worker,
+        waited_seconds=0.0 if start.count or not observation.queue_length else min(waited, 1e9),
+    )
+    ahead = 0
+    if not observation.running:
+        # One worker goes ahead of other queues' if events would wait too long.
+        is_old = (observation.oldest_seconds or 0.0) > parameters.max_wait_seconds
+        ahead = min(start.count, int(need.late is not None or is_old))
+    terms = _build_terms(parameters, before, manager, observation, need)
+    return manager, replace(start, terms={**terms, "ahead": ahead})
+
+
+def _learn(parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation) -> Manager:
+    arrivals, count = before.arrivals, count_arrivals(before, observation)
+    if count is not None and arrivals is None:
+        arrivals = ArrivalRate(count, recent=(count,))
+    elif count is not None and arrivals is not None:
+        arrivals = arrivals.update(count, parameters.trend_gain)
+    size, started = parameters.events_per_worker, observation.started
+    # If running workers aren't counted, they are assumed to be done.
+    pledged = least = observation.waiting_to_run * size
+    if observation.running is not None:
+        # Workers that started since the last check may have ended, and what they removed isn't counted yet.
+        most = least + (observation.running + started) * size
+        pledged = min(max(before.pledged - observation.removed, least), most)
+    cap, borne, is_toobusy = _compute_toobusy_cap(parameters, before, observation)
+    return replace(
+        before,
+        rate=min((arrivals.level if arrivals else 0.0) / size, parameters.maximum_rate),
+        history=(*before.history, observation.queue_length)[-parameters.history :],
+        arrivals=arrivals,
+        # Adapt quickly to a faster pool and slowly to a slower one: an interval may have no start.
+        executed=max(started, (before.executed + started) / 2),
+        pledged=pledged,
+        cap=cap,
+        borne=borne,
+        is_toobusy=is_toobusy,
+    )
+
+
+def _compute_toobusy_cap(
+    parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation
+) -> tuple[float | None, float | None, bool]:
+    """Return (cap, borne, is_toobusy) of the manager; None while no node is relieved.
+
+    The cap follows congestion control (Jacobson 1988): fast up to what the node bore before, then step by step.
+    """
+    if observation.node_state == TOOBUSY:
+        ran = max(before.executed, before.rate, observation.started)
+        fewer = (ran if before.cap is None else before.cap) * parameters.toobusy_share
+        capped = min(max(fewer, parameters.minimum_rate), parameters.maximum_rate)
+        return capped, before.borne if before.is_toobusy else fewer, True
+    if before.cap is None:
+        return None, None, False
+    # Step by step: all the waiting events at once would make the node TOOBUSY again.
+    raised = max(min(2 * before.cap, before.borne or 0.0), before.cap * parameters.raise_factor)
+    return (None, None, False) if raised >= parameters.maximum_rate else (raised, before.borne, False)
 
 
 @dataclass(frozen=True)
@@ -97,318 +167,146 @@ class _Need:
     count: int
 
 
-def evaluate(
-    parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation
-) -> tuple[Manager, Start]:
-    """Run one evaluation: learn from the observation, then start the workers that are needed and can run."""
-    manager = _learn(parameters, before, observation)
-    need = _need(parameters, manager, observation)
-    manager, start = _limit_start(parameters, manager, observation, need)
-    manager = _remember(parameters, manager, observation, start.count)
-    terms = _build_terms(parameters, before, manager, observation, need)
-    ahead = _ahead(parameters, observation, need, start.count)
-    return manager, replace(start, terms={**terms, "ahead": ahead})
+@dataclass(frozen=True)
+class _Evaluation:
+    """One evaluation, with what the manager has learned from its observation."""
 
+    parameters: WorkerRateParameters
+    observation: WorkerRateObservation
+    manager: Manager
 
-def _learn(parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation) -> Manager:
-    history = (*before.history, observation.queue_length)[-parameters.history :]
-    cap, borne, is_toobusy = _compute_toobusy_cap(parameters, before, observation)
-    started = observation.started
-    manager = replace(
-        before,
-        history=history,
-        arrivals=_update_arrivals(parameters, before, observation),
-        # Adapt quickly to a faster pool and slowly to a slower one: an interval may have no start.
-        executed=max(started, (before.executed + started) / 2),
-        pledged=_count_pledged_events(parameters, before, observation),
-        cap=cap,
-        borne=borne,
-        is_toobusy=is_toobusy,
-    )
-    per_interval = manager.arrivals.level if manager.arrivals else 0.0
-    rate = per_interval / parameters.events_per_worker
-    return replace(manager, rate=min(rate, parameters.maximum_rate))
+    def compute_need(self) -> _Need:
+        parameters, observation, arrivals = self.parameters, self.observation, self.manager.arrivals
+        size, interval_seconds = parameters.events_per_worker, parameters.interval_seconds
+        free = found = max(0.0, observation.queue_length - self.manager.pledged)
+        if arrivals is not None:
+            found += arrivals.predict_ahead(parameters.lead_seconds / interval_seconds, parameters.caution)
+        full = self._count_full_workers(free, found)
+        rest = max(0.0, free - full * size)
+        # Workers take the oldest events first. If other events go to workers, the rest is the newest: no older than
+        # the time in which as many arrive.
+        oldest = observation.oldest_seconds
+        age = self.manager.waited_seconds + interval_seconds if oldest is None else oldest
+        if arrivals is not None and arrivals.level > 0 and rest < observation.queue_length:
+            age = min(age, rest / arrivals.level * interval_seconds)
+        patience, limit = parameters.max_wait_seconds, parameters.upper_limit
+        if rest > RESTING_LIMITS * limit + ROUNDING:
+            patience = min(patience, parameters.limit_wait_seconds * limit / rest)
+        late = None
+        if rest > 0 and age + interval_seconds + parameters.lead_seconds > patience:
+            limit_words = f"the {format_number(patience)} s wait limit"
+            late = f"{format_count(rest, 'event')} would exceed {limit_words} before the next check"
+        count = full + (late is not None)
+        if parameters.start_when == "waiting":
+            count = min(count, math.ceil(free / size))
+        if late is None and (slow := self._explain_extra_workers(free)) is not None:
+            late = slow
+            count = max(count, int(max(1, (observation.running or 0) * (parameters.raise_factor - 1))))
+        return _Need(found, free, full, rest, age, patience, late, count)
 
+    def _count_full_workers(self, free: float, found: float) -> int:
+        """Return the full workers: the certain ones, or by the forecast if too many events would wait."""
+        parameters, arrivals, size = self.parameters, self.manager.arrivals, self.parameters.events_per_worker
+        coming = arrivals.predict_ahead(1.0, parameters.caution) if arrivals else 0.0
+        slowness = max(0.0, 1.0 - coming / (SLOW_FILL * size))
+        least_fill = parameters.fill_share + (1.0 - parameters.fill_share) * FULLER * slowness  # θ
+        most, limit = parameters.max_wait_seconds, parameters.limit_wait_seconds
+        patient = min(1.0, most / limit) if limit else 0.0
+        wrong_by = arrivals.deviation if arrivals else 0.0
+        low = max(parameters.lower_share * parameters.upper_limit, WRONG * patient * wrong_by)
+        certain = math.floor(free / size + ROUNDING)
+        forecast = math.floor(found / size + 1 - least_fill + ROUNDING)
+        above = math.ceil((found - low) / size - ROUNDING)
+        return max(certain, min(forecast, above))
 
-def _update_arrivals(
-    parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation
-) -> ArrivalRate | None:
-    count = count_arrivals(before, observation)
-    if count is None:
-        return before.arrivals
-    if before.arrivals is None:
-        return ArrivalRate(count, recent=(count,))
-    return before.arrivals.update(count, parameters.trend_gain)
-
-
-def _count_pledged_events(
-    parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation
-) -> float:
-    """Return the events that workers under way will take.
-
-    If running workers aren't counted, they are assumed to be done.
-    """
-    size = parameters.events_per_worker
-    least = observation.waiting_to_run * size
-    running = observation.running
-    if running is None:
-        return float(least)
-    # Workers that started since the last check may have ended, and what they removed isn't counted yet.
-    most = least + (running + observation.started) * size
-    return float(min(max(before.pledged - observation.removed, least), most))
-
-
-def _compute_toobusy_cap(
-    parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation
-) -> tuple[float | None, float | None, bool]:
-    """Return (cap, borne, is_toobusy) of the manager; None while no node is relieved.
-
-    The cap follows congestion control (Jacobson 1988): fast up to what the node bore before, then step by step.
-    """
-    if observation.node_state == TOOBUSY:
-        ran = max(before.executed, before.rate, observation.started)
-        from_rate = before.cap if before.cap is not None else ran
-        fewer = from_rate * parameters.toobusy_share
-        capped = float(min(max(fewer, parameters.minimum_rate), parameters.maximum_rate))
-        return capped, before.borne if before.is_toobusy else fewer, True
-    if before.cap is None:
-        return None, None, False
-    # Step by step: all the waiting events at once would make the node TOOBUSY again.
-    raised = max(min(2 * before.cap, before.borne or 0.0), before.cap * parameters.raise_factor)
-    if raised >= parameters.maximum_rate:
-        return None, None, False
-    return float(raised), before.borne, False
-
-
-def _need(parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation) -> _Need:
-    size, length = parameters.events_per_worker, observation.queue_length
-    free = max(0.0, length - manager.pledged)
-    need = free + _forecast_arrivals(parameters, manager)
-    full = _count_full_workers(parameters, manager, free, need)
-    there = max(0.0, free - full * size)
-    age = _compute_age_seconds(parameters, manager, observation, there)
-    patience = _compute_wait_limit_seconds(parameters, there)
-    late = _explain_late_rest(parameters, manager, observation, there, age, patience)
-    count = full + (late is not None)
-    if parameters.start_when == "waiting":
-        count = min(count, math.ceil(free / size))
-    if late is None and (slow := _explain_extra_workers(parameters, observation, free)) is not None:
-        late, count = slow, max(count, _reinforcement(parameters, observation))
-    return _Need(need, free, full, there, age, patience, late, count)
-
-
-def _count_full_workers(parameters: WorkerRateParameters, manager: Manager, free: float, found: float) -> int:
-    """Return the full workers: the certain ones, or by the forecast if too many events would wait."""
-    size = parameters.events_per_worker
-    certain = math.floor(free / size + ROUNDING)
-    forecast = math.floor(found / size + 1 - _fill_share(parameters, manager) + ROUNDING)
-    above = math.ceil((found - _low(parameters, manager)) / size - ROUNDING)
-    return int(max(certain, min(forecast, above)))
-
-
-def _fill_share(parameters: WorkerRateParameters, manager: Manager) -> float:
-    """Return θ, the minimum share of a worker that counts as full."""
-    least = parameters.fill_share
-    coming = manager.arrivals.predict_ahead(1.0, parameters.caution) if manager.arrivals else 0.0
-    slowness = max(0.0, 1.0 - coming / (SLOW_FILL * parameters.events_per_worker))
-    return least + (1.0 - least) * FULLER * slowness
-
-
-def _low(parameters: WorkerRateParameters, manager: Manager) -> float:
-    """Return the events that may stay waiting if only a forecast predicts more full workers."""
-    most, limit = parameters.max_wait_seconds, parameters.limit_wait_seconds
-    patient = min(1.0, most / limit) if limit else 0.0
-    wrong_by = manager.arrivals.deviation if manager.arrivals else 0.0
-    return float(max(parameters.lower_share * parameters.upper_limit, WRONG * patient * wrong_by))
-
-
-def _forecast_arrivals(parameters: WorkerRateParameters, manager: Manager) -> float:
-    if manager.arrivals is None:
-        return 0.0
-    intervals = parameters.lead_seconds / parameters.interval_seconds
-    return manager.arrivals.predict_ahead(intervals, parameters.caution)
-
-
-def _compute_age_seconds(
-    parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation, rest: float
-) -> float:
-    """Return the maximum waiting time of the oldest of `rest` events.
-
-    Workers take the oldest first. If other events go to workers, the rest is the newest: no older than the time in
-    which as many arrive.
-    """
-    oldest = observation.oldest_seconds
-    age = float(oldest) if oldest is not None else manager.waited_seconds + parameters.interval_seconds
-    if manager.arrivals is None or manager.arrivals.level <= 0 or rest >= observation.queue_length:
-        return age
-    return float(min(age, rest / manager.arrivals.level * parameters.interval_seconds))
-
-
-def _compute_wait_limit_seconds(parameters: WorkerRateParameters, rest: float) -> float:
-    most, limit = parameters.max_wait_seconds, parameters.upper_limit
-    if rest <= RESTING_LIMITS * limit + ROUNDING:
-        return most
-    return min(most, parameters.limit_wait_seconds * limit / rest)
-
-
-def _explain_late_rest(
-    parameters: WorkerRateParameters,
-    manager: Manager,
-    observation: WorkerRateObservation,
-    rest: float,
-    age: float,
-    patience: float,
-) -> str | None:
-    """Return why a rest can't wait for a full worker until the next evaluation; None if it can."""
-    until_next = parameters.interval_seconds + parameters.lead_seconds
-    if rest <= 0 or age + until_next <= patience:
+    def _explain_extra_workers(self, free: float) -> str | None:
+        """Return why more workers start although all events are pledged: workers are slow, or lost."""
+        parameters, observation = self.parameters, self.observation
+        oldest, waiting = observation.oldest_seconds, observation.waiting_to_run
+        if oldest is None or oldest <= parameters.max_wait_seconds or free > 0:
+            return None
+        intervals = max(1.0, parameters.max_wait_seconds / parameters.interval_seconds)
+        if waiting == 0 and observation.queue_length > intervals * observation.removed:
+            # Events that are removed that soon at the current pace need no further worker.
+            return f"the oldest event has waited {format_number(oldest)} s, because workers are slow"
+        if 0 < waiting < parameters.pool_allowance and not observation.started + observation.removed:
+            return f"the oldest event has waited {format_number(oldest)} s, and no submitted worker has started to run"
         return None
-    events = format_count(rest, "event")
-    return f"{events} would exceed the {format_number(patience)} s wait limit before the next check"
 
+    def limit_start(self, need: _Need) -> tuple[Manager, Start]:
+        """Return as many of the needed workers as may start now."""
+        parameters, observation, manager = self.parameters, self.observation, self.manager
+        if (full := explain_overload(parameters, observation)) is not None:
+            return manager, Start(0, format_no_action(full), "maximum_waiting_to_run")
+        waiting, runs = observation.waiting_to_run, manager.executed
+        if waiting >= parameters.pool_allowance and waiting > parameters.pool_patience * runs:
+            # The pool runs far fewer than are submitted.
+            full = f"worker hosts are full; {wait_to_run(waiting)}, and only {format_number(runs)} start per interval"
+            return manager, Start(0, format_no_action(full), "executed workers")
+        if observation.queue_length == 0 and parameters.start_when == "waiting":
+            idle = Start(0, format_no_action("queue is empty"), None)
+            return replace(manager, carry=0.0, cap=self._raise_cap(0)), idle
+        count, cause, limited_by = need.count, self._explain(need), None
+        if count < need.full:
+            limited_by, cause = "waiting events", f"the waiting events fill only {format_count(count, 'worker')}"
+        if count > parameters.maximum_rate:
+            count, limited_by = math.floor(parameters.maximum_rate), "maximum_rate"
+            cause = f"at most {format_count(count, 'worker')} may start per interval, but {need.count:,} are needed"
+        most = max(parameters.maximum_waiting_to_run, parameters.pool_patience * runs)
+        if waiting and count > (room := int(max(0, most - waiting))):
+            count, limited_by = room, "maximum_waiting_to_run"
+            cause = f"{wait_to_run(waiting)}, so only {room:,} of the {need.count:,} needed workers may be submitted"
+        if (cap := manager.cap) is not None:
+            # A TOOBUSY or recovering node; fractions of its cap add up.
+            whole, carry = split_whole_part(manager.carry + cap)
+            if count <= whole:
+                # The carry does not accumulate: capacity that isn't used now is not owed later.
+                manager = replace(manager, carry=0.0, cap=self._raise_cap(count))
+            else:
+                state = TOOBUSY if observation.node_state == TOOBUSY else "recovering from TOOBUSY"
+                limit = format_number(round(cap, 1))
+                cause = f"the node is {state} and limited to {limit} workers per interval, but {count:,} are needed"
+                manager, count, limited_by = replace(manager, carry=carry), whole, "node_state"
+        reason = format_reason(describe_start(count), cause, remarks=self._build_remarks())
+        return manager, Start(count, reason, limited_by)
 
-def _explain_extra_workers(
-    parameters: WorkerRateParameters, observation: WorkerRateObservation, free: float
-) -> str | None:
-    """Return why more workers start although all events are pledged: workers are slow, or lost."""
-    oldest, waiting = observation.oldest_seconds, observation.waiting_to_run
-    if oldest is None or oldest <= parameters.max_wait_seconds or free > 0:
-        return None
-    intervals = max(1.0, parameters.max_wait_seconds / parameters.interval_seconds)
-    if waiting == 0 and observation.queue_length > intervals * observation.removed:
-        # Events that are removed that soon at the current pace need no further worker.
-        return f"the oldest event has waited {format_number(oldest)} s, because workers are slow"
-    if 0 < waiting < parameters.pool_allowance and not observation.started + observation.removed:
-        return f"the oldest event has waited {format_number(oldest)} s, and no submitted worker has started to run"
-    return None
+    def _raise_cap(self, count: int) -> float | None:
+        """Return the cap; None once the node has recovered and no more would start without the cap."""
+        cap = self.manager.cap
+        if cap is None or self.observation.node_state == TOOBUSY:
+            return cap
+        return None if count < cap else cap
 
+    def _explain(self, need: _Need) -> str:
+        """Return why this number of workers is needed, if nothing limits it."""
+        size, length = format_count(self.parameters.events_per_worker, "event"), self.observation.queue_length
+        if need.late is not None and need.count:
+            return need.late
+        if need.full:
+            events = format_count(round(need.found, 1), "event")
+            return f"{events} would fill {format_count(need.full, 'worker')} of {size}"
+        if self.manager.pledged >= length:
+            return f"active workers will process the {format_count(length, 'event')}"
+        if need.rest <= 0:
+            return f"{format_count(round(need.found, 1), 'event')} would not fill a worker of {size}"
+        rest, limit = format_count(need.rest, "event"), format_number(need.patience_seconds)
+        return f"the remaining {rest} can wait up to {limit} s for a full worker of {size}"
 
-def _ahead(parameters: WorkerRateParameters, observation: WorkerRateObservation, need: _Need, count: int) -> int:
-    """Return how many of the workers go ahead of other queues': 1 if events would wait too long."""
-    if observation.running:
-        return 0
-    old = (observation.oldest_seconds or 0.0) > parameters.max_wait_seconds
-    return min(count, int(need.late is not None or old))
-
-
-def _reinforcement(parameters: WorkerRateParameters, observation: WorkerRateObservation) -> int:
-    return int(max(1, (observation.running or 0) * (parameters.raise_factor - 1)))
-
-
-def _limit_start(
-    parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation, need: _Need
-) -> tuple[Manager, Start]:
-    """Return as many of the needed workers as may start now."""
-    if (full := explain_overload(parameters, observation)) is not None:
-        return manager, Start(0, format_no_action(full), "maximum_waiting_to_run", {})
-    if (behind := _explain_backlog(parameters, manager, observation)) is not None:
-        return manager, Start(0, format_no_action(behind), "executed workers", {})
-    if observation.queue_length == 0 and parameters.start_when == "waiting":
-        idle = Start(0, format_no_action("queue is empty"), None, {})
-        return replace(manager, carry=0.0, cap=_raise_cap(manager, observation, 0)), idle
-    remarks = _build_remarks(parameters, manager, observation)
-    count, cause, limited_by = need.count, _cause(parameters, manager, observation, need), None
-    if count < need.full:
-        limited_by, cause = "waiting events", f"the waiting events fill only {format_count(count, 'worker')}"
-    if count > parameters.maximum_rate:
-        count, limited_by = math.floor(parameters.maximum_rate), "maximum_rate"
-        cause = f"at most {format_count(count, 'worker')} may start per interval, but {need.count:,} are needed"
-    if (room := _compute_submission_room(parameters, manager, observation)) is not None and count > room:
-        count, limited_by = room, "maximum_waiting_to_run"
-        waiting = wait_to_run(observation.waiting_to_run)
-        cause = f"{waiting}, so only {room:,} of the {need.count:,} needed workers may be submitted"
-    relieved, fewer, node = _release_workers(manager, observation, count)
-    if node is not None:
-        count, cause, limited_by = fewer, node, "node_state"
-    return relieved, Start(count, format_reason(describe_start(count), cause, remarks=remarks), limited_by, {})
-
-
-def _compute_submission_room(
-    parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation
-) -> int | None:
-    """Return how many more may be submitted while some wait to run; None if none wait."""
-    waiting = observation.waiting_to_run
-    if waiting == 0:
-        return None
-    most = max(parameters.maximum_waiting_to_run, parameters.pool_patience * manager.executed)
-    return int(max(0, most - waiting))
-
-
-def _explain_backlog(
-    parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation
-) -> str | None:
-    """Return why no worker may start: the pool runs far fewer than are submitted; None if it keeps up."""
-    waiting, runs = observation.waiting_to_run, manager.executed
-    if waiting < parameters.pool_allowance or waiting <= parameters.pool_patience * runs:
-        return None
-    return explain_pool_delay(waiting, runs)
-
-
-def _release_workers(
-    manager: Manager, observation: WorkerRateObservation, count: int
-) -> tuple[Manager, int, str | None]:
-    """Return the workers of a TOOBUSY or recovering node; fractions of its cap add up."""
-    if manager.cap is None:
-        return manager, count, None
-    whole, carry = split_whole_part(manager.carry + manager.cap)
-    if count <= whole:
-        # The carry does not accumulate: capacity that isn't used now is not owed later.
-        return replace(manager, carry=0.0, cap=_raise_cap(manager, observation, count)), count, None
-    state = TOOBUSY if observation.node_state == TOOBUSY else "recovering from TOOBUSY"
-    limit = format_number(round(manager.cap, 1))
-    why = f"the node is {state} and limited to {limit} workers per interval, but {count:,} are needed"
-    return replace(manager, carry=carry), whole, why
-
-
-def _raise_cap(manager: Manager, observation: WorkerRateObservation, count: int) -> float | None:
-    """Return the cap; None once the node has recovered and no more would start without the cap."""
-    if manager.cap is None or observation.node_state == TOOBUSY:
-        return manager.cap
-    return None if count < manager.cap else manager.cap
-
-
-def _cause(parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation, need: _Need) -> str:
-    """Return why this number of workers is needed, if nothing limits it."""
-    size, length = format_count(parameters.events_per_worker, "event"), observation.queue_length
-    if need.late is not None and need.count:
-        return need.late
-    if need.full:
-        events = format_count(round(need.found, 1), "event")
-        return f"{events} would fill {format_count(need.full, 'worker')} of {size}"
-    if manager.pledged >= length:
-        return f"active workers will process the {format_count(length, 'event')}"
-    if need.rest <= 0:
-        return f"{format_count(round(need.found, 1), 'event')} would not fill a worker of {size}"
-    rest, limit = format_count(need.rest, "event"), format_number(need.patience_seconds)
-    return f"the remaining {rest} can wait up to {limit} s for a full worker of {size}"
-
-
-def _build_remarks(parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation) -> list[str]:
-    """Return the values that the number of workers follows from."""
-    length = observation.queue_length
-    remarks = [queue_remark(length)]
-    if manager.pledged > 0:
-        remarks.append(f"assigned to active workers: {format_number(min(manager.pledged, length))}")
-    if manager.arrivals is not None:
-        per_second = manager.arrivals.level / parameters.interval_seconds
-        remarks.append(f"arrivals: {format_number(round(per_second, 1))}/s")
-    return remarks
-
-
-def _remember(
-    parameters: WorkerRateParameters, manager: Manager, observation: WorkerRateObservation, count: int
-) -> Manager:
-    waited = manager.waited_seconds + parameters.interval_seconds
-    return replace(
-        manager,
-        pledged=manager.pledged + count * parameters.events_per_worker,
-        waited_seconds=0.0 if count or not observation.queue_length else min(waited, 1e9),
-    )
+    def _build_remarks(self) -> list[str]:
+        """Return the values that the number of workers follows from."""
+        length, manager = self.observation.queue_length, self.manager
+        remarks = [queue_remark(length)]
+        if manager.pledged > 0:
+            remarks.append(f"assigned to active workers: {format_number(min(manager.pledged, length))}")
+        if manager.arrivals is not None:
+            per_second = manager.arrivals.level / self.parameters.interval_seconds
+            remarks.append(f"arrivals: {format_number(round(per_second, 1))}/s")
+        return remarks
 
 
 def _build_terms(
     parameters: WorkerRateParameters, before: Manager, after: Manager, observation: WorkerRateObservation, need: _Need
-) -> dict[str, object]:
+) -> Mapping[str, Any]:
     interval = parameters.interval_seconds
     arrivals = after.arrivals
     return {

@@ -185,7 +185,7 @@ class Start(msgspec.Struct, frozen=True):
     count: int
     reason: str
     limited_by: str | None
-    terms: Mapping[str, Any]
+    terms: Mapping[str, Any] = {}
 
 
 def clip_rate(parameters: WorkerRateParameters, rate: float) -> float:
@@ -212,11 +212,6 @@ def explain_overload(parameters: WorkerRateParameters, observation: WorkerRateOb
     if waiting <= limit:
         return None
     return f"worker hosts are full; {wait_to_run(waiting)}, and the limit is {format_number(limit)}"
-
-
-def explain_pool_delay(waiting: float, per_interval: float) -> str:
-    """Return why no worker may start if the pool runs far fewer than are submitted."""
-    return f"worker hosts are full; {wait_to_run(waiting)}, and only {format_number(per_interval)} start per interval"
 
 
 def wait_to_run(workers: float) -> str:

@@ -51,7 +51,7 @@ def evaluate(
     history = (*before.history, length)[-parameters.history :]
     manager = replace(before, history=history)
     if (full := explain_overload(parameters, observation)) is not None:
-        start = Start(0, format_no_action(full), "maximum_waiting_to_run", {})
+        start = Start(0, format_no_action(full), "maximum_waiting_to_run")
     else:
         manager, start = _evaluate(parameters, manager, length)
     return manager, replace(start, terms=_build_terms(parameters, before, manager, observation))
@@ -63,7 +63,7 @@ def _evaluate(parameters: WorkerRateParameters, manager: Manager, length: float)
     if length == 0 and parameters.start_when == "waiting":
         # Nothing adds up while the queue is empty; otherwise the first event after a quiet hour would start
         # hundreds.
-        return replace(manager, carry=0.0), Start(0, format_no_action("queue is empty"), None, {})
+        return replace(manager, carry=0.0), Start(0, format_no_action("queue is empty"), None)
     whole, carry = split_whole_part(manager.carry + rate)
     return replace(manager, carry=carry), _start(parameters, whole, length, cause, limited_by)
 
@@ -116,7 +116,7 @@ def _start(parameters: WorkerRateParameters, whole: int, length: float, cause: s
     if count + extra == 0:
         causes.append("the accumulated rate is below one worker")
     reason = format_reason(describe_start(count + extra), *causes, remarks=[queue_remark(length)])
-    return Start(count + extra, reason, limited_by, {})
+    return Start(count + extra, reason, limited_by)
 
 
 def _build_terms(

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.framework import cost_cap, guard
-from controllers.framework.cost_cap import SLOT_SECONDS
-from controllers.framework.guard import COST_CAP, ObservationQuality
+from controllers.framework import guard
+from controllers.framework.guard import COST_CAP, SLOT_SECONDS, ObservationQuality
 from tests.controllers.framework.test_guard import Echo, pass_through
 
-PRICED = ObservationQuality(0.4, unit_cost=0.5)
+PRICED, UNIT_PRICE = ObservationQuality(0.4, unit_cost=0.5), ObservationQuality(0.4, unit_cost=1.0)
 
 
 def test_what_would_exceed_the_cap_is_limited_and_its_reason_says_so():
@@ -70,26 +69,29 @@ def test_in_no_hour_more_than_the_cap_is_spent(wanted, seconds, cap):
         assert sum(money for at, money in spent if end - 3600 < at <= end) <= cap + 1e-9
 
 
+def ask(wanted, at_seconds, state, measured=UNIT_PRICE, cost_cap=10.0):
+    settings = guard.read_settings(Echo(), {"cost_cap": cost_cap})
+    times = {"now_seconds": at_seconds, "measured": measured}
+    return guard.decide(Echo(), {}, {"asked": 0}, {"wanted": wanted}, settings=settings, guard_state=state, **times)
+
+
+SPENT_4 = guard.read_state({"spent": [0.0] * 12 + [4.0], "spent_slot": 33})
+
+
 @pytest.mark.parametrize(
     ("at_seconds", "left"),
     [(10_000.0, 6.0), (9_000.0, 6.0), (9_000.0 + 3_900.0, 6.0), (10_000.0 + 3_900.0, 10.0)],
     ids=["now", "set back", "set back and an hour on", "an hour on"],
 )
 def test_what_was_spent_counts_for_an_hour_also_where_the_clock_was_set_back(at_seconds, left):
-    spent, slot = cost_cap.roll_forward({"spent": [0.0] * 12 + [4.0], "spent_slot": 33}, 10_000.0)
-    kept, _ = cost_cap.roll_forward({"spent": spent, "spent_slot": slot}, at_seconds)
-    assert cost_cap.compute_allowed_units(10.0, 1.0, kept) == left
+    state = ask(0, 10_000.0, SPENT_4).guard_state
+    assert ask(40, at_seconds, state).value == left
 
 
 def test_a_clock_that_was_ahead_for_once_makes_no_cap_of_a_day_out_of_that_of_an_hour():
-    ahead, slot = cost_cap.roll_forward({"spent": [0.0] * 12 + [4.0], "spent_slot": 33}, 10_000.0 + 86_400.0)
-    kept, slot = cost_cap.roll_forward({"spent": ahead, "spent_slot": slot}, 10_010.0)
-    kept = cost_cap.add_spent(kept, 9.0)
-    later, _ = cost_cap.roll_forward({"spent": kept, "spent_slot": slot}, 10_010.0 + 3_900.0)
-    assert (
-        cost_cap.compute_allowed_units(10.0, 1.0, kept) == 1.0
-        and cost_cap.compute_allowed_units(10.0, 1.0, later) == 10.0
-    )
+    ahead = ask(0, 10_000.0 + 86_400.0, SPENT_4).guard_state
+    kept = ask(9, 10_010.0, ahead).guard_state
+    assert (ask(40, 10_010.0, kept).value, ask(40, 10_010.0 + 3_900.0, kept).value) == (1.0, 10.0)
 
 
 def test_a_state_of_an_older_version_begins_with_nothing_spent():
@@ -98,18 +100,9 @@ def test_a_state_of_an_older_version_begins_with_nothing_spent():
 
 
 def test_what_was_spent_counts_on_after_a_time_in_which_no_price_was_known():
-    settings, state, values = guard.read_settings(Echo(), {"cost_cap": 5.0}), guard.build_initial_state(), []
+    state, values = guard.build_initial_state(), []
     for at, (wanted, measured) in enumerate([(10, PRICED), (0, ObservationQuality(0.4)), (10, PRICED)]):
-        result = guard.decide(
-            Echo(),
-            {},
-            {"asked": 0},
-            {"wanted": wanted},
-            settings=settings,
-            guard_state=state,
-            now_seconds=1000.0 + 5 * at,
-            measured=measured,
-        )
+        result = ask(wanted, 1000.0 + 5 * at, state, measured, cost_cap=5.0)
         state = result.guard_state
         values.append(result.value)
     assert values == [10, 0, 0] and result.decision.limited_by == COST_CAP

@@ -54,7 +54,7 @@ def test_of_several_nodes_that_are_not_needed_a_decision_names_the_one_that_a_pl
     _, decision = decide(seen, state)
     assert decision.reason.startswith("Release weak: ") and "the other nodes suffice without weak." in decision.reason
     values = catalog.read_parameters(LAW, {"busy": 350, "toobusy": 450})
-    two = NodeScaling(release_at_once=2).decide(values, state, catalog.read_observation(LAW, seen))[1]
+    two = decide_next(NodeScaling(release_at_once=2), values, state, catalog.read_observation(LAW, seen))[1]
     assert two.action["release"] == ["weak", "n1"], "where more can be emptied at once"
 
 

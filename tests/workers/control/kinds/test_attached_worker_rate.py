@@ -6,6 +6,7 @@ import pytest
 
 from common.errors import BadInput
 from controllers import catalog
+from controllers.framework.law import check_parameters
 from tests.workers.control.kinds.pooled_app import ONE, PLANT, PooledApp
 from workers.control import tuning
 from workers.control.costs import replay_of
@@ -60,7 +61,7 @@ def test_each_pool_has_a_loop_that_advises_with_workers_that_stay_in_the_range_o
     assert (loop.name, loop.mode, loop.target) == (NAME, "advise", TARGET)
     law = catalog.get_law(LAW)
     read = catalog.read_parameters(law, loop.parameters)
-    law.check(read)
+    check_parameters(law, read)
     assert (read["workers"], read["life_seconds"], read["max_wait_seconds"]) == ("permanent", 5.0, 1.0)
     assert (loop.guard["minimum"], loop.guard["maximum"]) == (1.0, 16.0)
     assert "cooldown_seconds" not in loop.guard
