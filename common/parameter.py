@@ -73,25 +73,19 @@ class Parameter:
     variants: tuple[tuple[str, tuple["Parameter", ...]], ...] = ()  # kind → its further values
 
     def takes(self) -> str:
-        """Describe what this declaration takes."""
-        return f"{self._takes()}, or null" if self.or_null else self._takes()
-
-    def _takes(self) -> str:
-        if self.kind == "choice":
-            return f"must be one of {', '.join(self.choices)}"
-        if self.kind in LISTS and self.most is not None:
-            return f"{self._takes_items()}, at most {self.most}"
-        return self._takes_items()
-
-    def _takes_items(self) -> str:
-        if self.kind in OTHER_KINDS:
-            return OTHER_KINDS[self.kind]
         span = f"from {self.minimum:g} to {self.maximum:g} ({self.unit})"
-        if self.kind == "table":
-            return f"must be lists of numbers {span}, all of the same length"
-        if self.kind in ("numbers", "integers"):
-            return f"must be a list of {'whole ' if self.kind == 'integers' else ''}numbers {span}"
-        return f"must be {'a whole number' if self.kind == 'integer' else 'a number'} {span}"
+        if self.kind == "choice":
+            text = f"must be one of {', '.join(self.choices)}"
+        elif self.kind in OTHER_KINDS:
+            text = OTHER_KINDS[self.kind]
+        elif self.kind == "table":
+            text = f"must be lists of numbers {span}, all of the same length"
+        elif self.kind in ("numbers", "integers"):
+            text = f"must be a list of {'whole ' if self.kind == 'integers' else ''}numbers {span}"
+        else:
+            text = f"must be {'a whole number' if self.kind == 'integer' else 'a number'} {span}"
+        most = f", at most {self.most}" if self.kind in LISTS and self.most is not None else ""
+        return f"{text}{most}{', or null' if self.or_null else ''}"
 
     def check(self, value: Any, where: str) -> Any:
         """Return the value, or raise `BadInput` for `where.name` with what it takes."""
@@ -141,7 +135,6 @@ class Parameter:
         return int(end) if isinstance(value, int) else float(end)
 
     def _list_parts(self, value: Mapping[str, Any], where: str) -> tuple["Parameter", ...]:
-        """Return the declarations of an object; for a variant, by its kind."""
         if self.kind != "variant":
             return self.items
         known = dict(self.variants)
@@ -150,34 +143,25 @@ class Parameter:
 
     def _fits(self, value: Any) -> bool:
         if self.kind == "choice":
-            return self._is_choice(value)
+            return isinstance(value, str) and value in self.choices
         if self.kind == "text":
             return isinstance(value, str) and value != ""
         if self.kind == "flag":
             return checks.FLAG.accepts(value)
         if self.kind in LISTS:
-            return self._is_list(value)
-        if self.kind == "table":
-            return self._is_table(value)
-        if self.kind == "names":
-            return isinstance(value, list) and all(map(_are_names, value))
+            if not isinstance(value, list) or (self.most is not None and len(value) > self.most):
+                return False
+            return self.kind == "rows" or all(map(self._is_number, value))
+        if self.kind in ("table", "names"):
+            if not isinstance(value, list) or not all(isinstance(row, list) for row in value):
+                return False
+            if self.kind == "names":
+                return all(isinstance(name, str) and name for row in value for name in row)
+            alike = all(row and len(row) == len(value[0]) for row in value)
+            return alike and all(self._is_number(item) for row in value for item in row)
         if self.kind in ("map", "object", "variant"):
             return isinstance(value, Mapping)
         return self._is_number(value)
-
-    def _is_list(self, value: Any) -> bool:
-        if not isinstance(value, list) or (self.most is not None and len(value) > self.most):
-            return False
-        return self.kind == "rows" or all(map(self._is_number, value))
-
-    def _is_choice(self, value: Any) -> bool:
-        return isinstance(value, str) and value in self.choices
-
-    def _is_table(self, value: Any) -> bool:
-        if not isinstance(value, list) or not all(isinstance(row, list) and row for row in value):
-            return False
-        alike = all(len(row) == len(value[0]) for row in value)
-        return alike and all(self._is_number(item) for row in value for item in row)
 
     def _is_number(self, value: Any) -> bool:
         if not checks.is_number(value, self.minimum, self.maximum):
@@ -185,12 +169,7 @@ class Parameter:
         return self.kind not in ("integer", "integers") or float(value).is_integer()
 
 
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
-
-
 def read_object(document: Any, where: str) -> Mapping[str, Any]:
-    """Return the document if it is a JSON object, or raise `BadInput`."""
     if not isinstance(document, Mapping):
         raise BadInput(where, f"must be a JSON object, not {checks.shorten_for_message(document, MAX_SHOWN)}")
     return document
@@ -203,7 +182,18 @@ def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dic
     """
     given = read_object({} if document is None else document, where)
     checks.refuse_unknown(given, [parameter.name for parameter in declared], where)
-    return {parameter.name: _read_value(parameter, given, where) for parameter in declared}
+    values = {}
+    for parameter in declared:
+        name = parameter.name
+        # Where a value may be unknown, null says so.
+        unknown = parameter.default is None and not parameter.required and given.get(name) is None
+        if name in given and not unknown:
+            values[name] = parameter.check(given[name], where)
+        elif parameter.required:
+            raise BadInput(f"{where}.{name}", f"is missing; it {parameter.takes()}")
+        else:
+            values[name] = parameter.default
+    return values
 
 
 def clip_values(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,7 +207,6 @@ def clip_values(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dic
 
 
 def check_range(minimum: float, maximum: float) -> None:
-    """Raise `BadInput` if `minimum` is above `maximum`."""
     if minimum > maximum:
         raise BadInput("parameters.minimum", f"must be at most maximum ({maximum}), not {minimum}")
 
@@ -228,16 +217,6 @@ def read_document(declared: Sequence[Parameter], document: Any) -> dict[str, Any
         return read_values(declared, document, "document")
     except BadInput as error:
         raise BadInput(error.field.removeprefix("document."), error.message) from error
-
-
-def _read_value(parameter: Parameter, given: Mapping[str, Any], where: str) -> Any:
-    # Where a value may be unknown, null says so.
-    unknown = parameter.default is None and not parameter.required and given.get(parameter.name) is None
-    if parameter.name in given and not unknown:
-        return parameter.check(given[parameter.name], where)
-    if parameter.required:
-        raise BadInput(f"{where}.{parameter.name}", f"is missing; it {parameter.takes()}")
-    return parameter.default
 
 
 def value(
@@ -278,7 +257,6 @@ def list_parameters(struct: type[msgspec.Struct]) -> tuple[Parameter, ...]:
 
 
 def _declare(name: str, annotated: Any) -> Parameter:
-    """Return the declaration of an annotated type, by its kind."""
     if get_origin(annotated) is not Annotated:
         raise TypeError(f"{name}: {annotated} has no value(…)")
     annotation = get_args(annotated)[0]

@@ -3,8 +3,7 @@
 A law is a module that defines `LAW: Law = …`. Nothing else in the catalog has to know about it.
 """
 
-from collections.abc import Iterator, Mapping
-from types import ModuleType
+from collections.abc import Mapping
 from typing import Any
 
 import controllers
@@ -21,28 +20,20 @@ WITHOUT_LAWS = ("design", "framework", "patterns", "baselines", "simulation")
 def find_laws() -> dict[str, Law]:
     """Return the laws by name, in the order of their names. Raise ValueError if two laws have the same name."""
     laws: dict[str, Law] = {}
-    for law in _iterate_laws():
-        if law.name in laws:
-            raise ValueError(f"Two laws have the name {law.name}")
-        laws[law.name] = law
-    return dict(sorted(laws.items()))
-
-
-def _iterate_laws() -> Iterator[Law]:
     for room in import_subpackages(controllers):
-        if _get_package_name(room) not in WITHOUT_LAWS:
-            yield from (module.LAW for module in import_modules(room) if hasattr(module, "LAW"))
-
-
-def _get_package_name(room: ModuleType) -> str:
-    return room.__name__.rpartition(".")[2]
+        if room.__name__.rpartition(".")[2] in WITHOUT_LAWS:
+            continue
+        for law in (module.LAW for module in import_modules(room) if hasattr(module, "LAW")):
+            if law.name in laws:
+                raise ValueError(f"Two laws have the name {law.name}")
+            laws[law.name] = law
+    return dict(sorted(laws.items()))
 
 
 LAWS: Mapping[str, Law] = find_laws()
 
 
 def get_law(name: str) -> Law:
-    """Return the law with that name. Raise `BadInput` with the list of names."""
     if name in LAWS:
         return LAWS[name]
     raise BadInput("law", f"{name} is unknown; the laws are {', '.join(LAWS)}")
@@ -78,7 +69,6 @@ def read_observation(of: Law, document: Any, where: str = "observation") -> dict
 
 
 def check_observation(of: Law, parameters: Values, observation: Values, where: str = "observation") -> None:
-    """Raise `BadInput` if values that were read contradict each other."""
     of.check_observation(build(of.Parameters, parameters), build(of.Observation, observation), where)
 
 

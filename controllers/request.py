@@ -32,12 +32,60 @@ def answer(name: str, document: Any) -> dict[str, Json]:
     if request.get("law", name) != name:
         raise BadInput("law", f"must be {name}, the requested law, not {request['law']!r}")
     if request.get("guard") is not None:
-        return _parse_guarded_request(law, request)
+        guarded = decide_once(law, request)
+        return {
+            "law": name,
+            "decisions": [guarded.decision.to_json()],
+            "state": guarded.state,
+            "guard": {"state": guarded.guard_state, "value": guarded.value},
+        }
     if request.get("manual") is not None:
         raise BadInput("manual", "requires guard, because the guard limits manual values; add guard or remove manual")
-    parameters = catalog.read_parameters(law, request.get("parameters"))
-    state = catalog.read_state(law, parameters, request.get("state"))
-    return _decide_without_guard(law, parameters, state, _read_observations(law, parameters, request))
+    parameters, state, observations = _read_run(law, request)
+    decisions = []
+    for observation in observations:
+        state, decision = decide_next(law, parameters, state, observation)
+        decisions.append(decision.to_json())
+    return {"law": name, "decisions": decisions, "state": state}
+
+
+def decide_once(law: Law, document: Any, *, applies: bool = True) -> GuardedDecision:
+    """Pass the decision of a document that has one observation through the guard in its recorded state.
+
+    applies: whether the decision is carried out; the next states depend on it. Raise `BadInput` naming the field.
+    """
+    request = read_object(document, "document")
+    refuse_unknown(request, KEYS, "")
+    parameters, state, observations = _read_run(law, request)
+    if len(observations) != 1:
+        raise BadInput(
+            "observations", "must have exactly one entry with guard, because the guard applies to one instant"
+        )
+    manual = read_manual(law, request.get("manual"))
+    given = read_object(request["guard"], "guard")
+    refuse_unknown(given, GUARD_KEYS, "guard")
+    for key in ("unfit", "idle"):
+        if given.get(key) is not None and not isinstance(given[key], str):
+            raise BadInput(f"guard.{key}", "must be null, or a sentence that says why the measurement can't be used")
+    numbers = {key: given[key] for key in ("now_seconds", "age_seconds", "unit_cost") if given.get(key) is not None}
+    read = read_values((SECONDS, AGE, UNIT_COST), numbers, "guard")
+    return guard.decide(
+        law,
+        parameters,
+        state,
+        observations[0],
+        settings=guard.read_settings(law, given.get("settings"), "guard.settings"),
+        guard_state=guard.read_state(given.get("state")),
+        now_seconds=read["now_seconds"],
+        measured=ObservationQuality(
+            read["age_seconds"] if "age_seconds" in numbers else None,
+            given.get("unfit"),
+            given.get("idle"),
+            read["unit_cost"],
+        ),
+        manual=manual,
+        applies=applies,
+    )
 
 
 def read_manual(law: Law, document: Any) -> Values | None:
@@ -49,84 +97,22 @@ def read_manual(law: Law, document: Any) -> Values | None:
     return {key: catalog.build_actuator_parameter(law).check(value, "manual") for key, value in given.items()}
 
 
-def _read_observations(law: Law, parameters: Values, request: Mapping[str, Any]) -> list[Values]:
+def _read_run(law: Law, request: Mapping[str, Any]) -> tuple[Values, Json, list[Values]]:
+    """Return the parameters, the state, and the observations of a document."""
+    parameters = catalog.read_parameters(law, request.get("parameters"))
+    state = catalog.read_state(law, parameters, request.get("state"))
+    given = request.get("observations")
     if "observation" in request:
         if "observations" in request:
             raise BadInput("observation", "can't be combined with observations; provide only one of them")
-        return [_read_observation(law, parameters, request["observation"], "observation")]
-    given = request.get("observations")
-    if not isinstance(given, list) or not given:
+        documents = {"observation": request["observation"]}
+    elif isinstance(given, list) and given:
+        documents = {f"observations[{index}]": each for index, each in enumerate(given)}
+    else:
         raise BadInput("observations", "must be a list of one or more observations")
-    return [_read_observation(law, parameters, each, f"observations[{index}]") for index, each in enumerate(given)]
-
-
-def _read_observation(law: Law, parameters: Values, document: Any, where: str) -> Values:
-    observation = catalog.read_observation(law, document, where)
-    catalog.check_observation(law, parameters, observation, where)
-    return observation
-
-
-def _decide_without_guard(law: Law, parameters: Values, state: Json, observations: list[Values]) -> dict[str, Json]:
-    decisions = []
-    for observation in observations:
-        state, decision = decide_next(law, parameters, state, observation)
-        decisions.append(decision.to_json())
-    return {"law": law.name, "decisions": decisions, "state": state}
-
-
-def decide_once(law: Law, document: Any, *, applies: bool = True) -> GuardedDecision:
-    """Return the decision of a document that has one observation and a guard.
-
-    applies: whether the decision is carried out; the next states depend on it. Raise `BadInput` naming the field.
-    """
-    request = read_object(document, "document")
-    refuse_unknown(request, KEYS, "")
-    parameters = catalog.read_parameters(law, request.get("parameters"))
-    state = catalog.read_state(law, parameters, request.get("state"))
-    observations = _read_observations(law, parameters, request)
-    if len(observations) != 1:
-        raise BadInput(
-            "observations", "must have exactly one entry with guard, because the guard applies to one instant"
-        )
-    manual = read_manual(law, request.get("manual"))
-    return _decide_through_guard(law, parameters, state, observations[0], request["guard"], manual, applies)
-
-
-def _parse_guarded_request(law: Law, request: Mapping[str, Any]) -> dict[str, Json]:
-    guarded = decide_once(law, request)
-    return {
-        "law": law.name,
-        "decisions": [guarded.decision.to_json()],
-        "state": guarded.state,
-        "guard": {"state": guarded.guard_state, "value": guarded.value},
-    }
-
-
-def _decide_through_guard(
-    law: Law, parameters: Values, state: Json, observation: Values, document: Any, manual: Values | None, applies: bool
-) -> GuardedDecision:
-    """Pass one decision through the guard in its recorded state. Raise `BadInput` naming `guard.key`."""
-    given = read_object(document, "guard")
-    refuse_unknown(given, GUARD_KEYS, "guard")
-    for key in ("unfit", "idle"):
-        if given.get(key) is not None and not isinstance(given[key], str):
-            raise BadInput(f"guard.{key}", "must be null, or a sentence that says why the measurement can't be used")
-    times = {key: given[key] for key in ("now_seconds", "age_seconds") if given.get(key) is not None}
-    read = read_values((SECONDS, AGE), times, "guard")
-    return guard.decide(
-        law,
-        parameters,
-        state,
-        observation,
-        settings=guard.read_settings(law, given.get("settings"), "guard.settings"),
-        guard_state=guard.read_state(given.get("state")),
-        now_seconds=read["now_seconds"],
-        measured=ObservationQuality(
-            read["age_seconds"] if given.get("age_seconds") is not None else None,
-            given.get("unfit"),
-            given.get("idle"),
-            read_values((UNIT_COST,), {"unit_cost": given.get("unit_cost")}, "guard")["unit_cost"],
-        ),
-        manual=manual,
-        applies=applies,
-    )
+    observations: list[Values] = []
+    for where, document in documents.items():
+        observation = catalog.read_observation(law, document, where)
+        catalog.check_observation(law, parameters, observation, where)
+        observations.append(observation)
+    return parameters, state, observations

@@ -32,8 +32,6 @@ MAX_POINTS = 1_000
 
 
 class CurveSearch(Exploration, frozen=True, kw_only=True, tag_field="kind", tag="explorer"):
-    """Points last measured in this cycle, the sizes still to be probed, and the number of verifications."""
-
     phase: Annotated[str, value("choice", "Phase of the search.", choices=("probe", "verify", "steady"))]
     points: Annotated[tuple[Point, ...], value("points", "Measured points.", required=True, most=MAX_POINTS)] = ()
     pending: Annotated[
@@ -45,7 +43,6 @@ class CurveSearch(Exploration, frozen=True, kw_only=True, tag_field="kind", tag=
 
 
 def check_search(search: CurveSearch, where: str) -> None:
-    """Raise `BadInput` if two points have the same number of threads."""
     threads = [point.threads for point in search.points]
     for at, count in enumerate(threads):
         if count in threads[:at]:
@@ -73,7 +70,6 @@ def _clearly_less(search: CurveSearch, now: ThroughputMoments) -> bool:
 
 
 def step(parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments) -> CurveSearch:
-    """Return the next configuration once there are enough samples."""
     search = replace(search, points=_merge_point(search.points, now), steps=search.steps + 1)
     if search.phase == "verify":
         return _continue_after_verify(parameters, search, now)
@@ -149,7 +145,6 @@ def _continue_after_verify(
 
 
 def _compute_mean_error(points: Sequence[Point]) -> float:
-    """Return the mean relative standard error."""
     return sum(point.error for point in points) / len(points)
 
 

@@ -31,6 +31,7 @@ when an exploration is due, its first step is the advice. The law explores as so
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -98,7 +99,6 @@ class Concurrency(Law[ConcurrencyParameters, ConcurrencyObservation, Memory]):
         return start_exploration(parameters, _clip_threads(parameters, parameters.start))
 
     def check_state(self, parameters: ConcurrencyParameters, state: Memory, where: str) -> None:
-        """Raise `BadInput` if samples or points contradict each other."""
         check_memory(state, where)
 
     def resume(self, state: Memory) -> Memory:
@@ -120,71 +120,18 @@ class Concurrency(Law[ConcurrencyParameters, ConcurrencyObservation, Memory]):
         self, parameters: ConcurrencyParameters, state: Memory, observation: ConcurrencyObservation
     ) -> tuple[Memory, Decision]:
         """Return the number of threads to run, or no action while more samples are needed."""
-        parameters = _limit_parameters(parameters, state.limit)
-        memory = _follow_pool(parameters, state, observation.threads, observation.steered)
-        return _decide_phase(parameters, memory, observation)
+        limited = _limit_parameters(parameters, state.limit)
+        memory = state
+        if memory.followed or not observation.steered:
+            # Nobody controls the pool, or nobody did until now: the memory is at the pool's size.
+            if memory.exploration.phase == "steady" and memory.exploration.threads == observation.threads:
+                memory = replace(memory, followed=True)
+            else:
+                memory = start_at_rest(limited, memory, observation.threads)
+        return _Look(limited, observation).decide(memory)
 
 
 LAW = Concurrency()
-
-
-def _decide_phase(
-    parameters: ConcurrencyParameters, memory: Memory, seen: ConcurrencyObservation
-) -> tuple[Memory, Decision]:
-    exploration, threads = memory.exploration, seen.threads
-    if not memory.followed:
-        if memory.threads != _clip_threads(parameters, memory.threads):
-            return _move_into_range(parameters, memory)
-        if threads != memory.threads:
-            return _handle_refusal(parameters, memory, threads, seen.trouble)
-    memory = _start_as_walk(parameters, memory, seen)
-    # Threads of an earlier time started what a pool without threads finishes: it measures nothing.
-    finished = seen.interdeparture_seconds if threads else ()
-    memory = replace(memory, sample=memory.sample.add_samples(finished), refused=0)
-    now = memory.sample.measure(threads)
-    if memory.origin is None and now is not None:
-        memory = replace(memory, origin=Origin(threads, now.throughput_per_second))
-    called = _is_called(memory, seen)
-    if (now is None or memory.sample.count < 2) and not called:
-        return memory, Decision(
-            None, format_no_action(_explain_missing_rate(memory.sample)), _build_terms(memory, None), "samples"
-        )
-    if exploration.phase == "steady":
-        return _decide_when_steady(parameters, memory, now, seen)
-    if not memory.followed:
-        memory = replace(memory, epoch=max(memory.epoch, seen.epoch or 0))
-    assert now is not None
-    return _explore(parameters, memory, now)
-
-
-def _follow_pool(parameters: ConcurrencyParameters, memory: Memory, threads: int, steered: bool) -> Memory:
-    """Return a memory at the pool's size if nobody controls the pool, or nobody did until now."""
-    if steered and not memory.followed:
-        return memory
-    if memory.exploration.phase == "steady" and memory.exploration.threads == threads:
-        return replace(memory, followed=True)
-    return start_at_rest(parameters, memory, threads)
-
-
-def _may_share_bottleneck(parameters: ConcurrencyParameters, seen: ConcurrencyObservation) -> bool:
-    """Return whether other pools explore that may share the bottleneck."""
-    return seen.epoch is not None and parameters.aim != "peak"
-
-
-def _start_as_walk(parameters: ConcurrencyParameters, memory: Memory, seen: ConcurrencyObservation) -> Memory:
-    """Return the memory with a search that just started as a walk, where others explore too."""
-    search = memory.exploration
-    if not isinstance(search, CurveSearch) or search.phase == "steady" or not _may_share_bottleneck(parameters, seen):
-        return memory
-    return replace(
-        memory, exploration=Cycle(phase="base", threads=search.threads, steps=search.steps), sample=ThroughputSample()
-    )
-
-
-def _is_called(memory: Memory, seen: ConcurrencyObservation) -> bool:
-    """Return whether another pool started an exploration that this steady pool has to join."""
-    newer = seen.epoch is not None and seen.epoch > memory.epoch
-    return newer and seen.steered and memory.exploration.phase == "steady"
 
 
 def _limit_parameters(parameters: ConcurrencyParameters, limit: int | None) -> ConcurrencyParameters:
@@ -196,21 +143,6 @@ def _limit_parameters(parameters: ConcurrencyParameters, limit: int | None) -> C
 
 def _clip_threads(parameters: ConcurrencyParameters, threads: int) -> int:
     return min(max(threads, parameters.minimum), parameters.maximum)
-
-
-def _move_into_range(parameters: ConcurrencyParameters, memory: Memory) -> tuple[Memory, Decision]:
-    exploration = memory.exploration
-    threads = _clip_threads(parameters, exploration.threads)
-    after = replace(
-        memory,
-        exploration=replace(exploration, threads=threads),
-        sample=ThroughputSample(),
-        refused=0,
-        trial=replace(memory.trial, threads=0),
-    )
-    allowed = f"{parameters.minimum} to {parameters.maximum}"
-    cause = f"the range of {allowed} does not include {format_count(memory.threads, 'thread')}"
-    return after, _act(after, exploration.phase, _set(threads, cause), "range")
 
 
 def _set_to(memory: Memory, before: int, threads: int) -> Memory:
@@ -231,34 +163,219 @@ def _set_to(memory: Memory, before: int, threads: int) -> Memory:
     return replace(memory, exploration=after, limit=limit)
 
 
-def _handle_refusal(
-    parameters: ConcurrencyParameters, memory: Memory, threads: int, error: str | None
-) -> tuple[Memory, Decision]:
-    """Handle a pool with another size than ordered: order again, and finally accept the size as its limit."""
-    exploration, refused = memory.exploration, memory.refused + 1
-    why = f" ({error})" if error else ""
-    differs = f"{format_count(threads, 'thread')} instead of {memory.threads}{why}"
-    if refused < parameters.patience:
-        reason = _set(memory.threads, f"the pool has {differs}; retrying")
-        return replace(memory, refused=refused), _act(memory, exploration.phase, reason, "pool")
-    limit = memory.limit
-    if threads < memory.threads and threads >= parameters.minimum:
-        limit = threads
-    held = _clip_threads(_limit_parameters(parameters, limit), max(1, threads))
-    # No step was made, so there is nothing to compare: everything that can be added was added.
-    phase = "max" if exploration.phase == "add" else exploration.phase
-    after = Memory(replace(exploration, threads=held, phase=phase), limit=limit, epoch=memory.epoch)
-    cause = f"the pool has stayed at {differs}; {threads} counts as its limit"
-    return after, _act(after, exploration.phase, _set(held, cause), "pool")
+@dataclass(frozen=True)
+class _Look:
+    """The decision on one observation. `parameters` have the maximum that the pool was found to have."""
 
+    parameters: ConcurrencyParameters
+    seen: ConcurrencyObservation
 
-def _explain_missing_rate(sample: ThroughputSample) -> str:
-    """Explain why the sample gives no throughput."""
-    if sample.count == 0:
-        return "no completions, so all threads are idle or stuck"
-    if sample.count == 1:
-        return "one sample has no variance; more samples are needed"
-    return "all completions have the same time, so the rate is unknown"
+    def decide(self, memory: Memory) -> tuple[Memory, Decision]:
+        threads, seen = self.seen.threads, self.seen
+        if not memory.followed:
+            if memory.threads != _clip_threads(self.parameters, memory.threads):
+                return self._move_into_range(memory)
+            if threads != memory.threads:
+                return self._handle_refusal(memory)
+        search = memory.exploration
+        phase = search.phase
+        if isinstance(search, CurveSearch) and phase != "steady" and self._may_share_bottleneck:
+            # A search that just started becomes a walk where others explore too.
+            walk = Cycle(phase="base", threads=search.threads, steps=search.steps)
+            memory = replace(memory, exploration=walk, sample=ThroughputSample())
+        # Threads of an earlier time started what a pool without threads finishes: it measures nothing.
+        finished = seen.interdeparture_seconds if threads else ()
+        memory = replace(memory, sample=memory.sample.add_samples(finished), refused=0)
+        now = memory.sample.measure(threads)
+        if memory.origin is None and now is not None:
+            memory = replace(memory, origin=Origin(threads, now.throughput_per_second))
+        if (now is None or memory.sample.count < 2) and not self._is_called(memory):
+            few = {
+                0: "no completions, so all threads are idle or stuck",
+                1: "one sample has no variance; more samples are needed",
+            }
+            why = few.get(memory.sample.count, "all completions have the same time, so the rate is unknown")
+            return memory, Decision(None, format_no_action(why), _build_terms(memory, None), "samples")
+        if phase == "steady":
+            return self._decide_when_steady(memory, now)
+        if not memory.followed:
+            memory = replace(memory, epoch=max(memory.epoch, seen.epoch or 0))
+        assert now is not None
+        return self._explore(memory, now)
+
+    @property
+    def _may_share_bottleneck(self) -> bool:
+        """Return whether other pools explore that may share the bottleneck."""
+        return self.seen.epoch is not None and self.parameters.aim != "peak"
+
+    def _is_called(self, memory: Memory) -> bool:
+        """Return whether another pool started an exploration that this steady pool has to join."""
+        newer = self.seen.epoch is not None and self.seen.epoch > memory.epoch
+        return newer and self.seen.steered and memory.exploration.phase == "steady"
+
+    def _move_into_range(self, memory: Memory) -> tuple[Memory, Decision]:
+        exploration = memory.exploration
+        threads = _clip_threads(self.parameters, exploration.threads)
+        after = replace(
+            memory,
+            exploration=replace(exploration, threads=threads),
+            sample=ThroughputSample(),
+            refused=0,
+            trial=replace(memory.trial, threads=0),
+        )
+        allowed = f"{self.parameters.minimum} to {self.parameters.maximum}"
+        cause = f"the range of {allowed} does not include {format_count(memory.threads, 'thread')}"
+        return after, _act(after, exploration.phase, _set(threads, cause), "range")
+
+    def _handle_refusal(self, memory: Memory) -> tuple[Memory, Decision]:
+        """Handle a pool with another size than ordered: order again, and finally accept the size as its limit."""
+        exploration, refused, threads = memory.exploration, memory.refused + 1, self.seen.threads
+        why = f" ({self.seen.trouble})" if self.seen.trouble else ""
+        differs = f"{format_count(threads, 'thread')} instead of {memory.threads}{why}"
+        if refused < self.parameters.patience:
+            reason = _set(memory.threads, f"the pool has {differs}; retrying")
+            return replace(memory, refused=refused), _act(memory, exploration.phase, reason, "pool")
+        limit = memory.limit
+        if threads < memory.threads and threads >= self.parameters.minimum:
+            limit = threads
+        held = _clip_threads(_limit_parameters(self.parameters, limit), max(1, threads))
+        # No step was made, so there is nothing to compare: everything that can be added was added.
+        phase = "max" if exploration.phase == "add" else exploration.phase
+        after = Memory(replace(exploration, threads=held, phase=phase), limit=limit, epoch=memory.epoch)
+        cause = f"the pool has stayed at {differs}; {threads} counts as its limit"
+        return after, _act(after, exploration.phase, _set(held, cause), "pool")
+
+    def _explore(self, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
+        exploration, parameters, origin = memory.exploration, self.parameters, memory.origin
+        rules = tcc if isinstance(exploration, Cycle) else explorer
+        needed = math.ceil(rules.count_needed_samples(parameters, exploration, now))
+        if now.samples < needed:
+            return _wait(memory, now, needed, _format_step(exploration, now))
+        following: Exploration = rules.step(parameters, exploration, now)
+        if isinstance(following, CurveSearch) and following.phase == "tcc":
+            # Compared with the best measurement, because the last probe may be far past a cliff.
+            best = max(following.points, key=lambda point: point.per_second).threads
+            following = tcc.start_cycle(parameters, best, following.steps)
+        after = replace(memory, exploration=following, sample=ThroughputSample())
+        remarks = [f"next phase: {following.phase}"]
+        step = _format_step(exploration, now)
+        reason = _set(following.threads, step, before=exploration.threads, remarks=remarks)
+        if following.phase != "steady":
+            return after, _act(after, following.phase, reason, None, now)
+        # The exploration ends; its expected result is compared with the start.
+        grown = origin is not None and following.threads >= trial.step_from(parameters, origin.threads)
+        ended = replace(after, trial=replace(memory.trial.end(grown), began_at=0.0))
+        return ended, _act(ended, "steady", reason, None, now, _build_expectation(after))
+
+    def _decide_when_steady(self, memory: Memory, now: ThroughputMoments | None) -> tuple[Memory, Decision]:
+        """Return the decision in the steady state.
+
+        `now` may be unknown only when joining another pool's exploration.
+        """
+        seen, parameters, rest = self.seen, self.parameters, memory.exploration
+        if self._is_called(memory):
+            why = "another host is exploring, and hosts that share a resource explore together"
+            return self._explore_again(memory, now, why, False)
+        assert now is not None
+        if memory.trial.threads:
+            return self._judge_trial(memory, now)
+        if memory.followed and seen.steered:
+            return self._explore_again(memory, now, "the loop controls the pool from now on", True)
+        passed = math.fsum(seen.interdeparture_seconds) if seen.seconds is None else seen.seconds
+        rest = replace(rest, steady_seconds=rest.steady_seconds + passed)
+        checked, differs = now.samples >= parameters.initial_samples, False
+        if checked and rest.steady_per_second <= 0:
+            rest = replace(rest, steady_per_second=now.throughput_per_second)
+        if checked and rest.steady_per_second > 0:
+            # Throughput has to change by more than `change` and by more than chance.
+            ratio = now.throughput_per_second / rest.steady_per_second - 1
+            by_chance = CHANGE_Z * now.relative_deviation / math.sqrt(now.samples)
+            differs = abs(ratio) > max(parameters.change, by_chance)
+        changed = differs and rest.doubted
+        if changed or rest.steady_seconds >= parameters.steady_seconds:
+            was, is_now = measure(rest.steady_per_second), measure(now.throughput_per_second)
+            why = f"throughput changed from {was}/s to {is_now}/s" if changed else "the next exploration is due"
+            return self._explore_again(replace(memory, exploration=rest), now, why, changed)
+        memory = replace(memory, exploration=replace(rest, doubted=differs))
+        step = _format_step(memory.exploration, now)
+        may_try = seen.steered and checked and not differs
+        if may_try and (cause := self._cause_of_trial(memory, rest)):
+            # One more step, for as long as it takes to measure its effect.
+            tried = trial.start_trial(parameters, memory.trial, memory.exploration)
+            after = replace(memory, trial=tried, sample=ThroughputSample())
+            reason = _set(tried.threads, cause, before=rest.threads, remarks=[step])
+            return after, _act(after, "trial", reason, None, now)
+        # Each check starts a fresh measurement, so that older samples don't hide a change. Only a check that
+        # differs is repeated together with the next.
+        after = replace(memory, sample=ThroughputSample()) if checked and not differs else memory
+        cause = "throughput differs; checking again" if differs else "throughput is steady"
+        return after, Decision(None, format_no_action(cause, remarks=[step]), _build_terms(after, now))
+
+    def _cause_of_trial(self, memory: Memory, rest: Exploration) -> str | None:
+        mean = self.seen.mean_threads
+        if not self._may_share_bottleneck:
+            if trial.is_due(self.parameters, memory.trial, rest):
+                return "testing one more step, because throughput alone cannot show unused capacity"
+            return None
+        if trial.is_behind(self.parameters, memory.trial, rest, mean):
+            return f"hosts have {mean:.3g} threads on average, so one more step is tested"
+        return None
+
+    def _judge_trial(self, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
+        rest, tried, parameters = memory.exploration, memory.trial.threads, self.parameters
+        needed = math.ceil(trial.count_needed_samples(parameters, rest, now))
+        at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} in the trial"
+        if now.samples < needed:
+            return _wait(memory, now, needed, at)
+        gain = now.throughput_per_second / rest.steady_per_second - 1
+        asked = trial.compute_required_share(parameters, rest.threads, tried)
+        brought = f"{at} compared with {measure(rest.steady_per_second)}/s: {gain:+.1%}; required: {asked:.1%}"
+        if not trial.is_worth(parameters, rest, now):
+            after = replace(memory, trial=memory.trial.end(grown=False), sample=ThroughputSample())
+            return after, _act(after, "steady", _set(rest.threads, brought, before=tried), None, now)
+        if self._may_share_bottleneck:
+            # Keep the tested step and allow the next one, without asking other pools to explore.
+            kept = replace(rest, threads=now.threads, steady_per_second=now.throughput_per_second, doubted=False)
+            after = replace(memory, exploration=kept, sample=ThroughputSample(), trial=Trial())
+            return after, _act(after, "steady", _set(now.threads, brought, before=rest.threads), None, now)
+        following = trial.search_upward(parameters, rest, now)
+        origin = Origin(rest.threads, rest.steady_per_second)
+        fruitless = Trial(fruitless=memory.trial.fruitless)
+        after = Memory(following, epoch=memory.epoch + 1, trial=fruitless, origin=origin)
+        reason = _set(following.threads, brought, before=tried, remarks=[f"next phase: {following.phase}"])
+        return after, _act(after, following.phase, reason, None, now)
+
+    def _explore_again(
+        self, memory: Memory, now: ThroughputMoments | None, why: str, changed: bool
+    ) -> tuple[Memory, Decision]:
+        """Make the first step of the next exploration; for a pool that is not controlled it is advice."""
+        heard, rest = self.seen.epoch or 0, memory.exploration
+        after = Memory(
+            self._restart_exploration(rest, changed),
+            epoch=heard if self._is_called(memory) else max(memory.epoch, heard) + 1,
+            trial=Trial(fruitless=memory.trial.fruitless),
+            origin=None if now is None or memory.trial.threads else Origin(now.threads, now.throughput_per_second),
+        )
+        remarks = [] if now is None else [_format_step(rest, now)]
+        reason = _set(after.exploration.threads, why, before=rest.threads, remarks=remarks)
+        decision = _act(after, after.exploration.phase, reason, None, now)
+        return (after if self.seen.steered else start_at_rest(self.parameters, memory, rest.threads)), decision
+
+    def _restart_exploration(self, exploration: Exploration, changed: bool) -> Exploration:
+        parameters, own, steps = self.parameters, exploration.threads, exploration.steps
+        if self.seen.ends_idle:
+            return start_exploration(parameters, _clip_threads(parameters, own), steps).exploration
+        if parameters.method == "tcc" or self._may_share_bottleneck:
+            # Where other pools walk too, all start alike: each grows by a share of its size, and differences would
+            # stay.
+            begin, mean = own, self.seen.mean_threads
+            if mean is not None:
+                near = min(max(mean, own / MAX_TIMES_OWN), own * MAX_TIMES_OWN)
+                begin = _clip_threads(parameters, round(near))
+            return tcc.start_cycle(parameters, begin, steps)
+        if isinstance(exploration, CurveSearch):
+            return explorer.explore_again(parameters, exploration, changed)
+        return explorer.explore_again(parameters, CurveSearch(phase="steady", threads=own, steps=steps), True)
 
 
 def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequence[str] = ()) -> str:
@@ -271,38 +388,9 @@ def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequen
     return format_reason(action, cause, remarks=remarks)
 
 
-def _explore(parameters: ConcurrencyParameters, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
-    exploration = memory.exploration
-    rules = tcc if isinstance(exploration, Cycle) else explorer
-    needed = math.ceil(rules.count_needed_samples(parameters, exploration, now))
-    if now.samples < needed:
-        reason = format_no_action(
-            f"{now.samples} of {needed} samples collected", remarks=[_format_step(exploration, now)]
-        )
-        return memory, Decision(None, reason, _build_terms(memory, now), "samples")
-    following: Exploration = rules.step(parameters, exploration, now)
-    if isinstance(following, CurveSearch) and following.phase == "tcc":
-        # Compared with the best measurement, because the last probe may be far past a cliff.
-        best = max(following.points, key=lambda point: point.per_second).threads
-        following = tcc.start_cycle(parameters, best, following.steps)
-    after = replace(memory, exploration=following, sample=ThroughputSample())
-    before = exploration.threads
-    reason = _set(
-        following.threads, _format_step(exploration, now), before=before, remarks=[f"next phase: {following.phase}"]
-    )
-    if following.phase == "steady":
-        return _settle(parameters, after, reason, now)
-    return after, _act(after, following.phase, reason, None, now)
-
-
-def _settle(
-    parameters: ConcurrencyParameters, memory: Memory, reason: str, now: ThroughputMoments
-) -> tuple[Memory, Decision]:
-    """End the exploration and compare the expected result with the start."""
-    threads, origin = memory.exploration.threads, memory.origin
-    grown = origin is not None and threads >= trial.step_from(parameters, origin.threads)
-    after = replace(memory, trial=replace(memory.trial.end(grown), began_at=0.0))
-    return after, _act(after, "steady", reason, None, now, _build_expectation(memory))
+def _wait(memory: Memory, now: ThroughputMoments, needed: int, remark: str) -> tuple[Memory, Decision]:
+    reason = format_no_action(f"{now.samples} of {needed} samples collected", remarks=[remark])
+    return memory, Decision(None, reason, _build_terms(memory, now), "samples")
 
 
 def _build_expectation(memory: Memory) -> Expectation | None:
@@ -317,169 +405,6 @@ def _build_expectation(memory: Memory) -> Expectation | None:
     if gain <= 0:
         return None
     return Expectation("throughput_per_second", "up", gain, EFFECT_SECONDS, before=origin.per_second)
-
-
-def _decide_when_steady(
-    parameters: ConcurrencyParameters, memory: Memory, now: ThroughputMoments | None, seen: ConcurrencyObservation
-) -> tuple[Memory, Decision]:
-    """Return the decision in the steady state.
-
-    `now` may be unknown only when joining another pool's exploration.
-    """
-    if _is_called(memory, seen):
-        why = "another host is exploring, and hosts that share a resource explore together"
-        return _explore_again(parameters, memory, now, why, False, seen)
-    assert now is not None
-    if memory.trial.threads:
-        return _judge_trial(parameters, memory, now, seen)
-    if memory.followed and seen.steered:
-        return _explore_again(parameters, memory, now, "the loop controls the pool from now on", True, seen)
-    seconds = seen.seconds
-    passed = math.fsum(seen.interdeparture_seconds) if seconds is None else float(seconds)
-    exploration = replace(memory.exploration, steady_seconds=memory.exploration.steady_seconds + passed)
-    checked = now.samples >= parameters.initial_samples
-    if checked and exploration.steady_per_second <= 0:
-        exploration = replace(exploration, steady_per_second=now.throughput_per_second)
-    differs = checked and _has_changed(parameters, exploration, now)
-    changed = differs and exploration.doubted
-    if not changed and exploration.steady_seconds < parameters.steady_seconds:
-        memory = replace(memory, exploration=replace(exploration, doubted=differs))
-        may_try = seen.steered and checked and not differs
-        if may_try and (cause := _cause_of_trial(parameters, memory, exploration, seen)):
-            return _start_trial(parameters, memory, now, cause)
-        return _decide_no_action(memory, now, checked, differs)
-    was, is_now = exploration.steady_per_second, now.throughput_per_second
-    why = (
-        f"throughput changed from {measure(was)}/s to {measure(is_now)}/s" if changed else "the next exploration is due"
-    )
-    return _explore_again(parameters, replace(memory, exploration=exploration), now, why, changed, seen)
-
-
-def _cause_of_trial(
-    parameters: ConcurrencyParameters, memory: Memory, rest: Exploration, seen: ConcurrencyObservation
-) -> str | None:
-    """Explain why one more step is tried now, or return None."""
-    if not _may_share_bottleneck(parameters, seen):
-        if trial.is_due(parameters, memory.trial, rest):
-            return "testing one more step, because throughput alone cannot show unused capacity"
-        return None
-    if trial.is_behind(parameters, memory.trial, rest, seen.mean_threads):
-        return f"hosts have {seen.mean_threads:.3g} threads on average, so one more step is tested"
-    return None
-
-
-def _decide_no_action(memory: Memory, now: ThroughputMoments, checked: bool, differs: bool) -> tuple[Memory, Decision]:
-    # Each check starts a fresh measurement, so that older samples don't hide a change. Only a check that
-    # differs is repeated together with the next.
-    after = replace(memory, sample=ThroughputSample()) if checked and not differs else memory
-    cause = "throughput differs; checking again" if differs else "throughput is steady"
-    reason = format_no_action(cause, remarks=[_format_step(memory.exploration, now)])
-    return after, Decision(None, reason, _build_terms(after, now))
-
-
-def _start_trial(
-    parameters: ConcurrencyParameters, memory: Memory, now: ThroughputMoments, cause: str
-) -> tuple[Memory, Decision]:
-    """Add one step for as long as it takes to measure its effect."""
-    tried = trial.start_trial(parameters, memory.trial, memory.exploration)
-    after = replace(memory, trial=tried, sample=ThroughputSample())
-    reason = _set(
-        tried.threads, cause, before=memory.exploration.threads, remarks=[_format_step(memory.exploration, now)]
-    )
-    return after, _act(after, "trial", reason, None, now)
-
-
-def _judge_trial(
-    parameters: ConcurrencyParameters, memory: Memory, now: ThroughputMoments, seen: ConcurrencyObservation
-) -> tuple[Memory, Decision]:
-    rest, tried = memory.exploration, memory.trial.threads
-    needed = math.ceil(trial.count_needed_samples(parameters, rest, now))
-    at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} in the trial"
-    if now.samples < needed:
-        reason = format_no_action(f"{now.samples} of {needed} samples collected", remarks=[at])
-        return memory, Decision(None, reason, _build_terms(memory, now), "samples")
-    gain = now.throughput_per_second / rest.steady_per_second - 1
-    asked = trial.compute_required_share(parameters, rest.threads, tried)
-    brought = f"{at} compared with {measure(rest.steady_per_second)}/s: {gain:+.1%}; required: {asked:.1%}"
-    if not trial.is_worth(parameters, rest, now):
-        after = replace(memory, trial=memory.trial.end(grown=False), sample=ThroughputSample())
-        return after, _act(after, "steady", _set(rest.threads, brought, before=tried), None, now)
-    if _may_share_bottleneck(parameters, seen):
-        return _catch_up(parameters, memory, now, brought)
-    following = trial.search_upward(parameters, rest, now)
-    origin = Origin(rest.threads, rest.steady_per_second)
-    fruitless = Trial(fruitless=memory.trial.fruitless)
-    after = Memory(following, epoch=memory.epoch + 1, trial=fruitless, origin=origin)
-    reason = _set(following.threads, brought, before=tried, remarks=[f"next phase: {following.phase}"])
-    return after, _act(after, following.phase, reason, None, now)
-
-
-def _catch_up(
-    parameters: ConcurrencyParameters, memory: Memory, now: ThroughputMoments, brought: str
-) -> tuple[Memory, Decision]:
-    """Keep the tested step and allow the next one, without asking other pools to explore."""
-    rest = replace(memory.exploration, threads=now.threads, steady_per_second=now.throughput_per_second, doubted=False)
-    after = replace(memory, exploration=rest, sample=ThroughputSample(), trial=Trial())
-    return after, _act(after, "steady", _set(now.threads, brought, before=memory.exploration.threads), None, now)
-
-
-def _explore_again(
-    parameters: ConcurrencyParameters,
-    memory: Memory,
-    now: ThroughputMoments | None,
-    why: str,
-    changed: bool,
-    seen: ConcurrencyObservation,
-) -> tuple[Memory, Decision]:
-    """Make the first step of the next exploration; for a pool that is not controlled it is advice."""
-    heard = seen.epoch or 0
-    epoch = heard if _is_called(memory, seen) else max(memory.epoch, heard) + 1
-    rest = memory.exploration
-    after = Memory(
-        _restart_exploration(parameters, rest, changed, seen),
-        epoch=epoch,
-        trial=Trial(fruitless=memory.trial.fruitless),
-        origin=None if now is None or memory.trial.threads else Origin(now.threads, now.throughput_per_second),
-    )
-    before, remarks = rest.threads, [] if now is None else [_format_step(rest, now)]
-    reason = _set(after.exploration.threads, why, before=before, remarks=remarks)
-    decision = _act(after, after.exploration.phase, reason, None, now)
-    return (after if seen.steered else start_at_rest(parameters, memory, memory.exploration.threads)), decision
-
-
-def _restart_exploration(
-    parameters: ConcurrencyParameters, exploration: Exploration, changed: bool, seen: ConcurrencyObservation
-) -> Exploration:
-    if seen.ends_idle:
-        threads = _clip_threads(parameters, exploration.threads)
-        return start_exploration(parameters, threads, exploration.steps).exploration
-    if parameters.method == "tcc" or _may_share_bottleneck(parameters, seen):
-        return tcc.start_cycle(parameters, _begins_with(parameters, exploration, seen), exploration.steps)
-    if isinstance(exploration, CurveSearch):
-        return explorer.explore_again(parameters, exploration, changed)
-    return explorer.explore_again(
-        parameters, CurveSearch(phase="steady", threads=exploration.threads, steps=exploration.steps), True
-    )
-
-
-def _begins_with(parameters: ConcurrencyParameters, exploration: Exploration, seen: ConcurrencyObservation) -> int:
-    """Return the size at which a walk starts.
-
-    Where other pools walk too, all start alike: each grows by a share of its size, and differences would stay.
-    """
-    mean, own = seen.mean_threads, exploration.threads
-    if mean is None:
-        return own
-    return _clip_threads(parameters, round(min(max(mean, own / MAX_TIMES_OWN), own * MAX_TIMES_OWN)))
-
-
-def _has_changed(parameters: ConcurrencyParameters, exploration: Exploration, now: ThroughputMoments) -> bool:
-    """Return whether throughput changed by more than `change` and by more than chance."""
-    if exploration.steady_per_second <= 0:
-        return False
-    ratio = now.throughput_per_second / exploration.steady_per_second - 1
-    by_chance = CHANGE_Z * now.relative_deviation / math.sqrt(now.samples)
-    return abs(ratio) > max(parameters.change, by_chance)
 
 
 def _format_step(exploration: Exploration, now: ThroughputMoments) -> str:

@@ -39,7 +39,6 @@ class Memory(msgspec.Struct, frozen=True, rename={"exploration": "machine"}):
 
 
 def check_memory(memory: Memory, where: str) -> None:
-    """Raise `BadInput` if the remembered values contradict each other."""
     exploration = memory.exploration
     if isinstance(exploration, Cycle):
         check_cycle(exploration, f"{where}.machine")
@@ -54,7 +53,6 @@ def check_memory(memory: Memory, where: str) -> None:
 
 
 def start_exploration(parameters: ConcurrencyParameters, threads: int, steps: int = 0) -> Memory:
-    """Start an exploration at a size; `steps` counts the steps so far."""
     if parameters.method == "tcc":
         return Memory(Cycle(phase="base", threads=threads, steps=steps))
     return Memory(CurveSearch(phase="probe", threads=threads, steps=steps))

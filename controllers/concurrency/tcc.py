@@ -25,8 +25,6 @@ PHASES = ("base", "add", "max", "remove", "steady")
 
 
 class Cycle(Exploration, frozen=True, kw_only=True, tag_field="kind", tag="tcc"):
-    """Position of the exploration."""
-
     phase: Annotated[str, value("choice", "Phase of the cycle.", choices=PHASES)]
     before: Annotated[
         ThroughputMoments | None,
@@ -58,7 +56,6 @@ def decrease_threads(threads: int, share: float, parameters: ConcurrencyParamete
 
 
 def count_needed_samples(parameters: ConcurrencyParameters, cycle: Cycle, now: ThroughputMoments) -> float:
-    """Return how many samples the phase needs, given those so far."""
     p, q, alpha, beta = parameters.p, parameters.q, parameters.alpha, parameters.beta
     after = max(parameters.initial_samples, compute_first_samples(now.relative_deviation, q, alpha, beta))
     if cycle.phase == "max":
@@ -73,12 +70,10 @@ def count_needed_samples(parameters: ConcurrencyParameters, cycle: Cycle, now: T
 
 
 def has_declined(before: ThroughputMoments, now: ThroughputMoments) -> bool:
-    """Return whether a step reduced the throughput."""
     return now.throughput_per_second < before.throughput_per_second
 
 
 def step(parameters: ConcurrencyParameters, cycle: Cycle, now: ThroughputMoments) -> Cycle:
-    """Return the next configuration once there are enough samples."""
     phase_steps = {
         "base": _continue_after_base,
         "add": _continue_after_add,

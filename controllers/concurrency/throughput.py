@@ -29,8 +29,6 @@ MIN_SECONDS = 1e-12
 
 
 class ThroughputMoments(msgspec.Struct, frozen=True):
-    """The threads of a configuration and the moments of its measurement (s, s²)."""
-
     threads: Annotated[int, value("threads", "Threads at the measurement.", 1, MAX_THREADS)]
     mean_seconds: Annotated[float, value("s", "Mean time between completions.", MIN_SECONDS, MAX_SECONDS)]
     variance: Annotated[float, value("s²", "Variance of the time.", 0, 1e36)]
@@ -38,12 +36,10 @@ class ThroughputMoments(msgspec.Struct, frozen=True):
 
     @property
     def throughput_per_second(self) -> float:
-        """Return the completions per second."""
         return 1 / self.mean_seconds
 
     @property
     def relative_deviation(self) -> float:
-        """Return σ/μ."""
         return math.sqrt(self.variance) / self.mean_seconds
 
 
@@ -59,7 +55,6 @@ class ThroughputSample(msgspec.Struct, frozen=True):
     ] = ()
 
     def add_samples(self, seconds: Sequence[float]) -> "ThroughputSample":
-        """Return the sample with further inter-departure times."""
         count = self.count + len(seconds)
         keep = _count_kept(count)
         return ThroughputSample(

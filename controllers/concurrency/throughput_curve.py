@@ -33,8 +33,6 @@ BEND, BEND_ERRORS = 0.03, 2.0
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A measured point."""
-
     threads: Annotated[int, value("threads", "Threads at the measurement.", 1, MAX_THREADS)]
     per_second: Annotated[float, value("per second", "Throughput.", 1e-9, MAX_PER_SECOND)]
     error: Annotated[float, value("share", "Relative standard error of the throughput.", 0, 1e36, required=True)] = 0.0
@@ -73,7 +71,6 @@ class ScalabilityCurve(msgspec.Struct, frozen=True, tag_field="kind", tag="scala
 
     @property
     def peak_threads(self) -> float:
-        """Return the number of threads with the maximum throughput."""
         if self.coherence <= 0:
             return math.inf
         return max(1.0, math.sqrt(max(0.0, 1 - self.contention) / self.coherence))
@@ -83,7 +80,6 @@ Curve = StationCurve | ScalabilityCurve
 
 
 def compute_station_throughput(threads: int, servers: int, capacity_per_second: float, empty_seconds: float) -> float:
-    """Return X(n) of a delay and a station; see the module."""
     service = servers / capacity_per_second
     thinking = max(0.0, empty_seconds - service)
     if threads <= 0:

@@ -50,7 +50,6 @@ def fit_curve_to_points(points: Sequence[Point]) -> Curve | None:
 
 
 def predict_throughput(curve: Curve, threads: int) -> PredictedThroughput:
-    """Predict the throughput of a number of threads."""
     if isinstance(curve, StationCurve):
         solution = solve_closed([_build_station(curve)], threads, _compute_elsewhere_seconds(curve))
         there = solution.stations["bottleneck"]
@@ -60,7 +59,6 @@ def predict_throughput(curve: Curve, threads: int) -> PredictedThroughput:
 
 
 def estimate_saturation(curve: Curve) -> Saturation:
-    """Return what saturates according to the curve."""
     if isinstance(curve, StationCurve):
         station = _build_station(curve)
         return Saturation(

@@ -31,15 +31,11 @@ BEHIND = 1.5
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Size and throughput of the pool when its exploration started."""
-
     threads: Annotated[int, value("threads", "Threads at the start.", 1, MAX_THREADS)]
     per_second: Annotated[float, value("per second", "Throughput at the start.", 0, MAX_PER_SECOND)]
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """The threads on trial, and the record of earlier trials."""
-
     threads: Annotated[int, value("threads", "Threads being tested; 0: none.", 0, MAX_THREADS, required=True)] = 0
     began_at: Annotated[
         float, value("s", "Time in the steady state when the last trial started.", 0, 1e15, required=True)
@@ -82,7 +78,6 @@ def is_behind(
 
 
 def start_trial(parameters: ConcurrencyParameters, trial: Trial, rest: Cycle | CurveSearch) -> Trial:
-    """Start a trial with one step more than the steady pool has."""
     return replace(trial, threads=step_from(parameters, rest.threads), began_at=rest.steady_seconds)
 
 
@@ -103,14 +98,12 @@ def is_worth(parameters: ConcurrencyParameters, rest: Cycle | CurveSearch, now: 
 
 
 def compute_required_share(parameters: ConcurrencyParameters, before: int, after: int) -> float:
-    """Return the share of throughput that a step from `before` to `after` threads has to bring."""
     return scale_q(parameters.p, parameters.q, after / before - 1)
 
 
 def search_upward(
     parameters: ConcurrencyParameters, rest: Cycle | CurveSearch, now: ThroughputMoments
 ) -> Cycle | CurveSearch:
-    """Return the search that continues upward from the threads on trial."""
     if isinstance(rest, Cycle):
         return tcc.step(parameters, _as_step(parameters, rest, now.threads), now)
     here = Point(rest.threads, rest.steady_per_second)

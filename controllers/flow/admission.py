@@ -158,7 +158,6 @@ class Flow(Law[FlowParameters, FlowObservation, FlowState]):
     def correct(
         self, parameters: FlowParameters, before: FlowState, after: FlowState, action: Values | None
     ) -> FlowState:
-        """Return the state with the limit that is in force."""
         limit, admitted = before.limit if action is None else float(action[ADMIT]), after.admitted[1:]
         return replace(after, limit=limit, admitted=admitted if limit is None else (limit, *admitted))
 
@@ -203,14 +202,12 @@ def limit_of(decision: Decision) -> float:
 
 
 def model_of(parameters: FlowParameters) -> Model | None:
-    """Return the model of the plant, if the parameters have one."""
     if parameters.a is None or parameters.b is None:
         return None
     return Model(parameters.a, parameters.b, parameters.delay)
 
 
 def build_gains(parameters: FlowParameters) -> Gains:
-    """Return the gains as set."""
     return Gains(parameters.kp, parameters.ki, parameters.kd, parameters.form)
 
 
@@ -321,7 +318,6 @@ def _explain_decision(
 
 
 def _describe_position(parameters: FlowParameters, now: FlowState) -> str:
-    """Describe how much is free and how far that is from the setpoint."""
     y, error = now.measured[0], parameters.setpoint - now.measured[0]
     side = "below" if error > 0 else "above"
     where = f"{_format_size(abs(error))} {side} the setpoint" if error else "at the setpoint"

@@ -193,7 +193,6 @@ def _roots(square: float, linear: float, constant: float) -> tuple[complex, comp
 
 
 def _find_stable_root(w: complex | None) -> complex:
-    """Return z within the unit circle with z + 1/z = w."""
     if w is None:
         return 0j
     root = cmath.sqrt(w * w - 4)
@@ -319,7 +318,6 @@ def _get_cached_gains(a: tuple[float, ...], b: tuple[float, ...], q: float, inte
 
 
 def explain_low_load(parameters: BalanceParameters, observation: BalanceObservation) -> str | None:
-    """Explain why response times are not comparable at this load, or return None."""
     rate, least = observation.events_per_second, parameters.least_events_per_second
     if rate is not None and rate < least:
         return (

@@ -7,14 +7,12 @@ from types import ModuleType
 
 
 def import_subpackages(package: ModuleType) -> Iterator[ModuleType]:
-    """Import and return the direct subpackages of a package, sorted by name."""
     for module in _iterate_modules(package):
         if module.ispkg:
             yield importlib.import_module(module.name)
 
 
 def import_modules(package: ModuleType) -> Iterator[ModuleType]:
-    """Import and return the direct modules of a package, sorted by name."""
     for module in _iterate_modules(package):
         if not module.ispkg:
             yield importlib.import_module(module.name)

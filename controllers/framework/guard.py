@@ -148,7 +148,6 @@ def list_guard_settings(law: Law) -> tuple[Parameter, ...]:
 
 
 def build_initial_state() -> dict[str, Json]:
-    """Return a state without a value or an action."""
     return read_values(STATE, None, "guard.state")
 
 
@@ -284,7 +283,6 @@ class _Passage:
         return self._rewrite(decision, value, limited_by, why)
 
     def cap(self, decision: Decision) -> Decision:
-        """Limit the value to the cost cap."""
         cap, cost = self.settings.cost_cap, self.unit_cost
         if self.name is None or not cap or cost is None or decision.action is None or decision.raw is None:
             return decision
@@ -340,7 +338,6 @@ class _Passage:
         )
 
     def _list_recent(self, decision: Decision) -> tuple[float, ...]:
-        """Return the recently requested values, with that of the decision."""
         if self.name is None or decision.raw is None:
             return self.before.recent
         return (*self.before.recent, decision.raw)[-self.settings.oscillation_window :]

@@ -20,7 +20,6 @@ def format_reason(action: str, *causes: str, remarks: Sequence[str] = ()) -> str
 
 
 def format_no_action(*causes: str, remarks: Sequence[str] = ()) -> str:
-    """Return the reason of a decision without an action."""
     return format_reason(NO_ACTION, *causes, remarks=remarks)
 
 
@@ -43,7 +42,6 @@ def cause_of(reason: str) -> str:
 
 
 def capitalize(text: str) -> str:
-    """Return the text with a capital first letter."""
     return f"{text[:1].upper()}{text[1:]}"
 
 
@@ -77,5 +75,4 @@ def format_names(names: Sequence[str]) -> str:
 
 
 def are(names: Sequence[str]) -> str:
-    """Return the verb for one or several names."""
     return "is" if len(names) == 1 else "are"

@@ -14,8 +14,6 @@ Counters = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Measurement:
-    """An observation in the law's terms, its quality, and the counters for the next one."""
-
     observation: dict[str, Any]
     measured: ObservationQuality
     counters: dict[str, float]

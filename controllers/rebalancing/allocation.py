@@ -67,8 +67,6 @@ class IndexedMove:
 
 @dataclass(frozen=True)
 class _Cells:
-    """Parallel arrays with the queue, node, and points of every container."""
-
     queue: npt.NDArray[np.int64]
     node: npt.NDArray[np.int64]
     points: npt.NDArray[np.int64]
@@ -96,7 +94,6 @@ class Allocation:
 
     @cached_property
     def available(self) -> Flags:
-        """Return a mask of the nodes that may receive points."""
         return ~(self.drained | self.offline)
 
     @cached_property
@@ -110,14 +107,12 @@ class Allocation:
 
     @cached_property
     def loads(self) -> Floats:
-        """Return the load of each node [unit of the rates]."""
         cells = self._cells
         each = self.rate_per_point[cells.queue] * cells.points * ~self.offline[cells.node]
         return np.asarray(np.bincount(cells.node, weights=each, minlength=len(self.nodes)), dtype=float)
 
     @cached_property
     def at_node(self) -> tuple[Mapping[int, int], ...]:
-        """Return queue → points for each node."""
         by_node: tuple[dict[int, int], ...] = tuple({} for _ in self.nodes)
         for queue, containers in enumerate(self.points):
             for node, points in containers.items():
@@ -170,7 +165,6 @@ def from_observation(observation: PlantObservation, minimum_containers: int) -> 
 
 
 def iterate_containers(allocation: Allocation) -> Iterator[tuple[int, int, int]]:
-    """Yield every container as queue, node, points."""
     for queue, held in enumerate(allocation.points):
         for node, points in held.items():
             yield queue, node, points

@@ -39,8 +39,6 @@ class MoveRules:
 
 @dataclass
 class Board:
-    """A mutable copy of an allocation during the search."""
-
     start: Allocation
     rules: MoveRules
     limits: Floats
@@ -82,7 +80,6 @@ class Board:
         self.gave.setdefault(move.queue, set()).add(move.source)
 
     def undo(self, move: IndexedMove) -> None:
-        """Undo the last move."""
         self._shift(move.queue, move.target, move.source, move.points)
         rule = (move.queue, move.source, move.target)
         self.moved[rule] -= move.points
@@ -165,8 +162,6 @@ class SearchRule:
 
 @dataclass(frozen=True)
 class _Step:
-    """A possible move of a donor and its rank; lower is better."""
-
     rank: tuple[float, ...]
     move: IndexedMove
 
@@ -345,7 +340,6 @@ def _choose_partial_move(board: Board, donor: int, queue: int) -> IndexedMove | 
 
 
 def choose_cheapest_moves(candidates: Sequence[list[IndexedMove] | None], cost: Cost) -> list[IndexedMove] | None:
-    """Return the cheapest of several answers; the first among equals."""
     answers = [moves for moves in candidates if moves is not None]
     return min(answers, key=lambda moves: price(moves, cost)) if answers else None
 

@@ -24,7 +24,7 @@ the load is unknown (Table 4.1; its second row should read 43.75 %, ERRATA E40).
 rule for the distribution of load over brokers.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -103,8 +103,6 @@ class RebalancingParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecentMove(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
-    """A move that was decided `age` decisions ago."""
-
     queue: Annotated[str, value("name", "Name of the queue.")]
     source: Annotated[str, value("name", "Node that gave the points.")]
     target: Annotated[str, value("name", "Node that received the points.")]
@@ -158,7 +156,6 @@ def _check_distinct_names(rows: Sequence[ObservedNode | ObservedQueue], where: s
 
 
 def check_thresholds(busy: float, toobusy: float) -> None:
-    """Raise `BadInput` if busy is not below toobusy."""
     if busy >= toobusy:
         raise BadInput("parameters.busy", f"must be less than toobusy ({toobusy:g}), not {busy:g}")
 
@@ -184,7 +181,6 @@ class Rebalancing(Law[RebalancingParameters, PlantObservation, RebalancingState]
             )
 
     def check_observation(self, parameters: RebalancingParameters, observation: PlantObservation, where: str) -> None:
-        """Raise `BadInput` for an observation that contradicts itself."""
         check_plant(parameters.minimum_containers, observation, where)
 
     def correct(
@@ -217,7 +213,12 @@ class Rebalancing(Law[RebalancingParameters, PlantObservation, RebalancingState]
         result = relocation.find(allocation, search)
         named = allocation.name_moves(result.moves)
         older = [RecentMove(move.queue, move.source, move.target, move.age + 1) for move in state.recent]
-        newest = [RecentMove(move["queue"], move["from"], move["to"], NEWEST) for move in named]
+        newest = [
+            RecentMove(
+                allocation.queues[move.queue], allocation.nodes[move.source], allocation.nodes[move.target], NEWEST
+            )
+            for move in result.moves
+        ]
         recent = tuple(move for move in older + newest if move.age <= parameters.return_decisions)
         return RebalancingState(recent), _build_decision(parameters, allocation, search, result, named)
 
@@ -248,35 +249,22 @@ def _list_undoing_moves(allocation: Allocation, recent: Sequence[RecentMove]) ->
 
 def _build_decision(
     parameters: RebalancingParameters,
-    allocation: Allocation,
+    before: Allocation,
     search: relocation.Search,
     found: relocation.Relocation,
     named: list[dict[str, Any]],
 ) -> Decision:
-    after = allocation.apply(found.moves)
-    terms = _build_terms(parameters, allocation, after, search, found)
-    cause = _explain(parameters, allocation, search, found, terms)
-    reason = format_reason(_describe_action(named), cause, remarks=_format_remarks(terms))
-    limited_by = None if found.feasible else "capacity" if terms["missing_capacity"] else "rules"
-    if not named:
-        return Decision(None, reason, terms, limited_by)
-    loads = {"load_before": terms["load_before"], "load_after": terms["load_after"]}
-    gain = terms["worst_before"] - terms["worst_after"]
-    expected = Expectation("worst_utilisation", "down", gain, 60.0) if gain > 0 else None
-    return Decision({"moves": named, **loads}, reason, terms, limited_by, expected=expected)
-
-
-def _build_terms(
-    parameters: RebalancingParameters,
-    before: Allocation,
-    after: Allocation,
-    search: relocation.Search,
-    found: relocation.Relocation,
-) -> dict[str, Any]:
-    worst_before, worst_after = (_worst(load) for load in (before, after))
-    return {
-        "load_before": before.group_by_name(before.loads),
-        "load_after": after.group_by_name(after.loads),
+    after, heard = before.apply(found.moves), ~before.offline
+    worst_before, worst_after = (
+        float((allocation.loads / allocation.capacity)[heard].max()) if heard.any() else 0.0
+        for allocation in (before, after)
+    )
+    # The capacity to add so that every node could be below BUSY.
+    needed = float(before.loads.sum()) / float(parameters.busy * BELOW)
+    missing = round(max(0.0, needed - float(before.capacity[before.available].sum())), 6)
+    loads = {"load_before": before.group_by_name(before.loads), "load_after": after.group_by_name(after.loads)}
+    terms = {
+        **loads,
         "limit": before.group_by_name(search.limits),
         "worst_before": worst_before,
         "worst_after": worst_after,
@@ -284,22 +272,25 @@ def _build_terms(
         "moves": len(found.moves),
         "containers_before": sum(len(held) for held in before.points),
         "containers_after": sum(len(held) for held in after.points),
-        "missing_capacity": _compute_missing_capacity(parameters, before),
+        "missing_capacity": missing,
         "returns_barred": len(search.rules.returns),
     }
-
-
-def _worst(allocation: Allocation) -> float:
-    """Return the greatest utilization among the reachable nodes."""
-    heard = ~allocation.offline
-    return float((allocation.loads / allocation.capacity)[heard].max()) if heard.any() else 0.0
-
-
-def _compute_missing_capacity(parameters: RebalancingParameters, allocation: Allocation) -> float:
-    """Return the capacity to add so that every node could be below BUSY."""
-    have = float(allocation.capacity[allocation.available].sum())
-    needed = float(allocation.loads.sum()) / float(parameters.busy * BELOW)
-    return round(max(0.0, needed - have), 6)
+    points = format_count(relocation.sum_points(found.moves), "point")
+    action = f"Move {points} in {len(named)} moves" if named else NO_ACTION
+    if len(found.moves) == 1:
+        move = found.moves[0]
+        way = f"{before.nodes[move.source]} → {before.nodes[move.target]}"
+        action = f"Move {points} of {before.queues[move.queue]} {way}"
+    cause = _explain(parameters, before, search, found, missing)
+    was, becomes = format_percent(worst_before), format_percent(worst_after)
+    remark = f"worst node: {was if was == becomes else f'{was} → {becomes}'} of its capacity"
+    reason = format_reason(action, cause, remarks=[remark])
+    limited_by = None if found.feasible else "capacity" if missing else "rules"
+    if not named:
+        return Decision(None, reason, terms, limited_by)
+    gain = worst_before - worst_after
+    expected = Expectation("worst_utilisation", "down", gain, 60.0) if gain > 0 else None
+    return Decision({"moves": named, **loads}, reason, terms, limited_by, expected=expected)
 
 
 def _explain(
@@ -307,12 +298,10 @@ def _explain(
     allocation: Allocation,
     search: relocation.Search,
     found: relocation.Relocation,
-    terms: Mapping[str, Any],
+    missing: float,
 ) -> str:
-
     limit = BUSY if parameters.goal == "below-busy" else f"{parameters.band:g} times the mean"
     if not found.feasible:
-        missing = terms["missing_capacity"]
         rules = "the limits on containers, points, and return moves prevent it"
         why = f"the plant's capacity is too small by {missing:g}" if missing else rules
         return f"not every node can be below {limit}, because {why}"
@@ -324,19 +313,3 @@ def _explain(
         if (names := [allocation.nodes[node] for node in np.flatnonzero(chosen)])
     ]
     return "; ".join(causes) or f"every node is below {limit}"
-
-
-def _format_remarks(terms: Mapping[str, Any]) -> list[str]:
-    before, after = format_percent(terms["worst_before"]), format_percent(terms["worst_after"])
-    change = before if before == after else f"{before} → {after}"
-    return [f"worst node: {change} of its capacity"]
-
-
-def _describe_action(named: Sequence[Mapping[str, Any]]) -> str:
-    """Return the action in words: one move with its nodes, or the number and sum of several."""
-    if not named:
-        return NO_ACTION
-    points = format_count(sum(move["points"] for move in named), "point")
-    if len(named) == 1:
-        return f"Move {points} of {named[0]['queue']} {named[0]['from']} → {named[0]['to']}"
-    return f"Move {points} in {len(named)} moves"

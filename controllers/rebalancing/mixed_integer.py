@@ -92,9 +92,6 @@ class _Model:
         self.columns = first + len(through) + 1
         self.worst = self.columns - 1
 
-    def get_moved_index(self, route: int) -> int:
-        return route
-
     def get_used_index(self, route: int) -> int:
         return len(self.routes) + route
 
@@ -108,24 +105,21 @@ class _Model:
         self._add_limit_rows(rows, goal)
         self._one_direction(rows)
         if self.problem.at_most is not None and goal != "worst":
-            column = self.get_moved_index if goal == "points" else self.get_used_index
-            rows.add([(column(route), 1.0) for route in range(len(self.routes))], 0, self.problem.at_most)
+            first = 0 if goal == "points" else len(self.routes)
+            rows.add([(first + route, 1.0) for route in range(len(self.routes))], 0, self.problem.at_most)
         return rows
 
     def _add_splinter_rows(self, rows: _Rows) -> None:
         least = self.problem.rules.minimum_points
         for route, (queue, source, _) in enumerate(self.routes):
             held = self.get_held_index(queue, source)
-            rows.add([(self.get_moved_index(route), 1), (self.get_used_index(route), -min(least, held))], 0, np.inf)
-            rows.add([(self.get_moved_index(route), 1), (self.get_used_index(route), -held)], -np.inf, 0)
+            rows.add([(route, 1), (self.get_used_index(route), -min(least, held))], 0, np.inf)
+            rows.add([(route, 1), (self.get_used_index(route), -held)], -np.inf, 0)
         for (queue, source), column in self.emptied.items():
-            held, leaving = self.get_held_index(queue, source), self._list_terms_from(queue, source)
+            held = self.get_held_index(queue, source)
+            leaving = [(route, 1.0) for route, (q, s, _) in enumerate(self.routes) if (q, s) == (queue, source)]
             rows.add([*leaving, (column, -held)], 0, np.inf)
             rows.add([*leaving, (column, -min(least, held))], -np.inf, held - min(least, held))
-
-    def _list_terms_from(self, queue: int, source: int) -> list[tuple[int, float]]:
-        routes = enumerate(self.routes)
-        return [(self.get_moved_index(route), 1.0) for route, (q, s, _) in routes if (q, s) == (queue, source)]
 
     def _add_minimum_container_rows(self, rows: _Rows) -> None:
         allocation = self.problem.allocation
@@ -152,8 +146,8 @@ class _Model:
         terms: list[list[tuple[int, float]]] = [[] for _ in problem.allocation.nodes]
         for route, (queue, source, target) in enumerate(self.routes):
             load = float(problem.allocation.rate_per_point[queue])
-            terms[source].append((self.get_moved_index(route), -load))
-            terms[target].append((self.get_moved_index(route), load))
+            terms[source].append((route, -load))
+            terms[target].append((route, load))
         for node, limit in enumerate(problem.limits):
             if not problem.allocation.available[node]:
                 continue  # bounds of its containers empty a drained node; OFFLINE nodes carry nothing
@@ -166,7 +160,7 @@ class _Model:
     def compute_bounds(self) -> "scipy.optimize.Bounds":
         low, high = np.zeros(self.columns), np.ones(self.columns)
         for route, (queue, source, _) in enumerate(self.routes):
-            high[self.get_moved_index(route)] = self.get_held_index(queue, source)
+            high[route] = self.get_held_index(queue, source)
         for (_, source), column in self.emptied.items():
             low[column] = float(self.problem.allocation.drained[source])
         high[self.worst] = np.inf
@@ -235,7 +229,6 @@ def compute_lower_bound(problem: MoveProblem, goal: Goal, branches: int) -> floa
 
 
 def _solve(model: _Model, goal: Goal, branches: int, gap: float, whole: bool) -> tuple[Floats, float] | None:
-    """Return the points per route, and z."""
     if not model.routes:
         return None
     integrality = np.ones(model.columns)

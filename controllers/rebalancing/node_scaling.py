@@ -26,6 +26,7 @@ empties a released node as if it were drained; the node is IDLE afterwards.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -136,7 +137,6 @@ class NodeScaling(Law[NodeScalingParameters, NodeScalingObservation, NodeScaling
     def check_observation(
         self, parameters: NodeScalingParameters, observation: NodeScalingObservation, where: str
     ) -> None:
-        """Raise `BadInput` as `rebalancing` does: both laws observe the same plant."""
         check_plant(parameters.minimum_containers, observation, where)
         for name in observation.declined:
             if name not in ACTS:
@@ -155,18 +155,18 @@ class NodeScaling(Law[NodeScalingParameters, NodeScalingObservation, NodeScaling
             if offline and name not in kept
         }
         gone = [name for name, decisions in lost.items() if decisions >= parameters.lost_decisions]
-        forecast, held_back = observation.forecast, observation.held_back
+        forecast = observation.forecast
         declined = {name for name, flag in observation.declined.items() if flag}
         restore = find_restoring_moves(plant, [plant.nodes.index(name) for name in gone])
         restores = bool(restore) and "restore" not in declined
         use = [] if restores else _to_use(parameters, plant, forecast)
-        keeps_all = use or gone or restores or held_back
+        keeps_all = use or gone or restores or observation.held_back
         release = [] if keeps_all else _to_release(parameters, plant, forecast, least)
         quiet = state.quiet + 1 if release else 0
         is_due = quiet >= parameters.quiet_decisions
         due = [plant.nodes[node] for node in release[: self.release_at_once]] if is_due else []
-        acts = {"use": [plant.nodes[n] for n in use], "release": due, "restore": restore}
-        decision = _build_decision(parameters, plant, forecast, acts, declined, held_back)
+        acts = _Acts([plant.nodes[node] for node in use], due, restore)
+        decision = _build_decision(parameters, plant, observation, acts, declined)
         return NodeScalingState(quiet=0 if due else quiet, lost=lost), decision
 
 
@@ -247,7 +247,6 @@ def find_restoring_moves(plant: Allocation, gone: Collection[int]) -> list[Index
 def _share_out(
     queue: int, held: Mapping[int, int], heard: Mapping[int, float], fresh: Sequence[int]
 ) -> list[IndexedMove]:
-    """Return the moves that give each holder's part to the new containers."""
     wanted = TOTAL // (len(heard) + len(fresh)) * len(fresh)
     given = apportion(wanted, {str(node): points for node, points in heard.items()})
     targets = {str(node): 1.0 for node in fresh}
@@ -271,71 +270,66 @@ def _choose_new_nodes(plant: Allocation, loads: Any, heard: Mapping[int, float],
     return [int(node) for node in nodes[by_load[:missing]]]
 
 
+@dataclass(frozen=True)
+class _Acts:
+    """The nodes to use and to release, and the moves that restore points; in the order of ACTS."""
+
+    use: list[str]
+    release: list[str]
+    restore: list[IndexedMove]
+
+    @property
+    def points(self) -> str:
+        return format_count(sum(move.points for move in self.restore), "point")
+
+
 def _build_decision(
     parameters: NodeScalingParameters,
     plant: Allocation,
-    forecast: float,
-    acts: Mapping[str, Any],
+    observation: NodeScalingObservation,
+    proposed: _Acts,
     declined: set[str],
-    held_back: bool,
 ) -> Decision:
-    use, release, restore = ([] if name in declined else acts[name] for name in ACTS)
-    again = [name for name in ACTS if name in declined and acts[name]]
-    used = _list_used_nodes(plant)
-    needed, have = _compute_needed_capacity(parameters, plant, forecast), float(plant.capacity[used].sum())
-    idle = int((plant.available & plant.idle).sum())
+    acts = replace(proposed, **{name: [] for name in ACTS if name in declined})
+    used, idle = _list_used_nodes(plant), plant.available & plant.idle
+    needed = _compute_needed_capacity(parameters, plant, observation.forecast)
+    have = float(plant.capacity[used].sum())
     # Only capacity that could still be added counts: without idle nodes the plant itself is too small.
-    short = needed > have + float(plant.capacity[plant.available & plant.idle].sum())
+    short = needed > have + float(plant.capacity[idle].sum())
     terms = {
         "load": round(float(plant.loads.sum()), 6),
-        "forecast": forecast,
+        "forecast": observation.forecast,
         "needed_capacity": round(needed, 6),
         "used_capacity": round(have, 6),
         "nodes_used": int(used.sum()),
-        "nodes_idle": idle,
-        "points_restored": sum(move.points for move in restore),
+        "nodes_idle": int(idle.sum()),
+        "points_restored": sum(move.points for move in acts.restore),
     }
-    why = _explain(plant, terms, release, restore)
-    if again and not (use or release or restore):
-        proposed = f"{again[0]} {_format_act(acts[again[0]])}"
-        why = f"{proposed!r} was proposed before and not approved, and nothing has changed since"
-    reason = format_reason(
-        _describe_action(use, release, terms["points_restored"]), why, remarks=_format_remarks(terms, short, held_back)
-    )
-    action = {"use": use, "release": release, "restore": plant.name_moves(restore)}
-    return Decision(action if use or release or restore else None, reason, terms, "nodes" if short else None)
-
-
-def _format_act(act: Sequence[Any]) -> str:
-    """Return the nodes of an act, or the number of points that it moves, in words."""
-    moved = [part for part in act if isinstance(part, IndexedMove)]
-    return format_count(sum(move.points for move in moved), "point") if moved else format_names(act)
-
-
-def _describe_action(use: Sequence[str], release: Sequence[str], restored: float) -> str:
-    """Return the action in words."""
+    acted = bool(acts.use or acts.release or acts.restore)
+    lost = sorted({plant.nodes[move.source] for move in acts.restore if plant.offline[move.source]})
+    again = [name for name in ACTS if name in declined and getattr(proposed, name)]
+    if again and not acted:
+        what = proposed.points if again[0] == "restore" else format_names(getattr(proposed, again[0]))
+        why = f"{f'{again[0]} {what}'!r} was proposed before and not approved, and nothing has changed since"
+    elif lost:
+        why = f"{format_names(lost)} {are(lost)} OFFLINE and lost"
+    elif acts.restore:
+        why = "a queue is below its minimum of containers"
+    else:
+        needs, has = measure(round(needed, 6)), measure(round(have, 6))
+        why = f"the forecast load needs a capacity of {needs}, and {has} is in use"
+        if acts.release:
+            why = f"{why}; the other nodes suffice without {format_names(acts.release)}"
     parts = [
-        *([f"use {format_names(use)}"] if use else []),
-        *([f"release {format_names(release)}"] if release else []),
-        *([f"restore {format_count(restored, 'point')} of lost nodes"] if restored else []),
+        *([f"use {format_names(acts.use)}"] if acts.use else []),
+        *([f"release {format_names(acts.release)}"] if acts.release else []),
+        *([f"restore {acts.points} of lost nodes"] if acts.restore else []),
     ]
-    return capitalize(", ".join(parts)) if parts else NO_ACTION
-
-
-def _explain(
-    plant: Allocation, terms: Mapping[str, Any], release: Sequence[str], restore: Sequence[IndexedMove]
-) -> str:
-    lost = sorted({plant.nodes[move.source] for move in restore if plant.offline[move.source]})
-    if lost:
-        return f"{format_names(lost)} {are(lost)} OFFLINE and lost"
-    if restore:
-        return "a queue is below its minimum of containers"
-    needed, used = measure(terms["needed_capacity"]), measure(terms["used_capacity"])
-    have = f"the forecast load needs a capacity of {needed}, and {used} is in use"
-    return f"{have}; the other nodes suffice without {format_names(release)}" if release else have
-
-
-def _format_remarks(terms: Mapping[str, Any], short: bool, held_back: bool) -> list[str]:
-    nodes = f"nodes in use: {terms['nodes_used']}, idle: {terms['nodes_idle']}"
-    calm = ["events are held back, so no node is released"] if held_back else []
-    return [nodes, *calm, "the plant is too small"] if short else [nodes, *calm]
+    remarks = [
+        f"nodes in use: {int(used.sum())}, idle: {int(idle.sum())}",
+        *(["events are held back, so no node is released"] if observation.held_back else []),
+        *(["the plant is too small"] if short else []),
+    ]
+    reason = format_reason(capitalize(", ".join(parts)) if parts else NO_ACTION, why, remarks=remarks)
+    action = {"use": acts.use, "release": acts.release, "restore": plant.name_moves(acts.restore)}
+    return Decision(action if acted else None, reason, terms, "nodes" if short else None)

@@ -56,11 +56,8 @@ class Search:
 
 @dataclass(frozen=True)
 class Relocation:
-    """The moves, whether all limits are kept, and the worst node's share of its limit afterwards."""
-
     moves: list[IndexedMove]
-    feasible: bool
-    worst: float
+    feasible: bool  # all limits are kept
 
 
 def find(allocation: Allocation, search: Search) -> Relocation:
@@ -70,12 +67,10 @@ def find(allocation: Allocation, search: Search) -> Relocation:
     """
     for receivers in _iterate_receivers(allocation):
         if receivers.any() and (moves := _keep(allocation, search, receivers)) is not None:
-            return Relocation(moves, True, compute_worst_share(allocation.apply(moves), search.limits))
-    moves = _exchange_nodes(allocation, search)
-    if moves is not None:
-        return Relocation(moves, True, compute_worst_share(allocation.apply(moves), search.limits))
-    moves = _reduce_worst_load(allocation, search)
-    return Relocation(moves, False, compute_worst_share(allocation.apply(moves), search.limits))
+            return Relocation(moves, True)
+    if (moves := _exchange_nodes(allocation, search)) is not None:
+        return Relocation(moves, True)
+    return Relocation(_reduce_worst_load(allocation, search), False)
 
 
 def _iterate_receivers(allocation: Allocation) -> Iterator[Flags]:
@@ -105,7 +100,6 @@ def compute_fluid_share(allocation: Allocation, limits: Floats) -> float:
 
 
 def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[IndexedMove] | None:
-    """Return moves that keep all limits, or None."""
     resting = allocation.available & ~receivers
     if allocation.loads.sum() - allocation.loads[resting].sum() > search.limits[receivers].sum():
         return None
@@ -255,5 +249,4 @@ def _exchange_nodes(allocation: Allocation, search: Search) -> list[IndexedMove]
 
 
 def sum_points(moves: Sequence[IndexedMove]) -> int:
-    """Return the number of points moved."""
     return sum(move.points for move in moves)

@@ -45,7 +45,6 @@ class ArrivalRate(msgspec.Struct, frozen=True):
     ] = ()
 
     def update(self, arrived: float, trend_gain: float) -> "ArrivalRate":
-        """Return the estimate after one more interval with this number of arrivals."""
         error = arrived - (self.level + self.trend)
         bias = self.bias + GAIN * (error - self.bias)
         deviation = self.deviation + GAIN * (abs(error) - self.deviation)

@@ -169,8 +169,6 @@ class _Need:
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """One evaluation, with what the manager has learned from its observation."""
-
     parameters: WorkerRateParameters
     observation: WorkerRateObservation
     manager: Manager
@@ -278,7 +276,6 @@ class _Evaluation:
         return None if count < cap else cap
 
     def _explain(self, need: _Need) -> str:
-        """Return why this number of workers is needed, if nothing limits it."""
         size, length = format_count(self.parameters.events_per_worker, "event"), self.observation.queue_length
         if need.late is not None and need.count:
             return need.late
@@ -293,7 +290,6 @@ class _Evaluation:
         return f"the remaining {rest} can wait up to {limit} s for a full worker of {size}"
 
     def _build_remarks(self) -> list[str]:
-        """Return the values that the number of workers follows from."""
         length, manager = self.observation.queue_length, self.manager
         remarks = [queue_remark(length)]
         if manager.pledged > 0:

@@ -96,10 +96,6 @@ def _compute_life_workers(parameters: WorkerRateParameters, manager: Manager, st
 
 
 def _cause(parameters: WorkerRateParameters, start: Start, life_seconds: float, is_measured: bool) -> str:
-    """Return the cause in words.
-
-    is_measured: whether the processing time is known; if not, no events wait or arrive.
-    """
     if start.limited_by is not None or parameters.method != "forecast":
         return cause_of(start.reason)
     waiting, coming = start.terms["backlog_events"], start.terms["coming"]

@@ -180,8 +180,6 @@ class Manager(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """The number of workers to start, the reason, the limit, and the terms behind it."""
-
     count: int
     reason: str
     limited_by: str | None
@@ -189,12 +187,10 @@ class Start(msgspec.Struct, frozen=True):
 
 
 def clip_rate(parameters: WorkerRateParameters, rate: float) -> float:
-    """Return a rate within minimum_rate and maximum_rate."""
     return min(max(rate, parameters.minimum_rate), parameters.maximum_rate)
 
 
 def split_whole_part(due: float) -> tuple[int, float]:
-    """Return the whole number of workers and the remaining fraction."""
     whole = math.floor(due + ROUNDING)
     return whole, max(0.0, due - whole)
 
@@ -215,15 +211,12 @@ def explain_overload(parameters: WorkerRateParameters, observation: WorkerRateOb
 
 
 def wait_to_run(workers: float) -> str:
-    """Return how many workers wait to run, as a clause."""
     return f"{format_count(workers, 'worker')} wait{'s' if workers == 1 else ''} to run"
 
 
 def describe_start(count: int) -> str:
-    """Return the action in words."""
     return f"Start {format_count(count, 'worker')}" if count else NO_ACTION
 
 
 def queue_remark(length: float) -> str:
-    """Return the queue length as a remark."""
     return f"queue: {format_count(length, 'event')}"

@@ -147,6 +147,5 @@ class Static(msgspec.Struct, frozen=True):
     carry: float = 0.0
 
     def start(self) -> tuple["Static", int]:
-        """Return the next interval's workers."""
         whole, carry = split_whole_part(self.carry + self.workers_per_interval)
         return replace(self, carry=carry), whole

@@ -4,7 +4,6 @@ import copy
 import json
 import math
 import re
-import types
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from common.errors import BadInput
 from common.parameter import Parameter, build, read_values
-from controllers import catalog, flow
+from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.discovery import import_modules
 from controllers.framework.law import decide_next, start_state, write_state
@@ -259,15 +258,6 @@ def test_the_catalog_finds_every_law_of_the_contract_by_its_own_name():
     assert set(CONTRACT) <= set(catalog.LAWS)
 
 
-def test_two_laws_of_one_name_are_refused(monkeypatch):
-    twice = types.ModuleType("controllers.flow.twice")
-    twice.LAW = catalog.LAWS["flow"]  # type: ignore[attr-defined]
-    found = [*import_modules(flow), twice]
-    monkeypatch.setattr(catalog, "import_modules", lambda room: found if room is flow else import_modules(room))
-    with pytest.raises(ValueError, match="flow"):
-        catalog.find_laws()
-
-
 @pytest.mark.parametrize("value", [True, "7", None, [], math.nan, math.inf, -math.inf, -1, 11, 2.5, 10**400])
 def test_a_value_that_is_no_whole_number_in_range_is_refused_by_name(value):
     declared = (Parameter("tries", "tries", "How often.", 3, 0, 10, "integer"),)
@@ -282,3 +272,31 @@ def test_an_unknown_key_is_refused_by_name_with_the_known_ones():
         catalog.read_parameters(catalog.get_law("worker_rate"), {"uper_limit": 5})
     assert refused.value.field == "parameters.uper_limit"
     assert "upper_limit" in refused.value.message
+
+
+def test_a_law_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(BadInput, match=r"nonsense is unknown; the laws are .*worker_rate"):
+        catalog.get_law("nonsense")
+    assert catalog.find_remedy_by_name("nonsense") is None
+
+
+def test_two_laws_of_one_name_are_refused(monkeypatch):
+    monkeypatch.setattr(catalog, "import_modules", lambda room: 2 * list(import_modules(room)))
+    with pytest.raises(ValueError, match="Two laws have the name"):
+        catalog.find_laws()
+
+
+@pytest.mark.parametrize("name", catalog.LAWS)
+def test_parameters_guard_and_actuator_of_a_law_can_be_set_and_nothing_else(name):
+    law = catalog.get_law(name)
+    for each in law.parameters:
+        assert catalog.get_parameter(law, each.name) is each
+    if law.actuator is not None:
+        actuator = catalog.get_parameter(law, law.actuator)
+        assert actuator.minimum is None or actuator.maximum is None or actuator.minimum <= actuator.maximum
+    with pytest.raises(BadInput, match=f"nonsense is unknown; the names for {name} are"):
+        catalog.get_parameter(law, "nonsense")
+
+
+def test_laws_of_which_one_acts_on_a_target_are_in_their_order():
+    assert set(catalog.list_ranked_laws()) <= set(catalog.LAWS)

@@ -228,7 +228,7 @@ def check_guarded_extremes(law: str, data: st.DataObject) -> None:
 ADDED = {
     "balance": {"returning"},
     "ladder": {"short"},
-    "concurrency": {"refused", "limit", "epoch", "followed"},
+    "concurrency": {"refused", "limit", "epoch", "followed", "trial", "origin"},
     "worker_rate": {"arrivals", "executed", "cap", "waited_seconds", "pledged", "recent"},
     "parallelism_joint": {
         "waited",

@@ -88,13 +88,6 @@ def test_the_sharing_bounds_are_those_of_the_errata():
     assert all(friendliness.answer({"p": p, "q": q, "w": w})["friendly"] for p, (q, w) in TABLE_1.items())
 
 
-@pytest.mark.parametrize("q", [0.25, 0.5, 1.25, 2])
-def test_a_step_that_has_to_bring_more_than_its_share_is_refused_by_name(q):
-    with pytest.raises(BadInput, match="must be less than p") as refused:
-        friendliness.answer({"p": 0.25, "q": q, "w": 1})
-    assert refused.value.field == "q"
-
-
 @given(st.floats(0.01, 2), st.floats(1.001, 1.5), st.floats(0.01, 3))
 def test_a_step_of_another_size_has_to_bring_what_keeps_condition_1(p, above, step):
     q = above * compute_minimum_q(p)
@@ -230,12 +223,6 @@ def test_a_guard_that_holds_a_pool_back_ends_its_exploration_there(settings, thr
     assert found[-1][0] == threads
     assert found[-1][1].terms["phase"] == "steady"
     assert not any("was set to" in decision.reason for _, decision in found)
-
-
-def test_a_range_that_excludes_the_start_moves_it_into_the_range():
-    parameters = read(start=1, minimum=5, maximum=9)
-    _, decision = look(parameters, start_state(LAW, parameters), 5, [1.0] * 60)
-    assert 5 <= decision.action["threads"] <= 9
 
 
 @given(st.integers(1, 20), st.integers(0, 200), st.lists(st.floats(0.001, 10), min_size=2, max_size=30))
@@ -461,13 +448,6 @@ def test_a_pool_that_is_to_be_smaller_promises_so_many_threads_less_than_it_bega
     assert decision.expected.amount == 32 - state["machine"]["threads"]
 
 
-def test_a_state_of_an_older_weir_knows_no_trial_and_is_taken():
-    parameters = read()
-    old = {key: value for key, value in start_state(LAW, parameters).items() if key not in ("trial", "origin")}
-    after, _ = look(parameters, old, 1, [1.0] * 60)
-    assert after["trial"]["threads"] == 0
-
-
 def test_a_refusal_names_what_the_pool_says_of_it():
     parameters = read()
     _, decision = look(parameters, start_state(LAW, parameters), 3, [1.0] * 60, trouble="no memory")
@@ -494,20 +474,6 @@ def test_where_no_curve_fits_tcc_takes_over():
         state, _ = look(parameters, state, threads, [1 / rugged[threads]] * 60, seconds=1.0)
         kinds.add(state["machine"]["kind"])
     assert kinds == {"tcc", "explorer"} or "tcc" in kinds
-
-
-@pytest.mark.parametrize(
-    ("seen", "field"),
-    [
-        ({"threads": 3, "interdeparture_seconds": [-1.0]}, "observation.interdeparture_seconds"),
-        ({"threads": 3, "interdeparture_seconds": "fast"}, "observation.interdeparture_seconds"),
-        ({"threads": -3, "interdeparture_seconds": []}, "observation.threads"),
-    ],
-)
-def test_measurements_without_sense_are_refused_by_name(seen, field):
-    with pytest.raises(BadInput) as refused:
-        catalog.read_observation(LAW, seen)
-    assert refused.value.field == field
 
 
 def test_a_pool_without_threads_measures_nothing_and_its_state_can_be_read_again():

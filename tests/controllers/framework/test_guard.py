@@ -197,17 +197,6 @@ def test_settings_that_contradict_or_are_unknown_are_refused_by_name():
         assert refused.value.field == field_name
 
 
-def test_a_guard_state_that_does_not_fit_is_refused_by_name():
-    for state, field_name in (
-        ({"value": "x"}, "guard.state.value"),
-        ({"recent": 3}, "guard.state.recent"),
-        ({"speed": 3}, "guard.state.speed"),
-    ):
-        with pytest.raises(BadInput) as refused:
-            guard.read_state(state)
-        assert refused.value.field == field_name
-
-
 @dataclass(frozen=True)
 class StandingEcho(Echo):
     """A law that sets a value which stays."""

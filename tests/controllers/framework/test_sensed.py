@@ -5,7 +5,14 @@ import re
 import pytest
 
 from controllers.framework import code
-from controllers.framework.reason import are, format_count, format_names, format_percent
+from controllers.framework.reason import (
+    are,
+    format_count,
+    format_names,
+    format_no_action,
+    format_not_applied,
+    format_percent,
+)
 from controllers.framework.sensed import count_growth
 
 
@@ -35,3 +42,9 @@ def test_reasons_count_and_list_in_plain_words():
     assert format_percent(0.925) == "92 %" and format_percent(0.925, 1) == "92.5 %"
     assert format_names(["n1", "n2"]) == "n1, n2" and are(["n1"]) == "is" and are(["n1", "n2"]) == "are"
     assert format_names([f"n{at}" for at in range(9)]) == "n0, n1, n2, n3, n4 and 4 more"
+
+
+def test_a_cause_that_is_a_sentence_ends_in_one_full_stop():
+    reason = format_no_action("shop can't be reached (connection refused.).", "nothing else.")
+    assert reason == "No action: shop can't be reached (connection refused.); nothing else."
+    assert format_not_applied(reason, "advice only").endswith("nothing else.")

@@ -146,13 +146,6 @@ def test_the_thesis_rate_becomes_a_number_by_little_s_law_and_grows_step_by_step
     assert all(after - before <= 3 for before, after in pairwise(sizes))
 
 
-def test_short_workers_are_decided_on_as_ever():
-    """What only permanent workers have changes nothing for the others."""
-    short, same = read(workers="short"), read(workers="short", life_seconds=99.0, target_utilisation=0.5)
-    seen = {"queue_length": 900, "running": 2, "service_seconds": 3.0}
-    assert decided(short, None, **seen)[1].action == decided(same, None, **seen)[1].action
-
-
 @pytest.mark.parametrize(("level", "trend"), [(5.0, 0.0), (5.0, 0.01), (50.0, -0.002), (0.0, -1.0), (1e6, -50.0)])
 def test_what_comes_in_very_many_intervals_is_summed_as_what_comes_in_few(level, trend):
     """A life of 1e9 s in intervals of a second is answered at once."""

@@ -206,13 +206,6 @@ def test_a_node_that_gets_toobusy_while_it_recovers_bears_less_than_was_thought(
     assert started(decisions)[18:] == [11, 14, 16, 19]
 
 
-def test_a_cap_ends_at_the_greatest_rate_also_while_the_pool_is_full():
-    busy = {"length": 3_000, "started": 10, "node_state": "TOOBUSY"}
-    full = {"length": 3_000, "waiting_to_run": 21}
-    state, _ = run(parameters(), busy, *[full] * 200)
-    assert state["cap"] is None
-
-
 def test_workers_that_are_slow_get_help_and_those_lost_before_they_ran_a_successor():
     values = parameters(events_per_worker=5_000)
     first = {"length": 900, "running": 0}
@@ -279,38 +272,6 @@ def test_a_spike_of_one_interval_is_not_expected_to_come_again_and_one_of_two_is
     assert rate.level > 800 and rate.predict_ahead(1) == 0
     assert rate.update(1_000.0, 0.1).predict_ahead(1) > 800
     assert rate.update(0.0, 0.1).predict_ahead(1) == 0
-
-
-FITTING = {"rate": 1, "carry": 0, "history": []}
-
-
-@pytest.mark.parametrize(
-    ("field", "state"),
-    [
-        ("state.rate", {**FITTING, "rate": -1}),
-        ("state.carry", {**FITTING, "carry": 2}),
-        ("state.carry", {**FITTING, "carry": None}),
-        ("state.history", {**FITTING, "history": 5}),
-        ("state.history", {**FITTING, "history": [math.nan]}),
-        ("state.history", {"rate": 1, "carry": 0}),
-        ("state.colour", {**FITTING, "colour": "red"}),
-        ("state.executed", {**FITTING, "executed": "x"}),
-        ("state.pledged", {**FITTING, "pledged": None}),
-        ("state.arrivals", {**FITTING, "arrivals": 5}),
-        ("state.arrivals.trend", {**FITTING, "arrivals": {"level": 1}}),
-        ("state.arrivals.level", {**FITTING, "arrivals": {"level": -1, "trend": 0, "bias": 0, "deviation": 0}}),
-        ("state", [1]),
-    ],
-)
-def test_a_state_that_does_not_fit_is_refused_by_field(field, state):
-    with pytest.raises(BadInput) as refused:
-        catalog.read_state(LAW, parameters(), state)
-    assert refused.value.field == field
-
-
-def test_a_state_of_the_thesis_law_alone_is_continued():
-    state = catalog.read_state(LAW, parameters(), {"rate": 2.0, "carry": 0.5, "history": [10, 20]})
-    assert (state["rate"], state["history"], state["arrivals"]) == (2.0, [10, 20], None)
 
 
 def test_parameters_that_contradict_each_other_are_refused():

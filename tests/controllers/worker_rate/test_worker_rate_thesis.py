@@ -40,12 +40,6 @@ def started(decisions):
     return [decision.action["start"] if decision.action else 0 for decision in decisions]
 
 
-def test_nothing_waiting_starts_nothing_and_says_so():
-    _, (decision,) = run(parameters(), 0)
-    assert decision.action is None
-    assert decision.reason == "No action: queue is empty."
-
-
 def test_events_that_wait_are_never_served_slower_than_by_one_worker_per_interval():
     values = parameters(minimum_rate=0.01)
     state, decisions = run(values, *[1] * 60)
@@ -73,11 +67,6 @@ def test_a_low_minute_comes_before_a_breach_as_the_thesis_lists_them():
     assert state["rate"] == pytest.approx(8.1)
 
 
-def test_what_was_low_longer_than_a_minute_ago_is_forgotten():
-    state, _ = run(parameters(), *[0] * 5, *[200] * 12)
-    assert state["history"] == [200] * 12
-
-
 def test_a_backlog_of_twice_the_limit_gets_one_worker_more():
     assert started(run(parameters(), 500)[1]) == [1]
     assert started(run(parameters(), 501)[1]) == [2]
@@ -95,22 +84,6 @@ def test_no_more_workers_start_than_what_waits_can_fill():
     state = state_of(40.0)
     _, (decision,) = run(parameters(), 170, state=state)
     assert (decision.action, decision.limited_by) == ({"start": 4}, "waiting events")
-
-
-def test_a_rate_at_its_maximum_says_what_keeps_it_there():
-    state = state_of(3.0)
-    _, (decision,) = run(parameters(maximum_rate=3), 400, state=state)
-    assert (decision.action, decision.limited_by) == ({"start": 3}, "maximum_rate")
-
-
-def test_workers_started_are_expected_to_remove_what_they_can_take():
-    _, (decision,) = run(parameters(), 120)
-    assert decision.expected.to_json() == {
-        "metric": "removed_events",
-        "direction": "up",
-        "amount": 50.0,
-        "within_seconds": 10.0,
-    }
 
 
 @given(st.floats(0.01, 50.0), st.integers(1, 300))
