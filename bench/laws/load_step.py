@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from controllers.baselines.parallelism import TARGET, Hpa, MeasuredInterval, SeenPath, Tasks, apply_dhalion, apply_ds2
-from controllers.parallelism.joint_law import JointParallelism
-from controllers.parallelism.needs import ScalingCurve
+from controllers.parallelism.joint_law import JointState
+from controllers.parallelism.needs import JointParameters, ScalingCurve
 from controllers.simulation.elasticity import decide_jointly
 from controllers.simulation.scenario import create_random_generator
 
@@ -26,16 +26,16 @@ STEP_SECONDS, BEFORE, AFTER, TIMES = 60.0, 10, 20, 3.0
 CONTENTION, NOISE, LOAD_PER_SECOND, MAXIMUM = 0.04, 0.02, 1_000.0, 60
 # r of the operators: events/s of a single task.
 ALONE = {"first": 500.0, "second": 400.0, "third": 650.0}
-SETTINGS = {
-    "target_utilisation": TARGET,
-    "bound_seconds": 1.0,
-    "maximum": MAXIMUM,
-    "window_seconds": STEP_SECONDS,
-    "interval_seconds": STEP_SECONDS,
+SETTINGS = JointParameters(
+    target_utilisation=TARGET,
+    bound_seconds=1.0,
+    maximum=MAXIMUM,
+    window_seconds=STEP_SECONDS,
+    interval_seconds=STEP_SECONDS,
     # The backlog is worked off alongside the load, not by tasks that are idle afterwards.
-    "missed_cost": 3.0,
-    "change_seconds": 100.0,
-}
+    missed_cost=3.0,
+    change_seconds=100.0,
+)
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,11 @@ def _observe(
 
 
 def _build_joint_law() -> Callable[[SeenPath], Tasks]:
-    law = JointParallelism()
-    state = law.build_initial_state({})
+    state = JointState()
 
     def decide(seen: SeenPath) -> Tasks:
         nonlocal state
-        state, tasks = decide_jointly(law, SETTINGS, state, seen, None, None)
+        state, tasks = decide_jointly(SETTINGS, state, seen)
         return tasks
 
     return decide

@@ -35,7 +35,8 @@ import numpy as np
 import numpy.typing as npt
 
 from controllers.parallelism.forecast_law import find_cheapest_path
-from controllers.parallelism.task_allocation import EXACT, QueueingOperator, build_operator
+from controllers.parallelism.queueing_law import QueueingRow
+from controllers.parallelism.task_allocation import EXACT, QueueingOperator
 
 Tasks = Mapping[str, int]
 
@@ -67,15 +68,15 @@ class MeasuredInterval:
 
     def as_operator(self, minimum: int, maximum: int) -> QueueingOperator:
         """Return the input of the queueing laws; its service time is latency that tasks can't reduce."""
-        row = {
-            "tasks": self.tasks,
-            "arrival_interval_seconds": self.tasks / max(self.rate_per_second, 1e-9),
-            "service_seconds": self.service_seconds,
-            "arrival_cv2": self.arrival_cv2,
-            "service_cv2": self.service_cv2,
-            "latency_seconds": self.service_seconds,
-        }
-        return build_operator(self.name, row, minimum, maximum, corrected=False)
+        row = QueueingRow(
+            tasks=self.tasks,
+            arrival_interval_seconds=self.tasks / max(self.rate_per_second, 1e-9),
+            service_seconds=self.service_seconds,
+            arrival_cv2=self.arrival_cv2,
+            service_cv2=self.service_cv2,
+            latency_seconds=self.service_seconds,
+        )
+        return row.build_operator(self.name, minimum, maximum)
 
 
 @dataclass(frozen=True)

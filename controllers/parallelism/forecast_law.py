@@ -14,114 +14,93 @@ sensor does not know the parameters. Fewer than the minimum are never chosen, an
 no column reaches the minimum, the last one is the closest.
 """
 
-from collections.abc import Sequence
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
 from common.errors import BadInput
-from common.parameter import Parameter
-from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Law, Remedy, UntypedLaw, Values
+from common.parameter import value
+from controllers.framework.decision import Decision
+from controllers.framework.law import Law, NoState, Remedy, Values
 from controllers.framework.reason import format_count, format_reason
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-PARAMETERS = (
-    Parameter("cost_missed", "cost per event", "Cost of an event that isn't handled in its window.", 1.0, 0, 1e12),
-    Parameter("cost_task", "cost per task and window", "Cost of a task.", 1.0, 0, 1e12),
-    Parameter("cost_change", "cost per change", "Cost of changing the number of tasks.", 1.0, 0, 1e12),
-    Parameter(
-        "minimum",
-        "tasks",
-        "Minimum tasks; also the first column of missed, unless `first` is given.",
-        1,
-        1,
-        100_000,
-        "integer",
-    ),
-)
-OBSERVATION = (
-    Parameter(
-        "missed",
-        "events",
-        "Missed events per window: with the minimum tasks, one more task, and so on.",
-        maximum=1e15,
-        kind="table",
-        required=True,
-    ),
-    Parameter("current", "tasks", "Current tasks.", None, 1, 200_000, "integer", required=True),
-    Parameter("first", "tasks", "Tasks of the first column of missed; null: the minimum.", None, 1, 100_000, "integer"),
-)
 
 
-class ParallelismForecast(UntypedLaw):
+class ForecastParameters(msgspec.Struct, frozen=True, kw_only=True):
+    cost_missed: Annotated[float, value("cost per event", "Cost of an event that isn't handled in its window.")] = 1.0
+    cost_task: Annotated[float, value("cost per task and window", "Cost of a task.")] = 1.0
+    cost_change: Annotated[float, value("cost per change", "Cost of changing the number of tasks.")] = 1.0
+    minimum: Annotated[
+        int, value("tasks", "Minimum tasks; also the first column of missed, unless `first` is given.", 1, 100_000)
+    ] = 1
+
+
+class ForecastObservation(msgspec.Struct, frozen=True, kw_only=True):
+    missed: Annotated[
+        tuple[tuple[float, ...], ...],
+        value("events", "Missed events per window: with the minimum tasks, one more task, and so on.", maximum=1e15),
+    ]
+    current: Annotated[int, value("tasks", "Current tasks.", 1, 200_000)]
+    first: Annotated[
+        int | None, value("tasks", "Tasks of the first column of missed; null: the minimum.", 1, 100_000)
+    ] = None
+
+
+class ParallelismForecast(Law[ForecastParameters, ForecastObservation, NoState]):
     """Tasks by the cheapest path through future windows; see the module for the costs."""
 
     name = "parallelism_forecast"
-    parameters: Sequence[Parameter] = PARAMETERS
-    observation: Sequence[Parameter] = OBSERVATION
-    state: Sequence[Parameter] = ()
-    actuator: str | None = "tasks"
+    Parameters, Observation = ForecastParameters, ForecastObservation
+    actuator = "tasks"
     lasting = True
     guard_defaults: Values = {"minimum": 1.0}
     remedy, rank = Remedy("workers"), 2
 
-    def check(self, parameters: Values) -> None:
-        """Accept all parameters: costs can't contradict each other."""
-
-    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+    def check_observation(self, parameters: ForecastParameters, observation: ForecastObservation, where: str) -> None:
         """Raise `BadInput` for no windows, or a current number outside the range of the columns."""
-        missed, low = observation["missed"], _get_first_column_tasks(parameters, observation)
-        if not missed:
+        if not observation.missed:
             raise BadInput(f"{where}.missed", "must have at least one window")
-        high = low + len(missed[0]) - 1
-        if not low <= observation["current"] <= high:
+        low = parameters.minimum if observation.first is None else observation.first
+        high = low + len(observation.missed[0]) - 1
+        if not low <= observation.current <= high:
             raise BadInput(
-                f"{where}.current", f"must be {low} to {high}, the columns of missed, not {observation['current']}"
+                f"{where}.current", f"must be {low} to {high}, the columns of missed, not {observation.current}"
             )
 
-    def build_initial_state(self, parameters: Values) -> Json:
-        """Return an empty state: only the forecast decides."""
-        return {}
-
-    def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Accept every state: it is empty."""
-
-    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+    def decide(
+        self, parameters: ForecastParameters, state: NoState, observation: ForecastObservation
+    ) -> tuple[NoState, Decision]:
         """Return the first step of the cheapest path, the path, and its cost."""
-        low, missed_events = _choices(parameters, observation)
-        current = int(observation["current"])
+        first = parameters.minimum if observation.first is None else observation.first
+        missed, current = np.asarray(observation.missed, dtype=float), observation.current
+        left_out = min(max(0, parameters.minimum - first), missed.shape[1] - 1)
+        low, missed = first + left_out, missed[:, left_out:]
         columns, cost = find_cheapest_path(
-            missed_events,
+            missed,
             current - low if current >= low else None,
-            parameters["cost_missed"],
-            parameters["cost_task"],
-            parameters["cost_change"],
+            parameters.cost_missed,
+            parameters.cost_task,
+            parameters.cost_change,
             low,
         )
         path = [low + column for column in columns]
-        action = {"tasks": path[0], "path": path, "cost": cost}
         changes = sum(before != after for before, after in zip([current, *path], path, strict=False))
-        missed = sum(row[column] for row, column in zip(missed_events.tolist(), columns, strict=True))
-        terms = {"missed": missed, "changes": changes, "tasks_mean": sum(path) / len(path)}
+        terms = {
+            "missed": sum(row[column] for row, column in zip(missed.tolist(), columns, strict=True)),
+            "changes": changes,
+            "tasks_mean": sum(path) / len(path),
+        }
         keeps = path[0] == current
         what = f"Keep {format_count(current, 'task')}" if keeps else f"Set tasks from {current} to {path[0]}"
         cause = f"first step of the cheapest path over {format_count(len(path), 'window')}"
         reason = format_reason(what, cause, remarks=[f"cost: {cost:.6g}; changes: {changes}"])
+        action = {"tasks": path[0], "path": path, "cost": cost}
         return state, Decision(action, reason, terms, raw=float(path[0]))
 
 
-LAW: Law = ParallelismForecast()
-
-
-def _get_first_column_tasks(parameters: Values, observation: Values) -> int:
-    first = observation.get("first")
-    return int(parameters["minimum"] if first is None else first)
-
-
-def _choices(parameters: Values, observation: Values) -> tuple[int, Floats]:
-    first, missed = (_get_first_column_tasks(parameters, observation), np.asarray(observation["missed"], dtype=float))
-    left_out = min(max(0, int(parameters["minimum"]) - first), missed.shape[1] - 1)
-    return first + left_out, missed[:, left_out:]
+LAW = ParallelismForecast()
 
 
 def find_cheapest_path(
@@ -136,8 +115,7 @@ def find_cheapest_path(
     here = missed * cost_missed + (minimum + columns) * cost_task
     to_come, choices = np.zeros(missed.shape[1]), []
     for window in here[::-1]:
-        # For each earlier number of tasks: the same number again, or the cheapest other; of equal ones the
-        # smallest.
+        # For each earlier number of tasks: the same number again, or the cheapest other; of equal ones the smallest.
         stays, moves = window + to_come, cost_change + window + to_come
         to = int(moves.argmin())
         least = moves[to]

@@ -1,6 +1,4 @@
-"""What the parallelism laws share: operators of paths, and which of their measurements are missing.
-
-What the parallelism laws observe of a topology, for every kind of plant.
+"""What the parallelism laws observe of a topology, for every kind of plant.
 
 It contains only operators whose tasks can be set, and the paths between them; everything else is outside the law. Rates
 are those of all tasks of an operator; times and variabilities are those of one event in one task:
@@ -12,84 +10,70 @@ no time, and at most one arrives per window.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Protocol
 
-from common.parameter import Parameter
+from common.errors import BadInput
+from common.parameter import value
 from controllers.framework.decision import Decision
 from controllers.framework.reason import format_names, format_no_action
 from controllers.parallelism.measured_topology import MAX_TASKS, MeasuredOperator, MeasuredTopology
 
 UNMEASURED = "unmeasured"  # the value of `limited_by` then
-# Fields of an observed operator.
-TAKEN = (
-    Parameter("minimum", "tasks", "Minimum tasks that the plant accepts.", 1, 1, MAX_TASKS, "integer"),
-    Parameter("maximum", "tasks", "Maximum tasks that the plant accepts.", MAX_TASKS, 1, MAX_TASKS, "integer"),
-)
+# Fields of the laws' observations.
+Paths = Annotated[tuple[tuple[str, ...], ...], value("lists of operators", "Paths from a source to a sink.")]
+PlantMinimum = Annotated[int, value("tasks", "Minimum tasks that the plant accepts.", 1, MAX_TASKS)]
+PlantMaximum = Annotated[int, value("tasks", "Maximum tasks that the plant accepts.", 1, MAX_TASKS)]
+
+
+class TaskRange(Protocol):
+    """The minimum and maximum tasks of an operator: those of a loop, or those that a plant accepts."""
+
+    @property
+    def minimum(self) -> int: ...
+    @property
+    def maximum(self) -> int: ...
 
 
 def list_operators(paths: Sequence[Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(name for path in paths for name in path))
 
 
-def hold_unmeasured(
-    rows: Mapping[str, Mapping[str, Any]], names: Sequence[str], needed: Sequence[str]
-) -> Decision | None:
-    """Return a decision without an action if a `needed` measurement is missing, otherwise None."""
-    missing = [name for name in names if any(rows[name][measure_] is None for measure_ in needed)]
+def hold_unmeasured(missing: Sequence[str]) -> Decision | None:
+    """Return a decision without an action if measurements of operators are missing, otherwise None."""
     if not missing:
         return None
     reason = format_no_action(f"{format_names(missing)} {'was' if len(missing) == 1 else 'were'} not measured")
     return Decision(None, reason, limited_by=UNMEASURED)
 
 
-def compute_task_range(parameters: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[int, int]:
+def check_task_range(parameters: TaskRange) -> None:
+    """Raise `BadInput` if minimum is above maximum."""
+    if parameters.minimum > parameters.maximum:
+        raise BadInput(
+            "parameters.minimum", f"must be at most maximum ({parameters.maximum}), not {parameters.minimum}"
+        )
+
+
+def compute_task_range(loop: TaskRange, plant: TaskRange) -> tuple[int, int]:
     """Return the minimum and maximum tasks of an operator: the loop's own, within what the plant accepts."""
-    least, most = int(row["minimum"]), int(row["maximum"])
-    return min(max(int(parameters["minimum"]), least), most), max(min(int(parameters["maximum"]), most), least)
+    least, most = plant.minimum, plant.maximum
+    return min(max(loop.minimum, least), most), max(min(loop.maximum, most), least)
 
 
-Observation = dict[str, Any]
+def describe_changed_tasks(before: Mapping[str, int], tasks: Mapping[str, int], unchanged: str) -> str:
+    changes = [f"{name} {count} → {tasks[name]}" for name, count in before.items() if tasks[name] != count]
+    return f"Set tasks of {format_names(changes)}" if changes else unchanged
 
 
-def list_steered_paths(topology: MeasuredTopology) -> list[list[str]]:
+def list_steered_paths(topology: MeasuredTopology) -> tuple[tuple[str, ...], ...]:
+    """Return the operators of each path that can be set, in order, each sequence once."""
     ways = (tuple(name for name in path if topology.operators[name].fixed is None) for path in topology.paths.values())
-    return [list(way) for way in dict.fromkeys(filter(None, ways))]
+    return tuple(dict.fromkeys(filter(None, ways)))
 
 
 def list_steered_operators(topology: MeasuredTopology) -> list[MeasuredOperator]:
     names = dict.fromkeys(name for path in list_steered_paths(topology) for name in path)
     return [topology.operators[name] for name in names]
-
-
-def observe_queueing(topology: MeasuredTopology) -> Observation:
-    return {
-        "paths": list_steered_paths(topology),
-        "operators": {
-            steered_operator.name: _observe_operator(steered_operator, topology.window_seconds)
-            for steered_operator in list_steered_operators(topology)
-        },
-    }
-
-
-def build_joint_observation(
-    topology: MeasuredTopology, forecast_per_second: Sequence[float] = (), deviation_per_second: Sequence[float] = ()
-) -> Observation:
-    """Build the observation of `parallelism_joint`; the forecast is that of the sources.
-
-    Unknown values are null.
-    """
-    return {
-        "at_seconds": topology.at,
-        "source_per_second": compute_source_per_second(topology),
-        "failed_per_second": compute_failed_per_second(topology),
-        "forecast_per_second": list(forecast_per_second),
-        "deviation_per_second": list(deviation_per_second),
-        "paths": list_steered_paths(topology),
-        "operators": {
-            steered_operator.name: _build_operator_observation(steered_operator, topology)
-            for steered_operator in list_steered_operators(topology)
-        },
-    }
 
 
 def compute_source_per_second(topology: MeasuredTopology) -> float:
@@ -146,48 +130,8 @@ def estimate_waiting_events(operator: MeasuredOperator, window_seconds: float, w
 def compute_squared_variation(operator: MeasuredOperator, mean: str, variance: str) -> float:
     """Return c² of the measurements as the mean over tasks, or 1 (random) if unknown."""
     known = [
-        spread / value**2
+        spread / average**2
         for task in operator.tasks
-        if (spread := task.get(variance)) is not None and (value := task.get(mean))
+        if (spread := task.get(variance)) is not None and (average := task.get(mean))
     ]
     return sum(known) / len(known) if known else 1.0
-
-
-def _observe_operator(operator: MeasuredOperator, window_seconds: float) -> Observation:
-    rate = compute_rate_per_second(operator, window_seconds)
-    return {
-        "tasks": operator.parallelism,
-        "arrival_interval_seconds": _compute_interval_seconds(operator, rate, window_seconds),
-        "service_seconds": compute_service_seconds(operator),
-        "arrival_cv2": compute_squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance"),
-        "service_cv2": compute_squared_variation(operator, "service_seconds", "service_variance"),
-        "correction": 1.0,  # the measured wait includes the channel's latency
-        "latency_seconds": operator.measure("latency_seconds") or 0.0,
-        **_limit_to_plant(operator),
-    }
-
-
-def _compute_interval_seconds(operator: MeasuredOperator, rate: float | None, window_seconds: float) -> float | None:
-    """Return the time between arrivals at one task; at least the window if nothing arrived."""
-    if rate is None:
-        return None
-    return operator.parallelism / rate if rate else operator.parallelism * window_seconds
-
-
-def _build_operator_observation(operator: MeasuredOperator, topology: MeasuredTopology) -> Observation:
-    arrivals = compute_squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance")
-    service = compute_squared_variation(operator, "service_seconds", "service_variance")
-    return {
-        "tasks": operator.parallelism,
-        "rate_per_second": compute_rate_per_second(operator, topology.window_seconds),
-        "service_seconds": compute_service_seconds(operator),
-        "backlog_events": estimate_backlog_events(topology, operator),
-        "variability": (arrivals + service) / 2,
-        "latency_seconds": operator.measure("latency_seconds") or 0.0,
-        **_limit_to_plant(operator),
-    }
-
-
-def _limit_to_plant(operator: MeasuredOperator) -> Observation:
-    """Return the tasks that the plant accepts; it would refuse others at each tick."""
-    return {"minimum": max(1, operator.minimum), "maximum": max(1, operator.maximum)}

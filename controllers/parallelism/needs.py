@@ -1,24 +1,27 @@
-"""The cost of an event by the number of tasks of its operator, learned from past sizes.
+"""What the joint law takes, and the tasks that each operator needs in each forecast window.
 
-Tasks that share a resource slow each other down:  service(p) = c + d p,  d ≥ 0, so p tasks pass p / (c + d p) events/s,
-which is r p / (1 + σ (p - 1)) with r = 1 / (c + d) and σ = d / (c + d). The line goes through the newest points by
-least squares. Measurements are noisy (`NOISE` of the service), so the slope is drawn towards 0, more so the closer the
-points are: a slope of `SLOPE` of the service is usual.
+The module also says whether the current tasks suffice, and which choices exist. The cost of an event by the number of
+tasks of its operator is learned from past sizes (`ScalingCurve`). Tasks that share a resource slow each other down:
 
-The tasks that each operator needs in each forecast window.
+    service(p) = c + d p,  d ≥ 0
 
-The module also says whether the current tasks suffice, and which choices exist.
+so p tasks pass p / (c + d p) events/s, which is r p / (1 + σ (p - 1)) with r = 1 / (c + d) and σ = d / (c + d). The
+line goes through the newest points by least squares. Measurements are noisy (`NOISE` of the service), so the slope is
+drawn towards 0, more so the closer the points are: a slope of `SLOPE` of the service is usual.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from controllers.framework.law import Values
+from common.parameter import value
+from controllers.parallelism.inputs import Paths, PlantMaximum, PlantMinimum
+from controllers.parallelism.measured_topology import MAX_TASKS
 from controllers.parallelism.plan import Demand, Ints, Lateness
 from controllers.parallelism.task_allocation import (
     EXACT,
@@ -28,7 +31,110 @@ from controllers.parallelism.task_allocation import (
     find_lacking_path,
 )
 
+Floats = npt.NDArray[np.float64]
 NOISE, SLOPE, REMEMBERED, NEWEST_WEIGHT = 0.02, 0.02, 4, 0.5
+# Utilization of a task with a backlog: slightly less than always busy.
+BUSY = 0.99
+# Capacities to choose from, between the lowest and the highest useful one.
+LEVELS = 48
+# Windows for which the current load is assumed to continue without a forecast.
+GOES_ON = 10
+# Throughput in events/s where nothing is offered.
+UNLIMITED = 1e15
+# Five points for a normal distribution (Gauss-Hermite): exact for polynomials up to degree 9.
+DEVIATIONS, CHANCES = np.polynomial.hermite_e.hermegauss(5)
+
+
+class JointParameters(msgspec.Struct, frozen=True, kw_only=True):
+    bound_seconds: Annotated[float, value("s", "Maximum latency of every path under the expected load.", 1e-9, 1e6)] = (
+        1.0
+    )
+    minimum: Annotated[int, value("tasks", "Minimum tasks of each operator.", 1, MAX_TASKS)] = 1
+    maximum: Annotated[int, value("tasks", "Maximum tasks of each operator.", 1, MAX_TASKS)] = 10
+    target_utilisation: Annotated[
+        float, value("utilization", "Target utilization of each task after a change.", 0.1, 0.99)
+    ] = 0.8
+    tolerance: Annotated[
+        float, value("share of the target", "Excess above the target up to which the current tasks suffice.", 0, 1)
+    ] = 0.2
+    missed_cost: Annotated[float, value("multiple of its work", "Cost of a late event.", 0, 1e6)] = 8.0
+    deadline_seconds: Annotated[float, value("s", "Waiting time after which an event counts as failed.", 1e-3, 1e6)] = (
+        60.0
+    )
+    window_seconds: Annotated[float, value("s", "Length of a forecast window.", 1e-3, 1e7)] = 60.0
+    interval_seconds: Annotated[float, value("s", "Time between decisions; tasks change no more often.", 1e-3, 1e7)] = (
+        60.0
+    )
+    pause_seconds: Annotated[float, value("s", "Time that a change stops all processing.", 0, 1e5)] = 20.0
+    change_seconds: Annotated[float, value("s", "Additional cost of a change, over all tasks.", 0, 1e5)] = 5.0
+    tasks_of: Annotated[
+        dict[str, Annotated[int, value("tasks", "Tasks of this operator.", 1, MAX_TASKS)]],
+        value("tasks", "Tasks by operator, as set by a user."),
+    ] = {}
+    effective_share: Annotated[
+        float, value("share", "Share of the expected gain below which a rescale has failed.", 0, 1)
+    ] = 0.3
+    blocked_seconds: Annotated[float, value("s", "Time until an ineffective change is tried again.", 0, 1e7)] = 1800.0
+
+    @property
+    def steps_per_window(self) -> int:
+        """Return the forecast steps between two decisions."""
+        return max(1, round(float(self.interval_seconds) / float(self.window_seconds)))
+
+
+class JointRow(msgspec.Struct, frozen=True, kw_only=True):
+    tasks: Annotated[int, value("tasks", "Current tasks.", 1, MAX_TASKS)]
+    rate_per_second: Annotated[
+        float | None, value("events/s", "Load offered to all its tasks; null: not measured.")
+    ] = None
+    service_seconds: Annotated[
+        float | None, value("s", "Service time of an event in a task; null: not measured.", 0, 1e6)
+    ] = None
+    backlog_events: Annotated[float, value("events", "Events waiting for the operator.", 0, 1e15)] = 0.0
+    variability: Annotated[float, value("mean of c²", "Variability of arrivals and service.", 0, 1e6)] = 1.0
+    latency_seconds: Annotated[
+        float, value("s", "Time that an event spends in the operator besides waiting.", 0, 1e6)
+    ] = 0.0
+    minimum: PlantMinimum = 1
+    maximum: PlantMaximum = MAX_TASKS
+
+    @property
+    def is_measured(self) -> bool:
+        return self.rate_per_second is not None and self.service_seconds is not None
+
+    @property
+    def rate(self) -> float:
+        """Return the rate of a measured operator."""
+        return self.rate_per_second or 0.0
+
+    @property
+    def service(self) -> float:
+        """Return the service time of a measured operator."""
+        return self.service_seconds or 0.0
+
+
+class JointObservation(msgspec.Struct, frozen=True, kw_only=True):
+    at_seconds: Annotated[float, value("s", "Time of the observation.")]
+    source_per_second: Annotated[float, value("events/s", "Load offered now.")]
+    failed_per_second: Annotated[
+        float | None, value("events/s", "Failed events that are sent again; null: not measured.")
+    ] = None
+    forecast_per_second: Annotated[
+        tuple[float, ...] | None, value("events/s", "Expected load in each window.", most=1_000)
+    ] = None
+    deviation_per_second: Annotated[tuple[float, ...] | None, value("events/s", "Standard deviation of the load.")] = (
+        None
+    )
+    paths: Paths
+    operators: Annotated[
+        dict[str, Annotated[JointRow, value("operator", "Measurements of one operator.")]],
+        value("by name", "Measurements by operator."),
+    ]
+
+    def forecast(self) -> tuple[Sequence[float], Sequence[float]]:
+        """Return means and deviations; without a forecast, the current load continues for a while."""
+        means, deviations = self.forecast_per_second or (), self.deviation_per_second or ()
+        return (means, deviations) if means or deviations else ([self.source_per_second] * GOES_ON, [0.0] * GOES_ON)
 
 
 @dataclass(frozen=True)
@@ -75,23 +181,12 @@ def remember(points: Mapping[int, float], tasks: int, service_seconds: float) ->
     return dict(list(kept.items())[-REMEMBERED:])
 
 
-Floats = npt.NDArray[np.float64]
-# Utilization of a task with a backlog: slightly less than always busy.
-BUSY = 0.99
-# Capacities to choose from, between the lowest and the highest useful one.
-LEVELS = 48
-# Windows for which the current load is assumed to continue without a forecast.
-GOES_ON = 10
-# Throughput in events/s where nothing is offered.
-UNLIMITED = 1e15
-# Five points for a normal distribution (Gauss-Hermite): exact for polynomials up to degree 9.
-DEVIATIONS, CHANCES = np.polynomial.hermite_e.hermegauss(5)
-
-
 @dataclass(frozen=True)
 class PlannedOperator:
+    """An operator as the plan sees it."""
+
     name: str
-    row: Mapping[str, Any]
+    row: JointRow
     curve: ScalingCurve
     share: float
     blocked_at: int | None  # more tasks than this did not help
@@ -100,67 +195,46 @@ class PlannedOperator:
 
     @property
     def limit(self) -> int:
+        """Return the maximum tasks now."""
         return self.maximum if self.blocked_at is None else self.blocked_at
 
-    def is_within(self, tasks: int) -> bool:
-        return self.minimum <= tasks <= self.maximum
+    def build_queueing_operator(self, source_per_second: float, least: int) -> QueueingOperator:
+        service = self.curve.compute_service_seconds(least)
+        load = source_per_second * self.share * service
+        weight = load * service * self.row.variability
+        return QueueingOperator(self.name, self.row.tasks, weight, load, self.row.latency_seconds, least, self.maximum)
 
 
-def forecast(observation: Values) -> tuple[list[float], list[float]]:
-    """Return means and deviations; without a forecast, the current load continues for a while."""
-    means = observation["forecast_per_second"] or []
-    deviations = observation["deviation_per_second"] or []
-    return (
-        (means, deviations) if means or deviations else ([observation["source_per_second"]] * GOES_ON, [0.0] * GOES_ON)
-    )
-
-
-def build_demand(parameters: Values, observation: Values, known: Sequence[PlannedOperator]) -> Demand:
+def build_demand(
+    parameters: JointParameters, observation: JointObservation, known: Sequence[PlannedOperator]
+) -> Demand:
     """Return the load that may be offered.
 
     A rate is never below 0 and errs by a factor rather than a sum, so its distribution is log-normal; that of the first
     step is at least the current load.
     """
-    means, deviations = (np.asarray(window) for window in forecast(observation))
+    means, deviations = (np.asarray(window) for window in observation.forecast())
     means = np.maximum(means, 1e-9)
     spread = np.sqrt(np.log1p((deviations / means) ** 2))
     rates = means * np.exp(DEVIATIONS[:, None] * spread - spread**2 / 2)
-    waiting = compute_largest_backlog(observation["paths"], known)
-    again = _estimate_retries_per_second(parameters, observation, known, waiting)
-    present = max(0.0, observation["source_per_second"] - again)
+    # The largest backlog in events of the source; backlogs further down come out of it.
+    backlogs = {each.name: each.row.backlog_events / each.share if each.share else 0.0 for each in known}
+    waiting = max(backlogs[name] for path in observation.paths for name in path)
+    # Failed events return: as measured, or everything waiting beyond the deadline, once per deadline.
+    if observation.failed_per_second is not None:
+        again = float(observation.failed_per_second)
+    else:
+        now = compute_capacity_per_second(known, np.asarray([each.row.tasks for each in known]))
+        again = max(0.0, waiting / float(parameters.deadline_seconds) - now)
+    present = max(0.0, observation.source_per_second - again)
     rates[:, 0] = np.maximum(rates[:, 0], present)
-    return Demand(rates, CHANCES / CHANCES.sum(), parameters["window_seconds"], present, waiting, again)
+    return Demand(rates, CHANCES / CHANCES.sum(), parameters.window_seconds, present, waiting, again)
 
 
-def _estimate_retries_per_second(
-    parameters: Values, observation: Values, known: Sequence[PlannedOperator], backlog_events: float
-) -> float:
-    """Return the failed events that return.
-
-    They are as measured, or everything waiting beyond the deadline, once per deadline.
-    """
-    failed = observation["failed_per_second"]
-    if failed is not None:
-        return float(failed)
-    deadline = float(parameters["deadline_seconds"])
-    tasks = np.asarray([operator.row["tasks"] for operator in known])
-    return max(0.0, backlog_events / deadline - compute_capacity_per_second(known, tasks))
-
-
-def compute_largest_backlog(paths: Sequence[Sequence[str]], known: Sequence[PlannedOperator]) -> float:
-    """Return the largest backlog in events of the source; backlogs further down come out of it."""
-    waiting = {
-        operator.name: operator.row["backlog_events"] / operator.share if operator.share else 0.0 for operator in known
-    }
-    return max(waiting[name] for path in paths for name in path)
-
-
-def build_lateness(parameters: Values, known: Sequence[PlannedOperator]) -> Lateness:
+def build_lateness(parameters: JointParameters, known: Sequence[PlannedOperator]) -> Lateness:
     """Return what an event costs; its work is that with the current tasks."""
-    work = math.fsum(
-        operator.share * operator.curve.compute_service_seconds(operator.row["tasks"]) for operator in known
-    )
-    return Lateness(parameters["deadline_seconds"], work, parameters["missed_cost"])
+    work = math.fsum(each.share * each.curve.compute_service_seconds(each.row.tasks) for each in known)
+    return Lateness(parameters.deadline_seconds, work, parameters.missed_cost)
 
 
 @dataclass(frozen=True)
@@ -182,18 +256,25 @@ class TaskNeeds:
 
     @classmethod
     def compute(
-        cls, parameters: Values, observation: Values, known: Sequence[PlannedOperator], of: Demand
+        cls, parameters: JointParameters, paths: Sequence[Sequence[str]], known: Sequence[PlannedOperator], of: Demand
     ) -> "TaskNeeds":
-        rates = compute_window_means(parameters, of)
-        target = parameters["target_utilisation"]
-        most = min(BUSY, target * (1 + parameters["tolerance"]))
+        # The expected means between two decisions, in order.
+        expected, step = of.chances @ of.rates, parameters.steps_per_window
+        rates = [float(expected[at : at + step].mean()) for at in range(0, expected.size, step)]
+        target = parameters.target_utilisation
+        most = min(BUSY, target * (1 + parameters.tolerance))
         limits = np.asarray([operator.limit for operator in known], dtype=float)
-        current = np.asarray([operator.row["tasks"] for operator in known])
-        needed = [_keep_within_bound(parameters, observation["paths"], known, rate, target) for rate in rates]
+        current = np.asarray([operator.row.tasks for operator in known])
+        needed = [_keep_within_bound(parameters, paths, known, rate, target) for rate in rates]
         enough = [np.minimum(_compute_tasks(known, rate, most), limits) for rate in rates]
         asked = [operator.curve.compute_fewest_tasks(rates[0] * operator.share, most) for operator in known]
-        may_stay = all(operator.is_within(operator.row["tasks"]) for operator in known)
-        levels = _build_task_levels(known, of, limits)
+        may_stay = all(operator.minimum <= operator.row.tasks <= operator.maximum for operator in known)
+        # Tasks for capacities from the forecast's minimum to all that may come with the backlog.
+        least_rate = max(1e-9, float(of.rates.min()))
+        most_rate = float(of.rates.max()) * 1.5 + of.backlog_events / of.step_seconds
+        choices = np.geomspace(least_rate, max(most_rate, 1.01 * least_rate), LEVELS)
+        rows = [np.minimum(_compute_tasks(known, rate, BUSY), limits) for rate in choices]
+        levels = np.unique(np.asarray(rows, dtype=np.int64), axis=0)
         blocked = [
             each.name
             for each, need in zip(known, np.max(needed, axis=0), strict=True)
@@ -208,26 +289,6 @@ class TaskNeeds:
             blocked,
             [each.name for each, count in zip(known, asked, strict=True) if count > each.limit],
         )
-
-
-def compute_steps_per_window(parameters: Values) -> int:
-    return max(1, round(float(parameters["interval_seconds"]) / float(parameters["window_seconds"])))
-
-
-def compute_window_means(parameters: Values, of: Demand) -> list[float]:
-    expected, step = of.chances @ of.rates, compute_steps_per_window(parameters)
-    return [float(expected[at : at + step].mean()) for at in range(0, expected.size, step)]
-
-
-def _build_task_levels(known: Sequence[PlannedOperator], of: Demand, limits: Floats) -> Ints:
-    """Return tasks for capacities from the forecast's minimum to all that may come with the backlog."""
-    least = max(1e-9, float(of.rates.min()))
-    most = float(of.rates.max()) * 1.5 + of.backlog_events / of.step_seconds
-    rows = [
-        np.minimum(_compute_tasks(known, rate, BUSY), limits)
-        for rate in np.geomspace(least, max(most, 1.01 * least), LEVELS)
-    ]
-    return np.unique(np.asarray(rows, dtype=np.int64), axis=0)
 
 
 def compute_capacity_per_second(known: Sequence[PlannedOperator], tasks: Ints) -> float:
@@ -246,14 +307,21 @@ def _compute_tasks(known: Sequence[PlannedOperator], source: float, utilisation:
 
 
 def _keep_within_bound(
-    parameters: Values, paths: Sequence[Sequence[str]], known: Sequence[PlannedOperator], source: float, target: float
+    parameters: JointParameters,
+    paths: Sequence[Sequence[str]],
+    known: Sequence[PlannedOperator],
+    source: float,
+    target: float,
 ) -> Floats:
+    """Return the tasks for the target, and as many more as keep the paths' bound, if any number does."""
     least = _compute_tasks(known, source, target)
-    operators = {each.name: _build_operator(each, source, int(count)) for each, count in zip(known, least, strict=True)}
+    operators = {
+        each.name: each.build_queueing_operator(source, int(count)) for each, count in zip(known, least, strict=True)
+    }
     ways = []
     for path in paths:
         spent = math.fsum(operators[name].latency_seconds for name in path)
-        ways.append(Path(tuple(path), parameters["bound_seconds"] - spent))
+        ways.append(Path(tuple(path), parameters.bound_seconds - spent))
     kept = [way for way in ways if find_lacking_path(operators, [way]) is None]
     if not kept:
         return least
@@ -261,22 +329,16 @@ def _keep_within_bound(
     return np.asarray([max(tasks[each.name], int(count)) for each, count in zip(known, least, strict=True)])
 
 
-def _build_operator(each: PlannedOperator, source: float, least: int) -> QueueingOperator:
-    service = each.curve.compute_service_seconds(least)
-    load = source * each.share * service
-    weight = load * service * each.row["variability"]
-    latency = each.row["latency_seconds"]
-    return QueueingOperator(each.name, int(each.row["tasks"]), weight, load, latency, least, each.maximum)
-
-
-def estimate_slowest_path_seconds(observation: Values, known: Sequence[PlannedOperator], tasks: Ints) -> float | None:
+def estimate_slowest_path_seconds(
+    observation: JointObservation, known: Sequence[PlannedOperator], tasks: Ints
+) -> float | None:
     """Return the expected latency on the slowest path with these tasks and the current load.
 
     Return None if an operator can't keep up.
     """
-    source, seconds = observation["source_per_second"], dict[str, float]()
+    source, seconds = observation.source_per_second, dict[str, float]()
     for each, count in zip(known, tasks.tolist(), strict=True):
-        wait = _build_operator(each, source, count).wait_seconds(count)
-        seconds[each.name] = each.row["latency_seconds"] + wait
-    slowest = max(math.fsum(seconds[name] for name in path) for path in observation["paths"])
+        wait = each.build_queueing_operator(source, count).wait_seconds(count)
+        seconds[each.name] = each.row.latency_seconds + wait
+    slowest = max(math.fsum(seconds[name] for name in path) for path in observation.paths)
     return round(slowest, 6) if math.isfinite(slowest) else None

@@ -25,7 +25,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -71,14 +70,6 @@ class QueueingOperator:
         return self.load / self.tasks
 
 
-def build_operator(name: str, row: Mapping[str, Any], minimum: int, maximum: int, corrected: bool) -> QueueingOperator:
-    rate = 1 / row["arrival_interval_seconds"]
-    service, tasks = row["service_seconds"], int(row["tasks"])
-    variability = (row["arrival_cv2"] + row["service_cv2"]) / 2
-    weight = rate * service**2 * tasks * variability * (row["correction"] if corrected else 1.0)
-    return QueueingOperator(name, tasks, weight, rate * service * tasks, row["latency_seconds"], minimum, maximum)
-
-
 def check_paths(paths: Sequence[Sequence[str]], known: Sequence[str], field: str) -> None:
     """Raise `BadInput` for an invalid path, and for paths that form a cycle.
 
@@ -86,6 +77,7 @@ def check_paths(paths: Sequence[Sequence[str]], known: Sequence[str], field: str
     """
     if not paths:
         raise BadInput(field, "must have at least one path")
+    order: TopologicalSorter[str] = TopologicalSorter()
     for at, path in enumerate(paths):
         if not path:
             raise BadInput(f"{field}[{at}]", "must have at least one operator")
@@ -94,21 +86,12 @@ def check_paths(paths: Sequence[Sequence[str]], known: Sequence[str], field: str
                 raise BadInput(f"{field}[{at}][{place}]", f"{name} is not an operator; known: {', '.join(known)}")
             if name in path[:place]:
                 raise BadInput(f"{field}[{at}][{place}]", f"{name} appears twice; a path must not have a cycle")
-    if (loop := _cycle(paths)) is not None:
-        raise BadInput(field, f"must not form a cycle; {loop} leads back to itself")
-
-
-def _cycle(paths: Sequence[Sequence[str]]) -> str | None:
-    """Return an operator that comes before itself, or None."""
-    order: TopologicalSorter[str] = TopologicalSorter()
-    for path in paths:
         for left, right in pairwise(path):
             order.add(right, left)
     try:
         order.prepare()
     except CycleError as error:
-        return str(min(error.args[1]))
-    return None
+        raise BadInput(field, f"must not form a cycle; {min(error.args[1])} leads back to itself") from None
 
 
 Floats = npt.NDArray[np.float64]

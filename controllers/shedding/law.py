@@ -1,6 +1,6 @@
 """The shedding law: the least loss at the sinks within a latency bound.
 
-Each bottleneck, upstream first, gets the table that `shedding_program` finds optimal for the budget that
+Each bottleneck, upstream first, gets the table that `program` finds optimal for the budget that
 `latency_bound` allows (or the given one). The bottlenecks follow from the rates that their upstream offers, not from
 the rates that an overloaded operator counts (Röger, VIII).
 
@@ -20,25 +20,14 @@ budgets pay for shedding (`budgets`), the table sheds no more than they allow, e
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from common.parameter import Parameter
 from controllers.framework.decision import Decision, Expectation, Json
-from controllers.framework.law import Law, UntypedLaw, Values
+from controllers.framework.law import Law, Values
 from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
 from controllers.patterns.application import Floats
-from controllers.shedding.inputs import (
-    ALL_SINKS,
-    OBSERVATION,
-    PARAMETERS,
-    SheddingInputs,
-    build_application,
-    check_names,
-    check_rates,
-    compute_flows,
-    cut,
-)
+from controllers.shedding.inputs import ALL_SINKS, SheddingInputs, SheddingObservation, SheddingParameters
 from controllers.shedding.problem import Overload, Table
 from controllers.shedding.program import SolverError, solve
-from controllers.shedding.trigger import ENDLESS, STATE, build_empty_state, build_next_state, trigger, work_shed
+from controllers.shedding.trigger import ENDLESS, SheddingState, build_next_state, find_trigger, work_shed
 
 # Relative increase of the budget for the price of the bound.
 PRICE_STEP = 0.01
@@ -69,74 +58,96 @@ class Bottleneck:
         """Return the seconds of work per second under the tables."""
         return sum(table.load for table in self.tables)
 
+    @property
+    def work(self) -> float:
+        """Return the seconds of work per second without shedding."""
+        return sum(float(table.pattern.seconds * table.offered.sum()) for table in self.tables)
+
+    @property
+    def is_shedding(self) -> bool:
+        return any(any(table.compute_shares().values()) for table in self.tables)
+
 
 class InfeasibleError(ValueError):
     """No table keeps the bound, because one event alone takes longer."""
 
 
-class Shedding(UntypedLaw):
+class Shedding(Law[SheddingParameters, SheddingObservation, SheddingState]):
     """The least loss that keeps the bound; see the module for when a table is computed anew."""
 
     name = "shedding"
-    parameters: Sequence[Parameter] = PARAMETERS
-    observation: Sequence[Parameter] = OBSERVATION
-    state: Sequence[Parameter] = STATE
-    actuator: str | None = None
-    guard_defaults: Values = {}
+    Parameters, Observation, State = SheddingParameters, SheddingObservation, SheddingState
 
-    def check(self, parameters: Values) -> None:
-        """Accept all parameters: a utilization budget takes precedence over the latency bound."""
+    def check_observation(self, parameters: SheddingParameters, observation: SheddingObservation, where: str) -> None:
+        SheddingInputs.arrange(parameters, observation, where).check(where)
 
-    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Raise `BadInput` if patterns, rates, and sinks contradict each other."""
-        patterns = build_application(parameters, observation, where)
-        check_names(patterns, observation, where)
-        check_rates(patterns, observation, where)
-
-    def build_initial_state(self, parameters: Values) -> Json:
-        """Return a state without a table."""
-        return build_empty_state()
-
-    def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Accept any state: a table for something that no longer exists is computed anew."""
-
-    def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+    def correct(
+        self, parameters: SheddingParameters, before: SheddingState, after: SheddingState, action: Values | None
+    ) -> SheddingState:
+        """Return the previous state if the new table is not put in force."""
         return after if action else before
 
-    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+    def decide(
+        self, parameters: SheddingParameters, state: SheddingState, observation: SheddingObservation
+    ) -> tuple[SheddingState, Decision]:
         """Return a new table if one is required, else no action."""
-        inputs = SheddingInputs(build_application(parameters, observation, "observation"), parameters, observation)
-        if not observation["permitted"]:
-            lifted = _lift_shedding(inputs, state)
-            return build_empty_state(), replace(lifted, expected=_build_expectation(inputs, state, lifted))
-        why = trigger(inputs, state)
+        inputs = SheddingInputs.arrange(parameters, observation)
+        before = work_shed(inputs, state.shed)
+        if not observation.permitted:
+            if not any(share for types in state.shed.values() for share in types.values()):
+                reason = format_no_action("the remedy ladder has not enabled shedding")
+                return SheddingState(), Decision(None, reason, work_shed(inputs, {}))
+            made = inputs.application.compute_emissions(inputs.outside, {})
+            action = {"shed": {}, "expected": compute_expected_output(inputs, made), "utilisation": 0.0}
+            reason = format_reason("Stop shedding", "the remedy ladder no longer enables it")
+            lifted = Decision(action, reason, work_shed(inputs, {}))
+            return SheddingState(), replace(lifted, expected=_build_expectation(before, lifted.terms))
+        why = find_trigger(inputs, state)
         if why is None:
             reason = format_no_action("rates, times, and bounds have not changed enough for a new table")
-            return state, Decision(None, reason, work_shed(inputs, state["shed"]))
+            return state, Decision(None, reason, before)
         try:
-            tables, made = _apply_budgets(inputs, *shed_tables(inputs))
+            bottlenecks, made = _apply_error_budgets(inputs, *shed_tables(inputs))
         except InfeasibleError as error:
-            terms = work_shed(inputs, state["shed"])
-            return state, Decision(None, format_no_action(str(error)), terms, limited_by="infeasible")
+            return state, Decision(None, format_no_action(str(error)), before, limited_by="infeasible")
         except SolverError as error:
             reason = format_no_action(f"the solver found no table ({error}), so the last table stays")
-            return state, Decision(None, reason, work_shed(inputs, state["shed"]), limited_by="solver")
-        decision = _build_decision(inputs, tables, made, why)
-        decision = replace(decision, expected=_build_expectation(inputs, state, decision))
-        shed = decision.action["shed"] if decision.action else {}
+            return state, Decision(None, reason, before, limited_by="solver")
+        shed = {table.pattern.name: table.compute_shares() for each in bottlenecks for table in each.tables}
+        action = {
+            "shed": shed,
+            "expected": compute_expected_output(inputs, made),
+            "utilisation": max((each.utilisation for each in bottlenecks), default=0.0),
+        }
+        limited_by = "never_shed" if any(each.utilisation > each.budget * (1 + 1e-9) for each in bottlenecks) else None
+        remarks = [
+            f"{each.operator}: offered load {format_percent(each.work)}, limit {format_percent(each.budget, 1)}"
+            for each in bottlenecks
+            if each.is_shedding
+        ] or ["every operator can process its offered load"]
+        if any(each.is_limited for each in bottlenecks):
+            limited_by = "error budget"
+            most = format_number(inputs.most_shed_per_second or 0.0)
+            remarks.append(f"the error budget allows {most} events/s to be shed")
+        shares = {each.operator: 1 - each.utilisation / each.work for each in bottlenecks if each.is_shedding}
+        of_work = ", ".join(f"{format_percent(share)} of the work of {name}" for name, share in shares.items())
+        reason = format_reason(f"Shed {of_work or 'nothing'}", why, remarks=remarks)
+        after = work_shed(inputs, shed)
+        terms = {**{each.operator: _build_terms(inputs, each) for each in bottlenecks}, **after}
+        decision = Decision(action, reason, terms, limited_by, expected=_build_expectation(before, after))
         return build_next_state(inputs, shed), decision
 
 
-LAW: Law = Shedding()
+LAW = Shedding()
 
 
-def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, float]]:
-    """Return the tables of each bottleneck, upstream first, and type → events/s that are then emitted.
+def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], Floats]:
+    """Return the tables of each bottleneck, upstream first, and a vector of events/s that are then emitted.
 
     Without a named bottleneck, these are the operators whose offered load exceeds their budget. Raise `InfeasibleError`
     and `SolverError`.
     """
-    application, named = inputs.application, inputs.observation["bottleneck"]
+    application, named = inputs.application, inputs.observation.bottleneck
     admitted: dict[str, Floats] = {}
     made = application.compute_emissions(inputs.outside, admitted)
     bottlenecks = []
@@ -144,16 +155,16 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
         offered = inputs.compute_offered_per_second(operator, made)
         overload = Overload(
             application,
-            inputs.arrivals,
+            inputs.observation.arrivals,
             operator,
             inputs.compute_budget(offered),
             inputs.sinks,
-            inputs.parameters["perspective"],
+            inputs.parameters.perspective,
             inputs.protected,
             admitted,
         )
         tables = solve(overload)
-        if inputs.parameters["spare"] == "admit":
+        if inputs.parameters.spare == "admit":
             tables = restore_surplus(tables, overload.budget)
         sheds = any((table.admitted < table.offered).any() for table in tables)
         if sheds:
@@ -162,30 +173,30 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
             made = application.compute_emissions(inputs.outside, admitted)
         if sheds or named is not None:
             bottlenecks.append(Bottleneck(overload, offered, tables))
-    return bottlenecks, {symbol: float(made[application.index[symbol]]) for symbol in application.emitters}
+    return bottlenecks, made
 
 
-def _apply_budgets(
-    inputs: SheddingInputs, found: list[Bottleneck], made: dict[str, float]
-) -> tuple[list[Bottleneck], dict[str, float]]:
+def _apply_error_budgets(
+    inputs: SheddingInputs, found: list[Bottleneck], made: Floats
+) -> tuple[list[Bottleneck], Floats]:
+    """Return the same tables if error budgets allow them, else what they allow."""
     most = inputs.most_shed_per_second
-    shares = {table.pattern.name: table.compute_shares() for made_table in found for table in made_table.tables}
-    if most is None or (allowed := cut(inputs, shares, most)) is shares:
+    shares = {table.pattern.name: table.compute_shares() for each in found for table in each.tables}
+    if most is None or (allowed := inputs.cut(shares, most)) is shares:
         return found, made
-    application, (offered, admitted) = inputs.application, compute_flows(inputs, allowed)
-    emitted = application.compute_emissions(inputs.outside, admitted)
+    offered, admitted = inputs.compute_flows(allowed)
     limited = [
         replace(
-            made_table,
+            each,
             is_limited=True,
             tables=[
                 replace(table, offered=offered[table.pattern.name], admitted=admitted[table.pattern.name])
-                for table in made_table.tables
+                for table in each.tables
             ],
         )
-        for made_table in found
+        for each in found
     ]
-    return limited, {symbol: float(emitted[application.index[symbol]]) for symbol in application.emitters}
+    return limited, inputs.application.compute_emissions(inputs.outside, admitted)
 
 
 def restore_surplus(tables: Sequence[Table], budget: float) -> list[Table]:
@@ -200,9 +211,9 @@ def restore_surplus(tables: Sequence[Table], budget: float) -> list[Table]:
 
 
 def _refuse_infeasible(inputs: SheddingInputs, operator: str) -> None:
-    if inputs.parameters["utilisation_budget"] is not None:
+    if inputs.parameters.utilisation_budget is not None:
         return
-    bound = inputs.parameters["latency_bound_seconds"]
+    bound = inputs.parameters.latency_bound_seconds
     takes = [pattern.seconds for pattern in inputs.application.get_patterns(operator) if pattern.seconds > 0]
     least = inputs.waiting.compute_minimum_seconds(min(takes, default=0.0))
     if takes and bound < least:
@@ -212,127 +223,53 @@ def _refuse_infeasible(inputs: SheddingInputs, operator: str) -> None:
         )
 
 
-def _lift_shedding(inputs: SheddingInputs, state: Json) -> Decision:
-    if not any(share for types in state["shed"].values() for share in types.values()):
-        reason = format_no_action("the remedy ladder has not enabled shedding")
-        return Decision(None, reason, work_shed(inputs, {}))
-    made = inputs.application.compute_emissions(inputs.outside, {})
-    emitted = {symbol: float(made[inputs.application.index[symbol]]) for symbol in inputs.application.emitters}
-    action = {"shed": {}, "expected": {**emitted, ALL_SINKS: compute_sink_value(inputs, emitted)}, "utilisation": 0.0}
-    reason = format_reason("Stop shedding", "the remedy ladder no longer enables it")
-    return Decision(action, reason, work_shed(inputs, {}))
+def compute_expected_output(inputs: SheddingInputs, made: Floats) -> dict[str, float]:
+    """Return type → events/s, and the weighted events/s that the sinks take, of a vector of emitted events."""
+    application = inputs.application
+    emitted = {symbol: float(made[application.index[symbol]]) for symbol in application.emitters}
+    return {**emitted, ALL_SINKS: float(sum(weight * emitted[sink] for sink, weight in inputs.sinks.items()))}
 
 
-def _build_decision(
-    inputs: SheddingInputs, found: Sequence[Bottleneck], made: Mapping[str, float], why: str
-) -> Decision:
-    shed = {table.pattern.name: table.compute_shares() for made_table in found for table in made_table.tables}
-    action = {
-        "shed": shed,
-        "expected": {**made, ALL_SINKS: compute_sink_value(inputs, made)},
-        "utilisation": max((made_table.utilisation for made_table in found), default=0.0),
-    }
-    over = [made_table for made_table in found if made_table.utilisation > made_table.budget * (1 + 1e-9)]
-    limit = "error budget" if any(made_table.is_limited for made_table in found) else None
-    remarks = [*_describe_loads(found), *_budget_words(inputs, limit)]
-    reason = format_reason(_describe_action(found), why, remarks=remarks)
-    terms = {**_build_terms(inputs, found), **work_shed(inputs, shed)}
-    return Decision(action, reason, terms, limit or ("never_shed" if over else None))
-
-
-def _budget_words(inputs: SheddingInputs, limit: str | None) -> list[str]:
-    most = inputs.most_shed_per_second
-    return [] if limit is None else [f"the error budget allows {format_number(most or 0.0)} events/s to be shed"]
-
-
-def _build_expectation(inputs: SheddingInputs, state: Json, decision: Decision) -> Expectation | None:
+def _build_expectation(before: Mapping[str, Json], after: Mapping[str, Json]) -> Expectation | None:
     """Return the expected change of the shed share, or None if it is within the noise."""
-    if decision.action is None:
-        return None
-    before = work_shed(inputs, state["shed"])["work_shed"]
-    change = work_shed(inputs, decision.action["shed"])["work_shed"] - before
+    change = after["work_shed"] - before["work_shed"]
     if abs(change) < WORTH_EXPECTING:
         return None
     return Expectation("shed_share", "up" if change > 0 else "down", round(abs(change), 6), EFFECT_SECONDS)
 
 
-def compute_sink_value(inputs: SheddingInputs, emitted: Mapping[str, float]) -> float:
-    """Return the weighted events/s that the sinks take."""
-    return float(sum(weight * emitted[sink] for sink, weight in inputs.sinks.items()))
+def _build_terms(inputs: SheddingInputs, bottleneck: Bottleneck) -> dict[str, Json]:
+    """Return the offered load, budget, utilization, and expected time of a bottleneck.
 
-
-def _describe_action(found: Sequence[Bottleneck]) -> str:
-    """Return the action in words: the share of its work that each operator sheds."""
-    shares = {table.operator: 1 - table.utilisation / _work(table) for table in found if _is_shedding(table)}
-    if not shares:
-        return "Shed nothing"
-    return f"Shed {', '.join(f'{format_percent(share)} of the work of {name}' for name, share in shares.items())}"
-
-
-def _describe_loads(found: Sequence[Bottleneck]) -> list[str]:
-    loads = [
-        f"{table.operator}: offered load {format_percent(_work(table))}, limit {format_percent(table.budget, 1)}"
-        for table in found
-        if _is_shedding(table)
-    ]
-    return loads or ["every operator can process its offered load"]
-
-
-def _is_shedding(bottleneck: Bottleneck) -> bool:
-    return any(any(table.compute_shares().values()) for table in bottleneck.tables)
-
-
-def _work(bottleneck: Bottleneck) -> float:
-    """Return the seconds of work per second without shedding."""
-    return sum(float(table.pattern.seconds * table.offered.sum()) for table in bottleneck.tables)
-
-
-def _build_terms(inputs: SheddingInputs, found: Sequence[Bottleneck]) -> dict[str, Json]:
-    prices = {table.operator: _price(table) for table in found}
+    The shadow price of the budget is the gain at the sinks per additional second of work per second. It comes from one
+    solution with a slightly larger budget, and is 0 if the budget is not used up. The additional budget per second of a
+    longer bound is extrapolated from a small increase.
+    """
+    overload, budget, price, per_second = bottleneck.overload, bottleneck.budget, 0.0, 0.0
+    if bottleneck.utilisation >= budget * (1 - 1e-9):
+        step = PRICE_STEP * max(budget, PRICE_STEP)
+        more = solve(replace(overload, budget=budget + step))
+        price = (_compute_value(overload, more) - _compute_value(overload, bottleneck.tables)) / step
+    if inputs.parameters.utilisation_budget is None:
+        bound = inputs.parameters.latency_bound_seconds
+        longer = inputs.waiting.compute_utilisation_budget(bound * (1 + PRICE_STEP), bottleneck.offered_per_second)
+        per_second = (longer - budget) / (bound * PRICE_STEP)
+    seconds = inputs.waiting.compute_time_seconds(bottleneck.utilisation, bottleneck.offered_per_second)
     return {
-        table.operator: {
-            "offered_per_second": round(table.offered_per_second, 6),
-            "work_offered": round(_work(table), 6),
-            "budget": round(table.budget, 6),
-            "utilisation": round(table.utilisation, 6),
-            "worth_per_utilisation": round(prices[table.operator], 6),
-            "time_seconds": _finite(inputs.waiting.compute_time_seconds(table.utilisation, table.offered_per_second)),
-            "worth_per_second": round(prices[table.operator] * _estimate_budget_per_second(inputs, table), 6),
-        }
-        for table in found
+        "offered_per_second": round(bottleneck.offered_per_second, 6),
+        "work_offered": round(bottleneck.work, 6),
+        "budget": round(budget, 6),
+        "utilisation": round(bottleneck.utilisation, 6),
+        "worth_per_utilisation": round(price, 6),
+        # JSON has no infinity, the time of an unbounded queue.
+        "time_seconds": round(seconds, 6) if seconds < ENDLESS else None,
+        "worth_per_second": round(price * per_second, 6),
     }
 
 
-def _price(bottleneck: Bottleneck) -> float:
-    """Return the shadow price of the budget: the gain at the sinks per additional second of work per second.
-
-    It comes from one solution with a slightly larger budget, and is 0 if the budget is not used up.
-    """
-    overload, step = bottleneck.overload, PRICE_STEP * max(bottleneck.budget, PRICE_STEP)
-    if bottleneck.utilisation < bottleneck.budget * (1 - 1e-9):
-        return 0.0
-    more = solve(replace(overload, budget=overload.budget + step))
-    return (
-        _compute_value_under_tables(overload, more) - _compute_value_under_tables(overload, bottleneck.tables)
-    ) / step
-
-
-def _estimate_budget_per_second(inputs: SheddingInputs, bottleneck: Bottleneck) -> float:
-    if inputs.parameters["utilisation_budget"] is not None:
-        return 0.0
-    bound = float(inputs.parameters["latency_bound_seconds"])
-    longer = inputs.waiting.compute_utilisation_budget(bound * (1 + PRICE_STEP), bottleneck.offered_per_second)
-    return (longer - bottleneck.budget) / (bound * PRICE_STEP)
-
-
-def _compute_value_under_tables(overload: Overload, tables: Sequence[Table]) -> float:
+def _compute_value(overload: Overload, tables: Sequence[Table]) -> float:
     """Return the weighted events/s that the sinks take under tables."""
     application = overload.application
     admitted = {**(overload.admitted or {}), **{table.pattern.name: table.admitted for table in tables}}
     made = application.compute_emissions(application.build_arrival_vectors(overload.arrivals), admitted)
     return float(sum(weight * made[application.index[sink]] for sink, weight in overload.weights.items()))
-
-
-def _finite(seconds: float) -> float | None:
-    """Return None for the infinite time of an unbounded queue, because JSON has no infinity."""
-    return round(seconds, 6) if seconds < ENDLESS else None

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from common.parameter import Parameter
-from controllers import catalog
 from controllers.baselines.parallelism import (
     Hpa,
     MeasuredInterval,
@@ -34,10 +33,17 @@ from controllers.baselines.parallelism import (
     compute_sufficient_tasks,
 )
 from controllers.design.forecast import Forecaster, compute_bucket_averages, compute_missed_events, is_rejected
-from controllers.framework.decision import Decision, Json
-from controllers.parallelism.forecast_law import ParallelismForecast
-from controllers.parallelism.joint_law import JointParallelism
-from controllers.parallelism.queueing_law import QueueingParallelism
+from controllers.framework.decision import Decision
+from controllers.framework.law import NoState
+from controllers.parallelism.forecast_law import ForecastObservation, ForecastParameters, ParallelismForecast
+from controllers.parallelism.joint_law import JointParallelism, JointState
+from controllers.parallelism.needs import JointObservation, JointParameters, JointRow
+from controllers.parallelism.queueing_law import (
+    QueueingObservation,
+    QueueingParallelism,
+    QueueingParameters,
+    QueueingRow,
+)
 from controllers.simulation.elastic_chain import KINDS, SERVICES, SHARES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.scenario import (
     Floats,
@@ -53,9 +59,6 @@ from controllers.simulation.scenario import (
 BUCKETS, INSTANTS, MAX_WINDOWS, MIN_POINTS = 32, 6, 24, 8
 # Costs of the forecast law: of a task, over the events it passes; of a change, over those its pause delays.
 TARGET_UTILISATION, TASK_COST, CHANGE_COST, MAX_DEVIATION = 0.85, 0.1, 1.0, 0.3
-# The joint law keeps the timeout and few changes of busy tasks; the bound of the queueing laws would cost it
-# about three tasks more.
-JOINT: Mapping[str, float] = {"bound_seconds": 1.0, "target_utilisation": 0.95, "tolerance": 0.1}
 PEAK_PER_SECOND, MINIMUM, MAXIMUM = 6_000.0, 1, 20
 DAY_SECONDS, START_SECONDS, MEASURED = 86_400.0, 60, 0.6
 # The minimum over the maximum of a day, the decrease at a weekend, and the height and duration of bursts (in
@@ -125,38 +128,28 @@ def _build_static_peak(course: Course) -> Law:
 
 
 def _build_queueing_law(course: Course) -> Law:
-    law = QueueingParallelism()
-
     def decide(seen: SeenPath, past: Floats) -> Tasks:
-        parameters = catalog.read_parameters(
-            law,
-            {
-                "bound_seconds": course.settings["bound_seconds"],
-                "batching_share": 1.0,
-                "minimum": seen.minimum,
-                "maximum": seen.maximum,
-            },
-        )
         rows = {
-            operator.name: {
-                "tasks": operator.tasks,
-                "arrival_interval_seconds": _compute_interval_seconds(operator, course),
-                "service_seconds": operator.service_seconds,
-                "latency_seconds": operator.service_seconds,
-            }
+            operator.name: QueueingRow(
+                tasks=operator.tasks,
+                # Without arrivals, the interval between two decisions lies between two of them.
+                arrival_interval_seconds=operator.tasks
+                / (operator.rate_per_second or 1 / float(course.settings["interval_seconds"])),
+                service_seconds=operator.service_seconds,
+                latency_seconds=operator.service_seconds,
+            )
             for operator in seen.operators
         }
-        observation = {"paths": [list(rows)], "operators": rows}
-        _, decision = law.decide(parameters, {}, catalog.read_observation(law, observation))
-        return _apply_decision(seen, decision)
+        parameters = QueueingParameters(
+            bound_seconds=course.settings["bound_seconds"],
+            batching_share=1.0,
+            minimum=seen.minimum,
+            maximum=seen.maximum,
+        )
+        observation = QueueingObservation(paths=(tuple(rows),), operators=rows)
+        return _apply_decision(seen, QueueingParallelism().decide(parameters, NoState(), observation)[1])
 
     return decide
-
-
-def _compute_interval_seconds(of: MeasuredInterval, course: Course) -> float:
-    """Return the time between arrivals at one task; without arrivals, the interval lies between two."""
-    rate = of.rate_per_second or 1 / float(course.settings["interval_seconds"])
-    return of.tasks / rate
 
 
 def _build_forecast_law(course: Course) -> Law:
@@ -177,72 +170,71 @@ def _build_forecast_law(course: Course) -> Law:
         counts = np.arange(seen.minimum, seen.maximum + 1, dtype=float)
         rate = TARGET_UTILISATION / of.service_seconds
         missed = compute_missed_events(mean * share, deviation * share, counts, rate, foresee.window_seconds)
-        parameters = catalog.read_parameters(
-            law,
-            {
-                "minimum": seen.minimum,
-                "cost_task": TASK_COST * rate * foresee.window_seconds,
-                "cost_change": CHANGE_COST * course.settings["pause_seconds"] * of.rate_per_second,
-            },
+        parameters = ForecastParameters(
+            minimum=seen.minimum,
+            cost_task=TASK_COST * rate * foresee.window_seconds,
+            cost_change=CHANGE_COST * course.settings["pause_seconds"] * of.rate_per_second,
         )
-        observation = {"missed": missed.tolist(), "current": of.tasks}
-        _, decision = law.decide(parameters, {}, catalog.read_observation(law, observation))
-        return int((decision.action or {"tasks": of.tasks})["tasks"])
+        observation = ForecastObservation(missed=tuple(map(tuple, missed.tolist())), current=of.tasks)
+        _, decision = law.decide(parameters, NoState(), observation)
+        return of.tasks if decision.action is None else int(decision.action["tasks"])
 
     return decide
 
 
 def _build_joint_law(course: Course) -> Law:
-    law, foresee = JointParallelism(), _Forecasts(course)
-    state = law.build_initial_state({})
-    given = {
-        **JOINT,
-        "window_seconds": foresee.window_seconds / INSTANTS,
-        "interval_seconds": foresee.window_seconds,
-        "pause_seconds": course.settings["pause_seconds"],
-        "deadline_seconds": TIMEOUT_SECONDS,
-    }
+    foresee, state = _Forecasts(course), JointState()
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
         nonlocal state
+        # The joint law keeps the timeout and few changes of busy tasks; the bound of the queueing laws would cost it
+        # about three tasks more.
+        parameters = JointParameters(
+            bound_seconds=1.0,
+            target_utilisation=0.95,
+            tolerance=0.1,
+            window_seconds=foresee.window_seconds / INSTANTS,
+            interval_seconds=foresee.window_seconds,
+            pause_seconds=course.settings["pause_seconds"],
+            deadline_seconds=float(TIMEOUT_SECONDS),
+            minimum=seen.minimum,
+            maximum=seen.maximum,
+        )
         mean, deviation = foresee.build_steps(past)
-        limits = {"minimum": seen.minimum, "maximum": seen.maximum}
-        state, tasks = decide_jointly(law, {**given, **limits}, state, seen, mean, deviation)
+        state, tasks = decide_jointly(parameters, state, seen, tuple(mean.tolist()), tuple(deviation.tolist()))
         return tasks
 
     return decide
 
 
 def decide_jointly(
-    law: JointParallelism,
-    law_parameters: Mapping[str, float],
-    state: Json,
+    parameters: JointParameters,
+    state: JointState,
     seen: SeenPath,
-    mean: Floats | None,
-    deviation: Floats | None,
-) -> tuple[Json, Tasks]:
+    mean: tuple[float, ...] | None = None,
+    deviation: tuple[float, ...] | None = None,
+) -> tuple[JointState, Tasks]:
     """Return the law's next state and the tasks it sets, for the forecast or for the current load."""
     rows = {
-        operator.name: {
-            "tasks": operator.tasks,
-            "rate_per_second": operator.rate_per_second,
-            "service_seconds": operator.service_seconds,
-            "backlog_events": operator.backlog_events,
-            "latency_seconds": operator.service_seconds,
-        }
+        operator.name: JointRow(
+            tasks=operator.tasks,
+            rate_per_second=operator.rate_per_second,
+            service_seconds=operator.service_seconds,
+            backlog_events=operator.backlog_events,
+            latency_seconds=operator.service_seconds,
+        )
         for operator in seen.operators
     }
-    observation = {
-        "at_seconds": seen.at_seconds,
-        "source_per_second": seen.operators[0].rate_per_second,
-        "failed_per_second": seen.failed_per_second,
-        "forecast_per_second": None if mean is None else mean.tolist(),
-        "deviation_per_second": None if deviation is None else deviation.tolist(),
-        "paths": [list(rows)],
-        "operators": rows,
-    }
-    parameters = catalog.read_parameters(law, law_parameters)
-    state, decision = law.decide(parameters, state, catalog.read_observation(law, observation))
+    observation = JointObservation(
+        at_seconds=seen.at_seconds,
+        source_per_second=seen.operators[0].rate_per_second,
+        failed_per_second=seen.failed_per_second,
+        forecast_per_second=mean,
+        deviation_per_second=deviation,
+        paths=(tuple(rows),),
+        operators=rows,
+    )
+    state, decision = JointParallelism().decide(parameters, state, observation)
     return state, _apply_decision(seen, decision)
 
 

@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from common.parameter import Parameter
-from controllers.shedding.ladder import LEVELS, Ladder, allows
+from controllers.shedding.ladder import LAW as LADDER
+from controllers.shedding.ladder import LEVELS, LadderObservation, LadderParameters, LadderState, allows
 from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome, resample
 
 DECISION_SECONDS, START_SECONDS, OVERLOAD_SECONDS, SECONDS = 5, 300, 600, 3_600
@@ -81,7 +82,7 @@ class QueueLane:
     """A queue: its backlog, the events that its producers hold back, and its ladder."""
 
     cap: str
-    state: Any = None
+    state: LadderState = field(default_factory=LadderState)
     waiting: float = 0.0
     held_back: float = 0.0
     lost: float = 0.0
@@ -90,52 +91,67 @@ class QueueLane:
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law for an hour; the arrivals are the same for all laws, without randomness."""
-    offered = _generate_offered(settings, trace)
+    height, at, end = BASE * settings["overload_percent"] / 100, np.arange(SECONDS), START_SECONDS + OVERLOAD_SECONDS
+    if trace is not None:
+        offered = np.asarray(height * resample(trace, SECONDS))
+    else:
+        offered = np.where((at >= START_SECONDS) & (at < end), height, BASE * QUIET)
     lanes = {"events": QueueLane(str(settings["cap"])), "orders": QueueLane("throttle")}
+    shares = {"events": 1 - ORDERS, "orders": ORDERS}
     plant, tally = SimulatedLadder(), _Tally()
     for second, demand in enumerate(offered.tolist()):
         decides = second % DECISION_SECONDS == 0
-        shares = {"events": 1 - ORDERS, "orders": ORDERS}
         if decides:
             for name, lane in lanes.items():
                 _decide(law, plant, lane, demand * shares[name], shares[name])
         plant.simulate_second(max(lane.level for lane in lanes.values()) if law == "ladder" else 0, decides)
         capacity = plant.compute_capacity()
+        tally.shed.append(0.0)
         for name, lane in lanes.items():
             dropped = _pass(lane, demand * shares[name], capacity * shares[name])
-            tally.note(law, plant, lanes, name, dropped)
-        tally.end_second(lanes, capacity)
-    return _build_outcome(lanes, tally, offered)
-
-
-def _generate_offered(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
-    height = BASE * settings["overload_percent"] / 100
-    if trace is not None:
-        return np.asarray(height * resample(trace, SECONDS))
-    at = np.arange(SECONDS)
-    over = (at >= START_SECONDS) & (at < START_SECONDS + OVERLOAD_SECONDS)
-    return np.where(over, height, BASE * QUIET)
+            tally.shed[-1] += dropped
+            if dropped > 0:
+                tally.last_shed_second = second
+                saturated = plant.list_exhausted_levels(HELD_EVENTS if lane.held_back > 0 else 0.0)
+                exhausted = all(saturated[level] for level in LEVELS[:-1] if level != "throttle")
+                tally.early += 0.0 if exhausted else dropped
+        level, waiting = max(lane.level for lane in lanes.values()), sum(lane.waiting for lane in lanes.values())
+        held = sum(lane.held_back for lane in lanes.values())
+        tally.levels.append(float(level))
+        tally.waiting.append(waiting)
+        tally.settled.append(waiting <= capacity and held <= 1.0 and level < LEVELS.index("throttle") + 1)
+    unsettled = [second for second in range(end, SECONDS) if not tally.settled[second]]
+    last = unsettled[-1] + 1 if unsettled else end
+    metrics = {
+        "rungs": int(max(tally.levels)),
+        "lost_events": round(sum(lane.lost for lane in lanes.values()), 3),
+        "seconds_to_normal": last - end if last < SECONDS else None,
+        "lost_orders": round(lanes["orders"].lost, 3),
+        "shed_too_early": round(tally.early, 3),
+        "shed_after_decisions": max(0, tally.last_shed_second - end + DECISION_SECONDS) // DECISION_SECONDS,
+    }
+    series = {
+        "offered_per_second": offered,
+        "waiting_events": np.asarray(tally.waiting),
+        "rung": np.asarray(tally.levels),
+        "shed_per_second": np.asarray(tally.shed),
+    }
+    return ScenarioOutcome(metrics, series, 1.0)
 
 
 def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, share: float) -> None:
     capacity = plant.compute_capacity() * share
-    if law == "none":
-        return
     if law == "shed-only":
         lane.level = len(LEVELS) if demand > capacity and lane.cap == "shed" else 0
-        return
-    ladder = Ladder()
-    parameters = {parameter.name: parameter.default for parameter in ladder.parameters} | {"cap": lane.cap}
-    state = ladder.build_initial_state(parameters) if lane.state is None else lane.state
-    seen = {
-        "demand_per_second": demand,
-        "capacity_per_second": capacity,
-        "backlog_seconds": lane.waiting / capacity,
-        "saturated": plant.list_exhausted_levels(lane.held_back / share),
-        "budgets": [],
-    }
-    lane.state, _ = ladder.decide(parameters, state, seen)
-    lane.level = lane.state["rung"]
+    elif law == "ladder":
+        observation = LadderObservation(
+            demand_per_second=demand,
+            capacity_per_second=capacity,
+            backlog_seconds=lane.waiting / capacity,
+            saturated=plant.list_exhausted_levels(lane.held_back / share),
+        )
+        lane.state, _ = LADDER.decide(LadderParameters(cap=lane.cap), lane.state, observation)
+        lane.level = lane.state.rung
 
 
 def _pass(lane: QueueLane, demand: float, capacity: float) -> float:
@@ -154,54 +170,14 @@ def _pass(lane: QueueLane, demand: float, capacity: float) -> float:
 
 @dataclass
 class _Tally:
-    highest: int = 0
+    """The sums over the seconds."""
+
     early: float = 0.0
     last_shed_second: int = -1
-    seconds: int = 0
     waiting: list[float] = field(default_factory=list)
     settled: list[bool] = field(default_factory=list)
     levels: list[float] = field(default_factory=list)
     shed: list[float] = field(default_factory=list)
-
-    def note(self, law: str, plant: SimulatedLadder, lanes: Mapping[str, QueueLane], name: str, dropped: float) -> None:
-        if name == "events":
-            self.shed.append(0.0)
-        self.shed[-1] += dropped
-        if dropped > 0:
-            self.last_shed_second = self.seconds
-            saturated = plant.list_exhausted_levels(HELD_EVENTS if lanes[name].held_back > 0 else 0.0)
-            lower = [saturated[level] for level in LEVELS[:-1] if level != "throttle"]
-            self.early += dropped if not all(lower) else 0.0
-
-    def end_second(self, lanes: Mapping[str, QueueLane], capacity: float) -> None:
-        level, waiting = (max(lane.level for lane in lanes.values()), sum(lane.waiting for lane in lanes.values()))
-        held = sum(lane.held_back for lane in lanes.values())
-        self.highest = max(self.highest, level)
-        self.levels.append(float(level))
-        self.waiting.append(waiting)
-        self.settled.append(waiting <= capacity and held <= 1.0 and level < LEVELS.index("throttle") + 1)
-        self.seconds += 1
-
-
-def _build_outcome(lanes: Mapping[str, QueueLane], tally: _Tally, offered: Floats) -> ScenarioOutcome:
-    end = START_SECONDS + OVERLOAD_SECONDS
-    unsettled = [at for at in range(end, SECONDS) if not tally.settled[at]]
-    last = unsettled[-1] + 1 if unsettled else end
-    metrics = {
-        "rungs": tally.highest,
-        "lost_events": round(sum(lane.lost for lane in lanes.values()), 3),
-        "seconds_to_normal": last - end if last < SECONDS else None,
-        "lost_orders": round(lanes["orders"].lost, 3),
-        "shed_too_early": round(tally.early, 3),
-        "shed_after_decisions": max(0, tally.last_shed_second - end + DECISION_SECONDS) // DECISION_SECONDS,
-    }
-    series = {
-        "offered_per_second": offered,
-        "waiting_events": np.asarray(tally.waiting),
-        "rung": np.asarray(tally.levels),
-        "shed_per_second": np.asarray(tally.shed),
-    }
-    return ScenarioOutcome(metrics, series, 1.0)
 
 
 SCENARIO = Scenario(

@@ -77,22 +77,20 @@ class SequenceMatcher:
         self.opened: deque[float] = deque()  # start times of machines with one 0
         self.paired: deque[float] = deque()  # start times of machines with two
 
-    def needs_event(self, kind: int, now: float) -> bool:
+    def take(self, kind: int, now: float) -> bool:
+        """Return whether the event completes a match."""
         waiting = self.opened if kind == 0 else self.paired
         _expire(waiting, now - self.window)
-        return bool(waiting)
-
-    def take(self, kind: int, now: float) -> bool:
-        if not self.needs_event(kind, now):
-            if kind == 0:
-                self.opened.append(now)
-            return False
         if kind == 0:
             # Machines pair in the order of their start, so both queues stay in order of age.
-            self.paired.append(self.opened.popleft())
-            return False
-        self.paired.popleft()
-        return True
+            if waiting:
+                self.paired.append(self.opened.popleft())
+            else:
+                self.opened.append(now)
+        elif waiting:
+            self.paired.popleft()
+            return True
+        return False
 
 
 class SetMatcher:
@@ -101,12 +99,6 @@ class SetMatcher:
     def __init__(self, kinds: tuple[int, ...], window_seconds: float) -> None:
         self.window = window_seconds
         self.waiting: dict[int, deque[float]] = {kind: deque() for kind in kinds}
-
-    def needs_event(self, kind: int, now: float) -> bool:
-        for queue in self.waiting.values():
-            _expire(queue, now - self.window)
-        own = len(self.waiting[kind])
-        return any(len(queue) > own for other, queue in self.waiting.items() if other != kind)
 
     def take(self, kind: int, now: float) -> bool:
         self.waiting[kind].append(now)

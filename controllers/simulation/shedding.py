@@ -13,13 +13,10 @@ bound_violations       share of 10 s windows whose mean latency is above the bou
 utilisation            work done per second at O2
 realised_share         matches at the sinks, over the program's promise (null for baselines without one)
 matches                matches at the sinks
-
-With `state_aware` 1 the same shares are spent on events whose partners wait, as far as there are some. Knowing an
-event's state requires reading it: `reading_percent` of its work is then spent on shed events, too.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -27,12 +24,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from common.parameter import Parameter
 from controllers.baselines.shedders import SHEDDERS, MeasuredStream, Table
-from controllers.shedding.inputs import ALL_SINKS, PARAMETERS
+from controllers.shedding.inputs import ALL_SINKS, PatternRow, SheddingObservation, SheddingParameters
 from controllers.shedding.latency_bound import compute_operator_budget
 from controllers.shedding.law import Shedding
+from controllers.shedding.trigger import SheddingState
 from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome, SimulationCost, SimulationSize, resample
 from controllers.simulation.shed_stream import (
     RATES,
@@ -49,9 +48,6 @@ from controllers.simulation.shed_stream import (
 SMOOTHING_SECONDS, VIOLATION_SECONDS = 60.0, 10.0
 # Excluded from every mean: until the first table everything is admitted, and that queue has to drain.
 WARM_UP_SECONDS = 300.0
-MIN_LEFT = 0.05  # Minimum share of the time left for the patterns, so that there is a table.
-# How far a state-aware shedder may exceed its share, and how much it may save, in events.
-AHEAD, SAVED = 20.0, 20.0
 SETTINGS = (
     Parameter("load_percent", "% of one server", "Load offered to operator O2.", 200.0, 1, 1_000),
     Parameter(
@@ -66,16 +62,14 @@ SETTINGS = (
     Parameter("latency_bound_seconds", "s", "Maximum mean latency of operator O2.", 0.12, 0.013, 60),
     Parameter("interval_seconds", "s", "Time between decisions.", 5.0, 1, 600),
     Parameter("seconds", "s", "Duration of the run.", 14_400.0, 600, 86_400),
-    Parameter("state_aware", "0 or 1", "1: first admit events that continue a started match.", 0, 0, 1, "integer"),
-    Parameter(
-        "reading_percent", "% of the processing cost", "Cost of examining an event that is then shed.", 0.0, 0, 100
-    ),
 )
+# Events of each type that a match needs.
+NEEDS = {"P21": {"0": 2, "1": 1}, "P22": {"1": 1, "2": 1, "3": 1}}
 PATTERNS = (
-    {"operator": "O2", "name": "P21", "expression": "SEQ(0;0;1)", "emits": "Q21"},
-    {"operator": "O2", "name": "P22", "expression": "AND(1,2,3)", "emits": "Q22"},
-    {"operator": "O3", "name": "P3", "expression": "AND(Q11,Q21)", "emits": "S1"},
-    {"operator": "O4", "name": "P4", "expression": "AND(Q12,Q22)", "emits": "S2"},
+    PatternRow(operator="O2", name="P21", expression="SEQ(0;0;1)", emits="Q21", seconds=SECONDS["P21"]),
+    PatternRow(operator="O2", name="P22", expression="AND(1,2,3)", emits="Q22", seconds=SECONDS["P22"]),
+    PatternRow(operator="O3", name="P3", expression="AND(Q11,Q21)", emits="S1", seconds=0.0),
+    PatternRow(operator="O4", name="P4", expression="AND(Q12,Q22)", emits="S2", seconds=0.0),
 )
 
 
@@ -107,12 +101,12 @@ class ControlledShedding:
 
     def __init__(self, law: str, settings: Mapping[str, Any]) -> None:
         self.name, self.law, self.settings = law, Shedding(), settings
-        self.parameters = {declared.name: declared.default for declared in PARAMETERS} | {
-            "perspective": law if law in ("global", "local") else "global",
-            "latency_bound_seconds": settings["latency_bound_seconds"],
-            "spare": "admit",
-        }
-        self.state: Any = self.law.build_initial_state(self.parameters)
+        self.parameters = SheddingParameters(
+            perspective="local" if law == "local" else "global",
+            latency_bound_seconds=settings["latency_bound_seconds"],
+            spare="admit",
+        )
+        self.state = SheddingState()
         self.seen = ExponentialMeans(settings["interval_seconds"])
         self.expected = math.nan  # nothing is promised before the first table
         self.promised: list[float] = []
@@ -125,7 +119,26 @@ class ControlledShedding:
         if self.name in SHEDDERS:
             self.table = SHEDDERS[self.name](self._measure())
             return self.table
-        self.state, decision = self.law.decide(self.parameters, self.state, self._build_observation())
+        rows = [
+            replace(
+                row,
+                seconds=self.get_processing_seconds(row.name) if row.name in SECONDS else 0.0,
+                correction=min(1.0, self.seen.compute_ratio(f"out {row.name}", f"could {row.name}", 1.0)),
+            )
+            for row in PATTERNS
+        ]
+        observation = SheddingObservation(
+            bottleneck="O2",
+            arrivals={
+                "O2": {str(kind): self.compute_rate(str(kind)) for kind in range(len(RATES))},
+                "O3": {"Q11": self.compute_rate("Q11")},
+                "O4": {"Q12": self.compute_rate("Q12")},
+            },
+            patterns=tuple(rows),
+            sinks={"S1": 1.0, "S2": 1.0},
+            service_cv2=self.compute_service_cv2(),
+        )
+        self.state, decision = self.law.decide(self.parameters, self.state, observation)
         if decision.action is not None:
             self.table = {name: dict(shares) for name, shares in decision.action["shed"].items()}
             self.expected = float(decision.action["expected"][ALL_SINKS])
@@ -145,124 +158,68 @@ class ControlledShedding:
         square = self.seen.compute_ratio("service²", "events", 0.0)
         return max(0.0, square / mean**2 - 1) if mean > 0 else 1.0
 
-    def _build_observation(self) -> dict[str, Any]:
-        rows: list[dict[str, Any]] = []
-        rates = [self.compute_rate(str(kind)) for kind in range(len(RATES))]
-        whole = compute_operator_budget(self.settings["latency_bound_seconds"], sum(rates), self.compute_service_cv2())
-        read = self.seen.compute_mean("read") / float(self.settings["interval_seconds"])
-        beside = whole / max(MIN_LEFT * whole, whole - read) if read else 1.0
-        for row in PATTERNS:
-            name = row["name"]
-            correction = min(1.0, self.seen.compute_ratio(f"out {name}", f"could {name}", 1.0))
-            timed = self.get_processing_seconds(name) * beside if name in SECONDS else 0.0
-            rows.append({**row, "seconds": timed, "outputs": 1.0, "correction": correction, "limit": None, "takes": {}})
-        return {
-            "bottleneck": "O2",
-            "arrivals": {
-                "O2": {str(kind): self.compute_rate(str(kind)) for kind in range(len(RATES))},
-                "O3": {"Q11": self.compute_rate("Q11")},
-                "O4": {"Q12": self.compute_rate("Q12")},
-            },
-            "patterns": rows,
-            "sinks": {"S1": 1.0, "S2": 1.0},
-            "service_cv2": self.compute_service_cv2(),
-            "batch_seconds": None,
-            "elsewhere_seconds": 0.0,
-            "permitted": True,
-            "budgets": [],
-        }
-
     def _measure(self) -> MeasuredStream:
         rates = {str(kind): self.compute_rate(str(kind)) for kind in range(len(RATES))}
-        takes = {name: [str(kind) for kind in kinds] for name, kinds in TAKES.items()}
+        utility: dict[str, dict[str, float]] = {}
+        for name, needs in NEEDS.items():
+            # The share of a type's events that could end in matches, given the scarcest type.
+            matches = min(rates[kind] / count for kind, count in needs.items())
+            utility[name] = {
+                kind: min(1.0, matches * count / rates[kind]) if rates[kind] > 0 else 0.0
+                for kind, count in needs.items()
+            }
+        bound = self.settings["latency_bound_seconds"]
         return MeasuredStream(
             rates,
-            takes,
+            {name: list(needs) for name, needs in NEEDS.items()},
             {name: self.get_processing_seconds(name) for name in SECONDS},
-            compute_operator_budget(
-                self.settings["latency_bound_seconds"], sum(rates.values()), self.compute_service_cv2()
-            ),
-            {name: {kind: self._utility(name, kind) for kind in kinds} for name, kinds in takes.items()},
+            compute_operator_budget(bound, sum(rates.values()), self.compute_service_cv2()),
+            utility,
         )
 
-    def _utility(self, pattern: str, kind: str) -> float:
-        """Return the share of a type's events that could end in matches, given the scarcest type."""
-        needs = {"P21": {"0": 2, "1": 1}, "P22": {"1": 1, "2": 1, "3": 1}}[pattern]
-        matches = min(self.compute_rate(each) / count for each, count in needs.items())
-        return min(1.0, matches * needs[kind] / self.compute_rate(kind)) if self.compute_rate(kind) > 0 else 0.0
 
+def pass_through(
+    stream: Stream, settings: Mapping[str, Any], who: ControlledShedding | None
+) -> tuple[Floats, dict[str, Floats]]:
+    """Run O2 with a law's shedder, or without shedding and limits.
 
-class MatchingOperator:
-    """O2's two matchers and their admission."""
-
-    def __init__(self, window_seconds: float, state_aware: bool) -> None:
-        self.matchers: dict[str, SequenceMatcher | SetMatcher] = {
-            "P21": SequenceMatcher(window_seconds),
-            "P22": SetMatcher((1, 2, 3), window_seconds),
-        }
-        self.aware = state_aware
-        self.credit = {name: dict.fromkeys(kinds, 0.0) for name, kinds in TAKES.items()}
-
-    def run(self, pattern: str, kinds: Any, times: Floats, dropped: Floats, chance: Floats) -> tuple[Any, Floats]:
-        matcher, matches = self.matchers[pattern], []
-        admitted = np.isin(kinds, TAKES[pattern])
-        if not self.aware:
-            admitted &= chance >= dropped[kinds]
-        for at in np.flatnonzero(admitted).tolist():
-            kind, now = int(kinds[at]), float(times[at])
-            if self.aware and not self._should_spend_share(pattern, kind, now, 1 - float(dropped[kind])):
-                admitted[at] = False
-            elif matcher.take(kind, now):
-                matches.append(now)
-        return admitted, np.asarray(matches)
-
-    def _should_spend_share(self, pattern: str, kind: int, now: float, share: float) -> bool:
-        """Return whether to spend the type's share on this event; events that help come first."""
-        credit = min(self.credit[pattern][kind] + share, SAVED)
-        wanted = 1 - AHEAD if self.matchers[pattern].needs_event(kind, now) else 1.0
-        worth = credit >= wanted
-        self.credit[pattern][kind] = credit - worth
-        return worth
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """The result of O2 over the whole run: service of each event, and the times of Q21 and Q22."""
-
-    service: Floats
-    matches: dict[str, Floats]
-
-
-def pass_through(stream: Stream, settings: Mapping[str, Any], who: ControlledShedding | None) -> RunSummary:
-    """Run O2 with a law's shedder, or without shedding and limits."""
-    operator = MatchingOperator(settings["window_seconds"], bool(settings["state_aware"]) and who is not None)
+    Return the service of each event, and the times of the matches of each pattern.
+    """
+    window, every = float(settings["window_seconds"]), float(settings["interval_seconds"])
+    matchers: dict[str, SequenceMatcher | SetMatcher] = {
+        "P21": SequenceMatcher(window),
+        "P22": SetMatcher((1, 2, 3), window),
+    }
     service, kept_times = np.zeros(len(stream.times)), {name: list[Floats]() for name in TAKES}
-    reading = settings["reading_percent"] / 100 if operator.aware else 0.0
-    joins = JoinMeasurement(settings["window_seconds"])
-    every = float(settings["interval_seconds"])
+    joins = JoinMeasurement(window)
     edges = np.searchsorted(stream.times, np.arange(0, stream.seconds + every, every))
     for number, (start, end) in enumerate(pairwise(edges)):
         table, part = who.decide() if who else None, slice(int(start), int(end))
-        seen = {f"in {kind}": float(count) for kind, count in enumerate(_count_types(stream.types[part]))}
-        seen["read"] = 0.0
-        for name in TAKES:
-            dropped = _compute_dropped_shares(table, name)
-            admitted, matches = operator.run(
-                name, stream.types[part], stream.times[part], dropped, stream.chance[name][part]
-            )
-            work = stream.work[name][part]
-            read = np.where(~admitted & np.isin(stream.types[part], TAKES[name]), reading * work, 0.0)
-            spent = np.where(admitted, work, 0.0)
-            service[part] += spent + read
-            seen["read"] += float(read.sum())
-            kept_times[name].append(matches)
+        types, times = stream.types[part], stream.times[part]
+        seen = {f"in {kind}": float(count) for kind, count in enumerate(_count_types(types))}
+        for name, takes in TAKES.items():
+            dropped = np.zeros(len(RATES))
+            for kind, share in (table or {}).get(name, {}).items():
+                dropped[int(kind)] = share
+            admitted = np.isin(types, takes) & (stream.chance[name][part] >= dropped[types])
+            matches = [
+                now
+                for kind, now in zip(types[admitted].tolist(), times[admitted].tolist(), strict=True)
+                if matchers[name].take(kind, now)
+            ]
+            kept_times[name].append(np.asarray(matches))
+            spent = np.where(admitted, stream.work[name][part], 0.0)
+            service[part] += spent
+            # The matches if no admitted event were lost in windows.
+            counts = _count_types(types[admitted])
+            could = min(counts[0] / 2, counts[1]) if name == "P21" else counts[1:4].min()
             seen |= {f"work {name}": float(spent.sum()), f"processed {name}": float(admitted.sum())}
-            seen |= {f"out {name}": float(len(matches)), f"could {name}": _could(name, stream.types[part][admitted])}
+            seen |= {f"out {name}": float(len(matches)), f"could {name}": float(could)}
         if who:
             seen |= joins.measure_rates(stream, number * every, every, {n: f[-1] for n, f in kept_times.items()})
             seen |= {"events": float(end - start), "service": float(service[part].sum())}
             who.seen.add(seen | {"service²": float((service[part] ** 2).sum())})
-    return RunSummary(service, {name: np.concatenate(parts) for name, parts in kept_times.items()})
+    return service, {name: np.concatenate(parts) for name, parts in kept_times.items()}
 
 
 class JoinMeasurement:
@@ -287,20 +244,8 @@ class JoinMeasurement:
         return seen
 
 
-def _count_types(types: Any) -> Any:
+def _count_types(types: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.bincount(types, minlength=len(RATES))
-
-
-def _compute_dropped_shares(table: Table | None, pattern: str) -> Floats:
-    dropped = np.zeros(len(RATES))
-    for kind, share in (table or {}).get(pattern, {}).items():
-        dropped[int(kind)] = share
-    return dropped
-
-
-def _could(pattern: str, types: Any) -> float:
-    counts = _count_types(types)
-    return float(min(counts[0] / 2, counts[1]) if pattern == "P21" else counts[1:4].min())
 
 
 def count_sink_matches(stream: Stream, matches: Mapping[str, Floats], window_seconds: float, after: float) -> int:
@@ -313,36 +258,31 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     """Run one law on the stream, and the same stream without shedding for the recall."""
     stream, possible = _build_unshed_stream(tuple(settings.items()), seed, None if trace is None else tuple(trace))
     who = ControlledShedding(law, settings)
-    passed = pass_through(stream, settings, who)
-    left = compute_departures(stream.times, passed.service)
-    window = float(settings["window_seconds"])
-    got = count_sink_matches(stream, _count_until_end(stream, passed, left), window, WARM_UP_SECONDS)
-    latency = left - stream.times
-    counted = stream.times >= WARM_UP_SECONDS
+    service, matches = pass_through(stream, settings, who)
+    left = compute_departures(stream.times, service)
+    # An overloaded operator never gets to the rest.
+    late = stream.times[left > stream.seconds]
+    end = late[0] if len(late) else np.inf
+    matches = {name: completions[completions < end] for name, completions in matches.items()}
+    got = count_sink_matches(stream, matches, float(settings["window_seconds"]), WARM_UP_SECONDS)
+    latency, counted = left - stream.times, stream.times >= WARM_UP_SECONDS
     number = ((stream.times - WARM_UP_SECONDS) // VIOLATION_SECONDS).astype(int)
-    kept = number >= 0
-    sums = np.bincount(number[kept], weights=latency[kept])
-    counts = np.bincount(number[kept])
+    sums, counts = np.bincount(number[number >= 0], weights=latency[number >= 0]), np.bincount(number[number >= 0])
     by_window = np.asarray(sums[counts > 0] / counts[counts > 0])
+    late_windows = by_window > settings["latency_bound_seconds"]
     seconds = stream.seconds - WARM_UP_SECONDS
-    promised = who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :]
+    promises = who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :]
+    known = np.asarray([rate for rate in promises if not math.isnan(rate)])
+    promised = float(known.mean()) * seconds if known.size else 0.0
     metrics = {
         "recall": round(got / possible, 4) if possible else None,
         "latency_mean_seconds": round(float(latency[counted].mean()), 5) if counted.any() else None,
-        "bound_violations": _share(by_window > settings["latency_bound_seconds"]),
-        "utilisation": round(float(passed.service[counted].sum()) / seconds, 4),
-        "realised_share": _compute_achieved_ratio(got, promised, seconds),
+        "bound_violations": round(float(late_windows.mean()), 4) if late_windows.size else None,
+        "utilisation": round(float(service[counted].sum()) / seconds, 4),
+        "realised_share": round(got / promised, 4) if promised > 0 else None,
         "matches": got,
     }
-    series = {"latency_seconds": by_window}
-    return ScenarioOutcome(metrics, series, VIOLATION_SECONDS)
-
-
-def _compute_achieved_ratio(got: int, promised: Sequence[float], seconds: float) -> float | None:
-    """Return the matches as a share of the promise; None without one."""
-    known = np.asarray([rate for rate in promised if not math.isnan(rate)])
-    whole = float(known.mean()) * seconds if known.size else 0.0
-    return round(got / whole, 4) if whole > 0 else None
+    return ScenarioOutcome(metrics, {"latency_seconds": by_window}, VIOLATION_SECONDS)
 
 
 @lru_cache(maxsize=1)
@@ -353,20 +293,8 @@ def _build_unshed_stream(
     given = dict(settings)
     profile = None if trace is None else resample(np.asarray(trace), int(given["seconds"]))
     stream = generate(given, seed, profile)
-    everything = pass_through(stream, given, None)
-    return stream, count_sink_matches(stream, everything.matches, float(given["window_seconds"]), WARM_UP_SECONDS)
-
-
-def _count_until_end(stream: Stream, passed: RunSummary, left: Floats) -> dict[str, Floats]:
-    """Return the matches before the end: an overloaded operator never gets to the rest."""
-    late = stream.times[left > stream.seconds]
-    end = late[0] if len(late) else np.inf
-    return {name: completions[completions < end] for name, completions in passed.matches.items()}
-
-
-def _share(flags: npt.NDArray[np.bool_]) -> float | None:
-    """Return the share of true flags; None without flags."""
-    return round(float(flags.mean()), 4) if flags.size else None
+    _, matches = pass_through(stream, given, None)
+    return stream, count_sink_matches(stream, matches, float(given["window_seconds"]), WARM_UP_SECONDS)
 
 
 def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:

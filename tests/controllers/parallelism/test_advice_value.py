@@ -80,18 +80,6 @@ def test_a_pool_that_is_too_small_and_advice_to_double_it():
     assert (value.events, value.changes) == (36_000, 1)
 
 
-def test_a_pool_that_is_too_large_and_advice_to_halve_it():
-    """2/s come, 1 s each: of 8 processes 4 do, and a little more waits (M/M/4: 0.17, 0.22 by the formula)."""
-    value = compute_advice_value(course([operator(8, 4, 2.0, 1.0) for _ in range(721)]), MAX_WAIT_SECONDS)
-    assert (value.task_hours, value.advised_task_hours) == pytest.approx((8.0, 4.0))
-    assert value.advised_waiting_event_seconds == pytest.approx(0.2197 * 3_600, rel=0.01)
-
-
-def test_advice_below_what_comes_piles_up_what_can_not_be_worked_off():
-    value = compute_advice_value(course([operator(4, 1, 2.0, 1.0) for _ in range(121)]), MAX_WAIT_SECONDS)
-    assert value.advised_waiting_event_seconds > 0.95 * 600 * 600 / 2  # ∫ 1 t dt
-
-
 def test_what_was_not_measured_is_not_reported():
     nothing = compute_advice_value([AdvisedTick(at=5.0 * at, operators={}) for at in range(100)], MAX_WAIT_SECONDS)
     assert (nothing.measured_seconds, nothing.task_hours, nothing.waiting_event_seconds) == (0, 0, None)

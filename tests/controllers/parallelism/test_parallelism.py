@@ -15,7 +15,7 @@ from controllers.framework.law import decide_next, start_state
 from controllers.framework.solver import minimise
 from controllers.parallelism.forecast_law import ParallelismForecast, find_cheapest_path
 from controllers.parallelism.queueing_law import QueueingParallelism
-from controllers.parallelism.task_allocation import Path, QueueingOperator, allocate_fewest_tasks, find_lacking_path
+from controllers.parallelism.task_allocation import Path, QueueingOperator, allocate_fewest_tasks
 
 QUEUEING, FORECAST = QueueingParallelism(), ParallelismForecast()
 
@@ -150,24 +150,6 @@ def test_a_bound_that_can_not_be_kept_names_the_path_and_what_would_suffice():
     assert not decide(QUEUEING, within(1.0, maximum=enough - 1), seen).action["feasible"]
 
 
-def test_service_alone_beyond_the_bound_is_said():
-    seen = {"paths": [["x"]], "operators": {"x": row(2, 2, latency_seconds=4.0)}}
-    decision = decide(QUEUEING, within(3.0), seen)
-    assert not decision.action["feasible"] and "spends 4 s there besides waiting" in decision.reason
-
-
-def test_batches_get_their_share_of_the_bound():
-    seen = {"paths": [["x"]], "operators": {"x": row(1, 4.5)}}
-    assert decide(QUEUEING, within(1.0), seen).action["tasks"] == {"x": 6}
-    assert decide(QUEUEING, within(1.0, batching_share=0.5), seen).action["tasks"] == {"x": 7}
-
-
-def test_an_operator_that_was_not_measured_is_held_on_by_name():
-    seen = {"paths": [["x", "y"]], "operators": {"x": row(2, 2), "y": {"tasks": 3}}}
-    decision = decide(QUEUEING, within(3.0), seen)
-    assert decision.action is None and "y was not measured" in decision.reason
-
-
 @pytest.mark.parametrize(
     ("paths", "field"),
     [
@@ -226,13 +208,6 @@ def test_tasks_that_stay_do_not_keep_a_needed_change_waiting():
     assert (changed.decision.action["tasks"], changed.decision.limited_by) == (1, None)
 
 
-@pytest.mark.parametrize(("windows", "words"), [(1, "over 1 window."), (3, "over 3 windows.")])
-def test_the_reason_counts_windows_as_one_says_it(windows, words):
-    document = {"observations": [{"missed": [[0, 0]] * windows, "current": 1}]}
-    [decision] = request.answer("parallelism_forecast", document)["decisions"]
-    assert words in decision["reason"]
-
-
 @given(
     st.integers(1, 4).flatmap(
         lambda width: st.lists(st.lists(st.integers(0, 20), min_size=width, max_size=width), min_size=1, max_size=4)
@@ -267,14 +242,6 @@ def test_windows_without_sense_are_refused_by_name(seen, field):
     with pytest.raises(BadInput) as refused:
         decide(FORECAST, {}, seen)
     assert refused.value.field == field
-
-
-def test_nothing_lacks_where_the_most_tasks_keep_every_path():
-    found = operators(np.random.default_rng(1), ["a", "b"], 30)
-    path = Path(("a", "b"), budget(found, ["a", "b"], 30, 1.2))
-    assert find_lacking_path(found, [path]) is None
-    tight = Path(("a", "b"), budget(found, ["a", "b"], 30, 0.9))
-    assert find_lacking_path(found, [path, tight]) == (tight, pytest.approx(tight.budget_seconds / 0.9))
 
 
 def test_a_path_without_any_time_to_wait_is_decided_where_nothing_waits():

@@ -12,7 +12,7 @@ from common.errors import BadInput
 from controllers import catalog
 from controllers.framework.law import decide_next
 from controllers.parallelism.joint_law import JointParallelism
-from controllers.parallelism.needs import ScalingCurve, remember
+from controllers.parallelism.needs import ScalingCurve
 from controllers.parallelism.plan import Demand, Lateness, PlanRanges, compute_waiting_cost, find_cheapest_plan
 
 LAW = JointParallelism()
@@ -67,13 +67,6 @@ def test_the_tasks_for_a_rate_are_the_fewest_that_pass_it(base, part, rate, util
         return
     assert curve.compute_capacity_per_second(tasks) * utilisation >= rate * (1 - 1e-6)
     assert tasks == 1 or curve.compute_capacity_per_second(tasks - 1) * utilisation < rate * (1 + 1e-6)
-
-
-def test_the_newest_points_are_remembered_and_one_seen_again_is_averaged():
-    points = {}
-    for tasks, service in [(1, 1.0), (2, 2.0), (3, 3.0), (2, 4.0), (4, 4.0), (5, 5.0)]:
-        points = remember(points, tasks, service)
-    assert points == {3: 3.0, 2: 3.0, 4: 4.0, 5: 5.0}
 
 
 # -- the plan
@@ -135,14 +128,6 @@ def test_what_a_pause_costs_is_what_those_wait_who_come_until_all_is_worked_off(
     assert late[0, -1, 0] + left[0, -1, 0] == pytest.approx(cost, rel=0.35, abs=1.0)
 
 
-def test_a_stretch_that_begins_later_costs_nothing_before_and_does_not_get_what_waits_now():
-    full = Demand(DEMAND.rates, DEMAND.chances, 60.0, 100.0, 50_000.0)
-    late, _ = compute_waiting_cost(full, LATENESS, np.asarray([150.0]), np.asarray([0, 2]), 20.0)
-    assert late[0, 0, 0] > 0 and late[1, :2, 0].max() == 0.0
-    alone, _ = compute_waiting_cost(DEMAND, LATENESS, np.asarray([150.0]), np.asarray([0, 2]), 20.0)
-    assert late[1, -1, 0] == pytest.approx(alone[1, -1, 0])
-
-
 def test_what_fails_comes_again_until_the_wait_is_below_the_deadline():
     """100/s are new, 300/s come again. At 200/s they never end; at 900/s what waits is soon in time again."""
     storm = Demand(np.full((1, 8), 100.0), np.ones(1), 60.0, 100.0, 30_000.0, again_per_second=300.0)
@@ -154,18 +139,6 @@ def test_what_fails_comes_again_until_the_wait_is_below_the_deadline():
     assert new_each_minute[-1, 0] == pytest.approx(400 * 60 * 0.01 * 10.0)
     assert new_each_minute[-1, 1] == 0.0
     assert stormy[0, -1, 1] > calm[0, -1, 1]
-
-
-def test_while_much_waits_at_least_as_much_comes_as_now():
-    calm = np.full((1, 4), 10.0)
-    for backlog, goes_on in ((0.0, False), (60_000.0, True)):
-        costs = [
-            compute_waiting_cost(
-                Demand(calm, np.ones(1), 60.0, present, backlog), LATENESS, np.asarray([300.0]), NOW, 0.0
-            )[1][0, -1, 0]
-            for present in (400.0, 10.0)
-        ]
-        assert (costs[0] > costs[1]) == goes_on
 
 
 # -- the law
@@ -209,12 +182,6 @@ def test_a_storm_of_what_comes_again_is_ended_by_one_decision():
     # Not measured, it is all that waits beyond the deadline, once in each.
     _, unmeasured = decide(observation(rows, 100.0, [290.0] * 20), maximum=1000, pause_seconds=20.0)
     assert unmeasured.action["tasks"]["a"] / SERVICE > 290 + 288_000 / 60 - 100
-
-
-def test_what_is_offered_now_counts_where_the_forecast_is_below_it():
-    rows = operators({"a": 5}, 900.0)
-    _, decision = decide(observation(rows, 900.0, [400.0, 400.0]))
-    assert decision.action["tasks"]["a"] >= 10
 
 
 def test_doubt_in_the_forecast_is_paid_for_in_tasks():
@@ -283,13 +250,6 @@ def test_what_a_blocked_operator_gave_back_in_a_dip_it_may_get_again_and_no_more
     assert decision.action == {"tasks": {"a": had}} and decision.terms["blocked"] == ["a"]
 
 
-def test_an_unmeasured_operator_holds_everything():
-    rows = operators({"a": 5, "b": 5}, 900.0)
-    rows["b"]["service_seconds"] = None
-    _, decision = decide(observation(rows, 900.0))
-    assert decision.action is None and decision.limited_by == "unmeasured" and "b was not" in decision.reason
-
-
 @pytest.mark.parametrize(
     ("field", "document"),
     [
@@ -344,17 +304,6 @@ def test_a_share_first_seen_behind_a_jam_is_one_of_what_gets_through_it():
     assert here / source == pytest.approx(0.7, abs=0.001)
 
 
-def test_what_waits_at_an_operator_hides_nothing_of_what_it_is_offered():
-    rows = operators({"a": 5, "b": 5}, 500.0)
-    rows["b"]["rate_per_second"] = 300.0
-    state, _ = decide(observation(rows, 500.0))
-    rows["b"] |= {"rate_per_second": 450.0, "backlog_events": 90_000.0}
-    for _ in range(20):
-        state, _ = decide(observation(rows, 500.0), state)
-    source, here = state["operators"]["b"]["seen_per_second"]
-    assert here / source == pytest.approx(0.9, abs=0.01)
-
-
 def test_what_waits_counts_while_the_source_has_never_been_seen_to_send_anything():
     rows = operators({"a": 10}, 0.0, service=0.05, backlog=1_000_000.0)
     _, at_most = decide(observation(rows, 0.0), maximum=10)
@@ -373,11 +322,6 @@ def test_what_a_person_sets_holds_and_the_others_are_planned_around_it():
     rows["a"]["tasks"], rows["b"]["tasks"] = 3, decision.action["tasks"]["b"]
     _, after = decide(observation(rows, 700.0), tasks_of={"a": 3, "gone": 4})
     assert after.action is None and after.terms["by_hand"] == {"a": 3}
-
-
-def test_tasks_outside_the_range_are_brought_back_into_it():
-    _, decision = decide(observation(operators({"a": 12}, 100.0), 100.0), maximum=8)
-    assert decision.action["tasks"]["a"] <= 8
 
 
 def test_at_the_maximum_it_says_that_the_tasks_do_not_suffice():

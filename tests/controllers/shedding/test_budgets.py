@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.parameter import build
 from controllers import catalog
 from controllers.design.error_budget import MinuteCounts, compute_allowed, compute_left_share
 from controllers.framework.law import decide_next, start_state
-from controllers.shedding.budgets import MIN_TO_KEEP, compute_allowed_per_second, find_exhausted_objective
-from controllers.shedding.inputs import SheddingInputs, build_application, cut, shed_per_second
+from controllers.shedding.budgets import MIN_TO_KEEP, Budget, compute_allowed_per_second, find_exhausted_objective
+from controllers.shedding.inputs import SheddingInputs, SheddingObservation, SheddingParameters
 from controllers.shedding.ladder import LEVELS, SHED, THROTTLE, Ladder
 from controllers.shedding.law import Shedding
 
@@ -48,7 +49,7 @@ def shedding(rate: float, rows: list[dict[str, Any]], state: Any = None, **given
     observed = catalog.read_observation(LAW, seen)
     catalog.check_observation(LAW, parameters, observed)
     after, decision = decide_next(LAW, parameters, state or start_state(LAW, parameters), observed)
-    inputs = SheddingInputs(build_application(parameters, observed, "observation"), parameters, observed)
+    inputs = SheddingInputs.arrange(build(SheddingParameters, parameters), build(SheddingObservation, observed))
     return after, decision, inputs
 
 
@@ -92,33 +93,12 @@ def test_throttling_closes_no_more_than_its_budget_allows_and_is_passed_once_tha
     assert ladder_decision(state, 2_000, 1_000, both, saturated)[1].action["closed_share"] == 0.0
 
 
-@given(
-    st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e5), st.sets(st.sampled_from(LEVELS)),
-    st.integers(0, len(LEVELS)),
-)  # fmt: skip
-def test_a_budget_that_does_not_limit_changes_no_decision(demand, capacity, backlog, saturated, rung):
-    parameters = catalog.read_parameters(LADDER, {})
-    seen = {
-        "demand_per_second": demand,
-        "capacity_per_second": capacity,
-        "backlog_seconds": backlog,
-        "saturated": dict.fromkeys(saturated, True),
-    }
-    plenty = [budget(1e12, 1.0), budget(1e12, 1.0, "throttle")]
-    state = {**start_state(LADDER, parameters), "rung": rung}
-    decided = [
-        decide_next(LADDER, parameters, state, catalog.read_observation(LADDER, {**seen, **more}))
-        for more in ({}, {"budgets": plenty})
-    ]
-    assert decided[0] == decided[1]
-
-
 def test_the_law_sheds_no_more_than_its_budget_allows_and_says_so():
     _, free, inputs = shedding(300.0, [])
-    wanted = shed_per_second(inputs, free.action["shed"])
+    wanted = inputs.compute_shed_rate(free.action["shed"])
     assert wanted == pytest.approx(200.0)
     after, limited, inputs = shedding(300.0, [budget(180_000.0, 0.5)])
-    assert shed_per_second(inputs, limited.action["shed"]) == pytest.approx(50.0)
+    assert inputs.compute_shed_rate(limited.action["shed"]) == pytest.approx(50.0)
     assert limited.limited_by == "error budget"
     assert "the error budget allows 50 events/s to be shed" in limited.reason
     assert limited.action["utilisation"] == pytest.approx(0.002 * 250)
@@ -135,7 +115,7 @@ def test_the_law_sheds_no_more_than_its_budget_allows_and_says_so():
 def test_no_table_ever_sheds_more_than_what_is_left_over_its_time(rate, left, budget_seconds):
     _, decision, inputs = shedding(rate, [budget(left, 0.5)], budget_seconds=budget_seconds)
     shed = decision.action["shed"] if decision.action else {}
-    assert shed_per_second(inputs, shed) <= left / budget_seconds * (1 + 1e-9)
+    assert inputs.compute_shed_rate(shed) <= left / budget_seconds * (1 + 1e-9)
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 400))
@@ -147,11 +127,11 @@ def test_a_cut_of_tables_up_and_down_the_stream_keeps_to_what_is_allowed(above, 
     ]
     seen = {"arrivals": {"o": {"a": 100.0}}, "patterns": patterns, "sinks": {"n": 1.0}}
     observed = catalog.read_observation(LAW, seen)
-    inputs = SheddingInputs(build_application(parameters, observed, "observation"), parameters, observed)
+    inputs = SheddingInputs.arrange(build(SheddingParameters, parameters), build(SheddingObservation, observed))
     table = {"p": {"a": above}, "r": {"m": below}}
-    found = cut(inputs, table, most)
-    assert shed_per_second(inputs, found) <= most or found is table
-    if shed_per_second(inputs, table) <= most:
+    found = inputs.cut(table, most)
+    assert inputs.compute_shed_rate(found) <= most or found is table
+    if inputs.compute_shed_rate(table) <= most:
         assert found is table
 
 
@@ -177,7 +157,7 @@ class Run:
         shed = 0.0
         if self.state["rung"] >= SHED:
             self.law_state, _, inputs = shedding(rate, rows, self.law_state, utilisation_budget=0.002 * capacity)
-            shed = shed_per_second(inputs, self.law_state["shed"])
+            shed = inputs.compute_shed_rate(self.law_state["shed"])
         else:
             self.law_state = None
         self.pending.append((self.second, shed * seconds, rate * seconds))
@@ -207,9 +187,9 @@ def test_ladder_and_law_never_shed_past_the_budget_in_random_runs(seed):
 
 
 def test_the_smallest_budget_decides_and_one_for_another_level_does_not():
-    rows = [budget(100.0, 0.5), budget(50.0, 0.4), budget(1.0, 0.0, "throttle")]
+    rows = [Budget(**each) for each in (budget(100.0, 0.5), budget(50.0, 0.4), budget(1.0, 0.0, "throttle"))]
     assert compute_allowed_per_second(rows, "shed", 10.0) == 5.0
-    assert compute_allowed_per_second([budget(-5.0, -0.1)], "shed", 10.0) == 0.0
+    assert compute_allowed_per_second([Budget(**budget(-5.0, -0.1))], "shed", 10.0) == 0.0
     assert compute_allowed_per_second(rows[:2], "throttle", 10.0) is None
     assert find_exhausted_objective(rows, "shed", is_enabled=False) is None
     assert find_exhausted_objective(rows, "throttle", is_enabled=True) == "loss"

@@ -90,12 +90,6 @@ def test_events_of_batches_whose_fixed_cost_varies_take_no_longer_than_is_reckon
     assert taken <= 1.02 * WaitingTimeModel(cv2, batch_seconds=1.0).compute_time_seconds(utilisation, 100.0)
 
 
-@given(st.floats(0.0, 0.99), st.floats(0, 1.0))
-def test_what_varies_little_costs_no_more_than_two_batches(utilisation, cv2):
-    steady = WaitingTimeModel(0.0, 1.0).compute_time_seconds(utilisation, 100.0)
-    assert WaitingTimeModel(cv2, 1.0).compute_time_seconds(utilisation, 100.0) == steady == 2 / (1 - utilisation)
-
-
 def test_a_fixed_cost_that_varies_much_leaves_less_of_the_budget_than_one_that_is_steady():
     seen = {**SEEN, "batch_seconds": 0.5}
     given = {"needs": "measured", "latency_bound_seconds": 2.0}

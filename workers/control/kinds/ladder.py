@@ -21,10 +21,10 @@ from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
-from controllers.shedding.ladder import LAW, allows, get_level_name
+from controllers.shedding.ladder import LAW, LadderObservation, allows, get_level_name
 from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts import plant_ladder
-from workers.control.parts.budgets import list_budgets, observe_budgets
+from workers.control.parts.budgets import list_budgets
 from workers.control.parts.kind import (
     Display,
     Lanes,
@@ -57,34 +57,26 @@ Document = Mapping[str, Any]
 
 
 def measure_target(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Measurement:
-    """Return the demand, arrivals, capacity, backlog, and saturation of one queue.
-
-    The names are {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated}.
-    """
+    """Return the demand, arrivals, capacity, backlog, and saturation of one queue."""
     if "plant" in target:
         return plant_ladder.observe_plant(target, snapshot, now_seconds)
     name = str(target.get("queue"))
     row = snapshot.queues.get(name, UNKNOWN)
     came = row.in_per_second or 0.0
     demand = came + _compute_held_back(name, snapshot)
-    observation = {
-        "demand_per_second": round(demand, 3),
-        "came_per_second": round(came, 3),
+    readers = {reader for reader, each in snapshot.pipeline.applications.items() if name in each.queues}
+    # The error budgets for throttling this queue and for shedding its applications' events.
+    budgets = list_budgets("throttle", snapshot, {name}, ()) + list_budgets("shed", snapshot, {name}, readers)
+    observation = LadderObservation(
+        demand_per_second=round(demand, 3),
+        came_per_second=round(came, 3),
         # Without arrivals nothing is measured; the offered load is then taken to be within capacity.
-        "capacity_per_second": round(_estimate_capacity(name, row, came or demand, snapshot), 3),
-        "backlog_seconds": _compute_late_seconds(row),
-        "saturated": find_exhausted_levels(name, row, snapshot),
-        **_budgets(name, snapshot),
-    }
-    return Measurement(observation, _check_measurement(name, row, snapshot, now_seconds), {})
-
-
-def _budgets(queue: str, snapshot: Snapshot) -> dict[str, Any]:
-    """Return the error budgets for throttling this queue and for shedding its applications' events."""
-    readers = {name for name, row in snapshot.pipeline.applications.items() if queue in row.queues}
-    return observe_budgets(
-        list_budgets("throttle", snapshot, {queue}, ()), list_budgets("shed", snapshot, {queue}, readers)
+        capacity_per_second=round(_estimate_capacity(name, row, came or demand, snapshot), 3),
+        backlog_seconds=_compute_late_seconds(row),
+        saturated=find_exhausted_levels(name, row, snapshot),
+        budgets=tuple(budgets) or None,
     )
+    return Measurement.of(observation, _check_measurement(name, row, snapshot, now_seconds), {})
 
 
 def _compute_held_back(queue: str, snapshot: Snapshot) -> float:

@@ -13,7 +13,7 @@ from controllers.framework.guard import ObservationQuality
 from controllers.framework.reason import format_count, format_percent
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
-from controllers.parallelism.forecast_law import LAW
+from controllers.parallelism.forecast_law import LAW, ForecastObservation
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.control.parts.applications import find_application
 from workers.control.parts.kind import (
@@ -50,19 +50,19 @@ def measure_target(
 
     There is no decision on an unreliable forecast: its deviation may be at most `MAX_DEVIATION` of the forecast.
     """
-    nothing = {"missed": [[0.0]], "current": 1}
+    nothing = ForecastObservation(missed=((0.0,),), current=1)
     topology, measured = build_topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None or measured.invalid or measured.idle:
-        return Measurement(nothing, measured, {})
+        return Measurement.of(nothing, measured, {})
     operator = topology.operators.get(f"{target['application']}/{target['operator']}")
     if operator is None:
         gone = f"the application has no operator {target['operator']}"
-        return Measurement(nothing, ObservationQuality(measured.age_seconds, gone), {})
+        return Measurement.of(nothing, ObservationQuality(measured.age_seconds, gone), {})
     why, missed = _compute_missed(target, snapshot, topology, operator)
     if missed is None:
-        return Measurement(nothing, ObservationQuality(measured.age_seconds, idle=why), {})
-    seen = {"missed": missed, "current": min(operator.parallelism, CORES), "first": 1}
-    return Measurement(seen, measured, {})
+        return Measurement.of(nothing, ObservationQuality(measured.age_seconds, idle=why), {})
+    seen = ForecastObservation(missed=tuple(map(tuple, missed)), current=min(operator.parallelism, CORES), first=1)
+    return Measurement.of(seen, measured, {})
 
 
 def _compute_missed(

@@ -7,9 +7,12 @@ At attached plants it advises until a person trusts it.
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
-from controllers.parallelism.joint_law import LAW
+from controllers.parallelism.joint_law import LAW, observe
+from controllers.parallelism.needs import JointObservation
 from workers.control.parts.kind import (
     Display,
     Lanes,
@@ -27,7 +30,6 @@ from workers.control.parts.operators import (
     CORES,
     GONE,
     INTERVAL_SECONDS,
-    NOTHING,
     OTHERS_MAXIMUM,
     build_topology_inputs,
     collect_readings,
@@ -56,18 +58,15 @@ OTHERS: Mapping[str, Any] = {"bound_seconds": BOUND_SECONDS, "maximum": OTHERS_M
 def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
-    """Return the observation of all operators and the forecast of their arrivals.
-
-    See `controllers.parallelism.inputs`.
-    """
+    """Return the observation of all operators and the forecast of their arrivals."""
     topology, measured = build_topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None:
-        return Measurement({"at_seconds": now_seconds, "source_per_second": 0.0, **NOTHING}, measured, {})
+        nothing = JointObservation(at_seconds=now_seconds, source_per_second=0.0, paths=(), operators={})
+        return Measurement.of(nothing, measured, {})
     source_per_second = inputs.compute_source_per_second(topology)
     foreseen = forecast_arrivals(target, snapshot, source_per_second) if decides_ahead(target, snapshot) else None
     means, deviations = foreseen or ((), ())
-    observation = inputs.build_joint_observation(topology, means, deviations)
-    return Measurement({**observation, "at_seconds": now_seconds}, measured, {})
+    return Measurement.of(replace(observe(topology, means, deviations), at_seconds=now_seconds), measured, {})
 
 
 def list_targets(present: PlantInventory) -> Targets:

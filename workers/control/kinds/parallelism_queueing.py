@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers.framework.sensed import Counters, Measurement
-from controllers.parallelism import inputs
-from controllers.parallelism.queueing_law import LAW
+from controllers.parallelism.queueing_law import LAW, QueueingObservation, observe
 from workers.control.parts.kind import (
     Display,
     Lanes,
@@ -27,7 +26,6 @@ from workers.control.parts.operators import (
     CORES,
     GONE,
     INTERVAL_SECONDS,
-    NOTHING,
     OTHERS_MAXIMUM,
     build_topology_inputs,
     collect_readings,
@@ -42,9 +40,10 @@ from workers.plants.foreign.kind import PlantPace
 def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
-    """Return the observation of all operators (`controllers.parallelism.inputs`)."""
+    """Return the observation of all operators (`controllers.parallelism.queueing_law`)."""
     topology, measured = build_topology_inputs(target, snapshot, now_seconds, LAW.name)
-    return Measurement(NOTHING if topology is None else inputs.observe_queueing(topology), measured, {})
+    nothing = QueueingObservation(paths=(), operators={})
+    return Measurement.of(nothing if topology is None else observe(topology), measured, {})
 
 
 def list_targets(present: PlantInventory) -> Targets:

@@ -10,9 +10,10 @@ from typing import Any
 
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
+from controllers.shedding.inputs import PatternRow, SheddingObservation
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import check_measurement, find_application, list_application_targets
-from workers.control.parts.budgets import list_budgets, observe_budgets
+from workers.control.parts.budgets import list_budgets
 from workers.control.parts.kind import Display, Lanes, LoopDefaults, LoopKind, LoopTuning, PlantInventory, Targets
 from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.pattern_yield import MAX_SECONDS, PatternYield
@@ -36,7 +37,7 @@ def measure_target(
     row = find_application(target, snapshot)
     quality = check_measurement(target, snapshot, now_seconds)
     if row is None:
-        return Measurement({"arrivals": {}, "patterns": [], "sinks": {}}, quality, dict(before or {}))
+        return Measurement.of(SheddingObservation(arrivals={}, patterns=(), sinks={}), quality, dict(before or {}))
     work = OperatorLoad(row, snapshot)
     may_shed = scope.may_shed(row.queues, snapshot)
     names = _list_measured_patterns(work, may_shed is True)
@@ -48,22 +49,22 @@ def measure_target(
     for name, pattern_yield in yields.items():
         pattern_yield.add(row.patterns[name], now_seconds - (before or {}).get("at", now_seconds - MAX_SECONDS))
     counters = {key: value for pattern_yield in yields.values() for key, value in pattern_yield.get_counters().items()}
-    observation = {
-        "arrivals": {
+    budgets = list_budgets("shed", snapshot, row.queues, {str(target.get("application"))})
+    observation = SheddingObservation(
+        arrivals={
             operator: {name: _round_significant(rate) for name, rate in types.items()}
             for operator, types in work.compute_arrivals().items()
         },
-        "patterns": [_build_pattern(name, work, yields[name]) for name in names],
-        "sinks": {row.patterns[name].emits: 1.0 for name in names if row.sinks.get(row.patterns[name].emits)},
-        "service_cv2": row.batch_overhead_cv2,
-        "bottleneck": None,
-        "batch_seconds": round(work.batch_seconds, 3),
-        "latency_seconds": row.latency_p95_seconds,
-        "elsewhere_seconds": round(work.elsewhere_seconds, 3),
-        "permitted": may_shed is True,
-        **observe_budgets(list_budgets("shed", snapshot, row.queues, {str(target.get("application"))})),
-    }
-    return Measurement(observation, quality, {**counters, "at": now_seconds})
+        patterns=tuple(_build_pattern(name, work, yields[name]) for name in names),
+        sinks={row.patterns[name].emits: 1.0 for name in names if row.sinks.get(row.patterns[name].emits)},
+        service_cv2=row.batch_overhead_cv2,
+        batch_seconds=round(work.batch_seconds, 3),
+        latency_seconds=row.latency_p95_seconds,
+        elsewhere_seconds=round(work.elsewhere_seconds, 3),
+        permitted=may_shed is True,
+        budgets=tuple(budgets) or None,
+    )
+    return Measurement.of(observation, quality, {**counters, "at": now_seconds})
 
 
 def _list_measured_patterns(work: OperatorLoad, may_shed: bool) -> list[str]:
@@ -76,7 +77,7 @@ def _list_measured_patterns(work: OperatorLoad, may_shed: bool) -> list[str]:
     return measured or (every if work.is_idle or not may_shed else [])
 
 
-def _build_pattern(name: str, work: OperatorLoad, found: PatternYield) -> dict[str, Any]:
+def _build_pattern(name: str, work: OperatorLoad, found: PatternYield) -> PatternRow:
     row = work.row.patterns[name]
     operator, wanted = row.operator, work.compute_wanted(name)
     rates = work.compute_rates(operator)
@@ -88,21 +89,19 @@ def _build_pattern(name: str, work: OperatorLoad, found: PatternYield) -> dict[s
     whole = sum(rates[event_type] for event_type in wanted)
     part = sum(wanted.values()) / whole if whole else 1.0
     share = part * found.seconds / work.count_tasks(operator) / work.compute_availability(operator)
-    return {
-        "operator": operator,
-        "name": name,
-        "expression": row.expression,
-        "emits": row.emits,
-        "seconds": _round_significant(share),
-        "outputs": 1.0,
-        "correction": _round_significant(found.compute_correction(row.expression)),
-        "limit": None,
-        "takes": {
+    return PatternRow(
+        operator=operator,
+        name=name,
+        expression=row.expression,
+        emits=row.emits,
+        seconds=_round_significant(share),
+        correction=_round_significant(found.compute_correction(row.expression)),
+        takes={
             event_type: _round_significant(takes[event_type] / parts[event_type])
             for event_type in takes
             if parts.get(event_type)
         },
-    }
+    )
 
 
 def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:

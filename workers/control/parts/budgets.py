@@ -1,22 +1,22 @@
 """Error budgets that a loop may spend, from the snapshot (`controllers.shedding.budgets`)."""
 
 from collections.abc import Collection
-from typing import Any
 
+from controllers.shedding.budgets import Budget, Level
 from workers.documents.objectives import ObjectiveStatus
 from workers.documents.snapshot import Snapshot
 
 
 def list_budgets(
-    level: str, snapshot: Snapshot, queues: Collection[str], applications: Collection[str]
-) -> list[dict[str, Any]]:
+    level: Level, snapshot: Snapshot, queues: Collection[str], applications: Collection[str]
+) -> list[Budget]:
     """Return the budgets of objectives that pay for a level and concern these queues or applications.
 
     Objectives about the whole plant are included.
     """
     subjects = {"queue": queues, "application": applications}
     return [
-        {"level": level, "name": name, "left": row.left, "share": row.left_share}
+        Budget(level=level, name=name, left=row.left, share=row.left_share)
         for name, row in sorted(snapshot.objectives.items())
         if row.pays_for == level and _is_relevant(row, subjects.get(row.kind))
     ]
@@ -25,9 +25,3 @@ def list_budgets(
 def _is_relevant(row: ObjectiveStatus, names: Collection[str] | None) -> bool:
     """Return whether an objective is relevant; one without a subject concerns all of its kind together."""
     return names is None or (row.subject in names if row.subject else bool(names))
-
-
-def observe_budgets(*rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the budgets as a part of an observation; None where no budget pays."""
-    budget_rows = [row for rows_of_level in rows for row in rows_of_level]
-    return {"budgets": budget_rows} if budget_rows else {}

@@ -39,7 +39,6 @@ INTERVAL_SECONDS, CLOCK_SECONDS = 5, 2
 CALM: Mapping[str, Any] = {"cooldown_seconds": 30.0}
 HOLD_INTERVALS = 6.0
 GONE = "the application or plant is not running"
-NOTHING: dict[str, Any] = {"paths": [], "operators": {}}
 
 
 def forecast_arrivals(

@@ -17,6 +17,7 @@ from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
+from controllers.shedding.ladder import LadderObservation
 from workers.control.parts.kind import LoopStart, PlantInventory
 from workers.control.parts.operators import BOUND_SECONDS, build_topology_inputs
 from workers.documents.snapshot import Snapshot
@@ -29,24 +30,21 @@ INTERVAL_SECONDS = 5.0
 # The plant's loops keep the bound of waiting; a wait this many times longer is an overload.
 BACKLOG_BOUNDS, MIN_BACKLOG_SECONDS = 2.0, 10.0
 NOTHING_LEFT = "every overloaded operator has its maximum tasks, and no queue can be paused"
-NOTHING: Mapping[str, Any] = {"demand_per_second": 0.0, "capacity_per_second": 0.0}
+NOTHING = LadderObservation(demand_per_second=0.0, capacity_per_second=0.0)
 Target = Mapping[str, Any]
 
 
 def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Measurement:
-    """Return the demand, arrivals, capacity, backlog, and saturation of one plant.
-
-    The names are {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated}.
-    """
+    """Return the demand, arrivals, capacity, backlog, and saturation of one plant."""
     topology, measured = build_topology_inputs(target, snapshot, now_seconds)
     if topology is None or measured.invalid or measured.idle:
-        return Measurement(dict(NOTHING), measured, {})
+        return Measurement.of(NOTHING, measured, {})
     came, passes = inputs.compute_source_per_second(topology), _compute_operator_capacity(topology)
     if not passes or not came:
         idle = ObservationQuality(
             measured.age_seconds, idle="no arrivals, or the capacity of the operators is not measured"
         )
-        return Measurement(dict(NOTHING), idle, {})
+        return Measurement.of(NOTHING, idle, {})
     short = [name for name, per_second in passes.items() if per_second < came] or list(passes)
     row = snapshot.plants[target["plant"]]
     saturated = {
@@ -58,14 +56,14 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Mea
     }
     if all(saturated.values()):
         measured = ObservationQuality(measured.age_seconds, idle=NOTHING_LEFT)
-    observation = {
-        "demand_per_second": round(came, 3),
-        "came_per_second": round(came, 3),
-        "capacity_per_second": round(min(passes.values()), 3),
-        "backlog_seconds": round(compute_backlog_seconds(topology), 3),
-        "saturated": saturated,
-    }
-    return Measurement(observation, measured, {})
+    observation = LadderObservation(
+        demand_per_second=round(came, 3),
+        came_per_second=round(came, 3),
+        capacity_per_second=round(min(passes.values()), 3),
+        backlog_seconds=round(compute_backlog_seconds(topology), 3),
+        saturated=saturated,
+    )
+    return Measurement.of(observation, measured, {})
 
 
 def _compute_operator_capacity(topology: MeasuredTopology) -> dict[str, float]:

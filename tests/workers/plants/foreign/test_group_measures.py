@@ -3,7 +3,7 @@
 import pytest
 
 from common.errors import BadInput
-from controllers.parallelism import inputs
+from controllers.parallelism import inputs, joint_law
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
 from workers.documents.plants import PlantStatus
@@ -138,8 +138,8 @@ def test_of_an_operator_with_measures_of_its_own_those_of_its_group_count(own, o
 def test_of_an_operator_whose_group_is_not_seen_nothing_is_known(cluster):
     """Its own queue may be empty while events wait in the log: it would be shrunk."""
     topology = measured_itself({"outputs": 0.0}, cluster=cluster)
-    seen = inputs.build_joint_observation(topology)["operators"]["celery@one"]
-    assert (seen["rate_per_second"], seen["service_seconds"]) == (None, None)
+    seen = joint_law.observe(topology).operators["celery@one"]
+    assert (seen.rate_per_second, seen.service_seconds) == (None, None)
     assert [link.latency_seconds for link in topology.links] == [None]
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from controllers import catalog
 from controllers.framework.law import decide_next
-from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from controllers.parallelism.queueing_law import observe
 from workers.documents.plants import PlantStatus
 from workers.plants.foreign.group_measures import GroupMeasures
 from workers.plants.foreign.kafka.group_lag import GroupLags
@@ -67,8 +67,7 @@ class VirtualShop:
                 continue
             topology = self.get_topology(float(at))
             if at % TICK_SECONDS == 0:
-                observed = catalog.read_observation(law, inputs.observe_queueing(topology))
-                _, decision = decide_next(law, parameters, {}, observed)
+                _, decision = decide_next(law, parameters, {}, observe(topology))
                 self.replicas = (decision.action or {"tasks": {}})["tasks"].get("worker", self.replicas)
                 found.append(self.replicas)
         return found

@@ -3,7 +3,7 @@
 import pytest
 
 from common.errors import BadInput
-from controllers.parallelism import inputs
+from controllers.parallelism import inputs, joint_law
 from tests.workers.plants.foreign.celery_app.far import FakeCelery, MemoryOrders
 from workers.plants.foreign.celery_app.asking.asked_workers import OwnAskedWorkers, SharedAskedWorkers
 from workers.plants.foreign.celery_app.orders import SharedOrders
@@ -49,11 +49,11 @@ def test_a_queue_is_a_source_and_a_pool_an_operator_with_its_processes(far):
 
 def test_what_laws_need_is_measured_by_events(far):
     topology = busy(far, far.plant(), 20, 4)
-    seen = inputs.build_joint_observation(topology)["operators"][ONE]
-    assert seen["rate_per_second"] == pytest.approx(4.0, rel=0.1)
-    assert seen["service_seconds"] == pytest.approx(0.5)
-    assert seen["backlog_events"] == 0
-    assert inputs.list_steered_paths(topology) == [[ONE]]
+    seen = joint_law.observe(topology).operators[ONE]
+    assert seen.rate_per_second == pytest.approx(4.0, rel=0.1)
+    assert seen.service_seconds == pytest.approx(0.5)
+    assert seen.backlog_events == 0
+    assert inputs.list_steered_paths(topology) == ((ONE,),)
 
 
 def test_what_waits_in_the_broker_and_in_the_worker_has_an_age(far):
@@ -65,7 +65,7 @@ def test_what_waits_in_the_broker_and_in_the_worker_has_an_age(far):
         topology = plant.get_topology()
     [link] = topology.links
     assert link.latency_seconds == pytest.approx(5.0, abs=1.0)
-    assert inputs.build_joint_observation(topology)["operators"][ONE]["backlog_events"] == pytest.approx(20, rel=0.3)
+    assert joint_law.observe(topology).operators[ONE].backlog_events == pytest.approx(20, rel=0.3)
 
 
 def test_without_events_run_times_follow_from_little_s_law(far):
@@ -75,7 +75,7 @@ def test_without_events_run_times_follow_from_little_s_law(far):
         far.now += 1.0
         far.begun[ONE] += 4
         topology = plant.get_topology()
-    assert inputs.build_joint_observation(topology)["operators"][ONE]["service_seconds"] == pytest.approx(0.5, rel=0.1)
+    assert joint_law.observe(topology).operators[ONE].service_seconds == pytest.approx(0.5, rel=0.1)
     assert "run times are estimated with Little's law" in " ".join(plant.list_missing())
     assert "enable_events" not in far.asked
 
@@ -296,7 +296,7 @@ def test_a_worker_that_does_not_say_its_queues_in_time_is_as_it_was(far):
     far.late = {}
     far.now += 1.0
     far.begun[ONE] += 18
-    rate = inputs.build_joint_observation(plant.get_topology())["operators"][ONE]["rate_per_second"]
+    rate = joint_law.observe(plant.get_topology()).operators[ONE].rate_per_second
     assert rate == pytest.approx(9.0, rel=0.15)
 
 
@@ -308,13 +308,11 @@ def test_of_a_worker_that_is_late_the_load_is_not_taken_to_have_ended(far):
         far.now += 1.0
         far.begun[ONE] += 9
         topology = plant.get_topology()
-        assert inputs.build_joint_observation(topology)["operators"][ONE]["rate_per_second"] == pytest.approx(
-            9.0, rel=0.1
-        )
+        assert joint_law.observe(topology).operators[ONE].rate_per_second == pytest.approx(9.0, rel=0.1)
     far.silent = False
     far.now += 1.0
     far.begun[ONE] += 9
-    rate = inputs.build_joint_observation(plant.get_topology())["operators"][ONE]["rate_per_second"]
+    rate = joint_law.observe(plant.get_topology()).operators[ONE].rate_per_second
     assert rate == pytest.approx(9.0, rel=0.15)
 
 
