@@ -12,7 +12,6 @@ no time, and at most one arrives per window.
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Protocol
 
-from common.errors import BadInput
 from common.parameter import value
 from controllers.framework.decision import Decision
 from controllers.framework.reason import format_names, format_no_action
@@ -44,14 +43,6 @@ def hold_unmeasured(missing: Sequence[str]) -> Decision | None:
         return None
     reason = format_no_action(f"{format_names(missing)} {'was' if len(missing) == 1 else 'were'} not measured")
     return Decision(None, reason, limited_by=UNMEASURED)
-
-
-def check_task_range(parameters: TaskRange) -> None:
-    """Raise `BadInput` if minimum is above maximum."""
-    if parameters.minimum > parameters.maximum:
-        raise BadInput(
-            "parameters.minimum", f"must be at most maximum ({parameters.maximum}), not {parameters.minimum}"
-        )
 
 
 def compute_task_range(loop: TaskRange, plant: TaskRange) -> tuple[int, int]:

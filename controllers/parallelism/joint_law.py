@@ -26,12 +26,11 @@ from msgspec.structs import replace
 
 from common.checks import shorten_for_message
 from common.errors import BadInput
-from common.parameter import value
+from common.parameter import check_range, value
 from controllers.framework.decision import Decision, Expectation
 from controllers.framework.law import Law, Remedy
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
 from controllers.parallelism.inputs import (
-    check_task_range,
     compute_failed_per_second,
     compute_rate_per_second,
     compute_service_seconds,
@@ -140,7 +139,7 @@ class JointParallelism(Law[JointParameters, JointObservation, JointState]):
     remedy, rank = Remedy("workers"), 3
 
     def check(self, parameters: JointParameters) -> None:
-        check_task_range(parameters)
+        check_range(parameters.minimum, parameters.maximum)
 
     def check_observation(self, parameters: JointParameters, observation: JointObservation, where: str) -> None:
         """Raise `BadInput` for invalid paths, or a forecast with a different number of deviations."""

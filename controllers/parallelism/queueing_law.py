@@ -16,7 +16,7 @@ from typing import Annotated
 
 import msgspec
 
-from common.parameter import value
+from common.parameter import check_range, value
 from controllers.framework.decision import Decision
 from controllers.framework.law import Law, NoState, Remedy
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
@@ -24,7 +24,6 @@ from controllers.parallelism.inputs import (
     Paths,
     PlantMaximum,
     PlantMinimum,
-    check_task_range,
     compute_rate_per_second,
     compute_service_seconds,
     compute_squared_variation,
@@ -112,7 +111,7 @@ class QueueingParallelism(Law[QueueingParameters, QueueingObservation, NoState])
     remedy, rank = Remedy("workers"), 1
 
     def check(self, parameters: QueueingParameters) -> None:
-        check_task_range(parameters)
+        check_range(parameters.minimum, parameters.maximum)
 
     def check_observation(self, parameters: QueueingParameters, observation: QueueingObservation, where: str) -> None:
         check_paths(observation.paths, list(observation.operators), f"{where}.paths")
