@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import Struct
+import msgspec
 
-from common.stored_document import convert_to_plain
 from controllers.framework.guard import ObservationQuality
 
 Counters = Mapping[str, float]
@@ -19,10 +18,10 @@ class Measurement:
     counters: dict[str, float]
 
     @classmethod
-    def of(cls, observation: Struct, measured: ObservationQuality, counters: dict[str, float]) -> "Measurement":
+    def of(cls, observation: msgspec.Struct, measured: ObservationQuality, counters: dict[str, float]) -> "Measurement":
         """Return the measurement of a law's observation; values that are unknown (None) are left out."""
-        values = {name: value for name, value in convert_to_plain(observation).items() if value is not None}
-        return cls(values, measured, counters)
+        document = msgspec.json.decode(msgspec.json.encode(observation))  # lists as in a document, not tuples
+        return cls({name: value for name, value in document.items() if value is not None}, measured, counters)
 
 
 def count_growth(before: Counters | None, counters: Mapping[str, float | None], key: str) -> float:

@@ -17,7 +17,7 @@ Metrics: the events' mean and greatest delay; the mean over time of the slowest 
 to the contract: the mean delay of the same law without the hog, and the ratio to it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,6 @@ SETTINGS = (
     Parameter("unequal", "factor", "Speed of the fastest replica over that of the slowest.", 1.0, 1.0, 10.0),
     Parameter("noise", "share", "Standard deviation of the arrivals, and of each replica's speed.", 0.05, 0.0, 0.5),
 )
-# From the queues' lengths and the events of a second to the events that each replica gets.
-Splitter = Callable[[Floats, float], Floats]
 
 
 class ShippedBalance:
@@ -60,9 +58,6 @@ class ShippedBalance:
             minimum_share=0.2 / len(speeds), r=4 * float(np.mean(list(models.values()))) ** 2, **alike
         )
         self.state = self.law.start(self.parameters)
-
-    def split(self, lengths: Floats, events: float) -> Floats:
-        return self.shares * events
 
     def note(self, response: Floats) -> None:
         observation = BalanceObservation(
@@ -98,11 +93,15 @@ def simulate(law: str, settings: Mapping[str, Any], events: Floats, done: Floats
     """Return (response seconds, events received) per second and replica; `done` is each one's capacity."""
     speeds = compute_speeds(settings)
     ours = ShippedBalance(speeds, LOAD * float(speeds.sum())) if law == "lqr" else None
-    split = _choose_splitter(law, ours)
     responses, received = np.zeros((SECONDS, len(speeds))), np.zeros((SECONDS, len(speeds)))
     queue = np.zeros(len(speeds))
-    for second in range(SECONDS):
-        received[second] = split(queue, float(events[second]))
+    for second, arriving in enumerate(events.tolist()):
+        if ours is not None:
+            received[second] = ours.shares * arriving
+        elif law == "shortest-queue":
+            received[second] = join(queue, arriving)
+        else:
+            received[second] = arriving / len(speeds)
         queue = queue + received[second]
         responses[second] = BATCH_SECONDS / 2 + OVERHEAD_SECONDS + queue / done[second]
         queue = np.maximum(0.0, queue - done[second] * BATCH_SECONDS)
@@ -111,23 +110,13 @@ def simulate(law: str, settings: Mapping[str, Any], events: Floats, done: Floats
     return responses, received
 
 
-def _choose_splitter(law: str, ours: ShippedBalance | None) -> Splitter:
-    if ours is not None:
-        return ours.split
-    return join if law == "shortest-queue" else lambda lengths, events: np.full(len(lengths), events / len(lengths))
-
-
-def compute_mean_delay_seconds(responses: Floats, events: Floats) -> float:
-    """Return the mean delay of all events: each waits for the slowest replica of its second."""
-    return float((responses.max(axis=1) * events).sum() / events.sum())
-
-
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law for twenty minutes, with and without the hog."""
     events = generate_arrivals(settings, seed, trace)
     responses, received = simulate(law, settings, events, generate_capacities(settings, seed))
     calm, _ = simulate(law, settings, events, generate_capacities({**settings, "hog": 0.0}, seed))
-    delay, undisturbed = (compute_mean_delay_seconds(responses, events), compute_mean_delay_seconds(calm, events))
+    # Each event waits for the slowest replica of its second.
+    delay, undisturbed = (float((each.max(axis=1) * events).sum() / events.sum()) for each in (responses, calm))
     metrics = {
         "delay_mean_seconds": round(delay, 4),
         "delay_max_seconds": round(float(responses.max()), 4),

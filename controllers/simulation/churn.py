@@ -27,7 +27,7 @@ import numpy as np
 
 from common.parameter import Parameter
 from controllers.baselines.rebalancing import GreedyBand
-from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove
+from controllers.rebalancing.allocation import Allocation, Flags
 from controllers.rebalancing.node_scaling import find_restoring_moves
 from controllers.simulation.queues import (
     BUSY,
@@ -110,7 +110,7 @@ class _Tally:
     moves: int = 0
     toobusy: int = 0
     of_failures: int = 0
-    worst: Floats = field(default_factory=lambda: np.zeros(0))
+    worst: list[Floats] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
 
@@ -145,6 +145,7 @@ def build_load_profile(settings: Mapping[str, Any], trace: Floats | None) -> Flo
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
+    """Run one law. Membership and arrivals are the same for all laws of a seed."""
     plant = place_initially(settings, seed)
     shape = build_load_profile(settings, trace)[:, None] * plant.rate[None, :]
     rates = add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
@@ -154,40 +155,29 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     for minute in range(0, len(rates), DECISION_MINUTES):
         mean = rates[max(0, minute - MEASUREMENTS) : max(1, minute)].mean(axis=0)
         plant = there.apply_absences(replace(plant, rate=mean), minute)
+        # Points of lost nodes are restored elsewhere, whatever the law.
         gone = there.list_abandoned_nodes(minute)
-        moves = find_restoring_moves(plant, gone) if gone else []
-        tally.restored += sum(move.points for move in moves)
+        restored = find_restoring_moves(plant, gone) if gone else []
+        tally.restored += sum(move.points for move in restored)
+        plant = mark_idle_nodes(plant.apply(restored))
+        began = time.process_time()
+        moves = [move for part in who.decide(plant, chance) for move in part]
+        tally.seconds.append(time.process_time() - began)
+        tally.moved += sum(move.points for move in moves)
+        tally.moves += len(moves)
         plant = mark_idle_nodes(plant.apply(moves))
-        plant = mark_idle_nodes(plant.apply(_decide_moves(who, plant, chance, tally)))
         there.step(minute, settings, members)
-        _count(there.apply_absences(plant, minute), rates[minute : minute + DECISION_MINUTES], tally)
-    return _build_outcome(tally, settings)
-
-
-def _decide_moves(who: Balancer, plant: Allocation, chance: np.random.Generator, tally: _Tally) -> list[IndexedMove]:
-    began = time.process_time()
-    moves = [move for part in who.decide(plant, chance) for move in part]
-    tally.seconds.append(time.process_time() - began)
-    tally.moved += sum(move.points for move in moves)
-    tally.moves += len(moves)
-    return moves
-
-
-def _count(plant: Allocation, rates: Floats, tally: _Tally) -> None:
-    """Count the minutes until the next decision, with the nodes that have left since."""
-    heard = compute_node_shares(plant)
-    heard[:, plant.offline] = 0.0
-    silent = 1 - heard.sum(axis=1)
-    carried = heard / np.where(silent < 1, 1 - silent, 1.0)[:, None]
-    over = rates @ carried >= TOOBUSY
-    heirs = (heard[silent > 1e-9] > 0).any(axis=0)
-    tally.toobusy += int(over.sum())
-    tally.of_failures += int(over[:, heirs].sum())
-    tally.used.append(int((~plant.idle & ~plant.offline).sum()))
-    tally.worst = np.append(tally.worst, (rates @ carried).max(axis=1))
-
-
-def _build_outcome(tally: _Tally, settings: Mapping[str, Any]) -> ScenarioOutcome:
+        # The minutes until the next decision, with the nodes that have left since.
+        now, coming = there.apply_absences(plant, minute), rates[minute : minute + DECISION_MINUTES]
+        heard = compute_node_shares(now)
+        heard[:, now.offline] = 0.0
+        silent = 1 - heard.sum(axis=1)
+        loads = coming @ (heard / np.where(silent < 1, 1 - silent, 1.0)[:, None])
+        heirs = (heard[silent > 1e-9] > 0).any(axis=0)
+        tally.toobusy += int((loads >= TOOBUSY).sum())
+        tally.of_failures += int((loads >= TOOBUSY)[:, heirs].sum())
+        tally.used.append(int((~now.idle & ~now.offline).sum()))
+        tally.worst.append(loads.max(axis=1))
     points = int(settings["containers"]) // HOLDERS * TOTAL
     metrics = {
         "toobusy_node_minutes": tally.toobusy,
@@ -200,7 +190,7 @@ def _build_outcome(tally: _Tally, settings: Mapping[str, Any]) -> ScenarioOutcom
         "decision_seconds_worst": round(max(tally.seconds), 3),
         "decision_seconds_mean": round(float(np.mean(tally.seconds)), 3),
     }
-    return ScenarioOutcome(metrics, {"worst_node_per_second": tally.worst})
+    return ScenarioOutcome(metrics, {"worst_node_per_second": np.concatenate(tally.worst)})
 
 
 def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:

@@ -145,10 +145,11 @@ def _build_plant(settings: Mapping[str, Any], chance: np.random.Generator) -> Si
     own = {"cpu": 0.001, "memory": 0.008, "disk": 0.001, "network": 0.0015}[kind]
     delay = {"cpu": float(settings["delay_ms"]) / 1_000, "memory": 0.05, "disk": 0.02, "network": 0.0}[kind]
     pools = [EnginePool(EngineStation(cpus, own)) for _ in range(servers)]
+    # Beyond 48 threads memory is full, and pages come from disk. A disk's head moves further with more requests.
     shared = {
         "cpu": [EngineStation(2, 0.0015 if servers > 1 else 0.0013)],
-        "memory": [EngineStation(8, 0.001, crowd=_compute_swap_factor)],
-        "disk": [EngineStation(1, 0.004, stretch=_compute_seek_factor)],
+        "memory": [EngineStation(8, 0.001, crowd=lambda threads: 1.0 if threads <= 48 else 40.0 * (threads - 48))],
+        "disk": [EngineStation(1, 0.004, stretch=lambda there: 1 + 0.03 * (there - 1))],
         "network": [EngineStation(1, 0.00095), EngineStation(2, 0.001)],
     }[kind]
     bottleneck = pools[0].own if kind == "memory" else shared[0]
@@ -156,91 +157,58 @@ def _build_plant(settings: Mapping[str, Any], chance: np.random.Generator) -> Si
     return SimulatedEngines(ThreadEngine(pools, shared, delay, chance), bottleneck, delay + work, delay + 0.6 * work)
 
 
-def _compute_swap_factor(threads: int) -> float:
-    """Return the factor of the service time: beyond 48 threads memory is full, and pages come from disk."""
-    return 1.0 if threads <= 48 else 40.0 * (threads - 48)
-
-
-def _compute_seek_factor(there: int) -> float:
-    """Return the factor of the service time: a disk's head moves further with more requests."""
-    return 1 + 0.03 * (there - 1)
-
-
-def _hand(law: str, plant: SimulatedEngines, start: int) -> Hand:
-    if law in ("tcc", "explorer"):
-        return Candidate(law, {"start": start}, start)
-    return Baseline(law, plant.idle_seconds, plant.least_seconds)
-
-
-@dataclass
-class _Tally:
-    threads: list[float] = field(default_factory=list)
-    utilisation: list[float] = field(default_factory=list)
-    busy_before: float = 0.0
-    steady: list[float] = field(default_factory=list)
-    shares: list[float] = field(default_factory=list)
-
-
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     if trace is not None:
         raise BadInput("--trace", "is not supported: this scenario always runs at full load")
     if settings["drift"]:
         return _run_with_drift(law, seed)
-    plant = _build_plant(settings, create_random_generator(seed, "engine"))
-    hands = [_hand(law, plant, START.get(settings["bottleneck"], 1)) for _ in plant.engine.pools]
-    tally, last = _Tally(), [0.0] * len(hands)
+    plant, start = _build_plant(settings, create_random_generator(seed, "engine")), START.get(settings["bottleneck"], 1)
+    hands: list[Hand] = [
+        Candidate(law, {"start": start}, start)
+        if law in ("tcc", "explorer")
+        else Baseline(law, plant.idle_seconds, plant.least_seconds)
+        for _ in plant.engine.pools
+    ]
+    engine, bottleneck, station = plant.engine, plant.bottleneck, plant.engine.shared[-1]
+    capacity = bottleneck.servers / bottleneck.service_seconds * TICK_SECONDS
+    threads, utilisation, steady, shares = (list[float]() for _ in range(4))
+    last, busy_before = [0.0] * len(hands), 0.0
     for tick in range(int(float(settings["seconds"]) / TICK_SECONDS)):
         now = tick * TICK_SECONDS
-        station = plant.engine.shared[-1]
         rate = float(settings["competitor"]) * station.servers / station.service_seconds
-        plant.engine.compete(rate if COMPETES <= now < RELIEVED else 0.0)
+        engine.compete(rate if COMPETES <= now < RELIEVED else 0.0)
         for at, hand in enumerate(hands):
-            plant.engine.resize(at, hand.threads)
-        before = [pool.completed for pool in plant.engine.pools]
-        plant.engine.run(now + TICK_SECONDS)
-        _check(plant, hands, last, now + TICK_SECONDS, bool(settings["together"]))
-        busy = plant.bottleneck.busy_seconds
-        used = (busy - tally.busy_before) / TICK_SECONDS / plant.bottleneck.servers
-        tally.busy_before = busy
-        tally.threads.append(float(hands[0].threads))
-        tally.utilisation.append(used)
+            engine.resize(at, hand.threads)
+        completed_before = engine.pools[0].completed
+        engine.run(now + TICK_SECONDS)
+        # Every law gets the times between its pool's completions, and the latest epoch of the explorations.
+        epoch = max(hand.epoch for hand in hands) if settings["together"] and len(hands) > 1 else None
+        for at, (hand, pool) in enumerate(zip(hands, engine.pools, strict=True)):
+            times = [last[at], *pool.completions]
+            last[at], pool.completions = times[-1], []
+            hand.check(now + TICK_SECONDS, np.diff(times).tolist(), TICK_SECONDS, epoch)
+        used = (bottleneck.busy_seconds - busy_before) / TICK_SECONDS / bottleneck.servers
+        busy_before = bottleneck.busy_seconds
+        threads.append(float(hands[0].threads))
+        utilisation.append(used)
         if all(hand.is_steady for hand in hands) and now > 60:
-            tally.steady.append(used)
+            steady.append(used)
         competes = settings["competitor"] > 0 and COMPETES + 100 <= now < RELIEVED
         if competes or (len(hands) > 1 and now > COMPETES):
-            own = plant.engine.pools[0].completed - before[0]
-            capacity = plant.bottleneck.servers / plant.bottleneck.service_seconds * TICK_SECONDS
-            tally.shares.append(own / capacity)
-    return _build_outcome(settings, hands, tally)
-
-
-def _check(plant: SimulatedEngines, hands: list[Hand], last: list[float], now: float, together: bool) -> None:
-    """Give every law the times between its pool's completions, and the earlier epoch of the explorations."""
-    epoch = max(hand.epoch for hand in hands) if together and len(hands) > 1 else None
-    for at, (hand, pool) in enumerate(zip(hands, plant.engine.pools, strict=True)):
-        times = [last[at], *pool.completions]
-        gaps = np.diff(times).tolist()
-        last[at] = times[-1]
-        pool.completions = []
-        hand.check(now, gaps, TICK_SECONDS, epoch)
-
-
-def _build_outcome(settings: Mapping[str, Any], hands: list[Hand], tally: _Tally) -> ScenarioOutcome:
+            shares.append((engine.pools[0].completed - completed_before) / capacity)
     rests = hands[0].rests
-    later = [threads for _, threads in rests[1:]]
+    later = [count for _, count in rests[1:]]
     metrics = {
         "threads_first": rests[0][1] if rests else None,
         "threads_later": round(float(np.mean(later)), 2) if later else None,
-        "utilisation": round(float(np.mean(tally.steady)), 4) if tally.steady else None,
+        "utilisation": round(float(np.mean(steady)), 4) if steady else None,
         "seconds_to_first": rests[0][0] if rests else None,
-        "share": round(float(np.mean(tally.shares)), 4) if tally.shares else None,
-        "peak_fraction_before": None,
-        "peak_fraction_after": None,
-        "windows_to_recover": None,
+        "share": round(float(np.mean(shares)), 4) if shares else None,
+        **dict.fromkeys(("peak_fraction_before", "peak_fraction_after", "windows_to_recover")),
         "threads_least": min(later) if later else None,
         "threads_most": max(later) if later else None,
     }
-    series = {"threads": np.asarray(tally.threads), "utilisation": np.asarray(tally.utilisation)}
+    series = {"threads": np.asarray(threads), "utilisation": np.asarray(utilisation)}
     return ScenarioOutcome(metrics, series, TICK_SECONDS)
 
 
@@ -256,15 +224,16 @@ def _run_with_drift(law: str, seed: int) -> ScenarioOutcome:
     fractions, threads = [], []
     for window in range(DRIFT_WINDOWS):
         coherence = 0.0005 if window < half else 0.002
-        rate, peak = (
-            compute_box_throughput(hand.threads, coherence),
-            max(compute_box_throughput(n, coherence) for n in range(1, 200)),
-        )
+        rate = compute_box_throughput(hand.threads, coherence)
+        peak = max(compute_box_throughput(n, coherence) for n in range(1, 200))
         fractions.append(rate / peak)
         threads.append(float(hand.threads))
         gaps = chance.exponential(1 / rate, WINDOW_SAMPLES).tolist()
         hand.check(float(window), gaps, math.fsum(gaps))
     after = np.asarray(fractions[half:])
+    # The first window from which on nine of ten are good.
+    good = after >= 0.95
+    stable = (at for at in range(half) if good[at] and np.mean(good[at : at + 20]) >= 0.9)
     metrics = {
         "threads_first": hand.rests[0][1] if hand.rests else None,
         "threads_later": hand.rests[-1][1] if hand.rests else None,
@@ -273,16 +242,9 @@ def _run_with_drift(law: str, seed: int) -> ScenarioOutcome:
         "share": None,
         "peak_fraction_before": round(float(np.mean(fractions[half // 2 : half])), 4),
         "peak_fraction_after": round(float(np.mean(after[half // 2 :])), 4),
-        "windows_to_recover": int(_find_first_stable_window(after >= 0.95)),
+        "windows_to_recover": next(stable, half),
     }
     return ScenarioOutcome(metrics, {"threads": np.asarray(threads), "fraction": np.asarray(fractions)}, 1.0)
-
-
-def _find_first_stable_window(good: Any) -> int:
-    for at in range(len(good)):
-        if good[at] and np.mean(good[at : at + 20]) >= 0.9:
-            return at
-    return len(good)
 
 
 def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:

@@ -17,7 +17,8 @@ for which some node was TOOBUSY.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
@@ -104,29 +105,20 @@ class OurLaws:
         names = {name: index for index, name in enumerate(plant.nodes)}
         released = [names[name] for name in action["release"]]
         while released:
-            moves = self._release(plant, released)
-            if moves is not None:
-                return [], moves
+            drained = plant.drained.copy()
+            drained[released] = True
+            seen = observe_plant(replace(plant, drained=drained))
+            state, decision = self.rebalancing.decide(self.balance_parameters, self.state, seen)
+            # Otherwise, the others would become BUSY.
+            if decision.limited_by is None:
+                self.state = state
+                return [], index_moves(plant, decision.action)
             released = released[: len(released) // 2]
         wanted = plant.idle.copy()
         wanted[[names[name] for name in action["use"]]] = False
-        return self._balance(replace(plant, idle=wanted)), []
-
-    def _balance(self, plant: Allocation) -> list[IndexedMove]:
+        plant = replace(plant, idle=wanted)
         self.state, decision = self.rebalancing.decide(self.balance_parameters, self.state, observe_plant(plant))
-        return index_moves(plant, decision.action)
-
-    def _release(self, plant: Allocation, nodes: Sequence[int]) -> list[IndexedMove] | None:
-        """Return the moves that empty the nodes, or None if the others would become BUSY."""
-        drained = plant.drained.copy()
-        drained[nodes] = True
-        state, decision = self.rebalancing.decide(
-            self.balance_parameters, self.state, observe_plant(replace(plant, drained=drained))
-        )
-        if decision.limited_by is not None:
-            return None
-        self.state = state
-        return index_moves(plant, decision.action)
+        return index_moves(plant, decision.action), []
 
 
 def observe_plant(plant: Allocation, forecast: float = 1.0) -> NodeScalingObservation:
@@ -161,13 +153,6 @@ def index_moves(plant: Allocation, action: Mapping[str, Any] | None) -> list[Ind
     return [IndexedMove(queues[m["queue"]], nodes[m["from"]], nodes[m["to"]], m["points"]) for m in moves]
 
 
-def create_balancer(law: str) -> Balancer:
-    """Return a balancer by its name in the contract, with the scenario's thresholds."""
-    if law in THESIS_SHARES:
-        return Thesis(THESIS_SHARES[law], BUSY, TOOBUSY, MINIMUM_POINTS)
-    return GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
-
-
 def start(configuration: int, chance: np.random.Generator) -> Allocation:
     """Return the plant at midnight: two equal containers per queue, on two random nodes."""
     count, rates = CONFIGURATIONS[configuration]
@@ -193,55 +178,61 @@ def mark_idle_nodes(plant: Allocation) -> Allocation:
     return replace(plant, idle=np.array([not held for held in plant.at_node]))
 
 
-def build_day_profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
-    """Return the arrivals per minute of the day as a share of the maximum rate."""
-    if trace is not None:
-        return resample(trace, MINUTES)
-    if settings["step"]:
-        return build_jump(MINUTES, JUMP_MINUTE, settings["step"])
-    return compute_day_sine(MINUTES)
-
-
-@dataclass
-class _Tally:
-    points: int = 0
-    moves: int = 0
-    points_scaling: int = 0
-    moves_scaling: int = 0
-
-    def add(self, balance: Sequence[IndexedMove], scaling: Sequence[IndexedMove]) -> None:
-        self.points += sum(move.points for move in balance)
-        self.moves += len(balance)
-        self.points_scaling += sum(move.points for move in scaling)
-        self.moves_scaling += len(scaling)
-
-
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    configuration = int(settings["configuration"])
-    plant = start(configuration, create_random_generator(seed, "start"))
-    shape = build_day_profile(settings, trace)[:, None] * plant.rate[None, :]
+    """Run one law for a day. The random start and noise are the same for all laws of a seed."""
+    plant = start(int(settings["configuration"]), create_random_generator(seed, "start"))
+    if trace is not None:
+        profile = resample(trace, MINUTES)
+    elif settings["step"]:
+        profile = build_jump(MINUTES, JUMP_MINUTE, settings["step"])
+    else:
+        profile = compute_day_sine(MINUTES)
+    shape = profile[:, None] * plant.rate[None, :]
     rates = add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
-    who, chance, tally = create_balancer(law), create_random_generator(seed, law), _Tally()
-    loads = np.zeros((MINUTES, len(plant.nodes)))
+    who: Balancer = GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
+    if law in THESIS_SHARES:
+        who = Thesis(THESIS_SHARES[law], BUSY, TOOBUSY, MINIMUM_POINTS)
+    chance, moved = create_random_generator(seed, law), list[IndexedMove]()
+    moved_scaling, loads = list[IndexedMove](), np.zeros((MINUTES, len(plant.nodes)))
     containers, used = np.zeros(MINUTES), np.zeros(MINUTES)
     for minute in range(0, MINUTES, DECISION_MINUTES):
         until = minute + DECISION_MINUTES
-        plant = replace(plant, rate=average_measurements(rates, minute))
+        # The mean of the last four measurements, at the start the first.
+        before = rates[max(0, minute - MEASUREMENTS) : minute]
+        plant = replace(plant, rate=np.asarray(before.mean(axis=0) if len(before) else rates[0]))
         balance, scaling = who.decide(plant, chance)
-        tally.add(balance, scaling)
+        moved += balance
+        moved_scaling += scaling
         plant = mark_idle_nodes(plant.apply([*balance, *scaling]))
         loads[minute:until] = rates[minute:until] @ compute_node_shares(plant)
         containers[minute:until] = sum(len(held) for held in plant.points)
         used[minute:until] = (~plant.idle).sum()
-    return ScenarioOutcome(
-        _compute_metrics(tally, loads, containers, used), _build_series(rates, loads, containers, used)
-    )
-
-
-def average_measurements(rates: Floats, minute: int) -> Floats:
-    """Return the input of a decision: the mean of the last four measurements, at the start the first."""
-    before = rates[max(0, minute - MEASUREMENTS) : minute]
-    return np.asarray(before.mean(axis=0) if len(before) else rates[0])
+    over = loads >= TOOBUSY
+    metrics = {
+        "toobusy_node_minutes": int(over.sum()),
+        "points_moved": sum(move.points for move in moved),
+        "moves": len(moved),
+        "containers_mean": round(float(containers.mean()), 3),
+        "nodes_used_mean": round(float(used.mean()), 3),
+        "minutes_to_clear": max(
+            (sum(1 for _ in run) for late, run in groupby(over.any(axis=1).tolist()) if late), default=0
+        ),
+        "points_moved_scaling": sum(move.points for move in moved_scaling),
+        "moves_scaling": len(moved_scaling),
+        "busy_node_minutes": int((loads >= BUSY).sum()),
+        "worst_per_second": round(float(loads.max()), 3),
+    }
+    series = {
+        "arrivals_per_second": rates.sum(axis=1),
+        "worst_node_per_second": loads.max(axis=1),
+        "mean_used_node_per_second": loads.sum(axis=1) / np.maximum(used, 1),
+        "toobusy_nodes": over.sum(axis=1).astype(float),
+        "nodes_used": used,
+        "containers": containers,
+    }
+    if loads.shape[1] <= 10:
+        series |= {f"n{node + 1}_per_second": loads[:, node] for node in range(loads.shape[1])}
+    return ScenarioOutcome(metrics, series)
 
 
 def compute_node_shares(plant: Allocation) -> Floats:
@@ -251,44 +242,6 @@ def compute_node_shares(plant: Allocation) -> Floats:
         for node, points in held.items():
             shares[queue, node] = points / TOTAL
     return shares
-
-
-def _compute_metrics(tally: _Tally, loads: Floats, containers: Floats, used: Floats) -> dict[str, float | int]:
-    over = loads >= TOOBUSY
-    return {
-        "toobusy_node_minutes": int(over.sum()),
-        "points_moved": tally.points,
-        "moves": tally.moves,
-        "containers_mean": round(float(containers.mean()), 3),
-        "nodes_used_mean": round(float(used.mean()), 3),
-        "minutes_to_clear": measure_longest_run(over.any(axis=1)),
-        "points_moved_scaling": tally.points_scaling,
-        "moves_scaling": tally.moves_scaling,
-        "busy_node_minutes": int((loads >= BUSY).sum()),
-        "worst_per_second": round(float(loads.max()), 3),
-    }
-
-
-def measure_longest_run(flags: Any) -> int:
-    best = run_ = 0
-    for flag in flags:
-        run_ = run_ + 1 if flag else 0
-        best = max(best, run_)
-    return best
-
-
-def _build_series(rates: Floats, loads: Floats, containers: Floats, used: Floats) -> dict[str, Floats]:
-    series = {
-        "arrivals_per_second": rates.sum(axis=1),
-        "worst_node_per_second": loads.max(axis=1),
-        "mean_used_node_per_second": loads.sum(axis=1) / np.maximum(used, 1),
-        "toobusy_nodes": (loads >= TOOBUSY).sum(axis=1).astype(float),
-        "nodes_used": used,
-        "containers": containers,
-    }
-    if loads.shape[1] <= 10:
-        series |= {f"n{node + 1}_per_second": loads[:, node] for node in range(loads.shape[1])}
-    return series
 
 
 SCENARIO = Scenario(

@@ -200,7 +200,7 @@ def test_an_application_is_steered_by_the_joint_law_and_advised_by_the_others(co
     # Each takes what it was made with.
     for each in Loop.objects.filter(law__in=LAWS):
         law = catalog.get_law(each.law)
-        law.check(catalog.read_parameters(law, each.parameters))
+        catalog.read_parameters(law, each.parameters)
     # While the pipeline says nothing of its operators, their loops stay; a vanished operator's goes.
     assert len(ensured(control, PARALLELISM)) == 4
     hosts_only = seen(operators={"hosts": sample_application()["operators"]["hosts"]}, edges=[])
