@@ -14,7 +14,7 @@ were on the node and are now on the others.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -59,34 +59,48 @@ def build_initial_plant() -> Allocation:
     )
 
 
-def on_living(plant: Allocation, dead: int) -> int:
-    return sum(points for held in plant.points for node, points in held.items() if node != dead)
-
-
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Run one law for twenty minutes; the instant of the pull, or of the publish, is random."""
-    plant = build_initial_plant()
+    """Run one law for twenty minutes; the instant of the pull is random."""
+    plant = before = build_initial_plant()
     dead, at, until = int(settings["node"]) - 1, int(settings["at"]), int(settings["restore"])
-    rates = compute_arrivals_per_second(trace)
-    down = [at <= second < until for second in range(SECONDS)]
-    chance = create_random_generator(seed, law)
-    if law == "thesis":
-        publisher, phase = _Publisher(plant, dead, resends=False), int(chance.integers(PULL_SECONDS))
-        sent = np.zeros(SECONDS)
-        for second, is_down in enumerate(down):
+    total = sum(RATES.values())
+    rates = np.full(SECONDS, total) if trace is None else total * resample(trace, SECONDS)
+    publisher, sent = _Publisher(plant, dead, resends=law != "thesis"), np.zeros(SECONDS)
+    phase = int(create_random_generator(seed, law).integers(PULL_SECONDS))
+    # There are three nodes for queues of two containers: none may be released while one may fail.
+    scaling, parameters = NodeScaling(), NodeScalingParameters(lost_decisions=BEATS_LOST, minimum_containers=NODES)
+    state = scaling.start(parameters)
+    for second in range(SECONDS):
+        is_down = at <= second < until
+        if not publisher.resends:
             if second % PULL_SECONDS == phase:
                 (publisher.exclude if is_down else publisher.admit)()
-            sent[second] = _publish(publisher, plant, rates[second], second, is_down)
-        return _build_outcome(publisher, plant, plant, down, sent)
-    return _simulate_candidate(plant, dead, down, rates, chance)
-
-
-def compute_arrivals_per_second(trace: Floats | None) -> Floats:
-    """Return the events per second over all queues: constant, or as in the trace."""
-    total = sum(RATES.values())
-    if trace is None:
-        return np.full(SECONDS, total)
-    return total * resample(trace, SECONDS)
+            sent[second] = publisher.publish(plant, rates[second], second, is_down)
+            continue
+        # The node is tried again each second, as by the client.
+        publisher.admit()
+        sent[second] = publisher.publish(plant, rates[second], second, is_down)
+        offline = np.zeros(NODES, dtype=bool)
+        offline[dead] = is_down
+        state, decision = scaling.decide(parameters, state, observe_plant(replace(plant, offline=offline)))
+        if decision.action is not None and decision.action["restore"]:
+            plant = plant.apply(index_moves(plant, {"moves": decision.action["restore"]}))
+            publisher.follow(plant)
+    diverted, crashes = 0.0, at < min(until, SECONDS)
+    if crashes and publisher.last_first_try is not None and not publisher.resends:
+        diverted = publisher.last_first_try - at
+    elif crashes:
+        # An event that is tried first at a dead node arrives elsewhere at once: only the first try counts.
+        diverted = next((second - at for second in range(at, SECONDS) if sent[second]), 0.0)
+    living = [
+        sum(points for held in each.points for node, points in held.items() if node != dead) for each in (before, plant)
+    ]
+    metrics = {
+        "events_lost": (publisher.published - publisher.stored) * BLOCK_EVENTS,
+        "seconds_to_divert": round(float(diverted), 3),
+        "points_restored": living[1] - living[0],
+    }
+    return ScenarioOutcome(metrics, {"tried_at_node_per_second": sent}, 1.0)
 
 
 class _Publisher:
@@ -113,70 +127,26 @@ class _Publisher:
         for splitter in self.splitters:
             splitter.admit(str(self.dead))
 
-    def send(self, queue: int, at_seconds: float, down: bool) -> int:
-        self.published += 1
-        first = node = int(self.splitters[queue].pick_container())
-        if down and node == self.dead:
-            self.last_first_try = at_seconds
-            if not self.resends:
-                return first
-            # The block is kept until it is acknowledged: after a failure it goes to the next container.
-            self.exclude()
-            node = int(self.splitters[queue].pick_container())
-        self.stored += node != self.dead or not down
-        return first
-
-
-def _simulate_candidate(
-    plant: Allocation, dead: int, down: Sequence[bool], rates: Floats, chance: np.random.Generator
-) -> ScenarioOutcome:
-    law, publisher, start = NodeScaling(), _Publisher(plant, dead, resends=True), plant
-    # There are three nodes for queues of two containers: none may be released while one may fail.
-    parameters = NodeScalingParameters(lost_decisions=BEATS_LOST, minimum_containers=NODES)
-    state, sent = law.start(parameters), np.zeros(SECONDS)
-    for second, is_down in enumerate(down):
-        # The node is tried again each second, as by the client.
-        publisher.admit()
-        sent[second] = _publish(publisher, plant, rates[second], second, is_down)
-        offline = np.zeros(NODES, dtype=bool)
-        offline[dead] = is_down
-        state, decision = law.decide(parameters, state, observe_plant(replace(plant, offline=offline)))
-        if decision.action is not None and decision.action["restore"]:
-            plant = plant.apply(index_moves(plant, {"moves": decision.action["restore"]}))
-            publisher.follow(plant)
-    return _build_outcome(publisher, start, plant, down, sent)
-
-
-def _publish(publisher: _Publisher, plant: Allocation, rate_per_second: float, second: int, down: bool) -> float:
-    """Publish one second of blocks, by queue; return the events tried first at the node."""
-    tried, all_queues = 0, float(plant.rate.sum())
-    for queue, rate in enumerate(plant.rate):
-        # Blocks add up over the seconds: the difference between those due until now and until before.
-        per_second = rate_per_second * float(rate) / all_queues / BLOCK_EVENTS
-        count = math.floor((second + 1) * per_second) - math.floor(second * per_second)
-        for index in range(count):
-            first = publisher.send(queue, second + index / count, down)
-            tried += first == publisher.dead
-    return float(tried * BLOCK_EVENTS)
-
-
-def _build_outcome(
-    publisher: _Publisher, before: Allocation, after: Allocation, down: Sequence[bool], sent: Floats
-) -> ScenarioOutcome:
-    crash = down.index(True) if True in down else None
-    last = publisher.last_first_try
-    diverted = 0.0
-    if crash is not None and last is not None and not publisher.resends:
-        diverted = last - crash
-    elif crash is not None:
-        # An event that is tried first at a dead node arrives elsewhere at once: only the first try counts.
-        diverted = next((second - crash for second in range(crash, SECONDS) if sent[second]), 0.0)
-    metrics = {
-        "events_lost": (publisher.published - publisher.stored) * BLOCK_EVENTS,
-        "seconds_to_divert": round(float(diverted), 3),
-        "points_restored": on_living(after, publisher.dead) - on_living(before, publisher.dead),
-    }
-    return ScenarioOutcome(metrics, {"tried_at_node_per_second": sent}, 1.0)
+    def publish(self, plant: Allocation, rate_per_second: float, second: int, down: bool) -> float:
+        """Publish one second of blocks, by queue; return the events tried first at the node."""
+        tried, all_queues = 0, float(plant.rate.sum())
+        for queue, rate in enumerate(plant.rate):
+            # Blocks add up over the seconds: the difference between those due until now and until before.
+            per_second = rate_per_second * float(rate) / all_queues / BLOCK_EVENTS
+            count = math.floor((second + 1) * per_second) - math.floor(second * per_second)
+            for index in range(count):
+                self.published += 1
+                node = int(self.splitters[queue].pick_container())
+                tried += node == self.dead
+                if down and node == self.dead:
+                    self.last_first_try = second + index / count
+                    if not self.resends:
+                        continue
+                    # The block is kept until it is acknowledged: after a failure it goes to the next container.
+                    self.exclude()
+                    node = int(self.splitters[queue].pick_container())
+                self.stored += node != self.dead or not down
+        return float(tried * BLOCK_EVENTS)
 
 
 SCENARIO = Scenario(

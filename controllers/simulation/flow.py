@@ -27,7 +27,7 @@ served events as a share of the possible ones.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -65,23 +65,6 @@ SETTINGS = (
 )
 
 
-@dataclass(frozen=True)
-class SeenSample:
-    """The input of a law before each sample. Events are those of the previous sample."""
-
-    free_kb: float
-    setpoint_kb: float
-    applied: float
-    served: float
-    busy_seconds: float  # of the stage, in that sample
-    waiting: float  # events in the queue
-    available: float
-
-
-class FlowRegulator(Protocol):
-    def admit(self, seen: SeenSample) -> float: ...
-
-
 class ShippedFlow:
     """The shipped law in one of its forms, with its state."""
 
@@ -101,9 +84,9 @@ class ShippedFlow:
         )
         self.state = self.law.start(self.parameters)
 
-    def admit(self, seen: SeenSample) -> float:
-        observation = FlowObservation(measured=seen.free_kb, applied=seen.applied)
-        parameters = replace(self.parameters, setpoint=seen.setpoint_kb)
+    def admit(self, free_kb: float, setpoint_kb: float, applied: float) -> float:
+        observation = FlowObservation(measured=free_kb, applied=applied)
+        parameters = replace(self.parameters, setpoint=setpoint_kb)
         self.state, decision = self.law.decide(parameters, self.state, observation)
         return limit_of(decision)
 
@@ -114,30 +97,14 @@ class SparksLaw:
 
     pid: SparkPid = field(default_factory=lambda: SparkPid(SAMPLE_SECONDS))
 
-    def admit(self, seen: SeenSample) -> float:
+    def admit(self, served: float, busy_seconds: float, waiting: float) -> float:
+        """Return the events to admit, unlimited before the first batch; `waiting` events are in the queue."""
         # Events that the stage can't serve in the next sample wait.
-        if seen.served > 0:
-            per_event_seconds = seen.busy_seconds / seen.served
-            late_seconds = max(0.0, seen.waiting * per_event_seconds - SAMPLE_SECONDS)
-            self.pid = self.pid.update(seen.served, seen.busy_seconds, late_seconds)
+        if served > 0:
+            late_seconds = max(0.0, waiting * (busy_seconds / served) - SAMPLE_SECONDS)
+            self.pid = self.pid.update(served, busy_seconds, late_seconds)
         rate = self.pid.rate_per_second
-        return seen.available if rate is None else rate * SAMPLE_SECONDS
-
-
-class FullAdmission:
-    def admit(self, seen: SeenSample) -> float:
-        return seen.available
-
-
-def build_regulator(law: str, delay: int) -> FlowRegulator:
-    """Return the regulator by the law's name."""
-    if law == "spark-pid":
-        return SparksLaw()
-    if law == "uncontrolled":
-        return FullAdmission()
-    if law == "adaptive":
-        return ShippedFlow("i-p", "adaptive", delay)
-    return ShippedFlow(law, "fixed", delay)
+        return math.inf if rate is None else rate * SAMPLE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -165,79 +132,67 @@ def build_course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -
     )
 
 
-@dataclass
-class _Tally:
-    free_kb: Floats
-    admitted: Floats
-    served: Floats
-    dropped: Floats
+def simulate(who: ShippedFlow | SparksLaw | None, of: _Course, delay: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the free space (kB), and the events admitted, served, and dropped, sample by sample.
 
-
-def simulate(who: FlowRegulator, of: _Course, delay: int) -> _Tally:
-    """Decide every sample on the free space at its start; the plant is at rest before the first."""
-    tally = _Tally(*(np.zeros(SAMPLES) for _ in range(4)))
-    held, source, late = (
-        CAPACITY_KB - FIRST_REFERENCE_KB,
-        0.0,
-        (SERVED_PER_SAMPLE + (1 - A) * (CAPACITY_KB - FIRST_REFERENCE_KB) / KB_PER_EVENT),
-    )
+    Every sample is decided on the free space at its start; the plant is at rest before the first. Without a law,
+    everything is admitted.
+    """
+    free, admitted, all_served, all_dropped = (np.zeros(SAMPLES) for _ in range(4))
+    held, source = CAPACITY_KB - FIRST_REFERENCE_KB, 0.0
+    # What keeps the first setpoint at rest: what is served, and what leaks.
+    late = SERVED_PER_SAMPLE + (1 - A) * (CAPACITY_KB - FIRST_REFERENCE_KB) / KB_PER_EVENT
     served, busy_seconds, applied = SERVED_PER_SAMPLE, SAMPLE_SECONDS, late
     for k in range(SAMPLES):
         source += of.offered[k]
         size, available = KB_PER_EVENT * of.gain[k], 0.0 if of.starved[k] else source
-        tally.free_kb[k] = CAPACITY_KB - held
-        seen = SeenSample(CAPACITY_KB - held, of.setpoint_kb[k], applied, served, busy_seconds, held / size, available)
-        applied = min(max(0.0, who.admit(seen)), available)
+        free[k], wanted = CAPACITY_KB - held, math.inf
+        if isinstance(who, ShippedFlow):
+            wanted = who.admit(CAPACITY_KB - held, of.setpoint_kb[k], applied)
+        elif who is not None:
+            wanted = who.admit(served, busy_seconds, held / size)
+        applied = min(max(0.0, wanted), available)
         source -= applied
         arriving, late = (late, applied) if delay else (applied, late)
-        held, served, dropped = _step(held, arriving, of.capable[k], size)
+        contents = A * held + size * (arriving - of.capable[k])
+        served = max(0.0, of.capable[k] - max(0.0, -contents) / size)
+        all_dropped[k] = max(0.0, contents - CAPACITY_KB) / size
+        held = min(max(contents, 0.0), CAPACITY_KB)
         busy_seconds = SAMPLE_SECONDS * served / of.capable[k] if of.capable[k] else 0.0
-        tally.admitted[k], tally.served[k], tally.dropped[k] = applied, served, dropped
-    return tally
-
-
-def _step(held: float, arriving: float, capable: float, size: float) -> tuple[float, float, float]:
-    """Return (contents of the queue, events served, events dropped) after a sample."""
-    wanted = A * held + size * (arriving - capable)
-    idle = max(0.0, -wanted) / size
-    dropped = max(0.0, wanted - CAPACITY_KB) / size
-    return min(max(wanted, 0.0), CAPACITY_KB), max(0.0, capable - idle), dropped
+        admitted[k], all_served[k] = applied, served
+    return free, admitted, all_served, all_dropped
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
+    """Run one law for half an hour."""
     delay, of = int(settings["delay"]), build_course(settings, seed, trace)
-    tally = simulate(build_regulator(law, delay), of, delay)
-    free_mb, reference_mb = tally.free_kb / 1000, of.setpoint_kb / 1000
+    who: ShippedFlow | SparksLaw | None = SparksLaw() if law == "spark-pid" else None
+    if law in ("pi", "i-p", "adaptive"):
+        who = ShippedFlow("i-p", "adaptive", delay) if law == "adaptive" else ShippedFlow(law, "fixed", delay)
+    free_kb, admitted, served, dropped = simulate(who, of, delay)
+    free_mb, reference_mb = free_kb / 1000, of.setpoint_kb / 1000
+    # The samples until the free space stays near its reference, and how far it fell below the new setpoint.
+    begin, end = (HOG_FROM, HOG_UNTIL) if settings["hog"] > 0 else (STEP_AT, GAIN_AT)
+    apart = np.abs(free_mb - reference_mb)[begin:end] > SETTLED_WITHIN * REFERENCE_KB / 1000
+    last = int(np.flatnonzero(apart)[-1]) + 1 if apart.any() else 0
+    step = (FIRST_REFERENCE_KB - REFERENCE_KB) / 1000
+    overshoot = max(0.0, (REFERENCE_KB / 1000 - float(free_mb[STEP_AT:GAIN_AT].min())) / step)
     metrics = {
-        "settling_samples": count_settling_samples(free_mb, reference_mb, settings["hog"] > 0),
-        "overshoot": round(compute_overshoot(free_mb), 4),
+        "settling_samples": None if last == end - begin else last,
+        "overshoot": round(overshoot, 4),
         "minimum_free_mb": round(float(free_mb.min()), 2),
-        "drops": round(float(tally.dropped.sum()), 3),
+        "drops": round(float(dropped.sum()), 3),
         "rms": round(math.sqrt(float(((free_mb - reference_mb)[GAIN_AT:] ** 2).mean())), 3),
-        "served_share": round(float(tally.served.sum() / of.capable.sum()), 4),
+        "served_share": round(float(served.sum() / of.capable.sum()), 4),
     }
     series = {
         "free_mb": free_mb,
         "reference_mb": reference_mb,
-        "admitted_events": tally.admitted,
-        "served_events": tally.served,
-        "dropped_events": tally.dropped,
+        "admitted_events": admitted,
+        "served_events": served,
+        "dropped_events": dropped,
     }
     return ScenarioOutcome(metrics, series, SAMPLE_SECONDS)
-
-
-def count_settling_samples(free_mb: Floats, reference_mb: Floats, hog: bool) -> int | None:
-    """Return the samples until the free space stays near its reference; None: never."""
-    begin, end = (HOG_FROM, HOG_UNTIL) if hog else (STEP_AT, GAIN_AT)
-    apart = np.abs(free_mb - reference_mb)[begin:end] > SETTLED_WITHIN * REFERENCE_KB / 1000
-    last = int(np.flatnonzero(apart)[-1]) + 1 if apart.any() else 0
-    return None if last == end - begin else last
-
-
-def compute_overshoot(free_mb: Floats) -> float:
-    """Return how far the free space fell below the new setpoint, as a share of the step."""
-    step = (FIRST_REFERENCE_KB - REFERENCE_KB) / 1000
-    return max(0.0, (REFERENCE_KB / 1000 - float(free_mb[STEP_AT:GAIN_AT].min())) / step)
 
 
 SCENARIO = Scenario(

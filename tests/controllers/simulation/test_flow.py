@@ -51,9 +51,9 @@ def test_a_new_setpoint_overshoots_as_the_errata_say():
 class Believing(flow.ShippedFlow):
     """The law that is not told what was really admitted."""
 
-    def admit(self, seen):
-        parameters = replace(self.parameters, setpoint=seen.setpoint_kb, maximum=1e9)
-        self.state, decision = Flow().decide(parameters, self.state, FlowObservation(measured=seen.free_kb))
+    def admit(self, free_kb, setpoint_kb, applied):
+        parameters = replace(self.parameters, setpoint=setpoint_kb, maximum=1e9)
+        self.state, decision = Flow().decide(parameters, self.state, FlowObservation(measured=free_kb))
         return decision.action["admit"]
 
 
@@ -61,8 +61,8 @@ class Believing(flow.ShippedFlow):
 def test_after_a_starvation_nothing_is_dropped_since_the_law_counts_from_what_was_admitted(delay):
     settings = SCENARIO.read_settings({"starvation": 100, "delay": delay, "noise": 0})
     assert run("i-p", starvation=100, delay=delay, noise=0).metrics["drops"] == 0
-    believing = flow.simulate(Believing("i-p", "fixed", delay), flow.build_course(settings, 1, None), delay)
-    flooded = believing.dropped[flow.STARVED_FROM :] > 0
+    *_, dropped = flow.simulate(Believing("i-p", "fixed", delay), flow.build_course(settings, 1, None), delay)
+    flooded = dropped[flow.STARVED_FROM :] > 0
     assert flooded.sum() > 20
 
 
