@@ -37,7 +37,7 @@ OTHER_KINDS = {
 LISTS = ("numbers", "integers", "rows")
 KINDS_OF_TYPES: dict[Any, Any] = {float: "number", int: "integer", bool: "flag", str: "text"}
 KINDS_OF_LISTS: dict[Any, Any] = {float: "numbers", int: "integers"}
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True)
@@ -284,4 +284,4 @@ def _declare(name: str, annotated: Any) -> Parameter:
 
 def build(struct: type[T], values: T | Mapping[str, Any]) -> T:
     """Return the Struct of values that `read_values` has checked; a Struct itself is unchanged."""
-    return values if isinstance(values, struct) else convert(struct, values)  # type: ignore[type-var]
+    return values if isinstance(values, struct) else convert(struct, values)

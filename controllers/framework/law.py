@@ -16,9 +16,9 @@ from common.stored_document import convert_to_plain
 from controllers.framework.decision import Decision, Json
 
 Values = Mapping[str, Any]
-P = TypeVar("P", default=Any)
-O = TypeVar("O", default=Any)  # noqa: E741
-S = TypeVar("S", default=Any)
+P = TypeVar("P", bound=msgspec.Struct, default=Any)
+O = TypeVar("O", bound=msgspec.Struct, default=Any)  # noqa: E741
+S = TypeVar("S", bound=msgspec.Struct, default=Any)
 
 
 class NoState(msgspec.Struct, frozen=True):
@@ -70,9 +70,9 @@ class Law(Generic[P, O, S]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for name, struct in (("parameters", "Parameters"), ("observation", "Observation"), ("state", "State")):
-            if name not in vars(cls) and isinstance(of := getattr(cls, struct, None), type(msgspec.Struct)):
-                setattr(cls, name, list_parameters(of))
+        for name in ("Parameters", "Observation", "State"):
+            if (struct := getattr(cls, name, None)) is not None:
+                setattr(cls, name.lower(), list_parameters(struct))
 
     def decide(self, parameters: P, state: S, observation: O) -> tuple[S, Decision]:
         """Return the next state, which assumes that the decision is applied, and the decision."""
@@ -110,31 +110,14 @@ class Law(Generic[P, O, S]):
         return None
 
 
-class UntypedLaw(Law[Values, Values, Json]):
-    """A law whose parameters, observation, and state are JSON objects, declared one by one."""
-
-    Parameters = Observation = State = dict  # type: ignore[assignment]
-
-    def start(self, parameters: Values) -> Json:
-        return self.build_initial_state(parameters)  # type: ignore[attr-defined]
-
-    def resume(self, state: Json) -> Json:
-        return self.resume_state({}, state) if hasattr(self, "resume_state") else state
-
-    def correct(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
-        return self.correct_state(parameters, before, after, action) if hasattr(self, "correct_state") else after
-
-
 def assumes_applied(law: Law) -> bool:
     """Return whether the law's next state assumes that its proposal is applied."""
-    if isinstance(law, UntypedLaw):
-        return hasattr(law, "correct_state")
     return type(law).correct is not Law.correct
 
 
-def write_state(law: Law, state: Any) -> Json:
+def write_state(law: Law, state: msgspec.Struct) -> dict[str, Json]:
     """Return the state as JSON, within the law's declaration: a counter stops at its maximum."""
-    return clip_values(law.state, state if isinstance(state, Mapping) else convert_to_plain(state))
+    return clip_values(law.state, convert_to_plain(state))
 
 
 def check_parameters(law: Law, parameters: Values) -> None:
