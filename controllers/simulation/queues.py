@@ -215,7 +215,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "containers_mean": round(float(containers.mean()), 3),
         "nodes_used_mean": round(float(used.mean()), 3),
         "minutes_to_clear": max(
-            (len(list(run)) for late, run in groupby(over.any(axis=1).tolist()) if late), default=0
+            (len(list(run)) for late, run in groupby(over.max(axis=1).tolist()) if late), default=0
         ),
         "points_moved_scaling": sum(move.points for move in moved_scaling),
         "moves_scaling": len(moved_scaling),
