@@ -13,10 +13,10 @@ from django.db import transaction
 
 from common import checks
 from common.errors import BadInput
+from common.stored_document import list_recorded
 from workers.documents.pipeline import UNHEARD, ApplicationStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import NOTHING_SEEN, PlantTotals, Snapshot
-from common.stored_document import list_recorded
 from workers.objectives.models import Objective
 from workers.pipeline.patterns.predicate import Predicate, Quantity, parse, parse_quantity
 from workers.steering.scope import compute_closed_share

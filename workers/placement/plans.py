@@ -21,7 +21,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from common.errors import BadInput
-from common.stored_document import convert, convert_to_plain, copy_shared_values
+from common.stored_document import convert, copy_shared_values
 from queues import projection
 from queues.nodes.node_state import SILENT
 from queues.topology import Topology

@@ -25,7 +25,7 @@ from workers.documents.alerts import AlertStatus
 from workers.documents.loops import LoopStatus, OverrideStatus, RecentAction
 from workers.documents.plans import PlanStatus
 from workers.documents.snapshot import RunStatus
-from workers.models import LedgerEntry, Loop, Run
+from workers.models import LedgerEntry, Run
 from workers.placement import plans
 from workers.snapshot.judgement import MAX_CLOCK_SECONDS, Limits, build_limits
 from workers.steering import overrides
