@@ -64,7 +64,7 @@ RETURNED = Key(
     "weir:returned",
     "hash",
     "workers → workers",
-    "node → since when (s) it sends heartbeats again: `workers.placement.give_back`",
+    "node → since when (s) it sends heartbeats again: `workers.placement.recovery`",
 )
 HEARTBEATS = Key(
     "weir:heartbeats", "hash", "agent → agent observer telemetry pipeline", "node → JSON heartbeat of its agent"

@@ -181,7 +181,7 @@ class Tuning(models.Model):
 class FirstReport(models.Model):
     """What a loop that advises at an attached plant would have saved in its first hour.
 
-    See `workers.control.first_reports`. figures: as `FirstReportFigures`; null: too little was measured, and the next
+    See `workers.control.loops`. figures: as `FirstReportFigures`; null: too little was measured, and the next
     hour is reported instead. An empty time range (`since` is `until`) marks a new plant since then.
     """
 

@@ -10,7 +10,6 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Count, Min, Q, Sum
 
-from controllers.design.error_budget import PeriodCounts, compute_window_budget
 from controllers.framework.reason import format_count
 from workers.alerts import review
 from workers.alerts.delivery.message_text import format_one_line
@@ -19,6 +18,7 @@ from workers.alerts.lifecycle.models import Message, Receiver
 from workers.alerts.review import ReviewRow, format_duration
 from workers.models import LedgerEntry, Loop, Override, Plan, Tuning
 from workers.objectives.book import MINUTE_SECONDS, MINUTES_PER_DAY
+from workers.objectives.error_budget import PeriodCounts, compute_window_budget
 from workers.objectives.models import Objective
 from workers.steering import plant_settings
 from workers.steering.scope import Scope

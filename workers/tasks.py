@@ -23,8 +23,8 @@ from workers.batch.jobs.job import JobContext
 from workers.consumer.handlers.registry import get_handler
 from workers.consumer.work_report import Report, WorkReporter
 from workers.consumer.worker import Consumer
-from workers.control import engine, first_reports
-from workers.control.attached_ticks import AttachedTicks
+from workers.control import engine, loops
+from workers.control.engine import AttachedTicks
 from workers.control.loops import ensure_loops
 from workers.control.parts.kind import PlantInventory
 from workers.coordination.connections import control_server, create_connection
@@ -33,7 +33,7 @@ from workers.coordination.tick import TICK
 from workers.documents.snapshot import Snapshot
 from workers.observability.spans import note
 from workers.pipeline.declaration import versions
-from workers.placement import draining, execution, plans, recovery
+from workers.placement import execution, plans, recovery
 from workers.plants.foreign import adapters, interventions, repeated_orders
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.pool import hosts
@@ -158,14 +158,14 @@ def upkeep() -> None:
     topology, snapshot = Topology.from_json(control.get(keys.TOPOLOGY)), _load_snapshot(control)
     versions.reconcile(control)
     ensure_loops(PlantInventory(topology, control, snapshot))
-    first_reports.write_due(now)
+    loops.write_due(now)
     task_definitions.ensure_tasks()
     overrides.expire_due(now, control)
     enforcing.reconcile(control, now)
     plans.void_due(now)
     reports.send_due(now)
     if snapshot is not None:
-        draining.tidy(control, snapshot, now)
+        execution.tidy(control, snapshot, now)
     sweep(topology)
 
 

@@ -13,7 +13,7 @@ from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.input.shown_digest import check_unchanged, digest_of
-from workers.control import first_reports
+from workers.control.loops import begin_anew
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPlant
 from workers.models import Loop
@@ -114,7 +114,7 @@ def _begin_anew(actor: Actor, plant: str) -> list[Loop]:
         overrides.end(held, by=actor.user, now=now)
     Loop.objects.filter(pk__in=[loop.pk for loop in loops]).update(mode=Loop.Mode.ADVISE, state=None)
     for loop in loops:
-        first_reports.begin_anew(loop, now)
+        begin_anew(loop, now)
     orders.forget(plant)
     return loops
 

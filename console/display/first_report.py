@@ -6,7 +6,7 @@ from datetime import datetime
 
 from common.stored_document import convert
 from controllers.framework.reason import format_count, format_percent
-from workers.control.first_reports import MIN_SECONDS
+from workers.control.loops import MIN_SECONDS
 from workers.documents.loops import FirstReportFigures
 from workers.models import FirstReport
 

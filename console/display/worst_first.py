@@ -7,7 +7,7 @@ from django.urls import reverse
 from queues.nodes.node_state import STATES
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectState
-from workers.snapshot.states.evaluate import get_states
+from workers.snapshot.evaluate import get_states
 
 LISTED = ("node", "queue")  # always; others only if they have a problem
 Rank = tuple[int, int, float]

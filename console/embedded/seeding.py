@@ -28,7 +28,7 @@ from queues.nodes.addresses import parse_nodes
 from queues.topology import Topology
 from workers.alerts.rules.rules import ensure_rules
 from workers.batch import task_definitions
-from workers.control import schedule
+from workers.control import loops
 from workers.control.kinds.registry import list_seeded_laws
 from workers.control.loops import ensure_loops
 from workers.control.parts.kind import PlantInventory
@@ -65,7 +65,7 @@ def seed(server: redis.Redis, environment: Mapping[str, str] = variables.PROCESS
         seed_queues()
     topology = projection.project(server, enforcing.get_node_thresholds(timezone.now()))
     ensure_loops(PlantInventory(topology, server), list_seeded_laws())
-    schedule.ensure_schedule()
+    loops.ensure_schedule()
     seed_retention()
     task_definitions.ensure_tasks()
     ensure_rules(timezone.now())

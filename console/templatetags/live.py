@@ -24,7 +24,7 @@ from console.display.severity_states import SEVERITY_STATES
 from console.display.state_words import VERDICT_WORDS, get_state_word
 from console.templatetags.filters import at
 from queues.nodes.node_state import BUSY, IDLE, OFFLINE, TOOBUSY
-from workers.snapshot.states.evaluate import get_states
+from workers.snapshot.evaluate import get_states
 
 register = template.Library()
 

@@ -18,7 +18,7 @@ from workers.documents.alerts import AlertStatus
 from workers.documents.loops import ManualChange, OverrideStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
-from workers.snapshot.states.evaluate import get_states
+from workers.snapshot.evaluate import get_states
 
 GLYPHS = {IDLE: "○", NORMAL: "●", BUSY: "▲", TOOBUSY: "■", OFFLINE: "◌"}
 STYLES = {IDLE: "blue", NORMAL: "green", BUSY: "bold yellow", TOOBUSY: "bold red", OFFLINE: "dim"}

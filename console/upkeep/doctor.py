@@ -39,7 +39,7 @@ from queues.topology import Topology
 from workers.coordination.connections import create_connection
 from workers.host.spark import find_java_home
 from workers.pool.orders import is_at_work, list_unreadable_reports, read_host_reports
-from workers.snapshot.states.clock import MAX_CLOCK_SECONDS
+from workers.snapshot.judgement import MAX_CLOCK_SECONDS
 
 PYTHONS = ((3, 11), (3, 13))  # from, and below
 OLDEST_SERVER = (7, 0)

@@ -1,4 +1,4 @@
-"""Limits on how fast loops spend error budgets (`controllers.design.error_budget`): never all, never at once.
+"""Limits on how fast loops spend error budgets (`workers.objectives.error_budget`): never all, never at once.
 
 The rest L of a budget may be spent at the rate at which it would last `budget_seconds` H:
 

@@ -18,7 +18,7 @@ EVERY_SECONDS = 1.0
 # twice.
 KNOWN_SECONDS, KNOWN_PROCESSES = 600, 50
 # A producer that has been silent for a day is considered gone, and its row is removed
-# (`workers.snapshot.left_producers`).
+# (`workers.snapshot.observer`).
 LEFT_SECONDS = 86_400.0
 
 

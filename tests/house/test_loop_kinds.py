@@ -13,7 +13,7 @@ from controllers.parallelism.measured_topology import MeasuredOperator, Measured
 from controllers.simulation.catalog import SCENARIOS
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.workers.snapshots import snapshot_of
-from workers.control import kinds, schedule
+from workers.control import kinds, loops
 from workers.control.kinds.registry import KINDS
 from workers.control.parts.kind import LoopStart, PlantInventory
 from workers.documents.hosts import ReportedHost
@@ -108,7 +108,7 @@ def test_what_a_kind_shows_is_what_its_law_says(kind):
 
 @each_kind
 def test_a_kind_is_ticked_by_the_clock(kind):
-    (second,) = [seconds for _, task, seconds in schedule.ROWS if task == schedule.TICK]
+    (second,) = [seconds for _, task, seconds in loops.ROWS if task == loops.TICK]
     assert kind.interval_seconds >= second and kind.interval_seconds % second == 0
 
 

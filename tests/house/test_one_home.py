@@ -52,7 +52,7 @@ HOMONYMS = {
     ("console/management/commands/bench.py", "shedding"),
     ("workers/alerts/conditions/plant_conditions.py", "shedding"),
     ("workers/snapshot/health.py", "shedding"),
-    ("workers/snapshot/states/evaluate.py", "shedding"),
+    ("workers/snapshot/evaluate.py", "shedding"),
 }
 
 

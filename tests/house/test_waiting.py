@@ -46,7 +46,6 @@ ALLOWED = {
     "tests/workers/plants/foreign/declared/test_declared_plants.py": "a command and a query without end",
     "tests/workers/plants/foreign/declared/test_redis_sensors.py": "an answer that comes drop by drop",
     "tests/workers/snapshot/test_observer.py": "a message that is asked for again",
-    "tests/workers/steering/test_overrides.py": "a port that nobody listens at",
 }
 
 

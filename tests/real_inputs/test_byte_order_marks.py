@@ -10,10 +10,10 @@ import pytest
 
 from common.documents import decode_text, parse_json, read_json, read_yaml
 from common.environment import read_secret
-from console.actions.lab.traces import read_trace
 from console.input.boundary import document_of
 from console.management.commands.attach import _read_text
 from console.management.document import read_document
+from workers.lab.trace_files import read_trace
 from workers.pipeline.rules.reference import ReferenceTable
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.declaration import parse_declaration

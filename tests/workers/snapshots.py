@@ -5,8 +5,8 @@ from typing import Any
 
 from common.stored_document import convert_to_plain, encode_document, replace_fields
 from workers.documents.snapshot import Snapshot
+from workers.snapshot.evaluate import evaluate_states
 from workers.snapshot.health import evaluate_health
-from workers.snapshot.states.evaluate import evaluate_states
 
 
 def snapshot_of(document: Mapping[str, Any]) -> Snapshot:

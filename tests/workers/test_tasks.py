@@ -3,13 +3,12 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import redis
 from celery import current_app
-from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
+from django_celery_beat.models import PeriodicTask
 
 from common.stored_document import encode_document
 from queues import keys, pausing
@@ -21,10 +20,8 @@ from tests.servers import Server
 from tests.waiting import until
 from tests.workers.samples import fill
 from workers import tasks
-from workers.batch import task_definitions
 from workers.consumer.work_report import WorkReporter
-from workers.control.schedule import ensure_schedule
-from workers.coordination.connections import create_connection
+from workers.control.loops import ensure_schedule
 from workers.models import LedgerEntry, Loop
 from workers.placement import execution
 from workers.plants.foreign import adapters
@@ -61,13 +58,6 @@ def test_a_tick_starts_workers_where_events_wait_and_records_why(
     assert sent(control) == entry.action["start"]
     assert control.zcard("weir:submitted:alert:n1") == entry.action["start"]
     assert LedgerEntry.objects.get(loop__name="worker_rate/alert/n2").action is None
-
-
-@pytest.mark.usefixtures("broker", "plant_topology")
-def test_a_plant_that_starts_has_nothing_to_decide_on_yet(control: redis.Redis) -> None:
-    tasks.upkeep()
-    tasks.tick()
-    assert not LedgerEntry.objects.exists()
 
 
 @pytest.mark.usefixtures("broker", "plant_topology")
@@ -171,33 +161,6 @@ def test_a_worker_whose_report_nobody_takes_ends_all_the_same(
     tasks.consume("alert", "n1", "w1")
 
 
-def test_the_last_error_is_gone_once_a_worker_ends_well(
-    control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology
-) -> None:
-    broken = replace(plant_topology.queues["alert"], handler="webhook")
-    topology = replace(plant_topology, queues={**plant_topology.queues, "alert": broken})
-    control.set(keys.TOPOLOGY, topology.to_json())
-    tasks.consume("alert", "n1", "w1")
-    assert b"handler_options.url" in control.hget("weir:work:alert:n1", "trouble")
-    control.set(keys.TOPOLOGY, plant_topology.to_json())
-    tasks.consume("alert", "n1", "w2")
-    assert control.hget("weir:work:alert:n1", "trouble") == b""
-
-
-def test_a_worker_that_ends_by_an_error_nobody_thought_of_says_so_too(
-    control: redis.Redis, plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its report said that it had ended well, while each worker after it ended as it did."""
-
-    def no_memory(*_: object) -> None:
-        raise MemoryError("malloc of size 33554432 failed")
-
-    monkeypatch.setattr(tasks, "get_handler", no_memory)
-    with pytest.raises(MemoryError):
-        tasks.consume("alert", "n1", "w1")
-    assert control.hget("weir:work:alert:n1", "trouble") == b"MemoryError: malloc of size 33554432 failed"
-
-
 def test_ended_workers_are_forgotten_by_the_segments(
     nodes: dict[str, Server], plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,32 +180,12 @@ def test_the_schedule_is_made_once_and_an_operators_change_stays() -> None:
     assert named <= set(current_app.tasks)
 
 
-def test_an_interval_or_a_crontab_that_two_processes_made_at_once_stops_nobody() -> None:
-    for _ in range(2):
-        IntervalSchedule.objects.create(every=1, period=IntervalSchedule.SECONDS)
-        CrontabSchedule.objects.create(minute="5", hour="3", timezone="UTC")
-    ensure_schedule()
-    task_definitions.define("often", "metric_spill", every_seconds=1)
-    task_definitions.define("nightly", "metric_spill", crontab_line="5 3 * * *")
-    assert (IntervalSchedule.objects.filter(every=1).count(), CrontabSchedule.objects.count()) == (2, 2)
-
-
 def test_the_ticks_of_each_law_which_an_older_weir_had_go() -> None:
     ensure_schedule()
     ours = PeriodicTask.objects.get(name="weir: tick loops")
     PeriodicTask.objects.create(name="weir: tick flow", task=ours.task, interval=ours.interval)
     assert ensure_schedule() == 0
     assert list(PeriodicTask.objects.filter(task="workers.tasks.tick")) == [ours]
-
-
-def test_a_server_has_one_connection_pool_per_process(control_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert create_connection(control_server.url) is create_connection(control_server.url)
-    tries: list[redis.Connection] = []
-    connect = redis.Connection._connect
-    monkeypatch.setattr(redis.Connection, "_connect", lambda line: tries.append(line) or connect(line))
-    with pytest.raises(redis.ConnectionError):
-        create_connection("redis://127.0.0.1:1/0").ping()
-    assert len(tries) == 1, "it repeats nothing by itself"
 
 
 def test_a_node_that_hangs_is_waited_for_once_however_many_queues_it_holds(

@@ -16,7 +16,7 @@ from common import checks
 from common.errors import BadInput
 from workers.batch import catalog
 from workers.batch.jobs.job import REQUIREMENTS
-from workers.control.schedule import schedule_row
+from workers.control.loops import schedule_row
 from workers.models import Task
 
 START = "workers.tasks.start_task"

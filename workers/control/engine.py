@@ -10,11 +10,15 @@ because its server may be slow.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime, timedelta
 from time import monotonic
 
 import redis
+from django.db import close_old_connections
 from django.db.models import Q
 from django.db.models.fields.json import KT
 
@@ -26,6 +30,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.observability.spans import span
 from workers.plants.plant import Plant
+from workers.plants.published import NotObserved
 from workers.steering import overrides, scope
 from workers.steering.scope import list_active_loops
 
@@ -39,6 +44,8 @@ HERE = ""  # key that replaces an attached plant's name
 TOGETHER = 250
 
 Elsewhere = Callable[[str, Callable[[], object]], None]
+MAX_THREADS = 16  # plants called concurrently; when this many hang, others wait for the first to return
+NOT_TICKED = "The loops of %s did not tick; the ticks are retried in the next second."
 
 
 def tick_due(
@@ -184,3 +191,37 @@ def _compute_rest_period(pk: int, at: datetime) -> float:
 def compute_min_seconds(interval_seconds: float) -> float:
     """Return the minimum time between two ticks of a loop: its interval less the tolerated jitter."""
     return interval_seconds - min(EARLY_SHARE * interval_seconds, EARLY_SECONDS)
+
+
+class AttachedTicks:
+    """Threads of this process that do the work at attached plants.
+
+    Processes do not coordinate: a loop is ticked under its lease, but other work may be done twice. failed: the log
+    message of a failure, formatted with the plant's name.
+    """
+
+    def __init__(self, failed: str = NOT_TICKED) -> None:
+        self._failed = failed
+        self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="attached")
+        self._running: dict[str, Future[None]] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, plant: str, job: Callable[[], object]) -> None:
+        """Run the job in the plant's thread, unless the plant's previous job is still running.
+
+        Work that is skipped remains due.
+        """
+        with self._lock:
+            before = self._running.get(plant)
+            if before is None or before.done():
+                self._running[plant] = self._threads.submit(self._tick, plant, job)
+
+    def _tick(self, plant: str, job: Callable[[], object]) -> None:
+        close_old_connections()
+        try:
+            with suppress(NotObserved):
+                job()
+        except Exception:
+            logger.exception(self._failed, plant)
+        finally:
+            close_old_connections()

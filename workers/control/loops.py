@@ -1,11 +1,48 @@
 """The set of loops: each kind has one for each of its targets."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
+from django.db import transaction
+from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
+
+from common.errors import WeirError
+from common.stored_document import convert_to_plain
+from controllers.framework import guard
+from controllers.parallelism.advice_value import AdvisedOperator, AdvisedTick, compute_advice_value
+from controllers.parallelism.inputs import UNMEASURED
 from workers.control.kinds import registry
+from workers.control.kinds.registry import find_display
+from workers.control.ledger import folds, ledger
 from workers.control.parts.kind import LoopKind, LoopStart, PlantInventory, Targets
-from workers.models import Loop
+from workers.control.parts.operators import OWNERS
+from workers.coordination.tick import TICK
+from workers.documents.loops import FirstReportFigures
+from workers.models import FirstReport, LedgerEntry, Loop
+from workers.plants.foreign.interventions import TRY_SECONDS
+from workers.plants.foreign.repeated_orders import REPEAT_SECONDS
+from workers.steering.scope import list_active_loops
+
+ROWS: tuple[tuple[str, str, int], ...] = (  # name, task, seconds
+    ("weir: tick loops", TICK, 1),
+    ("weir: advance plans, restore lost points", "workers.tasks.advance", 1),
+    ("weir: manage batch tasks", "workers.tasks.manage_tasks", 2),
+    ("weir: upkeep of loops and overrides", "workers.tasks.upkeep", 5),
+    ("weir: undo interventions at attached plants", "workers.tasks.undo_interventions", TRY_SECONDS),
+    ("weir: repeat people's orders to attached plants", "workers.tasks.repeat_orders", REPEAT_SECONDS),
+)
+Schedule = TypeVar("Schedule", IntervalSchedule, CrontabSchedule)
+# In these cases the observation yields no reliable number: no valid measurement, nothing to decide, or an
+# operator without a measurement. An operator without tasks cannot be measured: its desired value would be 0,
+# and it would never start again.
+UNSOUND = (*guard.UNASKED, UNMEASURED)
+LATE_INTERVALS, LATE_SECONDS = 3.0, 15.0
+HOUR = timedelta(hours=1)
+MIN_SECONDS = 600.0
+# A tick's values apply until the next tick, unless a tick was missed.
+MAX_INTERVALS = 3.0
 
 
 def ensure_loops(present: PlantInventory, laws: Iterable[str] | None = None) -> list[Loop]:
@@ -40,3 +77,147 @@ def _follow(loop: Loop, start: LoopStart) -> None:
 
 def _update(loop: Loop, **values: Any) -> None:
     Loop.objects.filter(pk=loop.pk).update(**values)
+
+
+def schedule_row(kind: type[Schedule], **fields: Any) -> Schedule:
+    """Return the interval or the crontab with these fields.
+
+    The database may have two, because nothing there forbids it and two processes may have created one at once.
+    """
+    return kind.objects.filter(**fields).order_by("pk").first() or kind.objects.create(**fields)
+
+
+@transaction.atomic
+def ensure_schedule() -> int:
+    """Create missing periodic tasks and return how many were missing.
+
+    A row that an operator has edited or disabled stays unchanged. Rows of old versions, one tick for each law, are
+    deleted.
+    """
+    made = 0
+    PeriodicTask.objects.filter(task=TICK).exclude(name__in=[name for name, _, _ in ROWS]).delete()
+    for name, task, seconds in ROWS:
+        interval = schedule_row(IntervalSchedule, every=seconds, period=IntervalSchedule.SECONDS)
+        defaults = {
+            "task": task,
+            "interval": interval,
+            "queue": "control",
+            # A tick that waited longer than its interval is outdated: the next one is already queued.
+            "expire_seconds": seconds,
+        }
+        made += PeriodicTask.objects.get_or_create(name=name, defaults=defaults)[1]
+    return made
+
+
+class NothingDesired(WeirError):  # noqa: N818
+    """Raised when a loop has no valid decision now; says why."""
+
+
+@dataclass(frozen=True)
+class DesiredValues:
+    """Desired values of a loop.
+
+    entry: the decision, taken `at` (s since 1970). values: by operator, or by the name of what the loop sets.
+    """
+
+    entry: int
+    at: float
+    values: Mapping[str, float]
+    reason: str
+
+    @property
+    def total(self) -> float:
+        return sum(self.values.values())
+
+
+def compute_desired(loop: Loop, now: datetime) -> DesiredValues:
+    """Compute the desired values of a loop.
+
+    Raises NothingDesired where the loop is retired, has not decided recently, or has an invalid measurement.
+    """
+    entry = ledger.find_last_entry(loop)
+    if not list_active_loops().filter(pk=loop.pk).exists():
+        raise NothingDesired(f"{loop.name} is retired: its target no longer exists.")
+    if entry is None or entry.observation is None:
+        raise NothingDesired(f"{loop.name} has not decided yet.")
+    age_seconds = abs((now - (loop.ticked_at or entry.at)).total_seconds())
+    if age_seconds > max(LATE_SECONDS, LATE_INTERVALS * loop.interval_seconds):
+        raise NothingDesired(
+            f"{loop.name} last decided {age_seconds:.0f} s ago; it is due every {loop.interval_seconds} s."
+        )
+    if entry.limited_by in UNSOUND:
+        raise NothingDesired(f"{loop.name}: {entry.limited_by}. {entry.reason}")
+    action = None if entry.mode == Loop.Mode.HOLD else entry.action
+    values = find_display(loop.law, loop.target).desired(entry.observation, action or {})
+    return DesiredValues(entry.pk, entry.at.timestamp(), values, entry.reason)
+
+
+def write_due(now: datetime) -> list[FirstReport]:
+    """Write the reports that are due, each from its loop's ledger."""
+    reports = []
+    loops = list_active_loops().filter(law__in=OWNERS, mode=Loop.Mode.ADVISE, target__has_key="plant")
+    for loop in list(loops.exclude(first_report__figures__isnull=False)):
+        since = _find_report_start(loop)
+        if since is not None and since + HOUR <= now:
+            reports.append(_write(loop, since, since + HOUR))
+    return reports
+
+
+def begin_anew(loop: Loop, now: datetime) -> None:
+    """Restart the report for a loop whose plant was replaced: earlier reports describe the previous plant."""
+    FirstReport.objects.update_or_create(loop=loop, defaults={"since": now, "until": now, "figures": None})
+
+
+def _find_report_start(loop: Loop) -> datetime | None:
+    """Return the start of the hour to report: the first advice, or the end of the last report."""
+    report = FirstReport.objects.filter(loop=loop).first()
+    if report is not None:
+        return report.until
+    first = loop.entries.filter(mode=Loop.Mode.ADVISE).order_by("pk").first()
+    return None if first is None else first.at
+
+
+def _write(loop: Loop, since: datetime, until: datetime) -> FirstReport:
+    advised = loop.entries.filter(mode=Loop.Mode.ADVISE)
+    entries = folds.iterate_ticks(advised, since, until, only=("at", "observation", "action"))
+    ticks = [_tick(entry) for entry in entries]
+    value = compute_advice_value(ticks, MAX_INTERVALS * loop.interval_seconds)
+    figures = FirstReportFigures(**vars(value), pause_seconds=float(loop.parameters.get("pause_seconds") or 0.0))
+    report, _ = FirstReport.objects.update_or_create(
+        loop=loop,
+        defaults={
+            "since": since,
+            "until": until,
+            "figures": convert_to_plain(figures) if value.measured_seconds >= MIN_SECONDS else None,
+        },
+    )
+    return report
+
+
+def _tick(entry: LedgerEntry) -> AdvisedTick:
+    """Return what the loop observed and advised at this tick; nothing without a valid measurement."""
+    observed: Mapping[str, Any] = entry.observation or {}
+    rows: Mapping[str, Mapping[str, Any]] = observed.get("operators") or {}
+    advised = (entry.action or {}).get("tasks", {})
+    known = not observed.get("unfit") and all(_get_arrival_rate(row) is not None for row in rows.values())
+    operators = {
+        name: AdvisedOperator(
+            tasks=row["tasks"],
+            advised=advised.get(name, row["tasks"]),
+            rate_per_second=_get_arrival_rate(row) or 0.0,
+            service_seconds=row["service_seconds"] or 0.0,
+            waiting_events=row.get("backlog_events"),
+            variability=row.get("variability", 1.0),
+        )
+        for name, row in rows.items()
+    }
+    return AdvisedTick(at=entry.at.timestamp(), operators=operators if known else {})
+
+
+def _get_arrival_rate(row: Mapping[str, Any]) -> float | None:
+    """Return the arrival rate of the operator, in the form that either law records."""
+    if row.get("service_seconds") is None:
+        return None
+    interval = row.get("arrival_interval_seconds")
+    rate = row.get("rate_per_second", row["tasks"] / interval if interval else None)
+    return None if rate is None else float(rate)

@@ -28,7 +28,6 @@ from controllers import catalog
 from controllers.design import tuning as design
 from controllers.design.tuning import EVALUATIONS, Improvement, SearchRange
 from controllers.framework import code
-from controllers.framework.law import Law
 from controllers.framework.reason import format_percent
 from workers.control.kinds.registry import KINDS, get_rest_seconds
 from workers.control.ledger import folds
@@ -78,7 +77,11 @@ def learn(
     This changes nothing. `check` is called before each evaluation and may raise. Raises BadInput for a loop of a kind
     that cannot be tuned.
     """
-    rehearsal = _require_rehearsal(loop)
+    kind = KINDS.get(loop.law)
+    rehearsal = None if kind is None or "plant" in loop.target else kind.tuning.rehearsal
+    if rehearsal is None:
+        known = ", ".join(name for name, each in KINDS.items() if each.tuning.rehearsal is not None)
+        raise BadInput("loop", f"{loop.name} cannot be tuned; laws that can be tuned: {known}.")
     law = catalog.get_law(loop.law)
     in_force = overrides.get_effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
     searched, proven = (_load_recorded_days(loop, rehearsal, now, days, back) for back in (2 * days, days))
@@ -90,7 +93,10 @@ def learn(
         return [rehearsal.cost(build(law.Parameters, {**in_force, **values}), day.stretches) for day in of]
 
     begin = {name: in_force[name] for name in rehearsal.tuned}
-    ranges = [SearchRange.build_around(_find_declared(law, name), value) for name, value in begin.items()]
+    ranges = [
+        SearchRange.build_around(next(parameter for parameter in law.parameters if parameter.name == name), value)
+        for name, value in begin.items()
+    ]
     values = design.search(lambda tried: sum(compute_costs(tried, searched)), ranges, begin, loop.pk, evaluations)
     changed = {name: value for name, value in values.items() if value != in_force[name]}
     if not changed:
@@ -158,19 +164,6 @@ def describe_drift(tuning: Tuning, now: datetime) -> str:
     in_force = overrides.get_effective_parameters(catalog.get_law(loop.law), loop.parameters, held, now)
     other = [name for name, value in tuning.instead_of.items() if in_force.get(name) != value]
     return f"the loop's values have changed since ({', '.join(other)})" if other else ""
-
-
-def _require_rehearsal(loop: Loop) -> TuningModel:
-    kind = KINDS.get(loop.law)
-    rehearsal = None if kind is None or "plant" in loop.target else kind.tuning.rehearsal
-    if rehearsal is None:
-        known = ", ".join(name for name, each in KINDS.items() if each.tuning.rehearsal is not None)
-        raise BadInput("loop", f"{loop.name} cannot be tuned; laws that can be tuned: {known}.")
-    return rehearsal
-
-
-def _find_declared(law: Law, name: str) -> Any:
-    return next(parameter for parameter in law.parameters if parameter.name == name)
 
 
 def _load_recorded_days(loop: Loop, rehearsal: TuningModel, now: datetime, days: int, back: int) -> list[RecordedDay]:

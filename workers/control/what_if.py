@@ -208,7 +208,12 @@ class _Run:
             self.skipped, self._state = self.skipped + 1, None
             self.first_error = self.first_error or f"entry {entry.pk}: {error}"
             return
-        self._go_on(entry, guarded)
+        before = entry.state_before or {}
+        if entry.mode != Loop.Mode.HOLD:
+            self._state = {"law": guarded.state, "guard": guarded.guard_state}
+        elif self._state is None:
+            self._state = {"law": before.get("law"), "guard": before.get("guard")}
+        self._mode = entry.mode
         decision = guarded.decision
         sizes = (
             self.did.take(entry.action, entry.guarded, _describe_limit(entry.limited_by, entry.terms)),
@@ -222,14 +227,6 @@ class _Run:
 
         In advise nothing was applied, and failed actions are undone.
         """
-        document = self._document(entry)
-        guarded = request.decide_once(self.law, document, applies=entry.mode != Loop.Mode.ADVISE)
-        if entry.applied or not entry.error or entry.mode not in Loop.ACTING:
-            return guarded
-        undone = request.decide_once(self.law, document, applies=False)
-        return replace(guarded, state=undone.state)
-
-    def _document(self, entry: LedgerEntry) -> dict[str, Any]:
         document = ledger.export(entry)
         document["parameters"] = {**document["parameters"], **self.own}
         document["guard"]["settings"] = {**(document["guard"]["settings"] or {}), **self.of_guard}
@@ -238,13 +235,8 @@ class _Run:
             if tick.resumes(self._mode, entry.mode):
                 states = tick.merge_memory(self.law, *states)
             document["state"], document["guard"]["state"] = states
-        return document
-
-    def _go_on(self, entry: LedgerEntry, guarded: GuardedDecision) -> None:
-        """Advance the states like a tick: in hold, law and guard do not change."""
-        before = entry.state_before or {}
-        if entry.mode != Loop.Mode.HOLD:
-            self._state = {"law": guarded.state, "guard": guarded.guard_state}
-        elif self._state is None:
-            self._state = {"law": before.get("law"), "guard": before.get("guard")}
-        self._mode = entry.mode
+        guarded = request.decide_once(self.law, document, applies=entry.mode != Loop.Mode.ADVISE)
+        if entry.applied or not entry.error or entry.mode not in Loop.ACTING:
+            return guarded
+        undone = request.decide_once(self.law, document, applies=False)
+        return replace(guarded, state=undone.state)

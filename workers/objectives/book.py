@@ -2,7 +2,7 @@
 
 One process counts: the observer that publishes. Each snapshot counts for the time since the one before. After a pause
 of more than `GAP_SECONDS` it counts only for a second, so that time without an observer counts neither way. But events
-that a counter reports as lost meanwhile are lost (`workers.objectives.figures`).
+that a counter reports as lost meanwhile are lost (`workers.objectives.definitions`).
 
 Lost events are counted in bursts, as batches end. Losses beyond what is offered in that second count in the next ones,
 up to what is offered in `CARRIED_SECONDS`; if there are none, since the process ends or the objective is changed, they
@@ -19,7 +19,10 @@ import numpy as np
 from django.db import DatabaseError
 
 from common.errors import BadInput
-from controllers.design.error_budget import (
+from workers.documents.objectives import ObjectiveStatus, RunningMinute
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
+from workers.objectives.definitions import Measure, PlantFigures, Rates, is_another, measure_of
+from workers.objectives.error_budget import (
     PAIRS,
     MinuteCounts,
     compute_allowed,
@@ -27,11 +30,6 @@ from controllers.design.error_budget import (
     compute_window_budget,
     pair_rate,
 )
-from workers.documents.objectives import ObjectiveStatus, RunningMinute
-from workers.documents.snapshot import NOTHING_SEEN, Snapshot
-from workers.objectives.definitions import is_another, measure_of
-from workers.objectives.figures import PlantFigures
-from workers.objectives.measure import Measure, Rates
 from workers.objectives.models import Objective, ObjectiveMinute
 
 logger = logging.getLogger(__name__)

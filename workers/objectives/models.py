@@ -9,8 +9,8 @@ class Objective(models.Model):
     """A promise about a queue, an application, each of either, or the plant.
 
     Either `condition` says when a second is good (and `of` what it counts for; "" for a second), or `lost` says how
-    much of `of` is bad, per second. All are expressions over the figures of the subject (`workers.objectives.figures`),
-    read and checked by `workers.objectives.measure`.
+    much of `of` is bad, per second. All are expressions over the figures of the subject, read and checked by
+    `workers.objectives.definitions`.
     """
 
     class Kind(models.TextChoices):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from controllers.design.error_budget import Floats
 from workers.objectives.book import MINUTE_SECONDS, MINUTES_PER_DAY
+from workers.objectives.error_budget import Floats
 from workers.objectives.models import Objective
 
 MINUTES_PER_HOUR = 60

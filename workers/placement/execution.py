@@ -9,9 +9,9 @@ tick, refuses the write of an older one.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,17 +21,18 @@ from django.db import transaction
 from common.errors import BadInput, NodeUnavailable, WeirError
 from controllers.framework.reason import format_count
 from queues import projection
-from queues.models import Node
+from queues.models import Container, Node
 from queues.nodes.node_state import OFFLINE
 from queues.projection import PointsDrifted
 from queues.segments.segment import Segment
 from queues.topology import Topology
 from workers.coordination.connections import create_connection
-from workers.coordination.leases import Lease, is_copied
+from workers.coordination.leases import SETTLING, Lease, is_copied
+from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.observability.spans import span
 from workers.placement import moves, plans
-from workers.placement.move_forecast import STEPS_PER_SECOND
+from workers.placement.moves import STEPS_PER_SECOND
 from workers.placement.transfer import MAX_MOVED, PASS_SECONDS, Deadline, Route, TransferResult
 from workers.steering import enforcing
 
@@ -41,6 +42,9 @@ SILENT_SECONDS = 60.0  # how long a node that is emptied may be away
 # After a pause no more than this is made up for: a throttle must not burst.
 MAX_ELAPSED_SECONDS = 2.0
 TIMEOUT_SECONDS = 1.0
+# A publisher may keep a topology for a second and wait half a second for a flush; this is well beyond.
+SETTLE_SECONDS = 10.0
+SETTLE_BYTES = 4 * 2**20
 
 
 class PlanOvertaken(WeirError):  # noqa: N818
@@ -108,21 +112,25 @@ class _Step:
             plan = Plan.objects.select_related("undoes").get(pk=self.number)
             if plan.started_at is None:
                 self._write(plan, started_at=self.now)
-                self._set_nodes(plan)
+                changed = 0
+                if plan.kind == Plan.Kind.DRAIN:
+                    changed += Node.objects.filter(name=plan.empties, drained=False).update(drained=True)
+                if plan.undoes is not None and plan.undoes.empties:
+                    changed += Node.objects.filter(name=plan.undoes.empties, drained=True).update(drained=False)
+                if changed:
+                    projection.project(self.control, enforcing.get_node_thresholds(self.now))
             return plan
-
-    def _set_nodes(self, plan: Plan) -> None:
-        changed = 0
-        if plan.kind == Plan.Kind.DRAIN:
-            changed += Node.objects.filter(name=plan.empties, drained=False).update(drained=True)
-        if plan.undoes is not None and plan.undoes.empties:
-            changed += Node.objects.filter(name=plan.undoes.empties, drained=True).update(drained=False)
-        if changed:
-            projection.project(self.control, enforcing.get_node_thresholds(self.now))
 
     def _move_points(self, plan: Plan) -> bool:
         """Make the moves of the next few queues; return False if there are more to make, or it has failed."""
-        pending = [queue for queue in moves.group_by_queue(moves.read(plan.moves)) if _is(plan, queue, "pending")]
+        pending = [
+            queue
+            for queue in moves.group_by_queue(moves.read(plan.moves))
+            if any(
+                move["queue"] == queue and step["state"] == "pending"
+                for move, step in zip(plan.moves, plan.progress, strict=True)
+            )
+        ]
         for queue in pending[:STEPS_PER_SECOND]:
             try:
                 self._move_queue(plan, queue)
@@ -143,7 +151,10 @@ class _Step:
         ]
         with transaction.atomic():
             self._write(plan, progress=progress)
-            _refuse_closed(made)
+            for node in Node.objects.filter(name__in=[move.target for move in made]).order_by("name"):
+                if node.drained or node.cordoned or node.offline_since is not None:
+                    why = "drained" if node.drained else "cordoned" if node.cordoned else OFFLINE
+                    raise BadInput("moves", f"{node.name} is {why} now; no points of this queue were moved.")
             projection.move_points(
                 self.control,
                 before,
@@ -185,7 +196,10 @@ class _Step:
             self._write(plan, note="Transfers are waiting: a backup is running.", advanced_at=self.now)
             return False
         topology = projection.read_database()
-        budget_bytes, most = self._budget_bytes(plan), MAX_MOVED
+        elapsed = 1.0
+        if plan.advanced_at is not None:
+            elapsed = min(abs((self.now - plan.advanced_at).total_seconds()), MAX_ELAPSED_SECONDS)
+        budget_bytes, most = int(plan.bytes_per_second * elapsed), MAX_MOVED
         deadline = Deadline.start(PASS_SECONDS, self.monotonic)
         progress, notes = [dict(step) for step in plan.progress], []
         for queue in topology.on_node(plan.empties):
@@ -196,12 +210,6 @@ class _Step:
             notes += [emptying.waits_for] if emptying.waits_for else []
         self._write(plan, progress=progress, note=" ".join(notes), advanced_at=self.now)
         return not notes
-
-    def _budget_bytes(self, plan: Plan) -> int:
-        elapsed = 1.0
-        if plan.advanced_at is not None:
-            elapsed = min(abs((self.now - plan.advanced_at).total_seconds()), MAX_ELAPSED_SECONDS)
-        return int(plan.bytes_per_second * elapsed)
 
     def _end(self, plan: Plan, state: str, note: str) -> None:
         with transaction.atomic():
@@ -307,15 +315,82 @@ def _note_transfer(plan: Plan, progress: list[dict[str, Any]], queue: str, empty
     first["blocks_total"] += emptying.left_blocks
 
 
-def _is(plan: Plan, queue: str, state: str) -> bool:
-    return any(
-        move["queue"] == queue and step["state"] == state for move, step in zip(plan.moves, plan.progress, strict=True)
-    )
+def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
+    """Process all draining containers of the plant as the snapshot shows it."""
+    topology = projection.read_database()
+    thresholds = enforcing.get_node_thresholds(now)
+    if strays := list(_strays(topology, snapshot)):
+        logger.warning("Found events outside of containers: %s; they are consumed in place.", strays)
+        projection.keep_draining(control, strays, thresholds, now)
+    lease = Lease(control, SETTLING, LEASE_SECONDS)
+    with lease as fence:
+        if fence is not None and not is_copied(control):
+            with lease.keep_renewed():  # Each container may wait for a node that does not answer.
+                settle(topology, snapshot)
+    if empty := list(_find_empty_containers(topology, _list_settled_containers(now))):
+        projection.retire_containers(control, empty, thresholds)
 
 
-def _refuse_closed(made: list[moves.Move]) -> None:
-    """Refuse moves to nodes that were closed or lost since the approval."""
-    for node in Node.objects.filter(name__in=[move.target for move in made]).order_by("name"):
-        if node.drained or node.cordoned or node.offline_since is not None:
-            why = "drained" if node.drained else "cordoned" if node.cordoned else OFFLINE
-            raise BadInput("moves", f"{node.name} is {why} now; no points of this queue were moved.")
+def settle(topology: Topology, snapshot: Snapshot, monotonic: Callable[[], float] = time.monotonic) -> int:
+    """Move blocks that were marked for an abandoned transfer to where they belong; return how many.
+
+    All containers share `PASS_SECONDS`, and each advances by at least one block. Blocks marked for a node that no
+    longer exists are released: they are handled where they are.
+    """
+    going_on = set(Plan.objects.filter(state=Plan.State.RUNNING).values_list("empties", flat=True))
+    deadline = Deadline.start(PASS_SECONDS, monotonic)
+    moved = 0
+    for queue, node in _list_marked_nodes(topology, snapshot):
+        if node in going_on:
+            continue
+        try:
+            route = route_from(topology, queue, node)
+            route.source.stay([target for target in route.source.list_marked_nodes() if target not in topology.nodes])
+            # Weight 0 everywhere: nothing new departs.
+            nothing_new = replace(route, weights=dict.fromkeys(route.targets, 0))
+            moved += nothing_new.run(SETTLE_BYTES, MAX_MOVED, deadline).blocks
+        except WeirError as error:
+            logger.warning("Blocks of %s on %s are waiting to be transferred: %s", queue, node, error)
+    return moved
+
+
+def _strays(topology: Topology, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for name, queue in snapshot.queues.items():
+        for node, row in queue.containers.items():
+            known = name not in topology.queues or node in topology.queues[name].points
+            if not known and row.waiting_events:
+                yield name, node
+
+
+def _list_marked_nodes(topology: Topology, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for name, queue in snapshot.queues.items():
+        for node, row in queue.containers.items():
+            if row.leaving_blocks and name in topology.queues and node in topology.nodes:
+                yield name, node
+
+
+def _list_settled_containers(now: datetime) -> list[tuple[str, str]]:
+    """Return (queue, node) of containers that have had no points for long enough."""
+    since = now - timedelta(seconds=SETTLE_SECONDS)
+    rows = Container.objects.filter(points=0, draining_since__lte=since)
+    return list(rows.values_list("queue__name", "node__name"))
+
+
+def _find_empty_containers(topology: Topology, containers: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Return the empty ones of these containers, by asking the nodes: a heartbeat is a second old.
+
+    A node that does not answer counts as not empty, and is waited for once.
+    """
+    away = list_away_nodes()
+    for queue, node in containers:
+        if node in away:
+            continue
+        try:
+            left = get_segment(topology, queue, node).measure()
+        except NodeUnavailable:
+            away.add(node)
+        except WeirError:
+            continue
+        else:
+            if not (left["length_blocks"] or left["dead_letters"]):
+                yield queue, node

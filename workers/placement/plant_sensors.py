@@ -7,14 +7,20 @@ from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from controllers.rebalancing.allocation import ObservedNode, ObservedQueue, PlantObservation
 from controllers.rebalancing.law import RebalancingParameters
+from controllers.rebalancing.node_scaling import ACTS
 from queues.nodes.node_state import OFFLINE, SILENT, smooth
 from workers.documents.nodes import NodeStatus
-from workers.documents.queues import ContainerStatus, QueueStatus
+from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
+from workers.models import Loop, Plan
 from workers.placement.plans import BEING_EXECUTED
 
 SMOOTHING = 0.5  # the weight of the newest rate, from decision to decision
 DEFAULT_BUSY = RebalancingParameters().busy
+NOT_APPROVED = (Plan.State.PROPOSED, Plan.State.REJECTED, Plan.State.VOID)
+LOAD_CHANGE = 0.1
+LOAD_RATIO = 1.25
+Observation = Mapping[str, Any]
 
 
 def observe_rebalancing(
@@ -32,9 +38,16 @@ def observe_rebalancing(
     closed = {name for name, node in nodes.items() if node.cordoned and not node.drained}
     rates, points = dict[str, float](), dict[str, float]()
     for name, queue in snapshot.queues.items():
-        counting = _list_counted_containers(queue, nodes, closed)
+        counting = {
+            name: row
+            for name, row in queue.containers.items()
+            if row.points and name in nodes and name not in closed and nodes[name].state != OFFLINE
+        }
         points[f"points/{name}"] = float(sum(row.points for row in counting.values()))
-        rates[f"rate/{name}"] = _smooth_rate(before, name, points, _queue_rate(counting, nodes))
+        known, key = before or {}, f"points/{name}"
+        old = known.get(f"rate/{name}") if known.get(key, points[key]) == points[key] else None
+        rate: float = sum((row.load or 0.0) * nodes[name].capacity_events_per_second for name, row in counting.items())
+        rates[f"rate/{name}"] = round(smooth(rate, old, SMOOTHING), 3)
     observation = PlantObservation(
         nodes=[_build_law_node(name, node, name in closed) for name, node in sorted(nodes.items())],
         queues=[
@@ -77,30 +90,6 @@ def _build_law_node(name: str, node: NodeStatus, closed: bool) -> ObservedNode:
     )
 
 
-def _list_counted_containers(
-    queue: QueueStatus, nodes: Mapping[str, NodeStatus], closed: set[str]
-) -> dict[str, ContainerStatus]:
-    """Return its containers with points, on nodes that report."""
-    return {
-        name: row
-        for name, row in queue.containers.items()
-        if row.points and name in nodes and name not in closed and nodes[name].state != OFFLINE
-    }
-
-
-def _queue_rate(containers: Mapping[str, ContainerStatus], nodes: Mapping[str, NodeStatus]) -> float:
-    """Return the load of these containers on their nodes, in events/s."""
-    rate: float = sum((row.load or 0.0) * nodes[name].capacity_events_per_second for name, row in containers.items())
-    return rate
-
-
-def _smooth_rate(before: Counters | None, queue: str, points: Counters, newest: float) -> float:
-    """Smooth the rate with the previous one if that is of as many points: a cordon removes its share."""
-    known, key = before or {}, f"points/{queue}"
-    old = known.get(f"rate/{queue}") if known.get(key, points[key]) == points[key] else None
-    return round(smooth(newest, old, SMOOTHING), 3)
-
-
 def compute_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """Return what judges an effect on the whole plant: the worst reporting node, and its state."""
     heard = [node for node in snapshot.nodes.values() if node.state not in SILENT]
@@ -127,7 +116,8 @@ def check_measurement(snapshot: Snapshot, now_seconds: float) -> ObservationQual
         if node.unreadable is not None:
             return ObservationQuality(None, f"the heartbeat of node {name} can't be read ({node.unreadable})")
         if node.age_seconds is None:
-            if not _has_points(name, snapshot):  # declared, and never started
+            containers = (queue.containers.get(name) for queue in snapshot.queues.values())
+            if not any(row is not None and row.points for row in containers):  # declared, and never started
                 continue
             return ObservationQuality(None, f"node {name} has not reported yet")
         if node.stale:
@@ -139,14 +129,41 @@ def check_measurement(snapshot: Snapshot, now_seconds: float) -> ObservationQual
     return ObservationQuality(age + max(ages, default=0.0))
 
 
-def _has_points(node: str, snapshot: Snapshot) -> bool:
-    containers = (queue.containers.get(node) for queue in snapshot.queues.values())
-    return any(row is not None and row.points for row in containers)
-
-
 def _find_unmeasured(queue: QueueStatus, nodes: Mapping[str, NodeStatus]) -> str | None:
     """Return a node whose container of the queue has points and no known load, though it reports."""
     for name, row in queue.containers.items():
         if row.points and row.load is None and nodes.get(name, NodeStatus()).state != OFFLINE:
             return name
     return None
+
+
+def list_declined(loop: Loop, mode: str, observation: Observation) -> dict[str, Any]:
+    """Return {"declined": {act: True}} of an advising loop; a loop that acts automatically asks nobody."""
+    if mode != Loop.Mode.ADVISE:
+        return {}
+    declined_acts = {act: True for act in ACTS if _is_declined(loop.law, act, observation)}
+    return {"declined": declined_acts}
+
+
+def _is_declined(law: str, kind: str, observation: Observation) -> bool:
+    made = Plan.objects.filter(law=law, kind=kind, owner=None).select_related("entry").order_by("-pk").first()
+    if made is None or made.state not in NOT_APPROVED or made.entry is None:
+        return False
+    return not has_changed(made.entry.observation, observation)
+
+
+def has_changed(before: Observation, now: Observation) -> bool:
+    """Return whether the plant that node scaling observed differs so that another answer may be given."""
+    if _extract_plant_shape(before) != _extract_plant_shape(now):
+        return True
+    loads = sorted(sum(float(queue["rate"]) for queue in plant["queues"]) for plant in (before, now))
+    capacity = sum(float(node["capacity"]) for node in now["nodes"])
+    return loads[1] - loads[0] > LOAD_CHANGE * capacity and loads[1] > LOAD_RATIO * loads[0]
+
+
+def _extract_plant_shape(observation: Observation) -> Any:
+    """Return what of a plant does not depend on its load: present nodes, and points."""
+    nodes = sorted(
+        (node["name"], node["capacity"], node["drained"], node["state"] == OFFLINE) for node in observation["nodes"]
+    )
+    return nodes, sorted((queue["name"], sorted(queue["containers"].items())) for queue in observation["queues"])

@@ -21,7 +21,7 @@ from queues.nodes.node_state import IDLE
 from queues.topology import Topology
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Plan
-from workers.placement import move_forecast, moves, plans, plant_sensors
+from workers.placement import moves, plans, plant_sensors
 from workers.placement.moves import Move
 from workers.placement.plans import User
 from workers.steering import overrides
@@ -115,7 +115,7 @@ def propose_inverse(
 ) -> Plan:
     """Propose a plan that gives a node back what a plan of recovery took from it.
 
-    See `workers.placement.give_back`.
+    See `workers.placement.recovery`.
     """
     points = sum(move.points for move in proposed)
     title = f"Restore points of {node}: {points:,} points"
@@ -180,15 +180,11 @@ def _compute_decision(snapshot: Snapshot, now: datetime, parameters: dict[str, A
         raise BadInput("plant", f"can't be planned now: {sensed.measured.invalid}.")
     given = {} if loop is None else loop.parameters
     own = overrides.get_effective_parameters(
-        catalog.get_law(REBALANCING), given, _list_active_overrides(loop, now), now
+        catalog.get_law(REBALANCING), given, overrides.list_effective(loop, now) if loop else [], now
     )
     state = ((loop.state or {}) if loop else {}).get("law")
     document = {"parameters": {**own, **parameters}, "state": state, "observations": [sensed.observation]}
     return dict(request.answer(REBALANCING, document)["decisions"][0])
-
-
-def _list_active_overrides(loop: Loop | None, now: datetime) -> list[Any]:
-    return overrides.list_effective(loop, now) if loop else []
 
 
 def _plan_emptying(node: str, topology: Topology, snapshot: Snapshot, now: datetime) -> list[Move]:
@@ -225,8 +221,16 @@ def _propose(
     topology = projection.read_database()
     offline = plans.find_offline_nodes(snapshot)
     if found or not empties:
-        moves.check(found, _reopen_node(topology, reopens), offline)
-    look = move_forecast.build_forecast(found, topology, snapshot, empties)
+        moves.check(
+            found,
+            (
+                topology
+                if not reopens or reopens not in topology.nodes
+                else moves.replace_node(topology, reopens, drained=False)
+            ),
+            offline,
+        )
+    look = moves.build_forecast(found, topology, snapshot, empties)
     return Plan.objects.create(
         kind=kind,
         title=title or _format_title(kind, found, empties),
@@ -246,15 +250,8 @@ def _propose(
         owner=user,
         created_at=now,
         expires_at=now + plans.get_approval_timeout(),
-        progress=[dict(move_forecast.NOTHING_YET) for _ in found],
+        progress=[dict(moves.NOTHING_YET) for _ in found],
     )
-
-
-def _reopen_node(topology: Topology, node: str) -> Topology:
-    """Return the topology as it will be once a drained node is in use again."""
-    if not node or node not in topology.nodes:
-        return topology
-    return move_forecast.replace_node(topology, node, drained=False)
 
 
 def _format_title(kind: str, found: Sequence[Move], empties: str) -> str:
@@ -294,18 +291,14 @@ def _plan_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wi
     if action["restore"]:
         return _Wish(Plan.Kind.RESTORE, moves.read(action["restore"]))
     if action["use"]:
-        return _Wish(Plan.Kind.USE, _plan_spreading(action["use"], snapshot, now))
+        nodes = action["use"]
+        others = {
+            name: replace_fields(row, cordoned=True)
+            for name, row in snapshot.nodes.items()
+            if row.state == IDLE and name not in nodes
+        }
+        wanted = replace_fields(snapshot, nodes={**snapshot.nodes, **others})
+        decision = _compute_decision(wanted, now, {"goal": "band"})
+        return _Wish(Plan.Kind.USE, moves.read((decision["action"] or {"moves": []})["moves"]))
     node = action["release"][0]
     return _Wish(Plan.Kind.RELEASE, _plan_emptying(node, projection.read_database(), snapshot, now), node)
-
-
-def _plan_spreading(nodes: Sequence[str], snapshot: Snapshot, now: datetime) -> list[Move]:
-    """Return the moves that give idle nodes their share; other idle nodes stay idle."""
-    others = {
-        name: replace_fields(row, cordoned=True)
-        for name, row in snapshot.nodes.items()
-        if row.state == IDLE and name not in nodes
-    }
-    wanted = replace_fields(snapshot, nodes={**snapshot.nodes, **others})
-    decision = _compute_decision(wanted, now, {"goal": "band"})
-    return moves.read((decision["action"] or {"moves": []})["moves"])

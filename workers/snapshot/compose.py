@@ -79,7 +79,11 @@ def compose(inputs: SnapshotInputs, loops: dict[str, LoopStatus], overrides: lis
     topology = inputs.readings.topology
     queues = {name: _queue(inputs, spec) for name, spec in topology.queues.items()}
     nodes = {name: _build_node_status(inputs, spec, queues) for name, spec in topology.nodes.items()}
-    hosts = _build_host_statuses(inputs)
+    hosts = {}
+    for name, host in sorted(inputs.readings.hosts.items()):
+        age = inputs.ages["host", name]
+        if age <= HOST_SHOWN_SECONDS:
+            hosts[name] = HostStatus(**copy_shared_values(host, WorkerHost), age_seconds=age)
     snapshot = Snapshot(
         totals=_compute_totals(inputs, queues, nodes, hosts),
         producers=_build_producer_statuses(inputs),
@@ -210,10 +214,11 @@ def _build_container_status(inputs: SnapshotInputs, spec: QueueSpec, node: str) 
     workers = inputs.readings.containers.get((spec.name, node), Workers())
     in_per_second = _get_rate(inputs, node, f"{spec.name}@{node}.inserted_events")
     server_time_share = None if inputs.watch.is_offline(node) else read.server_time_share
+    inserted, removed = read.inserted_bytes, read.removed_bytes
     return ContainerStatus(
         points=spec.points.get(node, 0),
         waiting_events=_count_waiting(counters),
-        waiting_bytes=_count_waiting_bytes(read),
+        waiting_bytes=None if inserted is None or removed is None else inserted - removed,
         in_per_second=in_per_second,
         out_per_second=_get_rate(inputs, node, f"{spec.name}@{node}.removed_events"),
         dead_per_second=_get_rate(inputs, node, f"{spec.name}@{node}.dead_events"),
@@ -237,11 +242,6 @@ def _oldest_seconds(inputs: SnapshotInputs, node: str, counters: ContainerCounte
     if oldest is None or age is None or not inputs.watch.is_stale(node):
         return oldest
     return round(oldest + age, 3)
-
-
-def _count_waiting_bytes(counters: ContainerCounters) -> int | None:
-    inserted, removed = counters.inserted_bytes, counters.removed_bytes
-    return None if inserted is None or removed is None else inserted - removed
 
 
 def _load(
@@ -386,15 +386,6 @@ def limit_sample(sample: EventSample) -> EventSample:
         most = heapq.nlargest(MAX_VALUES, getattr(sample, name).items(), key=lambda row: row[1])
         limited[name] = {value[:MAX_VALUE_LENGTH]: count for value, count in most}
     return EventSample(events=sample.events, **limited)
-
-
-def _build_host_statuses(inputs: SnapshotInputs) -> dict[str, HostStatus]:
-    hosts = {}
-    for name, host in sorted(inputs.readings.hosts.items()):
-        age = inputs.ages["host", name]
-        if age <= HOST_SHOWN_SECONDS:
-            hosts[name] = HostStatus(**copy_shared_values(host, WorkerHost), age_seconds=age)
-    return hosts
 
 
 def _build_pipeline_status(inputs: SnapshotInputs) -> PipelineStatus:

@@ -4,7 +4,7 @@ They are the loops' last decisions and recent actions, the overrides in force, a
 and alerts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,10 +25,9 @@ from workers.documents.alerts import AlertStatus
 from workers.documents.loops import LoopStatus, OverrideStatus, RecentAction
 from workers.documents.plans import PlanStatus
 from workers.documents.snapshot import RunStatus
-from workers.models import LedgerEntry, Loop, Run
-from workers.placement import plan_document, plans
-from workers.snapshot.states.clock import MAX_CLOCK_SECONDS
-from workers.snapshot.states.limits import Limits, build_limits
+from workers.models import LedgerEntry, Run
+from workers.placement import plans
+from workers.snapshot.judgement import MAX_CLOCK_SECONDS, Limits, build_limits
 from workers.steering import overrides
 from workers.steering.overrides import list_active, select_effective, sort_by_expiry, spread
 from workers.steering.scope import list_active_loops
@@ -79,10 +78,14 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
     for loop in loops:
         entry, known = entries.get(loop.last), before.get(loop.name)
         documents[loop.name] = _build_loop_status(loop, entry, overridden[loop.pk], known, bool(before))
-    proposed = [plan_document.build_plan_status(plan) for plan in plans.open_plans(now)]
+    proposed = [plans.build_plan_status(plan) for plan in plans.open_plans(now)]
     in_force_now = overrides.build_statuses(rows)
     limits = build_limits(AlertRule.objects.order_by("pk"))
     acted = _list_recent_actions(now)
+    # An override of the limit takes precedence.
+    queues = [loop for loop in loops if loop.law == ladder.LAW.name and "queue" in loop.target]
+    ladders = [loop for loop in queues if "cap" not in overridden[loop.pk]]
+    caps = {loop.target["queue"]: str(loop.parameters.get("cap", ladder.LEVELS[-1])) for loop in ladders}
     return ControlRecord(
         documents,
         in_force_now,
@@ -91,7 +94,7 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
         open_alerts(),
         acted,
         limits,
-        _find_ladder_caps(loops, overridden),
+        {queue: cap for queue, cap in caps.items() if cap != ladder.LEVELS[-1]},
     )
 
 
@@ -157,6 +160,7 @@ def _build_loop_status(
     parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
     about = (entry.observation or {}) if entry else {}
     display = find_display(loop.law, loop.target)
+    terms = entry.terms if entry else {}
     return LoopStatus(
         id=loop.pk,
         law=loop.law,
@@ -170,7 +174,7 @@ def _build_loop_status(
         verdict=entry.verdict if entry else None,
         entry=entry.pk if entry else None,
         overrides=len(overridden),
-        terms=_select_shown_terms(display, entry),
+        terms={name: _round_value(terms[name]) for name in display.terms if terms.get(name) is not None},
         interval_seconds=loop.interval_seconds,
         limited_by=entry.limited_by if entry else None,
         blind_since=_find_blind_start(entry, before, others_before) if entry else None,
@@ -178,17 +182,6 @@ def _build_loop_status(
         cause=about.get("cause"),
         last_mode=entry.mode if entry else None,
     )
-
-
-def _find_ladder_caps(loops: Sequence[Loop], overridden: Mapping[int, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the ladders that a person has limited to some levels.
-
-    An override of the limit takes precedence.
-    """
-    queues = [loop for loop in loops if loop.law == ladder.LAW.name and "queue" in loop.target]
-    ladders = [loop for loop in queues if "cap" not in overridden[loop.pk]]
-    caps = {loop.target["queue"]: str(loop.parameters.get("cap", ladder.LEVELS[-1])) for loop in ladders}
-    return {queue: cap for queue, cap in caps.items() if cap != ladder.LEVELS[-1]}
 
 
 def _find_blind_start(entry: LedgerEntry, before: LoopStatus | None, others_before: bool) -> float | None:
@@ -217,12 +210,6 @@ def _find_blind_start(entry: LedgerEntry, before: LoopStatus | None, others_befo
     return float(first.timestamp())
 
 
-def _select_shown_terms(display: Display, entry: LedgerEntry | None) -> dict[str, Any]:
-    """Return the terms of the last decision that a page shows, without unknown ones."""
-    terms = entry.terms if entry else {}
-    return {name: _round_value(terms[name]) for name in display.terms if terms.get(name) is not None}
-
-
 def _round_value(value: Any) -> Any:
     return round(value, DIGITS) if isinstance(value, float) else value
 
@@ -234,15 +221,6 @@ def _measure_display(display: Display, entry: LedgerEntry | None) -> Any:
     return (getattr(entry, part) or {}).get(name)
 
 
-def _format_terms(law: str, entry: LedgerEntry) -> dict[str, Any]:
-    """Return the terms.
-
-    During a cool-down the terms are not in force; only for a law with one number does the guard say so in the terms.
-    """
-    cools = entry.limited_by == guard.COOL_DOWN and catalog.get_law(law).actuator is None
-    return {} if cools else entry.terms
-
-
 def _find_applied_value(display: Display, law: str, entry: LedgerEntry | None) -> float | None:
     """Return the applied value: 0 when nothing was applied, unknown without an entry.
 
@@ -252,6 +230,9 @@ def _find_applied_value(display: Display, law: str, entry: LedgerEntry | None) -
         return None
     if display.lasting:
         done = entry.action if entry.applied else None
-        said = (entry.observation, _format_terms(law, entry), done)
+        # During a cool-down the terms are not in force; only for a law with one number does the guard say so
+        # in the terms.
+        cools = entry.limited_by == guard.COOL_DOWN and catalog.get_law(law).actuator is None
+        said = (entry.observation, ({} if cools else entry.terms), done)
         return next((term[display.lasting] for term in said if term and display.lasting in term), None)
     return display.compute_size(entry.action) if entry.applied else 0

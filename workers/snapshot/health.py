@@ -3,17 +3,23 @@
 The others form a list.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from controllers.framework.reason import are, format_count, format_names, format_percent
-from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, STATES
-from workers.alerts.evaluation.impact import describe_first_step
+from common.stored_document import replace_fields
+from controllers.framework.reason import are, capitalize, format_count, format_names, format_number, format_percent
+from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, OVERLOADED, STATES
+from workers.alerts.evaluation.impact import describe_first_step, is_falling_behind
+from workers.control.kinds.registry import find_display
 from workers.documents.alerts import AlertStatus
+from workers.documents.loops import ManualChange, RecentAction
 from workers.documents.parts import find_starting_parts
-from workers.documents.snapshot import PlantHealth, Snapshot
+from workers.documents.pipeline import PipelineOrder
+from workers.documents.snapshot import PlantHealth, PlantTotals, Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
-from workers.snapshot.states.judgement import SIGNS, WORDS
+from workers.models import Loop, Plan
+from workers.placement.plans import BEING_EXECUTED
+from workers.snapshot.judgement import SIGNS, WORDS
 
 LOOPS_ALONE = 2  # more loops with the same fault are one finding
 # Conditions that the states of the subjects already show, and more currently: their alerts fire later and end
@@ -38,12 +44,22 @@ JUDGED = frozenset(
 )
 OF_ALL_LOOPS = ("loops_stopped", "host_overloaded")
 OF_A_PLANT = ("plant_silent", "workers_missed", "queue_unserved", "sensor_silent", "order_unreached")
+LATELY_SECONDS = 120.0
+MAX_PARTS = 3
+REPORTED_SECONDS = 2.0  # of backlog: below this, its trend is noise
+TRENDS = {"rising": "backlog rising", "falling": "backlog falling", "steady": "backlog steady"}
+WARNING = SEVERITIES.index("warning")
 
 
 def evaluate_health(snapshot: Snapshot) -> PlantHealth:
     """Return the health of a snapshot whose states are evaluated."""
     all_findings = [*_iterate_findings(snapshot), *_describe_alerts(snapshot.alerts)]
-    place = _place_in_incidents(snapshot.alerts)
+    # Among findings of the same severity, the headline is that of the incident.
+    rows = [(f"{kind}/{name}", alert) for alert in snapshot.alerts for kind, name in alert.labels.items()]
+    explaining = {alert.under for alert in snapshot.alerts}
+    place = {subject: -1 for subject, each in rows if each.under is not None}
+    place |= {subject: 0 for subject, each in rows if each.under is None}
+    place = place | {subject: 1 for subject, each in rows if each.under is None and each.id in explaining}
     findings = sorted(
         all_findings, key=lambda finding: (rank_by_severity(finding), place.get(finding.subject, 0)), reverse=True
     )
@@ -57,29 +73,12 @@ def evaluate_health(snapshot: Snapshot) -> PlantHealth:
     # A node that was emptied and removed is offline, but the plant is not.
     emptied = worst.severity == "notice" and worst.sign == OFFLINE
     sign = NORMAL if emptied else worst.sign or NORMAL
-    word = _choose_word(worst, snapshot.states.get(worst.subject))
+    # This is the subject's own word where it states the problem, such as a node's load or silence; else the
+    # severity.
+    state = snapshot.states.get(worst.subject)
+    own = state is not None and state.finding == worst.sentence and state.severity == worst.severity
+    word = state.word if state is not None and own else WORDS[worst.severity]
     return PlantHealth(sign, worst.sentence, severity=worst.severity, findings=findings, word=word)
-
-
-def _choose_word(finding: SubjectFinding, state: SubjectState | None) -> str:
-    """Return the word of the finding.
-
-    This is the subject's own word where it states the problem, such as a node's load or silence; else the severity.
-    """
-    own = state is not None and state.finding == finding.sentence and state.severity == finding.severity
-    return state.word if state is not None and own else WORDS[finding.severity]
-
-
-def _place_in_incidents(alerts: Iterable[AlertStatus]) -> dict[str, int]:
-    """Return {"kind/name": 1 where an alert of it explains others, -1 where all its alerts are explained}.
-
-    Among findings of the same severity, the headline is that of the incident.
-    """
-    rows = [(f"{kind}/{name}", alert) for alert in alerts for kind, name in alert.labels.items()]
-    explaining = {alert.under for alert in alerts}
-    place = {subject: -1 for subject, each in rows if each.under is not None}
-    place |= {subject: 0 for subject, each in rows if each.under is None}
-    return place | {subject: 1 for subject, each in rows if each.under is None and each.id in explaining}
 
 
 def _is_of_no_start(finding: SubjectFinding, names: list[str]) -> bool:
@@ -123,7 +122,16 @@ def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
         if len(alike) <= LOOPS_ALONE:
             yield from (_build_finding(alike_finding) for alike_finding in alike)
         else:
-            yield _merge_loop_findings(alike)
+            blind = "loop-blind" in alike[0].rules
+            words = "have no valid measurement" if blind else "have stopped"
+            yield SubjectFinding(
+                subject="",
+                severity=alike[0].severity,
+                sign=alike[0].sign,
+                sentence=f"{format_count(len(alike), 'loop')} {words}.",
+                step=alike[0].step,
+                since=min((loop.since for loop in alike if loop.since is not None), default=None),
+            )
 
 
 def _describe_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
@@ -165,19 +173,6 @@ def _build_finding(state: SubjectState) -> SubjectFinding:
     )
 
 
-def _merge_loop_findings(loops: list[SubjectState]) -> SubjectFinding:
-    blind = "loop-blind" in loops[0].rules
-    words = "have no valid measurement" if blind else "have stopped"
-    return SubjectFinding(
-        subject="",
-        severity=loops[0].severity,
-        sign=loops[0].sign,
-        sentence=f"{format_count(len(loops), 'loop')} {words}.",
-        step=loops[0].step,
-        since=min((loop.since for loop in loops if loop.since is not None), default=None),
-    )
-
-
 def _describe_all_well(snapshot: Snapshot) -> str:
     unknown = [state.name for state in snapshot.states.values() if state.severity == "unknown"]
     if unknown:
@@ -187,3 +182,165 @@ def _describe_all_well(snapshot: Snapshot) -> str:
     share = snapshot.totals.shed_share
     shed = f"{format_percent(share, 2)} of the events that patterns could use are shed" if share else "nothing shed"
     return f"{nodes} normal; every queue keeps up; {shed}."
+
+
+def add_action_summary(snapshot: Snapshot) -> PlantHealth:
+    """Return the snapshot's health with the actions that address it."""
+    health = snapshot.health
+    abnormal = SEVERITIES.index(health.severity) >= WARNING
+    parts = [
+        *_describe_engaged(snapshot),
+        *_describe_plans(snapshot),
+        *_describe_recent_actions(snapshot, abnormal),
+        *_describe_held(snapshot),
+    ]
+    if not parts and _loops_could_act(snapshot) and not any(_iterate_recent_actions(snapshot)):
+        parts = [f"no loop acted in the last {LATELY_SECONDS / 60:.0f} min"]
+    if abnormal:
+        parts += _describe_trend(snapshot.totals)
+    if not parts:
+        return health
+    return replace_fields(health, doing=f"{capitalize('; '.join(parts[:MAX_PARTS]))}.")
+
+
+def _describe_engaged(snapshot: Snapshot) -> Iterator[str]:
+    """Describe what loops have enabled and not yet disabled, the highest first.
+
+    It may cost delay or events.
+    """
+    engaged = [
+        (loop.actuator, words(loop))
+        for _, loop in sorted(snapshot.loops.items())
+        if loop.was_decided_in(*Loop.ACTING)
+        and (words := find_display(loop.law, loop.target).engaged)
+        and loop.actuator
+    ]
+    for _, words_of_one in sorted(engaged, key=lambda item: -item[0]):
+        yield words_of_one
+
+
+def _loops_could_act(snapshot: Snapshot) -> bool:
+    """Return whether a node is overloaded or a queue falls behind; dead letters require a person."""
+    rows = [state for state in snapshot.states.values() if SEVERITIES.index(state.severity) >= WARNING]
+    overloaded = any(row.kind == "node" and row.sign in OVERLOADED for row in rows)
+    return overloaded or any(map(is_falling_behind, rows))
+
+
+def _describe_plans(snapshot: Snapshot) -> Iterator[str]:
+    for plan in snapshot.plans:
+        if plan.state == Plan.State.PROPOSED:
+            yield f"plan {plan.id} ({format_count(plan.points, 'point')}) is waiting for approval"
+        elif plan.state in BEING_EXECUTED:
+            done = f"{100 * plan.progress_share:.0f} % done"
+            yield f"plan {plan.id} moves {format_count(plan.points, 'point')}, {done}"
+
+
+def _describe_recent_actions(snapshot: Snapshot, abnormal: bool) -> Iterator[str]:
+    """Return the last action of each law, the newest first.
+
+    Moves of a plan are left out, since they have their own part. Without problems only moves of points count, since
+    workers start all the time.
+    """
+    planned = any(plan.state in BEING_EXECUTED for plan in snapshot.plans)
+    for action in _iterate_recent_actions(snapshot):
+        if not planned if action.points else abnormal:
+            yield f"{action.law.replace('_', ' ')} {action.did} {format_age((snapshot.at or 0.0) - action.at)}"
+
+
+def _iterate_recent_actions(snapshot: Snapshot) -> Iterator[RecentAction]:
+    """Return the notable actions of the last minutes; some laws act at every tick."""
+    for action in snapshot.deeds:
+        age_seconds = (snapshot.at or 0.0) - action.at
+        # The absolute difference: an action from before a clock was set back did not happen just now.
+        if abs(age_seconds) <= LATELY_SECONDS and find_display(action.law).is_news:
+            yield action
+
+
+def _describe_held(snapshot: Snapshot) -> Iterator[str]:
+    held = [name for name, loop in snapshot.loops.items() if loop.mode in Loop.HANDED_OVER]
+    if len(held) == 1:
+        (name,) = held
+        mode = snapshot.loops[name].mode
+        yield f"{name.replace('_', ' ')} is {'on hold' if mode == 'hold' else 'in manual mode'}"
+    elif held:
+        yield f"{len(held)} loops are on hold or in manual mode"
+
+
+def _describe_trend(totals: PlantTotals) -> Sequence[str]:
+    if totals.backlog_trend is None or (totals.backlog_seconds or 0.0) < REPORTED_SECONDS:
+        return []
+    return [TRENDS[totals.backlog_trend]]
+
+
+def format_age(seconds: float) -> str:
+    """Return an age in coarse steps, because a sentence that changes each second is unreadable."""
+    if seconds < 10:
+        return "just now"
+    return f"{seconds // 10 * 10:.0f} s ago" if seconds < 60 else f"{seconds // 60:.0f} min ago"
+
+
+def list_manual_changes(
+    snapshot: Snapshot, caps: Mapping[str, str], orders: Mapping[str, PipelineOrder]
+) -> list[ManualChange]:
+    """Return the manual changes, the earliest end first.
+
+    caps: of limited remedy ladders, by queue; orders: people's orders for applications.
+    """
+    changes = [
+        *_iterate_task_changes(snapshot),
+        *_iterate_criteria_changes(snapshot),
+        *_list_stops(orders),
+        *_iterate_cap_changes(caps),
+        *_iterate_drains(snapshot),
+    ]
+    return sorted(changes, key=lambda hand: (hand.until is None, hand.until or 0.0, hand.of))
+
+
+def _iterate_task_changes(snapshot: Snapshot) -> Iterator[ManualChange]:
+    """Return the tasks set by other controllers, during which the parallelism loops hold."""
+    holders = {snapshot.plant: snapshot.steered_by}
+    holders |= {name: row.steered_by for name, row in snapshot.plants.items()}
+    for plant, holder in holders.items():
+        if holder is not None:
+            value, owner = "parallelism loops on hold", holder.holder or ""
+            yield ManualChange(kind="tasks", of=f"plant/{plant}", value=value, owner=owner, until=holder.until)
+
+
+def _iterate_criteria_changes(snapshot: Snapshot) -> Iterator[ManualChange]:
+    now = snapshot.at or 0.0
+    for application, row in snapshot.pipeline.applications.items():
+        for name, held in row.controls.held_criteria.items():
+            if held.until_seconds is None or held.until_seconds > now:
+                yield ManualChange(
+                    kind="criterion",
+                    of=f"application/{application}",
+                    value=f"{name} = {format_number(held.value)}",
+                    owner=held.owner,
+                    reason=held.reason,
+                    until=held.until_seconds,
+                )
+
+
+def _list_stops(orders: Mapping[str, PipelineOrder]) -> Iterator[ManualChange]:
+    for application, order in orders.items():
+        if order.stopped:
+            yield ManualChange(
+                kind="stop",
+                of=f"application/{application}",
+                value="events stay in their queues",
+                owner=order.by,
+                reason=order.reason,
+            )
+
+
+def _iterate_cap_changes(caps: Mapping[str, str]) -> Iterator[ManualChange]:
+    for queue, cap in caps.items():
+        yield ManualChange(kind="ladder cap", of=f"queue/{queue}", value=f"up to {cap.replace('_', ' ')}")
+
+
+def _iterate_drains(snapshot: Snapshot) -> Iterator[ManualChange]:
+    for name, node in snapshot.nodes.items():
+        if node.drained:
+            yield ManualChange(kind="drain", of=f"node/{name}", value="accepts no points")
+        elif node.cordoned:
+            yield ManualChange(kind="cordon", of=f"node/{name}", value="accepts no new work")

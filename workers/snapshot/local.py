@@ -28,19 +28,15 @@ from workers.plants.holding import find_holder
 from workers.plants.orders import OrderWatch
 from workers.plants.registry import LOCAL
 from workers.plants.steered import SteeredPlant
-from workers.snapshot.action_summary import add_action_summary
 from workers.snapshot.compose import SnapshotInputs, Watch, compose, count_work
-from workers.snapshot.console_probe import ConsoleProbe
 from workers.snapshot.control_record import control_record
-from workers.snapshot.hands import list_manual_changes
-from workers.snapshot.health import evaluate_health
+from workers.snapshot.evaluate import evaluate_states
+from workers.snapshot.health import add_action_summary, evaluate_health, list_manual_changes
+from workers.snapshot.judgement import Limits
+from workers.snapshot.observer import ConsoleProbe
 from workers.snapshot.parts import PartsRecord
-from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
+from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates, ReportTimes, TrendWatch
 from workers.snapshot.readings import Readings, read
-from workers.snapshot.report_times import ReportTimes
-from workers.snapshot.states.evaluate import evaluate_states
-from workers.snapshot.states.limits import Limits
-from workers.snapshot.trend import TrendWatch
 
 logger = logging.getLogger(__name__)
 LATENCY_WINDOW_SECONDS = 15.0
@@ -106,7 +102,10 @@ class LocalPlant(SteeredPlant):
         self._loops = record.loops
         self._seq += 1
         composed = self._add_trends(compose(inputs, record.loops, record.overrides), monotonic_seconds)
-        composed = replace_fields(composed, parts=self._parts_record().step(composed, now))
+        if self._parts is None:
+            stored = cast(bytes | None, self._control.get(keys.SNAPSHOT))
+            self._parts = PartsRecord(decode_readable_document(Snapshot, stored))
+        composed = replace_fields(composed, parts=self._parts.step(composed, now))
         plants = self._build_plant_statuses(now, monotonic_seconds)
         snapshot = replace_fields(
             composed,
@@ -160,13 +159,6 @@ class LocalPlant(SteeredPlant):
         )
         return replace_fields(snapshot, queues=queues, totals=totals)
 
-    def _parts_record(self) -> PartsRecord:
-        """Return the record of the parts, continued from another watcher's if it ran just before."""
-        if self._parts is None:
-            stored = cast(bytes | None, self._control.get(keys.SNAPSHOT))
-            self._parts = PartsRecord(decode_readable_document(Snapshot, stored))
-        return self._parts
-
     def _build_plant_statuses(self, now: float, at_seconds: float) -> dict[str, PlantStatus]:
         """Return the registered plants.
 
@@ -213,7 +205,11 @@ class LocalPlant(SteeredPlant):
         if readings.pipeline:
             at = readings.pipeline.at
             ages["pipeline", ""] = compute_age("pipeline", "", at, at)
-        recent = self._compute_recent_latencies(readings.latencies, monotonic_seconds)
+        self._histograms.append((monotonic_seconds, dict(readings.latencies)))
+        while len(self._histograms) > 2 and self._histograms[1][0] <= monotonic_seconds - LATENCY_WINDOW_SECONDS:
+            self._histograms.popleft()
+        earlier = self._histograms[0][1]
+        recent = {queue: now.subtract(earlier.get(queue, Latencies())) for queue, now in readings.latencies.items()}
         return SnapshotInputs(readings, watch, ages, self._compute_rates(readings, monotonic_seconds), recent)
 
     def _compute_rates(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
@@ -258,13 +254,3 @@ class LocalPlant(SteeredPlant):
         else:
             rate = self._rates.add(counter, value, at_seconds, window_seconds)
         return None if rate is None else round(rate, DIGITS)
-
-    def _compute_recent_latencies(
-        self, now_by_queue: Mapping[str, Latencies], at_seconds: float
-    ) -> dict[str, Latencies]:
-        """Return the latencies of the last LATENCY_WINDOW_SECONDS, from cumulative histograms."""
-        self._histograms.append((at_seconds, dict(now_by_queue)))
-        while len(self._histograms) > 2 and self._histograms[1][0] <= at_seconds - LATENCY_WINDOW_SECONDS:
-            self._histograms.popleft()
-        earlier = self._histograms[0][1]
-        return {queue: now.subtract(earlier.get(queue, Latencies())) for queue, now in now_by_queue.items()}

@@ -7,31 +7,148 @@ It observes 0.2 s after the full second, when the agents' heartbeats (on the ful
 may run; the one with the lease publishes, and the other takes over within LEASE_SECONDS when it dies.
 """
 
+import http.client
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import cast
 
 import msgspec
 import redis
 from django.db import DatabaseError, close_old_connections
 
 from common import own_process
-from common.stored_document import BadDocument, encode_document, replace_fields
+from common.redis_types import Fields
+from common.stored_document import BadDocument, decode_readable_document, encode_document, replace_fields
 from queues import keys
+from queues.lua.script import load_script
+from queues.publishing.producers import KNOWN_SECONDS, LEFT_SECONDS
 from workers.coordination.leases import Lease
 from workers.coordination.merge_patch import JsonObject, document_difference
+from workers.coordination.plant_clock import Freshness
+from workers.documents.queues import ReportedProducer
 from workers.documents.snapshot import Snapshot
 from workers.history import metrics
 from workers.history.snapshot_archive import Recorder
 from workers.objectives.book import ObjectiveBook
 from workers.plants.plant import Plant
-from workers.snapshot.left_producers import LeftProducers
 
+PROBE_SECONDS, TIMEOUT_SECONDS = 5.0, 2.0
+# An older answer says nothing about now.
+ANSWER_SECONDS = 3 * PROBE_SECONDS
+SERVER_ERROR = 500
+# A proxy of the environment is for remote addresses; it would be used for the local console, too.
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+REMOVAL_SECONDS = 60.0
+MAX_AT_ONCE = 500  # for a script of some milliseconds, for which no process waits
+KIND = "producer"
 TOPIC = "plant"
 OBSERVE_AT_SECONDS = 0.2
 LEASE_SECONDS = 3.0
 logger = logging.getLogger(__name__)
+
+
+def is_answering(address: str) -> bool:
+    """Return whether a console at this address (http://host:port) answers in time and without a failure."""
+    try:
+        with _DIRECTLY.open(f"{address}/healthz", timeout=TIMEOUT_SECONDS):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code < SERVER_ERROR  # it does not know the name in the request, but it runs
+    except (OSError, ValueError, http.client.HTTPException):  # the latter: the answer is not HTTP
+        return False
+
+
+class ConsoleProbe:
+    """A periodic probe; `available` is its last result."""
+
+    def __init__(self, ask: Callable[[], bool], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._ask, self._monotonic = ask, monotonic
+        self._found: tuple[float, bool] | None = None
+
+    @classmethod
+    def start(cls, address: str) -> "ConsoleProbe | None":
+        """Start a probe that runs until the process ends; None without an address."""
+        if not address:
+            return None
+        probe = cls(lambda: is_answering(address.rstrip("/")))
+        threading.Thread(target=probe.run, args=(threading.Event(),), name="console-probe", daemon=True).start()
+        return probe
+
+    def ask(self) -> None:
+        """Probe once."""
+        answered = self._ask()
+        self._found = self._monotonic(), answered
+
+    def run(self, stop: threading.Event) -> None:
+        """Probe until `stop`."""
+        while True:
+            self.ask()
+            if stop.wait(PROBE_SECONDS):
+                return
+
+    def compute_availability(self) -> float | None:
+        """Return 1 where it answered last, 0 where it did not, None while unknown."""
+        if self._found is None or self._monotonic() - self._found[0] > ANSWER_SECONDS:
+            return None
+        return float(self._found[1])
+
+
+class LeftProducers:
+    """A process that removes the rows of producers that have been silent for LEFT_SECONDS, once a minute.
+
+    The silence is judged by their own time stamps or by this watcher's clock. A time stamp alone is never enough: a row
+    must be unchanged for KNOWN_SECONDS by this watcher's observation, so that a producer whose clock is days behind
+    stays while it publishes.
+    """
+
+    def __init__(self, control: redis.Redis) -> None:
+        self._control = control
+        self._forget = control.register_script(load_script("control/forget_producers"))
+        self._silent, self._unchanged = Freshness(), Freshness()
+        self._due_seconds = -math.inf
+        self._is_failing = False
+
+    def step(self, now: float, monotonic_seconds: float) -> int:
+        """Remove producers that have left, once a minute; return how many rows. A failure is logged once."""
+        if monotonic_seconds < self._due_seconds:
+            return 0
+        self._due_seconds = monotonic_seconds + REMOVAL_SECONDS
+        try:
+            rows = cast(Fields, self._control.hgetall(keys.PRODUCERS))
+            left = self._list_left(rows, now, monotonic_seconds)
+            names = list(left)
+            gone = 0
+            for first in range(0, len(names), MAX_AT_ONCE):
+                pairs = [part for name in names[first : first + MAX_AT_ONCE] for part in (name, left[name])]
+                gone += int(self._forget(keys=[keys.PRODUCERS], args=pairs))
+            # A producer that returns is a new one here, too.
+            there = [name.decode() for name in rows if name not in left]
+            for watched in (self._silent, self._unchanged):
+                watched.forget_others(KIND, there)
+            self._is_failing = False
+        except redis.RedisError as error:
+            if not self._is_failing:
+                logger.warning("Failed to remove the rows of producers that no longer report: %s", error)
+            self._is_failing = True
+            return 0
+        return gone
+
+    def _list_left(self, rows: Fields, now: float, monotonic_seconds: float) -> Mapping[bytes, bytes]:
+        left = {}
+        for name, stored in rows.items():
+            watched, mark = f"{KIND}/{name.decode()}", hash(stored)
+            report = decode_readable_document(ReportedProducer, stored)
+            lag = now - report.at if report else 0.0
+            silent = self._silent.compute_age_seconds(watched, mark, monotonic_seconds, lag)
+            unchanged = self._unchanged.compute_age_seconds(watched, mark, monotonic_seconds)
+            if silent >= LEFT_SECONDS and unchanged >= KNOWN_SECONDS:
+                left[name] = stored
+        return left
 
 
 def compute_wait_seconds(now: float) -> float:

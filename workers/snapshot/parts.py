@@ -38,11 +38,11 @@ class PartsRecord:
             self._parts = {name: self._left.parts.get(name, ran) for name in states}
         self._left = None
         self._parts = {name: advance_part(self._parts.get(name), state, at) for name, state in states.items()}
-        return {name: part for name, part in self._parts.items() if not _simply_runs(name, part)}
-
-
-def _simply_runs(name: str, part: PartStatus) -> bool:
-    return name.startswith(format_node_part("")) and part.state == "running" and part.grace_until is None
+        return {
+            name: part
+            for name, part in self._parts.items()
+            if not (name.startswith(format_node_part("")) and part.state == "running" and part.grace_until is None)
+        }
 
 
 def observe_parts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:

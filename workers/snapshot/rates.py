@@ -2,11 +2,22 @@
 
 from collections import deque
 from collections.abc import Container
+from statistics import median
+
+from workers.documents.queues import Trend
 
 WINDOW_SECONDS = 3.0
 # Workers start every few seconds and take thousands of events at once, so output is averaged over a longer
 # time.
 LEAVING_WINDOW_SECONDS = 15.0
+TREND_SECONDS = 30.0
+MIN_SECONDS = 15.0  # of samples before there is a result
+MIN_SAMPLES = 9
+BEGINS_EVENTS, BEGINS_SHARE = 50.0, 0.02  # a smaller change is none
+ENDS = 0.5  # a trend ends below half of it
+# After this time the next report is overdue: nothing has been published since.
+LATE_SECONDS = 1.5
+DRIFT = 1e-3  # drift of one clock against the other, and the possible effect of a shorter network path
 
 
 class Rates:
@@ -47,3 +58,85 @@ class Rates:
         """Keep only the counters with these names."""
         for name in [sample for sample in self._samples if sample not in names]:
             self.forget(name)
+
+
+class TrendWatch:
+    """The change of a quantity: the median of the newest third of its samples, less that of the oldest."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float]] = deque()
+        self._trend: Trend | None = None
+
+    def add(self, value: float | None, at_seconds: float) -> None:
+        """Add a sample, about one per second, by a monotonic clock. An unknown value restarts the window."""
+        if value is None:
+            self._samples.clear()
+            self._trend = None
+            return
+        self._samples.append((at_seconds, value))
+        while self._samples[0][0] < at_seconds - TREND_SECONDS:
+            self._samples.popleft()
+        self._trend = self._judge_trend()
+
+    @property
+    def change(self) -> float | None:
+        """Return the change over the window; None with too few samples."""
+        samples = self._samples
+        if len(samples) < MIN_SAMPLES or samples[-1][0] - samples[0][0] < MIN_SECONDS:
+            return None
+        third = len(samples) // 3
+        values = [value for _, value in samples]
+        return median(values[-third:]) - median(values[:third])
+
+    @property
+    def trend(self) -> Trend | None:
+        """Return the trend; None with too few samples."""
+        return self._trend
+
+    def _judge_trend(self) -> Trend | None:
+        change = self.change
+        if change is None:
+            return None
+        begins = max(BEGINS_EVENTS, BEGINS_SHARE * (self._samples[-1][1] - change))
+        trend: Trend = "rising" if change > 0 else "falling"
+        limit = ENDS * begins if trend == self._trend else begins
+        return trend if abs(change) > limit else "steady"
+
+
+class ReportTimes:
+    """The times of reports: time = the report's own + offset.
+
+    offset: the minimum (watcher's now - report's own) so far, which grows by DRIFT per second. A clock that was set, so
+    that a report is LATE_SECONDS away from its reading, gets a new offset.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, float, float]] = {}  # name → own time, offset, time
+
+    def estimate(self, name: str, own_seconds: float, now_seconds: float) -> float | None:
+        """Return when its newest report was made; None while nothing is new.
+
+        The time is never earlier than that of the previous report. For an overdue report, it is the time up to which
+        the next one may still be in transit.
+        """
+        known = self._known.get(name)
+        if known is None:
+            self._known[name] = (own_seconds, now_seconds - own_seconds, now_seconds)
+            return now_seconds
+        own_before, offset, before = known
+        if own_seconds == own_before:
+            time, lately = max(before, now_seconds - LATE_SECONDS), now_seconds - LATE_SECONDS > before
+            self._known[name] = (own_before, offset, time)
+            return time if lately else None
+        grown = offset + DRIFT * max(0.0, now_seconds - before)
+        if not grown - LATE_SECONDS <= now_seconds - own_seconds <= grown + LATE_SECONDS:
+            grown = now_seconds - own_seconds
+        offset = min(grown, now_seconds - own_seconds)
+        time = max(before, own_seconds + offset)
+        self._known[name] = (own_seconds, offset, time)
+        return time
+
+    def forget_others(self, names: Container[str]) -> None:
+        """Keep only the reports with these names."""
+        for name in [each for each in self._known if each not in names]:
+            del self._known[name]

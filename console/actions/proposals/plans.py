@@ -18,7 +18,7 @@ from queues import projection
 from queues.models import Container, Node
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
-from workers.placement import give_back, node_use, plans, proposals
+from workers.placement import node_use, plans, proposals, recovery
 from workers.steering import overrides, plant_settings
 
 # A plan computed or approved on an older one might send points to a node that is already lost.
@@ -73,7 +73,7 @@ def propose_give_back(actor: Actor, node: str, reason: str, snapshot: Snapshot |
     require_permission(actor, "plan.propose")
     why = overrides.read_reason(reason)
     return _record_plan(
-        actor, give_back.propose(node, actor.user, why, snapshot=require_fresh_snapshot(snapshot, now), now=now)
+        actor, recovery.propose(node, actor.user, why, snapshot=require_fresh_snapshot(snapshot, now), now=now)
     )
 
 

@@ -20,7 +20,7 @@ from console.display.first_report import ShownReport, report_of
 from console.display.loops import DescribedLoop, build_parameter_rows, describe_loops
 from console.input.row_id import Id, parse_row_id
 from controllers import catalog
-from workers.control.desired import NothingDesired, compute_desired
+from workers.control.loops import NothingDesired, compute_desired
 from workers.documents.loops import OverrideFields
 from workers.models import Loop, Override
 from workers.steering import overrides
@@ -224,7 +224,9 @@ def create_override(request: HttpRequest, body: NewOverride) -> Created[Override
     now = timezone.now()
     if body.node is not None and body.name in (*loops.THRESHOLDS, *loops.THRESHOLDS.values()):
         actor = actor_for(request, "node.thresholds")
-        _refuse_beside_a_node(body)
+        for field in ("loop", "law", "queue"):
+            if getattr(body, field) not in (None, ""):
+                raise BadInput(field, f"must be omitted: {body.name} applies to the whole node.")
         wanted = {body.name.removesuffix("_threshold"): body.value}
         made = loops.override_thresholds(
             actor,

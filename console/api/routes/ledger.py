@@ -25,7 +25,7 @@ from console.input.form_values import parse_any_value
 from console.input.row_id import Id
 from workers.control import costs, what_if
 from workers.control.ledger import folds, ledger
-from workers.control.ledger.ledger_filter import LedgerFilter
+from workers.control.ledger.ledger_search import LedgerFilter
 from workers.control.what_if import Side
 from workers.coordination import keyset
 from workers.models import LedgerEntry, Loop

@@ -15,7 +15,7 @@ from console.connections.control_server import control, load_latest_snapshot
 from console.input.row_id import Id
 from workers.documents.plans import PlanDocument
 from workers.models import Plan
-from workers.placement.plan_document import build_plan_document
+from workers.placement.plans import build_plan_document
 
 router = Router(tags=["plans"])
 

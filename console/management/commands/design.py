@@ -6,10 +6,10 @@ from django.core.management.base import CommandParser
 
 from common.errors import BadInput
 from common.parsing import parse_option_whole_number
-from console.actions.lab.traces import read_columns
 from console.management.document import JsonCommand, read_document
 from controllers.design.identify import identify
 from controllers.design.request import DESIGNS
+from workers.lab.trace_files import read_columns
 
 # The designs of the contract in its order; those neither in DESIGNS nor read from a CSV file are promised.
 CONTRACT_DESIGNS = ("place", "check", "identify", "lqr", "network", "tcc", "selectivity")

@@ -11,10 +11,10 @@ from django.core.management.base import CommandParser
 from common.errors import BadInput
 from common.files import iterate_csv_text
 from common.parsing import parse_decimal_number, parse_option_whole_number
-from console.actions.lab.traces import read_trace
 from console.management.document import JsonCommand
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome
+from workers.lab.trace_files import read_trace
 
 DEFAULT_SEED = 1
 

@@ -22,9 +22,8 @@ from workers.history.snapshot_archive import Recorder
 from workers.objectives.book import ObjectiveBook
 from workers.observability import spans
 from workers.plants.foreign.watch import PlantWatch
-from workers.snapshot.console_probe import ConsoleProbe
 from workers.snapshot.local import LocalPlant
-from workers.snapshot.observer import Observer
+from workers.snapshot.observer import ConsoleProbe, Observer
 
 CONTROL_TIMEOUT_SECONDS = 2.0
 

@@ -20,7 +20,7 @@ from controllers.framework.reason import format_count
 from controllers.shedding.ladder import LAW as LADDER
 from queues.models import Node, Queue
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
-from workers.placement.plan_document import can_roll_back
+from workers.placement.plans import can_roll_back
 from workers.steering import overrides, plant_settings
 
 AROUND = timedelta(minutes=10)

@@ -22,12 +22,12 @@ from console.input.row_id import parse_row_id
 from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import Errors, FormPage, Submitted, render_page
-from controllers.design.error_budget import PAIRS
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, TOOBUSY
 from workers.documents.objectives import ObjectiveStatus
 from workers.documents.snapshot import Snapshot
 from workers.objectives import definitions
-from workers.objectives.figures import NAMES
+from workers.objectives.definitions import NAMES
+from workers.objectives.error_budget import PAIRS
 from workers.objectives.models import Objective
 from workers.objectives.report import BurnReport, HourCount, IncidentBurn
 

@@ -119,7 +119,7 @@ class Frame:
     rail: list[RailItem]
     tabs: list[RailItem]
     overrides: list[OverrideStatus]
-    hands: int  # overrides and other manual changes (`workers.snapshot.hands`)
+    hands: int  # overrides and other manual changes (`workers.snapshot.health`)
     alerts: list[AlertStatus]
     suppressed: int  # open alerts that need no attention
     user: str

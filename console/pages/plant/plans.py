@@ -24,8 +24,7 @@ from console.pages.plant.plant import node_page, nodes_page
 from console.pages.queues.queues import queue_page
 from queues.models import Node, Queue
 from workers.models import Plan
-from workers.placement.plan_document import build_plan_document
-from workers.placement.plans import OPEN, explain_approval_refusal
+from workers.placement.plans import OPEN, build_plan_document, explain_approval_refusal
 
 PER_PAGE = 25
 POINTS = "points-"  # the fields of a manual division: one for each node

@@ -27,7 +27,7 @@ from workers.control.ledger.runs import TickRun
 from workers.documents.nodes import NodeStatus
 from workers.documents.parts import Parts, find_starting_parts
 from workers.models import LedgerEntry, Override
-from workers.placement import give_back
+from workers.placement import recovery
 from workers.steering.overrides import list_active_at
 
 LATEST_DECISIONS = 5
@@ -125,7 +125,7 @@ def node_page(
         name=name,
         node=node_row,
         row=row,
-        can_get_back=row is not None and row.state not in SILENT and give_back.can_restore_points(name, row.points),
+        can_get_back=row is not None and row.state not in SILENT and recovery.can_restore_points(name, row.points),
         queues_here=[queue for queue, shown in queues.items() if name in shown.containers],
         overrides=list_active_at(time_shown(request)).filter(node=node_row).select_related("owner"),
         errors=errors or {},

@@ -19,7 +19,7 @@ from controllers.framework import guard
 from queues.models import Node, Queue
 from workers.control.ledger import folds, runs
 from workers.control.ledger import ledger as ledger_of_loops
-from workers.control.ledger.ledger_filter import ANY_LIMIT, LedgerFilter
+from workers.control.ledger.ledger_search import ANY_LIMIT, LedgerFilter
 from workers.coordination import keyset
 from workers.models import LedgerEntry, Loop
 

@@ -40,7 +40,7 @@ from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.history import metric_history
 from workers.history.snapshot_archive import snapshot_at
-from workers.snapshot.states.judgement import WORDS
+from workers.snapshot.judgement import WORDS
 
 RATE, BEFORE = "totals.in_per_second", timedelta(hours=2)
 MAX_POINTS = 240

@@ -24,7 +24,7 @@ from workers.alerts.lifecycle.models import Alert, AlertEvent, Message, Receiver
 from workers.history.snapshot_archive import Recorder
 from workers.lab.models import ExperimentResult
 from workers.models import Chunk, LedgerEntry, Loop, Plan, Run
-from workers.placement.move_forecast import NOTHING_YET
+from workers.placement.moves import NOTHING_YET
 from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db

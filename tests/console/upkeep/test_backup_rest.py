@@ -20,7 +20,7 @@ from tests.queues.samples import blocks_of
 from tests.workers.placement.plan_plant import Plant, loaded
 from workers.coordination.leases import Lease, create_backup_lease, is_copied
 from workers.models import Override, Plan
-from workers.placement import draining, execution, plans, proposals
+from workers.placement import execution, plans, proposals
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
@@ -69,9 +69,9 @@ def test_a_transfer_that_was_broken_off_is_brought_to_its_end_after_the_backup(p
     segment.publish(blocks_of(8, 8))
     segment.depart({"n1": 1}, 10, 10**6)
     with create_backup_lease(plant.control):
-        draining.tidy(plant.control, plant.pass_seconds(1), plant.now)
+        execution.tidy(plant.control, plant.pass_seconds(1), plant.now)
         assert segment.measure()["leaving_blocks"] == 1
-    draining.tidy(plant.control, plant.pass_seconds(1), plant.now)
+    execution.tidy(plant.control, plant.pass_seconds(1), plant.now)
     assert segment.measure()["leaving_blocks"] == 0
 
 

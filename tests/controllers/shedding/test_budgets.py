@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.design.error_budget import MinuteCounts, compute_allowed, compute_left_share
 from controllers.framework.law import decide_next, start_state
 from controllers.shedding.budgets import MIN_TO_KEEP, compute_allowed_per_second, find_exhausted_objective
 from controllers.shedding.inputs import SheddingInputs, build_application, cut, shed_per_second
 from controllers.shedding.ladder import LEVELS, SHED, THROTTLE, Ladder
 from controllers.shedding.law import Shedding
+from workers.objectives.error_budget import MinuteCounts, compute_allowed, compute_left_share
 
 LADDER, LAW = Ladder(), Shedding()
 BELOW = dict.fromkeys(LEVELS[: SHED - 1], True)

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.laws.load_step import LAWS, run_step
-from console.actions.lab.traces import read_trace
 from controllers.simulation import elasticity
 from controllers.simulation.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.elasticity import LAWS as LAWS_OF_THE_LAB
 from controllers.simulation.elasticity import SCENARIO, SHARE_OF, Course
 from tests.shared_data import DATA
+from workers.lab.trace_files import read_trace
 
 # Real traces: file, column, days.
 TRACES = [

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.actions.lab.traces import read_trace
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import start_state
@@ -16,6 +15,7 @@ from controllers.simulation import manager
 from controllers.worker_rate.law import WorkerRate
 from tests.controllers.worker_rate.thesis_tables import ROWS, TABLES
 from tests.shared_data import DATA
+from workers.lab.trace_files import read_trace
 
 SCENARIO = manager.SCENARIO
 RATES = DATA / "rates"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from common.errors import BadInput
-from console.actions.lab.traces import read_columns, read_trace
 from queues.events.columns import Columns
 from queues.events.lines import EventLines
+from workers.lab.trace_files import read_columns, read_trace
 from workers.pipeline.rules.reference import read_reference
 
 TIME = "2026-11-29T08:00:00Z"

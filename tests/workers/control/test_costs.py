@@ -3,19 +3,14 @@
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
 import pytest
 
 from common.errors import BadInput
-from common.parameter import build
-from controllers.simulation import recorded_container
-from controllers.worker_rate.shared import WorkerRateParameters
 from tests.workers.control.records import NOW, wasteful_loop
 from workers.control import costs
-from workers.control.costs import CostPrices, compute_run_seconds, compute_used_seconds, count_lost_events
+from workers.control.costs import compute_run_seconds, compute_used_seconds, count_lost_events
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Setting
-from workers.steering import plant_settings
 
 SECONDS, EVERY, RATE = 600, 2, 50.0
 HELD = range(200, 400)
@@ -95,19 +90,6 @@ def test_a_hold_costs_what_came_late_because_nobody_decided(loop):
     assert found.law.late_seconds == 0
 
 
-def test_a_load_that_is_worked_without_a_hold_is_worked_as_if_none_were_named():
-    inflow = np.full(120, 40.0)
-    values = build(WorkerRateParameters, {**defaults(), **VALUES})
-    never = np.zeros(120, dtype=bool)
-    assert recorded_container.replay(values, inflow) == recorded_container.replay(values, inflow, hold_seconds=never)
-
-
-def defaults() -> dict[str, Any]:
-    from controllers import catalog
-
-    return {each.name: each.default for each in catalog.get_law("worker_rate").parameters}
-
-
 def test_what_can_not_be_replayed_is_refused_by_name(loop):
     with pytest.raises(BadInput, match="only 0 s of recorded data"):
         ask(loop)
@@ -146,14 +128,3 @@ def plain_snapshot(document: dict[str, Any]) -> Snapshot:
     from common.stored_document import convert
 
     return convert(Snapshot, document)
-
-
-def test_a_price_is_set_and_taken_away_again(db):
-    assert CostPrices.load_current() == CostPrices()
-    assert plant_settings.change("price.node_hour", 0, None, NOW) == (None, 0)
-    assert CostPrices.load_current().node_hour == 0  # said to be free; that is not the same as not said
-    assert plant_settings.change("price.node_hour", None, None, NOW) == (0, None)
-    with pytest.raises(BadInput, match="must be a number from 0"):
-        plant_settings.change("price.node_hour", -1, None, NOW)
-    with pytest.raises(BadInput, match="is already not set"):
-        plant_settings.change("price.node_hour", None, None, NOW)

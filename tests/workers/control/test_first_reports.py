@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from console.display.first_report import report_of
-from workers.control.first_reports import write_due
+from workers.control.loops import write_due
 from workers.models import FirstReport, LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
@@ -57,14 +57,6 @@ def test_an_hour_after_the_first_advice_it_is_there_and_says_what_would_have_bee
     assert shown.assumed[0] == "Actual figures are measured over 60 minutes."
     assert "tasks 1 time, each with a pause of 20 s that is not included" in shown.assumed[-1]
     assert write_due(BEGAN + timedelta(minutes=90)) == []
-
-
-def test_advice_that_is_what_there_is_says_that_nothing_would_have_been_saved(loop):
-    advised(loop, 60, advice=8, backlog=3.0)
-    write_due(BEGAN + timedelta(hours=1))
-    worker_hours, waiting = report_of(loop.pk).sentences
-    assert worker_hours.endswith("7.93 with the advice: no difference.")
-    assert waiting == ("Mean waiting time: 1.50 s measured, 1.50 s estimated with the advice: no difference.")
 
 
 def test_a_plant_that_was_silent_is_reported_in_the_next_hour(loop):

@@ -100,12 +100,6 @@ def test_a_tick_starts_workers_and_records_all_of_it(loop, plant, clock, control
     assert fresh(loop).state["law"]["rate"] == pytest.approx(1.2)
 
 
-def test_nothing_to_do_is_recorded_too(loop, plant, clock, control):
-    entry = tick(loop, plant, clock, control)
-    assert (entry.action, entry.applied, entry.verdict) == (None, False, "no action")
-    assert "queue is empty" in entry.reason
-
-
 def test_state_and_counters_go_on_from_tick_to_tick(loop, plant, clock, control):
     plant.put("alert", "n1", 1_200)
     tick(loop, plant, clock, control)
@@ -171,12 +165,6 @@ def test_no_loop_acts_on_a_snapshot_older_than_three_seconds(loop, plant, clock,
     assert tick(loop, plant, clock, control).limited_by == "stale measurement"
     plant.clock = lambda: clock() - 2.0
     assert tick(loop, plant, clock, control).action == {"start": 2}
-
-
-def test_no_loop_acts_on_a_snapshot_from_the_future(loop, plant, clock, control):
-    plant.put("alert", "n1", 1_200)
-    plant.clock = lambda: clock() + 3_600
-    assert tick(loop, plant, clock, control).limited_by == "stale measurement"
 
 
 def test_advice_is_recorded_and_not_applied_and_the_law_goes_on(loop, plant, clock, control):
@@ -270,14 +258,6 @@ def test_an_overridden_limit_is_used_until_it_expires(loop, plant, clock, contro
     assert tick(loop, plant, clock, control).parameters["upper_limit"] == 500
 
 
-def test_an_overridden_guard_limits_what_is_started(loop, plant, clock, control, owner):
-    override(loop, owner, clock, "guard.maximum", 1)
-    plant.put("alert", "n1", 1_200)
-    entry = tick(loop, plant, clock, control)
-    assert (entry.action, entry.raw, entry.limited_by) == ({"start": 1}, 2.0, "guard maximum")
-    assert submitted(plant) == 1
-
-
 def test_by_forecast_a_burst_gets_all_its_workers_once_and_a_toobusy_node_fewer(loop, plant, clock, control):
     Loop.objects.update(parameters={"events_per_worker": 100})
     plant.put("alert", "n1", 1_200)
@@ -303,15 +283,6 @@ def test_an_error_of_the_plant_is_in_the_entry_and_the_loop_goes_on(loop, plant,
     assert submitted(plant) == 2
 
 
-def test_every_container_of_a_jobs_queue_has_a_loop(control):
-    three = jobs_topology(alert={"n1": 500, "n2": 500}, process={"n2": 1000})
-    made = ensured(control, JOBS, three)
-    assert {each.name.removeprefix("worker_rate/") for each in made} == {"alert/n1", "alert/n2", "process/n2"}
-    assert made[0].parameters == {"events_per_worker": 300, "interval_seconds": INTERVAL_SECONDS}
-    assert made[0].interval_seconds == INTERVAL_SECONDS
-    assert {each.pk for each in ensured(control, JOBS, three)} == {each.pk for each in made}
-
-
 def test_the_loop_of_a_vanished_container_is_retired_with_its_ledger_and_returns_with_it(plant, clock, control):
     both = jobs_topology(alert={"n1": 500, "n2": 500})
     ensured(control, JOBS, both)
@@ -332,14 +303,6 @@ def test_a_queues_changed_events_per_worker_reaches_its_loops_and_keeps_the_rest
     queues = {**before.queues, "alert": replace(before.queues["alert"], events_per_worker=900)}
     (loop,) = ensured(control, JOBS, replace(before, queues=queues))
     assert loop.parameters == {"events_per_worker": 900, "upper_limit": 70}
-
-
-def test_all_loops_of_a_law_are_ticked_on_one_snapshot(plant, clock, control):
-    ensured(control, JOBS, jobs_topology(alert={"n1": 500, "n2": 500}))
-    plant.put("alert", "n1", 10)
-    entries = engine.tick_due(plant, clock.now, control, lambda: 0.0)
-    assert [each.observation["queue_length"] for each in entries] == [10, 0]
-    assert plant.observe().seq == 2
 
 
 def test_loops_behind_a_slow_one_see_the_plant_and_what_people_set_as_they_are_then(
@@ -368,31 +331,12 @@ def test_a_beat_delivered_twice_ticks_once(plant, clock, control):
     assert len(engine.tick_due(plant, clock.pass_seconds(INTERVAL_SECONDS / 2), control)) == 1
 
 
-def test_a_clock_set_back_by_an_hour_does_not_stop_the_loop(plant, clock, control):
-    ensured(control, JOBS, jobs_topology(alert={"n1": 1000}))
-    engine.tick_due(plant, clock.now, control)
-    assert len(engine.tick_due(plant, clock.pass_seconds(-3_600), control)) == 1
-
-
 def test_one_broken_loop_stops_no_other(plant, clock, control, caplog):
     ensured(control, JOBS, jobs_topology(alert={"n1": 500, "n2": 500}))
     Loop.objects.filter(name="worker_rate/alert/n1").update(parameters={"upper_limit": -1})
     entries = engine.tick_due(plant, clock.now, control)
     assert [each.loop.name for each in entries] == ["worker_rate/alert/n2"]
     assert "parameters.upper_limit" in caplog.text
-
-
-def test_a_tick_judges_what_the_ones_before_did(plant, clock, control):
-    ensured(control, JOBS, jobs_topology(alert={"n1": 1000}))
-    plant.put("alert", "n1", 1_200)
-    (first,) = engine.tick_due(plant, clock.now, control)
-    plant.run("alert", "n1", 300)
-    engine.tick_due(plant, clock.pass_seconds(INTERVAL_SECONDS), control)
-    assert LedgerEntry.objects.get(pk=first.pk).verdict == "checking"
-    engine.tick_due(plant, clock.pass_seconds(first.expected["within_seconds"]), control)
-    judged = LedgerEntry.objects.get(pk=first.pk)
-    assert judged.verdict == "effective"
-    assert ledger.replay(judged).same
 
 
 def test_a_worker_for_events_that_would_wait_too_long_is_sent_ahead_of_other_queues(plant, clock, control):
@@ -439,13 +383,6 @@ def test_a_loop_of_a_paused_queue_holds_says_so_and_goes_on_afterwards(loop, pla
     assert submitted(plant) == 0 and fresh(loop).state["law"] == state
     entry = tick(loop, plant, clock, control)
     assert (entry.mode, entry.applied) == ("auto", True) and submitted(plant) > 0
-
-
-def test_a_person_who_sets_a_loop_by_hand_does_not_get_past_a_pause(loop, plant, clock, control, owner, monkeypatch):
-    override(loop, owner, clock, "mode", "manual")
-    override(loop, owner, clock, "start", 3)
-    monkeypatch.setattr(plant, "observe", pausing(plant))
-    assert tick(loop, plant, clock, control).applied is False and submitted(plant) == 0
 
 
 def test_a_loop_goes_on_where_another_plant_says_something_with_a_nul(loop, plant, clock, control, monkeypatch):

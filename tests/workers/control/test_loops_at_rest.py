@@ -10,7 +10,7 @@ from workers.control import engine
 from workers.control.kinds import worker_rate
 from workers.control.ledger import ledger
 from workers.control.parts.kind import REST_SECONDS
-from workers.models import LedgerEntry, Loop
+from workers.models import LedgerEntry
 from workers.plants.memory import MemoryPlant
 from workers.steering.overrides import set_override
 
@@ -83,34 +83,12 @@ def test_what_a_person_sets_and_ends_is_recorded_at_once(calm, django_user_model
     assert after.mode == "auto"
 
 
-def test_a_mode_that_is_changed_for_good_is_recorded_at_once(calm):
-    calm.ticks(5)
-    Loop.objects.update(mode="advise")
-    assert [entry.mode for entry in calm.ticks(3)] == ["advise"]
-
-
-def test_nobody_rests_by_a_snapshot_that_is_old(calm):
-    calm.ticks(5)
-    old = calm.plant.observe()
-    calm.plant.observe = lambda: old
-    assert calm.ticks(2) == []
-    calm.second += 10
-    (entry, *_) = calm.ticks()
-    assert entry.limited_by == "stale measurement" and not calm.loop.at_rest
-
-
 @pytest.mark.parametrize("change", [{"state": "TOOBUSY"}, {"state": "OFFLINE"}, {"stale": True}])
 def test_nobody_rests_at_a_node_that_is_not_well(calm, change):
     snapshot = calm.plant.observe()
     nodes = {name: replace_fields(row, **change) for name, row in snapshot.nodes.items()}
     assert worker_rate.is_at_rest(calm.loop.target, snapshot)
     assert not worker_rate.is_at_rest(calm.loop.target, replace_fields(snapshot, nodes=nodes))
-
-
-def test_a_clock_set_back_by_an_hour_ends_the_rest(calm):
-    calm.ticks(5)
-    calm.second -= 3_600
-    assert len(calm.ticks()) == 1
 
 
 def test_many_that_rest_do_not_decide_at_once(calm, django_assert_max_num_queries):

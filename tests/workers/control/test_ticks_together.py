@@ -13,10 +13,9 @@ from tests.waiting import until
 from tests.workers.loops import JOBS, ensured, jobs_topology
 from workers.control import engine
 from workers.control import tick as ticks
-from workers.control.attached_ticks import AttachedTicks
+from workers.control.engine import AttachedTicks
 from workers.control.kinds import worker_rate
 from workers.control.ledger import ledger
-from workers.coordination.leases import Lease
 from workers.models import LedgerEntry, Loop
 from workers.plants.memory import MemoryPlant
 
@@ -70,14 +69,6 @@ def test_forty_ask_the_database_as_often_as_four(control):
             assert len(tick_all(plant, control)) == count
         asked.append(len(queries))
     assert asked[1] <= asked[0] + 2, asked  # an insert takes so many rows at a time
-
-
-def test_a_loop_that_another_ticks_is_left_out_and_the_rest_go_on(control):
-    plant, loops = made(control)
-    with Lease(control, f"loop:{loops[1].pk}", 30):
-        ticked = [entry.loop.name for entry in tick_all(plant, control)]
-    assert ticked == [loop.name for loop in loops if loop.pk != loops[1].pk]
-    assert not any(control.exists(f"weir:lease:loop:{loop.pk}") for loop in loops)
 
 
 def test_one_whose_record_can_not_be_written_stops_no_other(control, monkeypatch, caplog):
@@ -164,17 +155,6 @@ def test_a_worker_that_can_not_be_sent_is_one_loops_fault(control, monkeypatch):
     entries = {entry.loop.target["queue"]: entry for entry in tick_all(plant, control)}
     assert entries["queue1"].error == "ConnectionError: the broker is away"
     assert entries["queue2"].applied and entries["queue3"].applied
-
-
-def test_an_action_given_up_meanwhile_says_so_and_those_confirmed_with_it_do_not(control):
-    plant, _ = made(control)
-    entries = [entry for entry in tick_all(plant, control) if entry.action]
-    LedgerEntry.objects.update(applied=False)
-    ledger.fail(entries[1], "not repeated after 60 s.")
-    ledger.confirm(*entries)
-    rows = list(LedgerEntry.objects.filter(pk__in=[entry.pk for entry in entries]).order_by("pk"))
-    assert all(row.applied for row in rows)
-    assert [row.error.partition(",")[0] for row in rows] == ["", "Applied late", ""]
 
 
 def test_loops_of_several_laws_are_due_at_their_own_intervals(control):

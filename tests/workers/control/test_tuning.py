@@ -80,13 +80,6 @@ def test_too_short_a_record_is_said_and_not_guessed_from(loop):
 
 
 @pytest.mark.thorough
-def test_where_nothing_costs_less_nothing_is_proposed(loop, monkeypatch):
-    record(loop, [*SEARCHED, *PROVEN])
-    monkeypatch.setattr(tuning.design, "search", lambda cost, ranges, begin, *_: dict(begin))
-    assert learn(loop).why == "no tested values cost less than the current values"
-
-
-@pytest.mark.thorough
 def test_what_does_not_prove_better_on_the_days_after_is_not_proposed(loop, monkeypatch):
     record(loop, [*SEARCHED, *PROVEN])
     dear = {"fill_share": 0.05, "trend_gain": 0.1, "caution": 0.001}
@@ -94,14 +87,6 @@ def test_what_does_not_prove_better_on_the_days_after_is_not_proposed(loop, monk
     learned = learn(loop)
     assert "on the following days, confidence" in learned.why
     assert tuning.propose(learned, NOW) is None
-
-
-def test_a_newer_proposal_stands_in_the_place_of_the_one_before(loop):
-    first, second = (tuning.propose(learned_of(loop), NOW) for _ in range(2))
-    assert first is not None
-    assert tuning.open_tuning(loop) == second
-    first.refresh_from_db()
-    assert (first.state, first.note) == ("void", "Replaced by a newer tuning.")
 
 
 def test_a_proposal_drifts_as_soon_as_its_loop_is_changed(loop):

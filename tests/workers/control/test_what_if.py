@@ -85,15 +85,6 @@ def test_with_nothing_changed_it_decides_what_was_decided(arrivals, hold, manual
     assert [step.entry for step in found.steps] == list(loop.entries.order_by("pk").values_list("pk", flat=True))
 
 
-def test_in_manual_and_after_it_nothing_differs_either(loop, plant, clock, control, owner):
-    record(loop, plant, clock, control, [300, 500])
-    override(loop, owner, clock, "start", 7, minutes=0.3)
-    override(loop, owner, clock, "mode", "manual", minutes=0.3)
-    record(loop, plant, clock, control, [400, 400, 400, 400, 900, 100])
-    assert LedgerEntry.objects.filter(mode="manual").exists()
-    assert run(loop).differing == []
-
-
 def test_through_advice_and_actions_that_failed_nothing_differs_either(loop, plant, clock, control):
     Loop.objects.update(mode="advise", guard={"cooldown_seconds": 12.0, "slew_up": 3})
     record(loop, plant, clock, control, [300, 500, 900])
@@ -123,12 +114,6 @@ def test_the_state_is_the_re_runs_own(loop, plant, clock, control):
     record(loop, plant, clock, control, [900] * 10)
     found = run(loop, {"events_per_worker": 1_000})
     assert found.would.total < found.did.total
-
-
-def test_only_the_time_that_is_asked_for(loop, plant, clock, control):
-    record(loop, plant, clock, control, [100] * 6)
-    assert len(run(loop, until=START + timedelta(seconds=12)).steps) == 3
-    assert len(run(loop, until=START + timedelta(seconds=1)).steps) == 1
 
 
 def test_what_is_not_reached_in_time_is_said(loop, plant, clock, control):
@@ -165,13 +150,6 @@ def test_values_that_can_not_be_are_refused_by_name(changed, field, loop):
     with pytest.raises(BadInput) as refused:
         run(loop, changed)
     assert refused.value.field == field
-
-
-def test_advice_is_compared_like_what_was_done(loop, plant, clock, control):
-    Loop.objects.update(mode="advise")
-    record(loop, plant, clock, control, [3_000] * 4)
-    found = run(loop, {"guard.maximum": 1})
-    assert found.did.total > found.would.total > 0
 
 
 def of_ladder(loads, now):

@@ -12,9 +12,7 @@ from common.errors import BadInput
 from common.stored_document import replace_fields
 from tests.workers.snapshots import snapshot_of
 from workers.objectives.book import ObjectiveBook
-from workers.objectives.definitions import MAX_OBJECTIVES, define, document, measure_of
-from workers.objectives.figures import PlantFigures
-from workers.objectives.measure import measure
+from workers.objectives.definitions import MAX_OBJECTIVES, PlantFigures, define, document, measure, measure_of
 from workers.objectives.models import Objective, ObjectiveMinute
 
 NOW = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
@@ -109,17 +107,6 @@ def test_a_clock_that_is_set_back_freezes_no_window():
 
 
 @pytest.mark.django_db
-def test_a_running_minute_that_lies_ahead_moves_no_window():
-    """The host's clock was set back by an hour between the two."""
-    define("late", LATENCY, None, NOW)
-    published = killed(90, wait_seconds=31.0)
-    second = ObjectiveBook()
-    second.step(plant(START - 3_600, wait_seconds=31.0), published)
-    said = watched(second, 3, -3_599, wait_seconds=31.0)["late"]
-    assert (said.bad, said.total, said.running.minute) == (3.0, 3.0, START // 60 - 60)
-
-
-@pytest.mark.django_db
 def test_what_a_killed_process_carried_over_is_counted_by_the_next():
     define("shed", LOST, None, NOW)
     first = ObjectiveBook()
@@ -158,14 +145,6 @@ def test_a_process_that_follows_another_goes_on_from_what_it_wrote():
     # Who rests knows that it has missed what another counted.
     first.reset_state()
     assert watched(first, 1, 121)["late"].total == 122.0 - 1.0
-
-
-@pytest.mark.django_db
-def test_what_a_killed_process_had_of_its_minute_counts_neither_way():
-    define("late", LATENCY, None, NOW)
-    watched(ObjectiveBook(), 90, wait_seconds=31.0)
-    said = watched(ObjectiveBook(), 1, 600)["late"]
-    assert (said.bad, said.total) == (60.0, 61.0)
 
 
 @pytest.mark.django_db
@@ -351,21 +330,6 @@ def test_a_condition_is_true_false_or_unknown_as_sql_has_it(wait, latency, bound
     expected = False if False in parts else None if None in parts else True
     rates = found.compute_rates([{"wait_seconds": wait, "latency_p95_seconds": latency}] * 2)
     assert rates == 2 * [None if expected is None else (0.0 if expected else 1.0, 1.0)]
-
-
-@given(st.floats(-10, 1e6), st.floats(-10, 1e6))
-def test_less_than_nothing_is_not_lost_and_of_less_than_nothing_it_is_not_known(shed, offered):
-    found = measure("plant", "", "shed_per_second", "offered_per_second")
-    rates = found.compute_rates([{"shed_per_second": shed, "offered_per_second": offered}])
-    assert rates == [None if offered < 0 else (max(shed, 0.0), offered)]
-
-
-def test_a_share_of_nothing_is_unknown():
-    nothing = {"shed_per_second": 0.0, "offered_per_second": 0.0}
-    assert measure("plant", "", "shed_per_second / offered_per_second", "1").compute_rates([nothing]) == [None]
-    for condition in ("shed_per_second / offered_per_second <= 0.1", "not shed_per_second in (1, 2)"):
-        unknown = {**nothing, "shed_per_second": None} if " in " in condition else nothing
-        assert measure("plant", condition, "", "").compute_rates([unknown]) == [None]
 
 
 # (expression, whether it is taken): what somebody might try to run, to exhaust, or to read.

@@ -13,7 +13,6 @@ from queues import keys, projection
 from queues.events.block import decode
 from queues.models import Container, Node
 from queues.segments.dead_letters import DeadLetters
-from queues.segments.segment import Segment
 from queues.topology import Topology
 from tests.queues.samples import batch_of, blocks_of
 from tests.waiting import until
@@ -22,7 +21,7 @@ from tests.workers.placement.plan_plant import loaded
 from workers import tasks
 from workers.coordination.leases import Lease
 from workers.models import Loop, Plan
-from workers.placement import draining, execution, node_use, plan_document, plans, proposals, recovery
+from workers.placement import execution, plans, proposals, recovery
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
@@ -71,16 +70,8 @@ def test_an_approved_plan_moves_its_points_and_the_topology_says_so(plant, user)
     assert (plan.state, plan.note) == ("done", "")
     assert projected(plant).queue("alert").live_points == {"n1": 200, "n2": 467, "n3": 333}
     assert [step["state"] for step in plan.progress] == ["done"]
-    assert plan_document.compute_progress_share(plan) == 1.0
+    assert plans.compute_progress_share(plan) == 1.0
     assert advance(plan, plant).ended_at == plan.ended_at
-
-
-def test_a_proposed_plan_is_not_carried_out(plant, user):
-    snapshot = plant.pass_seconds(3)
-    plan = proposals.propose_hand("alert", {"n1": 500, "n2": 500}, user, snapshot=snapshot, now=plant.now)
-    assert execution.advance_all(plant.control, plant.now) == []
-    assert advance(plan, plant).state == "proposed"
-    assert plant.points() == EVEN
 
 
 def test_a_node_without_points_keeps_a_container_until_it_is_empty_and_settled(plant, user):
@@ -88,27 +79,27 @@ def test_a_node_without_points_keeps_a_container_until_it_is_empty_and_settled(p
     plan = advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
     assert plan.state == "done"
     assert projected(plant).queue("alert").points["n3"] == 0
-    draining.tidy(plant.control, plant.pass_seconds(20), plant.now)
+    execution.tidy(plant.control, plant.pass_seconds(20), plant.now)
     assert projected(plant).queue("alert").points["n3"] == 0
     held = plant.segment("alert", "n3").claim("w1", 1000, 60.0)
     plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
-    draining.tidy(plant.control, plant.pass_seconds(1), plant.now)
+    execution.tidy(plant.control, plant.pass_seconds(1), plant.now)
     assert "n3" not in projected(plant).queue("alert").points
 
 
 def test_an_empty_container_is_not_retired_before_late_flushes_must_have_come(plant, user):
     advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
-    draining.tidy(plant.control, plant.pass_seconds(5), plant.now)
+    execution.tidy(plant.control, plant.pass_seconds(5), plant.now)
     assert "n3" in projected(plant).queue("alert").points
-    draining.tidy(plant.control, plant.pass_seconds(6), plant.now)
+    execution.tidy(plant.control, plant.pass_seconds(6), plant.now)
     assert "n3" not in projected(plant).queue("alert").points
 
 
 def test_a_flush_that_came_after_all_gets_its_container_back(plant, user):
     advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
-    draining.tidy(plant.control, plant.pass_seconds(12), plant.now)
+    execution.tidy(plant.control, plant.pass_seconds(12), plant.now)
     plant.segment("alert", "n3").publish(blocks_of(8))
-    draining.tidy(plant.control, plant.pass_seconds(2), plant.now)
+    execution.tidy(plant.control, plant.pass_seconds(2), plant.now)
     assert projected(plant).queue("alert").points["n3"] == 0
     assert plant.pass_seconds(1).queues["alert"].containers["n3"].waiting_events == 8
 
@@ -144,17 +135,6 @@ def test_while_the_control_server_is_away_nothing_moves_and_the_plan_waits(plant
     assert plant.points() == EVEN
     monkeypatch.undo()
     assert advance(plan, plant).state == "done"
-
-
-def test_a_tick_whose_lease_was_taken_over_writes_nothing(plant, user):
-    plan = by_hand(plant, user)
-    late = execution._Step(plan.pk, 1, plant.control, plant.now)
-    begun = late._begin()
-    with Lease(plant.control, f"plan:{plan.pk}", 5.0, at_least=7) as fence:
-        execution._Step(plan.pk, fence, plant.control, plant.now)._begin()
-    with pytest.raises(execution.PlanOvertaken):
-        late._move_points(begun)
-    assert plant.points() == EVEN
 
 
 def test_two_ticks_at_once_do_the_work_of_one(plant, user):
@@ -215,17 +195,6 @@ def test_a_drain_of_a_node_on_which_a_queue_is_made_meanwhile_ends_and_says_whic
     assert not plans.list_running_plans().exists()
 
 
-def test_transfers_are_no_rates_of_producers_and_workers(plant, user):
-    plant.segment("alert", "n3").publish(blocks_of(400))
-    plan = drained(plant, user)
-    plant.pass_seconds(5)
-    advance(plan, plant)
-    rows = plant.pass_seconds(1).queues["alert"].containers
-    assert all(row.in_per_second == 0 and row.out_per_second == 0 for row in rows.values())
-    assert sum(row.inserted_events for row in rows.values()) == 400
-    assert sum(row.waiting_events for row in rows.values()) == 400
-
-
 def test_a_drain_waits_for_workers_and_for_the_pipeline_and_says_so(plant, user):
     plant.segment("alert", "n3").publish(blocks_of(8))
     plant.segment("telemetry", "n3").publish(blocks_of(8))
@@ -234,7 +203,7 @@ def test_a_drain_waits_for_workers_and_for_the_pipeline_and_says_so(plant, user)
     assert plan.state == "running"
     assert "Workers hold 1 block of alert on n3." in plan.note
     assert "The pipeline still has to read 2 blocks of telemetry on n3." in plan.note
-    assert 0.5 < plan_document.compute_progress_share(plan) < 1
+    assert 0.5 < plans.compute_progress_share(plan) < 1
     plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
     plant.segment("telemetry", "n3").trim("+")
     assert advance(plan, plant).state == "done"
@@ -251,14 +220,6 @@ def test_dead_letters_leave_a_drained_node_too(plant, user):
     assert sum(each.batch.num_rows for letters in elsewhere for each in letters) == 2
 
 
-def test_dead_letters_of_a_pipelines_queue_leave_a_drained_node_too(plant, user):
-    letters = DeadLetters(plant.segment("telemetry", "n3"))
-    letters.add("1-0", "pipeline", "a" * 32, [(batch_of(2), "attributes not as declared")])
-    assert advance(drained(plant, user), plant).state == "done"
-    elsewhere = [DeadLetters(plant.segment("telemetry", node)).read() for node in ("n1", "n2", "n3")]
-    assert sorted(map(len, elsewhere[:2])) == [0, 1] and elsewhere[2] == []
-
-
 def test_letters_that_find_no_room_hold_up_no_queue_behind_theirs(plant, user, nodes):
     letters = DeadLetters(plant.segment("alert", "n3"))
     letters.add("1-0", "w", "a" * 32, [(batch_of(2), "no")])
@@ -272,18 +233,6 @@ def test_letters_that_find_no_room_hold_up_no_queue_behind_theirs(plant, user, n
     for node in ("n1", "n2"):
         nodes[node].client().config_set("maxmemory", 2**28)
     plant.segment("telemetry", "n3").trim("+")
-    assert advance(plan, plant).state == "done"
-
-
-def test_a_tick_moves_so_many_blocks_and_letters_and_no_more(plant, user, monkeypatch):
-    monkeypatch.setattr(execution, "MAX_MOVED", 30)
-    plant.segment("alert", "n3").publish(blocks_of(80))
-    letters = DeadLetters(plant.segment("process", "n3"))
-    for row in range(25):
-        letters.add(f"1-{row}", "w", "a" * 32, [(batch_of(1, first=row), "no")])
-    plan = advance(drained(plant, user), plant)
-    assert sum(step["blocks"] for step in plan.progress) == 20
-    assert len(letters.read()) == 15
     assert advance(plan, plant).state == "done"
 
 
@@ -322,10 +271,10 @@ def test_a_container_whose_marked_blocks_take_long_keeps_no_other_from_its_own(p
         plant.segment(queue, "n3").publish(blocks_of(20))
         plant.segment(queue, "n3").depart({"n1": 1}, 5, 10**9)
     snapshot, seconds = plant.pass_seconds(2), count()
-    assert draining.settle(plant.topology(), snapshot, lambda: next(seconds)) < 10
+    assert execution.settle(plant.topology(), snapshot, lambda: next(seconds)) < 10
     left = [plant.segment(queue, "n3").measure()["leaving_blocks"] for queue in ("alert", "process")]
     assert min(left) > 0 and max(left) < 5
-    assert draining.settle(plant.topology(), snapshot) == sum(left)
+    assert execution.settle(plant.topology(), snapshot) == sum(left)
 
 
 def test_a_transfer_is_throttled_by_bytes_per_second_however_often_it_is_ticked(plant, user):
@@ -379,7 +328,7 @@ def test_blocks_of_a_drain_that_was_stopped_in_the_middle_arrive_all_the_same(pl
     rows = plant.segment("alert", "n3").depart({"n1": 1, "n2": 1}, 4, 10**9)
     plant.segment("alert", rows[0].target).receive("n3", rows[0])
     plans.stop(plan, user, "Not now.", now=plant.now)
-    draining.tidy(plant.control, plant.pass_seconds(2), plant.now)
+    execution.tidy(plant.control, plant.pass_seconds(2), plant.now)
     found = ids(plant)
     assert sorted(found["n1"] + found["n2"] + found["n3"]) == sorted(f"e{row}" for row in range(40))
     assert len(found["n3"]) == 24
@@ -407,25 +356,6 @@ def test_a_roll_back_of_a_drain_takes_the_node_into_use_again(plant, user):
     assert plant.points() == EVEN
 
 
-def test_a_roll_back_is_refused_once_the_points_have_moved_on(plant, user):
-    plan = advance(by_hand(plant, user), plant)
-    advance(by_hand(plant, user, {"n1": 900, "n2": 50, "n3": 50}), plant)
-    snapshot = plant.pass_seconds(1)
-    with pytest.raises(ValueError, match="at most 50, the points on n2"):
-        proposals.roll_back(plan, user, "It was wrong.", snapshot=snapshot, now=plant.now)
-
-
-def test_a_drained_node_returns_to_use_only_by_hand_and_by_plan(plant, user):
-    advance(drained(plant, user), plant)
-    snapshot = plant.pass_seconds(1)
-    with pytest.raises(ValueError, match="n3 is drained"):
-        proposals.propose_hand("alert", EVEN, user, snapshot=snapshot, now=plant.now)
-    node_use.return_to_use("n3", user, "The disk is new.", control=plant.control, now=plant.now)
-    advance(by_hand(plant, user, EVEN), plant)
-    assert plant.points() == EVEN
-    assert Container.objects.get(queue__name="alert", node__name="n3").draining_since is None
-
-
 def test_a_container_that_drains_keeps_its_manager_and_gets_workers_until_it_goes(plant, user, broker):
     plant.segment("alert", "n3").publish(blocks_of(8))
     advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
@@ -438,19 +368,8 @@ def test_a_container_that_drains_keeps_its_manager_and_gets_workers_until_it_goe
     assert plant.plant.start_workers("alert", "n3", 1, ["w1"]) == ["w1"]
     held = plant.segment("alert", "n3").claim("w1", 100, 60.0)
     plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
-    draining.tidy(plant.control, plant.pass_seconds(12), plant.now)
+    execution.tidy(plant.control, plant.pass_seconds(12), plant.now)
     assert managed() == {"n1", "n2"}
-
-
-def test_a_node_that_holds_no_points_can_be_drained_of_what_waits_there(plant, user):
-    plant.segment("alert", "n3").publish(blocks_of(8))
-    for queue in ("alert", "process", "telemetry"):
-        projection.set_points(plant.control, queue, {"n1": 500, "n2": 500})
-    plan = drained(plant, user)
-    assert plan.moves == []
-    plan = advance(plan, plant)
-    assert (plan.state, plan_document.compute_progress_share(plan), plan.title) == ("done", 1.0, "Drain n3")
-    assert ids(plant)["n3"] == []
 
 
 def test_the_tasks_of_the_clock_carry_plans_out_and_tidy_up_behind_them(plant, user):
@@ -492,18 +411,3 @@ def test_a_node_that_was_to_rest_and_is_needed_again_ends_its_plan(plant, user):
         recovery.recover(plant.control, plant.pass_seconds(1), plant.now)
         execution.advance_all(plant.control, plant.now)
     assert plant.points().get("n1", 0) > 0
-
-
-def test_an_upkeep_asks_a_node_that_does_not_answer_once(plant, user, monkeypatch):
-    for queue in ("alert", "process", "telemetry"):
-        projection.set_points(plant.control, queue, {"n1": 500, "n2": 500})
-    Container.objects.filter(points=0).update(draining_since=plant.now)
-    snapshot, asked = plant.pass_seconds(12), []
-
-    def hangs(segment):
-        asked.append(segment.queue)
-        raise NodeUnavailable("n3 is not responding.")
-
-    monkeypatch.setattr(Segment, "measure", hangs)
-    draining.tidy(plant.control, snapshot, plant.now)
-    assert len(asked) == 1

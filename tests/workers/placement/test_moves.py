@@ -78,17 +78,6 @@ def test_a_move_that_can_not_be_is_refused_by_field(move, field, why):
     assert caught.value.field == field
 
 
-def test_moves_that_take_more_than_is_there_together_are_refused():
-    plant = topology({"n0": 600, "n1": 400})
-    with pytest.raises(BadInput, match="more points of alert"):
-        moves.check([Move("alert", "n0", "n1", 400), Move("alert", "n0", "n2", 400)], plant)
-
-
-def test_points_may_leave_a_node_that_is_offline():
-    plant = topology({"n3": 600, "n1": 400})
-    moves.check([Move("alert", "n3", "n0", 600)], plant, offline=["n3"])
-
-
 def test_the_hash_says_moves_and_revision():
     move = Move("alert", "n0", "n1", 10)
     first = moves.digest([move], 7)

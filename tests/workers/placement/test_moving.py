@@ -13,7 +13,7 @@ from queues.topology import Topology
 from tests.queues.samples import batch_of
 from tests.workers.placement.plan_plant import Plant
 from workers.models import Plan
-from workers.placement import draining, execution, node_use, plans, proposals, recovery
+from workers.placement import execution, node_use, plans, proposals, recovery
 from workers.steering import enforcing
 
 pytestmark = [pytest.mark.django_db, pytest.mark.faults]
@@ -163,7 +163,7 @@ class Story:
             self.snapshot = self.plant.pass_seconds(1, tuple(self.lost))
             recovery.recover(self.plant.control, self.snapshot, self.plant.now)
             execution.advance_all(self.plant.control, self.plant.now)
-            draining.tidy(self.plant.control, self.snapshot, self.plant.now)
+            execution.tidy(self.plant.control, self.snapshot, self.plant.now)
         if seconds >= RETURN_SECONDS:
             self.fresh.clear()
 

@@ -89,21 +89,6 @@ def test_a_node_the_others_can_do_without_is_released_the_least_capable_first_an
     assert plant.pass_seconds(1).nodes["n2"].state == "IDLE"
 
 
-def test_a_cordoned_idle_node_is_not_taken_into_use(plant):
-    Node.objects.filter(name="n3").update(cordoned=True)
-    plant.give({"n1": 500, "n2": 500})
-    plant.flow(10, 1600)
-    entry = plant.tick()
-    assert entry.action is None
-    assert not Plan.objects.exists()
-
-
-def test_nothing_is_released_while_a_queue_needs_its_containers(plant):
-    plant.give({"n1": 500, "n2": 500})
-    plant.flow(5, 10)
-    assert plant.tick().action is None
-
-
 def test_nothing_is_released_for_the_calm_of_a_paused_queue(plant, user):
     plant.flow(5, 10)
     pause = overrides.set_override(

@@ -13,7 +13,7 @@ from tests.workers.placement.plan_plant import loaded
 from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Plan
 from workers.placement import moves, node_use, plans, proposals
-from workers.steering import overrides, plant_settings
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
@@ -116,14 +116,6 @@ def test_a_plan_to_a_node_that_was_closed_meanwhile_is_refused(plant, user, snap
     assert f"n2 is {flag}" in refused.message
 
 
-def test_a_plan_to_a_node_that_was_lost_meanwhile_is_refused(plant, user, snapshot):
-    plan = by_hand(plant, user, snapshot)
-    silent = plant.pass_seconds(5, silent=("n2",))
-    refused = refusal(lambda: plans.approve(plan, plan.hash, user, "Late.", snapshot=silent, now=plant.now))
-    assert "n2 is OFFLINE" in refused.message
-    assert Plan.objects.get().state == "proposed"
-
-
 @pytest.mark.parametrize(
     ("points", "field"),
     [
@@ -141,11 +133,6 @@ def test_points_that_can_not_be_are_refused_by_field_and_leave_no_plan(plant, us
     assert not Plan.objects.exists()
 
 
-def test_points_to_an_offline_node_are_refused(plant, user):
-    silent = plant.pass_seconds(5, silent=("n2",))
-    assert "n2 is OFFLINE" in refusal(lambda: by_hand(plant, user, silent)).message
-
-
 def test_balance_now_proposes_what_the_law_finds_with_loads_before_and_after(plant, user):
     plan = proposals.propose_rebalance("band", user, snapshot=busy(plant), now=plant.now)
     assert (plan.kind, plan.law) == ("band", "rebalancing")
@@ -153,15 +140,6 @@ def test_balance_now_proposes_what_the_law_finds_with_loads_before_and_after(pla
     assert plan.after["n1"]["utilisation"] < 0.7
     assert all(row["state"] == "NORMAL" for row in plan.after.values())
     assert sum(row["utilisation"] for row in plan.after.values()) == pytest.approx(1.3, abs=0.001)
-
-
-def test_a_goal_that_is_reached_makes_no_plan_and_says_so(plant, user, snapshot):
-    refused = refusal(
-        lambda: proposals.propose_rebalance("below-busy", user, snapshot=loaded(snapshot, {}), now=plant.now)
-    )
-    assert "every node is below BUSY" in refused.message
-    assert refusal(lambda: proposals.propose_rebalance("best", user, snapshot=snapshot, now=plant.now)).field == "goal"
-    assert not Plan.objects.exists()
 
 
 def test_what_a_person_overrides_of_the_law_holds_for_plans_too(plant, user):
@@ -177,20 +155,6 @@ def test_what_a_person_overrides_of_the_law_holds_for_plans_too(plant, user):
     given = {"name": "busy", "value": 0.5, "owner": user, "reason": "A test.", "minutes": 5}
     overrides.set_override(**given, now=plant.now, loop=loop)
     plan = proposals.propose_rebalance("below-busy", user, snapshot=calm, now=plant.now)
-    assert {move["from"] for move in plan.moves} == {"n1"}
-
-
-def test_overrides_that_contradict_each_other_count_for_plans_no_more_than_for_their_loop(plant, user):
-    ensured(plant.control, (*JOBS, *PLANT), plant.topology())
-    loop = Loop.objects.get(law="rebalancing")
-    given = {"owner": user, "reason": "A test.", "now": plant.now, "loop": loop}
-    overrides.set_override(name="toobusy", value=2.0, minutes=5, **given)
-    overrides.set_override(name="busy", value=1.5, minutes=60, **given)
-    seen = busy(plant)
-    later = plant.now + timedelta(minutes=6)
-    assert overrides.compute_effective_values(loop, overrides.list_for_loop(loop, later), later).conflict
-    late = replace_fields(seen, at=later.timestamp())
-    plan = proposals.propose_rebalance("below-busy", user, snapshot=late, now=later)
     assert {move["from"] for move in plan.moves} == {"n1"}
 
 
@@ -240,14 +204,6 @@ def test_a_rejected_plan_can_not_be_approved_and_a_proposed_one_not_be_stopped(p
     assert "Rejected by desk-2: Not now." in Plan.objects.get().note
 
 
-def test_what_has_moved_nothing_is_not_rolled_back(plant, user, snapshot):
-    plan = by_hand(plant, user, snapshot)
-    plans.approve(plan, plan.hash, user, "Yes.", snapshot=snapshot, now=plant.now)
-    plans.stop(plan, user, "No.", now=plant.now)
-    refused = refusal(lambda: proposals.roll_back(plan, user, "Back.", snapshot=snapshot, now=plant.now))
-    assert "nothing to roll back" in refused.message
-
-
 def test_a_cordoned_node_is_projected_and_refused_twice(plant, user):
     now = plant.now
     topology = node_use.cordon("n1", True, user, "A look at it.", control=plant.control, now=now)
@@ -264,15 +220,6 @@ def test_the_law_neither_fills_nor_empties_a_cordoned_node(plant, user):
     Node.objects.filter(name="n3").update(cordoned=True)
     plan = proposals.propose_rebalance("band", user, snapshot=busy(plant), now=plant.now)
     assert all("n3" not in (move["from"], move["to"]) for move in plan.moves)
-
-
-def test_the_snapshot_carries_open_plans(plant, user, snapshot):
-    plan = by_hand(plant, user, snapshot)
-    (row,) = plant.pass_seconds(1).plans
-    assert (row.id, row.hash, row.state) == (plan.pk, plan.hash, "proposed")
-    (move, *_) = row.moves
-    assert (move.queue, move.points, move.state) == ("alert", 134, "pending")
-    assert row.progress_share == 0.0
 
 
 @pytest.fixture
@@ -308,12 +255,6 @@ def test_who_proposed_a_plan_is_not_the_second_to_approve_it(plant, user, anothe
     assert agree(plant, snapshot, plan, third).state == "approved"
 
 
-def test_one_whose_role_needs_no_second_approves_alone_also_after_a_first(plant, user, another, snapshot):
-    plan = by_hand(plant, user, snapshot)
-    agree(plant, snapshot, plan, user)
-    assert agree(plant, snapshot, plan, another, needed=1).state == "approved"
-
-
 def test_a_first_approval_begins_the_time_anew_and_keeps_the_check_for_drift(plant, user, another, snapshot):
     plan = by_hand(plant, user, snapshot)
     later = plant.now + timedelta(seconds=299)
@@ -322,9 +263,3 @@ def test_a_first_approval_begins_the_time_anew_and_keeps_the_check_for_drift(pla
     projection.set_points(plant.control, "alert", {"n1": 500, "n2": 300, "n3": 200})
     assert "have changed since" in refusal(lambda: agree(plant, snapshot, plan, another)).message
     assert plans.void_due(later + timedelta(seconds=299)) == 1
-
-
-def test_how_long_a_proposal_waits_is_a_setting(plant, user, snapshot):
-    plant_settings.change("plan.expires_seconds", 60, user, plant.now)
-    plan = by_hand(plant, user, snapshot)
-    assert plan.expires_at == plant.now + timedelta(seconds=60)

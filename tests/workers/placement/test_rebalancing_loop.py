@@ -94,18 +94,6 @@ def test_while_a_plan_is_being_executed_the_loop_waits(plant):
 
 
 @pytest.mark.thorough
-def test_after_an_action_it_cools_down(plant):
-    plant.flow(10)
-    plant.tick()
-    plant.execute()
-    projection.set_points(plant.control, "alert", UNEVEN)
-    plant.flow(20)
-    assert plant.tick().limited_by == "guard cool-down"
-    plant.flow(45)
-    assert plant.tick().action is not None
-
-
-@pytest.mark.thorough
 def test_advice_is_a_plan_for_a_person_and_the_same_advice_is_given_once(plant, django_user_model):
     Loop.objects.filter(law="rebalancing").update(mode="advise")
     plant.flow(10)
@@ -123,18 +111,6 @@ def test_advice_is_a_plan_for_a_person_and_the_same_advice_is_given_once(plant, 
     plans.approve(newest, newest.hash, user, "Do so.", snapshot=snapshot, now=plant.now)
     plant.execute()
     assert plant.points()["n1"] < 700
-
-
-def test_a_clock_that_is_set_back_keeps_no_advice_from_being_proposed(plant):
-    Loop.objects.filter(law="rebalancing").update(mode="advise")
-    snapshot = plant.flow(10)
-    entry = plant.tick()
-    plans.reject(Plan.objects.get(), None, "Not tonight.", now=plant.now)
-    newer = LedgerEntry.objects.get(pk=entry.pk)
-    newer.pk = None
-    newer.save(force_insert=True)
-    set_back = plant.now - timedelta(hours=1)
-    assert proposals.from_decision(newer, snapshot, set_back, approved=False) is not None
 
 
 @pytest.mark.django_db(transaction=True)
@@ -181,14 +157,6 @@ def test_advice_that_no_longer_fits_is_an_error_of_its_entry_and_not_of_the_tick
     assert not Plan.objects.exists()
 
 
-def test_an_idle_plant_is_left_alone_and_the_ledger_says_so(plant):
-    plant.pass_seconds(5)
-    entry = plant.tick()
-    assert (entry.action, entry.applied) == (None, False)
-    assert "every node is below BUSY" in entry.reason
-    assert not Plan.objects.exists()
-
-
 def test_a_nodes_own_threshold_is_what_it_is_kept_below(plant):
     Node.objects.filter(name="n1").update(busy_threshold=0.4, toobusy_threshold=0.5)
     projection.project(plant.control)
@@ -206,22 +174,6 @@ def test_a_node_in_doubt_stops_every_move(plant):
     assert "n3 has missed two heartbeats" in entry.reason
 
 
-@pytest.mark.thorough
-def test_points_go_to_no_lost_node(plant):
-    plant.flow(10)
-    plant.flow(4, silent=("n3",))
-    plant.tick()
-    (plan,) = Plan.objects.all()
-    assert {move["to"] for move in plan.moves} == {"n2"}
-
-
-def test_the_record_gives_the_same_decision_again(plant):
-    plant.flow(10)
-    entry = plant.tick()
-    entry.refresh_from_db()
-    assert ledger.replay(entry).same
-
-
 def test_a_containers_load_is_what_it_causes_in_events_and_in_the_servers_time(plant):
     snapshot = plant.flow(10)
     rows = snapshot.queues["alert"].containers
@@ -232,11 +184,3 @@ def test_a_containers_load_is_what_it_causes_in_events_and_in_the_servers_time(p
     rates = {queue["name"]: queue["rate"] for queue in sensed.observation["queues"]}
     assert rates["alert"] == pytest.approx(1100, rel=0.02)
     assert sensed.measured.invalid is None
-
-
-def test_an_old_snapshot_moves_nothing(plant):
-    plant.flow(10)
-    loop = Loop.objects.get(law="rebalancing")
-    late = plant.now + timedelta(seconds=4)
-    entry = engine.tick(loop, plant.plant, late, plant.control)
-    assert entry.limited_by == "stale measurement"

@@ -13,9 +13,8 @@ from queues import projection
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.queues.samples import blocks_of
-from workers.coordination.leases import Lease
 from workers.models import Loop, Plan
-from workers.placement import draining, execution, give_back, moves, plans, proposals, recovery
+from workers.placement import execution, moves, plans, proposals, recovery
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
@@ -32,7 +31,7 @@ def plant(plant):
 @pytest.fixture
 def soon(monkeypatch):
     """A node is given its points again after 5 s, not after a minute."""
-    monkeypatch.setattr(give_back, "RETURN_SECONDS", 5.0)
+    monkeypatch.setattr(recovery, "RETURN_SECONDS", 5.0)
 
 
 def recover(plant, seconds, silent=()):
@@ -80,12 +79,6 @@ def test_the_points_of_a_lost_node_go_to_live_ones_by_a_plan_that_says_why(plant
         assert sum(plant.points(name).values()) == 1000
 
 
-def test_a_queue_that_lost_a_container_gets_its_minimum_again_on_the_node_with_most_room(plant):
-    projection.set_points(plant.control, "alert", {"n2": 500, "n3": 500})
-    recover(plant, 14, silent=("n3",))
-    assert plant.points() == {"n1": 500, "n2": 500}
-
-
 @pytest.mark.thorough
 def test_what_lies_on_a_lost_node_is_consumed_when_it_returns_and_only_then_its_container_goes(plant):
     plant.segment("alert", "n3").publish(blocks_of(40))
@@ -95,11 +88,11 @@ def test_what_lies_on_a_lost_node_is_consumed_when_it_returns_and_only_then_its_
     assert plant.points() == {"n1": 501, "n2": 499}
     row = snapshot.queues["alert"].containers["n3"]
     assert (row.points, row.waiting_events) == (0, 40)
-    draining.tidy(plant.control, snapshot, plant.now)
+    execution.tidy(plant.control, snapshot, plant.now)
     assert plant.topology().queue("alert").points["n3"] == 0
     held = plant.segment("alert", "n3").claim("w1", 100, 60.0)
     plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
-    draining.tidy(plant.control, plant.pass_seconds(12), plant.now)
+    execution.tidy(plant.control, plant.pass_seconds(12), plant.now)
     assert "n3" not in plant.topology().queue("alert").points
 
 
@@ -107,27 +100,6 @@ def test_a_queue_with_fewer_live_nodes_than_its_minimum_does_with_those_that_are
     Queue.objects.update(minimum_containers=3)
     recover(plant, 14, silent=("n3",))
     assert plant.points() == {"n1": 501, "n2": 499}
-
-
-def test_when_every_node_is_lost_points_stay_where_they_are(plant):
-    recover(plant, 14, silent=("n1", "n2", "n3"))
-    assert plant.points() == EVEN
-    assert not Plan.objects.exists()
-
-
-def test_nothing_is_restored_to_drained_or_cordoned_nodes(plant):
-    Node.objects.filter(name="n1").update(cordoned=True)
-    projection.project(plant.control)
-    recover(plant, 14, silent=("n3",))
-    assert plant.points() == {"n1": 334, "n2": 666}
-
-
-@pytest.mark.thorough
-def test_a_node_that_stays_away_is_written_about_once(plant):
-    recover(plant, 14, silent=("n3",))
-    fence = TopologyRevision.objects.get().recovery_fence
-    recover(plant, 20, silent=("n3",))
-    assert TopologyRevision.objects.get().recovery_fence == fence
 
 
 def test_nothing_is_done_on_an_old_snapshot(plant):
@@ -169,13 +141,6 @@ def test_of_two_recoveries_with_one_number_the_second_writes_nothing(plant):
     assert recovery.note_offline(snapshot, plant.now, 9, plant.control)
     Node.objects.update(offline_since=None)
     assert not recovery.note_offline(snapshot, plant.now, 9, plant.control)
-    assert Node.objects.get(name="n3").offline_since is None
-
-
-def test_only_one_recovery_works_at_a_time(plant):
-    snapshot = plant.pass_seconds(5, silent=("n3",))
-    with Lease(plant.control, "recovery", 5.0):
-        assert recovery.recover(plant.control, snapshot, plant.now) is None
     assert Node.objects.get(name="n3").offline_since is None
 
 
@@ -221,55 +186,6 @@ def test_whatever_is_lost_points_stay_a_thousand_on_live_nodes_with_the_minimum_
         # A holder that lives gives only where nothing is lost and the queue is below its minimum.
         holders = queues[move.queue].live_points
         assert move.source in lost or len(holders) < queues[move.queue].minimum_containers
-
-
-ACTIONS = st.lists(
-    st.one_of(
-        st.tuples(st.just("lose"), st.sampled_from(NODES)),
-        st.tuples(st.just("return"), st.sampled_from(NODES)),
-        st.tuples(st.just("move"), st.sampled_from(NODES), st.sampled_from(NODES), st.integers(1, 1000)),
-        st.tuples(st.just("empty"), st.sampled_from(NODES)),
-    ),
-    max_size=25,
-)
-
-
-@given(SHARES, ACTIONS)
-def test_any_sequence_of_moves_crashes_and_returns_keeps_the_invariants(points, actions):
-    """A model of segments: every event published is in exactly one of them, or consumed."""
-    minimum = min(2, len(points))
-    lost, published, consumed = set(), 0, 0
-    segments = dict.fromkeys(NODES, 0)
-    for action, *arguments in actions:
-        plant = topology({"q": QueueSpec("q", "jobs", points, minimum_containers=minimum)})
-        live = {name for name in NODES if name not in lost}
-        if action == "lose" and len(lost) < len(NODES) - 1:
-            lost.add(arguments[0])
-            found = recovery.plan_restoring(plant, lost, live - lost, {})
-        elif action == "return":
-            lost.discard(arguments[0])
-            found = recovery.plan_restoring(plant, lost, set(NODES) - lost, {})
-        elif action == "empty":
-            if arguments[0] not in lost:
-                consumed += segments[arguments[0]]
-                segments[arguments[0]] = 0
-            found = []
-        else:
-            found = [moves.Move("q", *arguments)] if action == "move" else []
-            try:
-                moves.check(found, plant, lost)
-            except ValueError:
-                found = []
-        points = moves.apply_moves({"q": points}, found)["q"]
-        for node in points:
-            if node not in lost:
-                segments[node] += 1
-                published += 1
-        assert sum(points.values()) == 1000
-        assert set(points) <= set(NODES)
-        assert not set(points) & lost
-        assert len(points) >= min(minimum, len(NODES) - len(lost))
-        assert published == consumed + sum(segments.values())
 
 
 def test_a_node_that_is_back_for_long_enough_gets_its_points_again_from_those_who_took_them(plant, soon):
@@ -328,17 +244,17 @@ def test_a_recovery_that_dies_behind_its_plan_gives_back_once(plant, soon, monke
         raise KeyboardInterrupt
 
     recover(plant, 14, silent=("n3",))
-    note_loss = give_back.note_loss
-    monkeypatch.setattr(give_back, "note_loss", dies)
+    note_loss = recovery.note_loss
+    monkeypatch.setattr(recovery, "note_loss", dies)
     with pytest.raises(KeyboardInterrupt):
         recover(plant, 9)
-    monkeypatch.setattr(give_back, "note_loss", note_loss)
+    monkeypatch.setattr(recovery, "note_loss", note_loss)
     execution.advance_all(plant.control, plant.now)
     assert plant.points() == EVEN
     projection.set_points(plant.control, "alert", {"n1": 501, "n2": 499})
     recover(plant, 3)
     assert plant.points() == {"n1": 501, "n2": 499}
-    assert not give_back.is_due(plant.control, plant.now)
+    assert not recovery.is_due(plant.control, plant.now)
 
 
 def test_nodes_that_were_lost_together_get_their_points_back_one_after_the_other(plant, soon):
@@ -366,12 +282,3 @@ def test_points_that_have_moved_on_meanwhile_stay_where_they_are(plant, soon):
     recover(plant, 9)
     assert plant.points() == {"n1": 733, "n2": 100, "n3": 167}
     assert plant.points("process") == EVEN
-
-
-def test_points_of_a_queue_that_is_short_may_move_between_the_nodes_that_are_left(plant, user):
-    Queue.objects.update(minimum_containers=3)
-    snapshot = recover(plant, 14, silent=("n3",))
-    plan = proposals.propose_hand("alert", {"n1": 700, "n2": 300}, user, snapshot=snapshot, now=plant.now)
-    plans.approve(plan, plan.hash, user, "As shown.", snapshot=snapshot, now=plant.now)
-    assert execution.advance(plan, plant.control, plant.now).state == "done"
-    assert plant.points() == {"n1": 700, "n2": 300}

@@ -10,8 +10,8 @@ from common.stored_document import replace_fields
 from tests.workers.snapshots import snapshot_of
 from workers.consumer.handlers.sink import get_sink_name
 from workers.control.kinds.registry import find_display
-from workers.snapshot.action_summary import add_action_summary, format_age
-from workers.snapshot.states.evaluate import evaluate_states
+from workers.snapshot.evaluate import evaluate_states
+from workers.snapshot.health import add_action_summary, format_age
 
 CALM: dict[str, Any] = {
     "at": 1_000.0,
@@ -39,10 +39,6 @@ def sentence(**changes: Any) -> str:
     return found.doing
 
 
-def test_a_calm_plant_that_nobody_touches_has_nothing_added():
-    assert sentence() == ""
-
-
 def test_what_a_loop_did_is_said_with_its_age_and_its_effect_on_the_backlog():
     deeds = [deed("rebalancing", "moved 120 points", 955.0, 120)]
     totals = {"backlog_events": 900, "backlog_trend": "falling", "backlog_seconds": 9.0}
@@ -59,25 +55,12 @@ def test_while_all_is_well_only_moved_points_are_worth_a_word():
     assert sentence(deeds=deeds) == "Rebalancing moved 120 points 1 min ago."
 
 
-def test_that_a_regulator_set_its_actuator_is_no_news():
-    assert sentence(health=BUSY, deeds=[deed("flow", "set admit 20,343", 999.0)]) == ""
-
-
 def test_an_overload_that_no_loop_acts_on_is_said():
     old = [deed("rebalancing", "moved 120 points", 0.0)]
     busy, behind = {"n2": {"state": "BUSY"}}, {"alert": {"wait_seconds": 90.0, "waiting_events": 9}}
     for trouble in ({"nodes": busy}, {"queues": behind}):
         assert sentence(health=BUSY, deeds=old, **trouble).endswith("No loop acted in the last 2 min.")
     assert sentence(health=BUSY, deeds=old) == ""
-
-
-def test_nobody_says_that_no_loop_acted_while_one_did():
-    """The headline of a plant that starts is a notice: what loops do is not in it, and it happens."""
-    starting = {"state": "BUSY", "sentence": "The plant is starting: pipeline is not ready yet.", "severity": "notice"}
-    behind = {"alert": {"wait_seconds": 90.0, "waiting_events": 9_000}}
-    started = [deed("worker_rate", "started 3 workers", 998.0)]
-    assert sentence(health=starting, queues=behind, deeds=started) == ""
-    assert sentence(health=starting, queues=behind) == "No loop acted in the last 2 min."
 
 
 def test_a_plan_under_way_speaks_for_the_points_it_moves():

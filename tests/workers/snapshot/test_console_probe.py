@@ -10,7 +10,7 @@ import pytest
 
 from queues.nodes.server import free_port
 from tests.waiting import MAX_SECONDS
-from workers.snapshot.console_probe import is_answering
+from workers.snapshot.observer import is_answering
 
 
 @contextmanager

@@ -62,16 +62,6 @@ def test_the_last_decisions_are_found_by_an_index_however_long_the_ledger_is(loo
     assert [step for step in steps if "(loop_id=? AND at=?)" in step], steps
 
 
-def test_a_loop_that_has_not_decided_has_no_terms(loop):
-    assert terms_of(loop) == {}
-
-
-def test_the_terms_of_other_laws_are_left_in_the_ledger(loop):
-    Loop.objects.filter(pk=loop.pk).update(law="rebalancing")
-    LedgerEntry.objects.create(loop=loop, mode="auto", parameters={}, reason="a test", at=NOW, terms=TERMS)
-    assert terms_of(loop) == {}
-
-
 def test_a_rule_of_another_version_of_weir_leaves_the_plant_observed(loop):
     """Between two versions there is a while in which one reads what the other has made; the alerter passes
     over a condition that it doesn't know.

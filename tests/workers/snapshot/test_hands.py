@@ -2,7 +2,7 @@
 
 from tests.workers.snapshots import snapshot_of
 from workers.documents.pipeline import PipelineOrder
-from workers.snapshot.hands import list_manual_changes
+from workers.snapshot.health import list_manual_changes
 
 
 def said(plant: dict | None = None, **given: dict) -> list[tuple[str, str, str]]:
@@ -10,23 +10,10 @@ def said(plant: dict | None = None, **given: dict) -> list[tuple[str, str, str]]
     return [(hand.kind, hand.of, hand.owner) for hand in found]
 
 
-def test_a_plant_that_nobody_touched_has_none():
-    assert said() == []
-
-
 def test_an_application_that_a_person_stopped_is_one_until_it_is_started():
     stopped = PipelineOrder(stopped=True, by="anna", reason="a new disk", at=1.0)
     assert said(orders={"performance": stopped}) == [("stop", "application/performance", "anna")]
     assert said(orders={"performance": PipelineOrder(restart=3, by="anna")}) == []
-
-
-def test_a_ladder_that_may_not_reach_every_level_is_one():
-    assert said(caps={"alert": "pause_batch"}) == [("ladder cap", "queue/alert", "")]
-
-
-def test_nodes_that_take_nothing_are_ones():
-    nodes = {"n1": {"cordoned": True}, "n2": {"drained": True, "cordoned": True}, "n3": {}}
-    assert said({"nodes": nodes}) == [("cordon", "node/n1", ""), ("drain", "node/n2", "")]
 
 
 def test_what_ends_soonest_stands_first():

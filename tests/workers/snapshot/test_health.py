@@ -4,17 +4,12 @@ from typing import Any
 
 import pytest
 
-from common.stored_document import replace_fields
 from tests.workers.snapshots import judged, snapshot_of
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.evaluation.impact import describe_first_step
-from workers.alerts.lifecycle.automaton import Thresholds
 from workers.alerts.rules.rules import FIRST_RULES
 from workers.documents.snapshot import PlantHealth, Snapshot
-from workers.snapshot.compose import compute_clearing_seconds, find_longest_time, wait_seconds
-from workers.snapshot.health import JUDGED, OF_ALL_LOOPS, evaluate_health
-from workers.snapshot.states.evaluate import evaluate_states
-from workers.snapshot.states.limits import SHIPPED, Limits, RuleLimit
+from workers.snapshot.compose import wait_seconds
 
 DRAIN = {"part": "work", "override": 1, "by": "ada", "reason": "a disk."}
 
@@ -81,24 +76,6 @@ def test_a_wait_is_what_the_oldest_event_has_waited_whatever_the_rate_promises()
     assert wait_seconds(0, None) == 0.0
     assert wait_seconds(5, None) is None
     assert wait_seconds(None, None) is None
-
-
-def test_how_long_what_waits_takes_is_unknown_while_nothing_leaves():
-    assert compute_clearing_seconds(100, 50.0) == 2.0
-    assert compute_clearing_seconds(0, 0.0) == 0.0
-    assert compute_clearing_seconds(100, 0.0) is None
-    assert compute_clearing_seconds(None, 5.0) is None
-
-
-def test_nobody_says_that_every_queue_keeps_up_while_one_fills():
-    found = health(plant(queues={"alert": queue(waiting_events=74_412, wait_seconds=3.0, in_per_second=9.0)}))
-    assert found.sentence == "Queue alert is filling: 74,412 events waiting."
-    assert (found.state, found.severity) == ("NORMAL", "notice")
-
-
-def test_what_is_not_known_yet_is_said_and_is_not_well():
-    found = health(plant(queues={"alert": queue(waiting_events=None, wait_seconds=None)}))
-    assert found.sentence == "No problems found; state unknown: alert."
 
 
 def test_the_headline_is_one_finding_and_the_others_are_its_list():
@@ -171,11 +148,6 @@ def test_an_alert_that_a_state_says_or_that_calls_for_nobody_is_not_the_headline
     assert health(plant(alerts=[{**BUSY_HOST, **changed}])).severity == "well"
 
 
-def test_the_backlog_is_that_of_the_queue_that_waits_longest():
-    assert find_longest_time([0.2, None, 48.0]) == 48.0
-    assert find_longest_time([None]) is None
-
-
 @pytest.mark.parametrize(
     ("changed", "state", "words"),
     [
@@ -222,24 +194,6 @@ def test_an_offline_node_comes_before_a_busy_one_and_says_who_serves_its_points(
     assert "it has no points" in found.sentence and "move its points" not in found.findings[0].step
 
 
-def test_a_node_without_points_of_the_lost_ones_queues_serves_none_of_them():
-    nodes = {"n1": node(), "n2": node(state="OFFLINE", age_seconds=5.0), "n3": node(state="IDLE", points=0)}
-    containers = {"n1": {"points": 666}, "n2": {"points": 334}, "n3": {"points": 0}}
-    found = health(plant(nodes=nodes, queues={"alert": queue(containers=containers)}))
-    assert found.sentence.endswith("its 334 points are served by n1.")
-    alone = {"alert": queue(containers={"n2": {"points": 334}}), "other": queue(containers={"n1": {"points": 9}})}
-    assert health(plant(nodes=nodes, queues=alone)).sentence.endswith("not served by any node.")
-
-
-def test_what_is_shed_below_the_alerts_limit_is_shed_all_the_same():
-    limits = Limits({**SHIPPED.by_condition, "shedding": [RuleLimit("shedding", Thresholds(5, 5), "critical")]})
-    snapshot = plant(totals={"worker_slots": 2, "shed_share": 0.03})
-    said = evaluate_health(replace_fields(snapshot, states=evaluate_states(snapshot, {}, limits))).sentence
-    assert said.endswith("every queue keeps up; 3.00 % of the events that patterns could use are shed.")
-    little = health(plant(totals={"worker_slots": 2, "shed_share": 0.0003})).sentence
-    assert little == "Events are shed: 0.03 % of the events that patterns could use."
-
-
 def test_a_silenced_alert_of_all_loops_explains_none_of_them():
     loops = {f"rebalancing/{at}": {"law": "rebalancing", "at": 100.0, "interval_seconds": 5.0} for at in range(9)}
     alert = {"id": 7, "severity": "critical", "condition": "loops_stopped", "sentence": "No loop ticks."}
@@ -256,10 +210,6 @@ def test_a_node_that_was_emptied_may_be_taken_away_and_one_that_holds_events_may
     for left, severity in (({"waiting_events": 0}, "notice"), ({"waiting_events": 7}, "critical")):
         queues = {"alert": queue(containers={"n1": {"points": 0, **left}})}
         assert health(plant(nodes=nodes, queues=queues)).severity == severity
-
-
-def test_what_the_states_judge_are_conditions_that_there_are():
-    assert set(CONDITIONS) >= {*JUDGED, *OF_ALL_LOOPS}
 
 
 def test_whatever_calls_somebody_says_what_to_do_first_and_what_it_means():

@@ -11,9 +11,9 @@ from queues.nodes.server_roles import ROLES, format_access_list
 from queues.publishing.producers import LEFT_SECONDS, ProducerReport
 from tests.servers import Server
 from workers.alerts.conditions.gatherer import Gatherer
-from workers.snapshot.left_producers import EVERY_SECONDS, LeftProducers
 from workers.snapshot.local import LocalPlant
-from workers.snapshot.observer import Observer
+from workers.snapshot.observer import REMOVAL_SECONDS as EVERY_SECONDS
+from workers.snapshot.observer import LeftProducers, Observer
 
 DAY = LEFT_SECONDS
 NOW = 1_790_000_000.0
@@ -66,15 +66,6 @@ def test_a_producer_that_was_silent_for_a_day_is_forgotten_and_one_that_was_for_
     assert len(names(control)) == 4, "nobody goes by a time stamp that was seen just now"
     passes(left, time, 180)
     assert names(control) == ["shop", "till"]
-
-
-def test_names_that_come_once_stay_for_a_day_and_gather_no_further(control: redis.Redis, time: Time) -> None:
-    left, most = LeftProducers(control), 0
-    for hour in range(72):
-        report(control, f"run-{hour}", 1, time.now())
-        passes(left, time, 3_600)
-        most = max(most, len(names(control)))
-    assert most <= 26 and len(left._silent._seen) <= 26 and len(left._unchanged._seen) <= 26
 
 
 def test_a_producer_whose_clock_is_days_off_goes_on_while_it_publishes(control: redis.Redis, time: Time) -> None:
@@ -140,16 +131,6 @@ def test_an_observer_forgets_them_and_the_rates_of_those_that_stay_do_not_jump(
     assert set(plant._producer_rates._samples) == {"shop|alert.events"}
     for freshness in (plant._freshness, gatherer._freshness):
         assert [each for each in freshness._seen if "producer/" in each] == ["producer/shop|alert"]
-
-
-def test_a_producer_that_comes_back_is_counted_anew(control: redis.Redis, time: Time) -> None:
-    left = LeftProducers(control)
-    report(control, "shop", 500, time.now())
-    passes(left, time, DAY + 120)
-    assert names(control) == []
-    report(control, "shop", 3, time.now())
-    passes(left, time, 1_200)
-    assert json.loads(control.hget(keys.PRODUCERS, "shop|alert") or b"")["events"] == 3
 
 
 @pytest.mark.parametrize("role", [each for each in ROLES if each.name == "observer"])

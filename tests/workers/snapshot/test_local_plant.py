@@ -18,7 +18,7 @@ from queues.topology import Topology
 from tests.workers.loops import JOBS, PLANT, ensured
 from workers.batch import task_definitions
 from workers.consumer.latency import Latencies
-from workers.consumer.work_report import Report, WorkReporter, count_waiting_workers, submit
+from workers.consumer.work_report import Report, WorkReporter, submit
 from workers.coordination.plant_clock import Freshness
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantStatus
@@ -27,7 +27,6 @@ from workers.history.forecasts import LoadForecasts, OfferedLoad
 from workers.models import LedgerEntry, Loop, Override, Run
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import hold
-from workers.plants.published import NotObserved, PublishedPlant
 from workers.snapshot.compose import limit_sample
 from workers.snapshot.local import LocalPlant
 from workers.snapshot.rates import Rates
@@ -248,13 +247,6 @@ def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(control: redi
     assert plant.observe().plants["logs"].groups["billing"].trend is None
 
 
-def test_a_plant_without_topology_is_observed_as_empty(control: redis.Redis, plant: LocalPlant) -> None:
-    control.delete(keys.TOPOLOGY)
-    snapshot = convert_to_plain(plant.observe())
-    assert (snapshot["nodes"], snapshot["queues"]) == ({}, {})
-    assert "No node" in snapshot["health"]["sentence"]
-
-
 # Counts and rates
 
 
@@ -281,15 +273,6 @@ def test_a_producer_that_reports_what_can_not_be_read_hides_no_other(control: re
     row = json.dumps({"at": NOW, "events": 1})
     control.hset(keys.PRODUCERS, mapping={"shop|alert": "[", "till|alert": row, "desk|alert": "3"})
     assert list(plant.observe().producers) == ["till"]
-
-
-def test_a_server_that_came_back_empty_makes_no_jump(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
-    for seq, inserted in enumerate((10_000, 10_010, 0, 20)):
-        beat(control, "n1", seq, inserted_events=inserted)
-        rate = convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["in_per_second"]
-        times.pass_by(1.0)
-        assert rate is None or 0 <= rate <= 20.0
-    assert rate == 20.0
 
 
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=20))
@@ -366,11 +349,6 @@ def test_a_clock_that_jumps_makes_no_node_old(
     assert all(node["state"] == "NORMAL" and not node["stale"] for node in snapshot["nodes"].values())
 
 
-def test_what_lay_there_when_the_watch_began_is_not_taken_for_fresh(control: redis.Redis, plant: LocalPlant) -> None:
-    beat_all(control, 1)
-    assert convert_to_plain(plant.observe())["nodes"]["n1"]["stale"] is True
-
-
 def test_a_mark_is_as_old_as_it_says_when_first_seen_and_by_the_watchers_clock_afterwards() -> None:
     freshness = Freshness()
     assert freshness.compute_age_seconds("a", 1, 100.0, lag_seconds=40.0) == 40.0
@@ -393,24 +371,6 @@ def test_hosts_and_a_pipeline_that_fell_silent_are_not_shown_as_working(
 
 
 # Workers
-
-
-def test_a_drained_host_has_no_slot_for_anybody(control: redis.Redis, plant: LocalPlant) -> None:
-    host(control)
-    control.hset("weir:hosts", "jobs@there", json.dumps({**HOST, "busy": 2, "drained": True}))
-    totals = convert_to_plain(plant.observe())["totals"]
-    assert (totals["worker_slots"], totals["workers_busy"]) == (2, 1)
-
-
-def test_a_submission_that_nobody_took_counts_no_more(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
-    submit(control, "alert", "n1", ["a", "b"], NOW)
-    submit(control, "alert", "n1", ["c"], NOW + 30)
-    waiting = []
-    for _ in range(3):
-        waiting.append(convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["waiting_to_run"])
-        times.pass_by(46.0)
-    assert waiting == [3, 3, 0]
-    assert count_waiting_workers(control, "alert", "n1", NOW + 61) == 1
 
 
 def test_who_never_started_and_who_was_killed_leave_nothing_on_the_control_server(
@@ -444,12 +404,6 @@ def test_a_worker_is_waiting_then_busy_then_done(control: redis.Redis, plant: Lo
     assert reporter.begin(NOW) is False
 
 
-def test_a_worker_that_was_killed_is_not_busy_for_ever(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
-    WorkReporter(control, "alert", "n1", "a").begin(NOW)
-    times.pass_by(20.0)
-    assert convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["workers_busy"] == 0
-
-
 def test_the_p95_is_of_the_last_seconds_only(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
     WorkReporter(control, "alert", "n1", "a").end(Report(latencies=Latencies.build([(100.0, 1000)])))
     plant.observe()
@@ -467,47 +421,7 @@ def test_the_p95_is_of_the_last_seconds_only(control: redis.Redis, plant: LocalP
 # Health
 
 
-def test_all_well_is_said_in_one_sentence(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
-    for seq in (1, 2):
-        beat_all(control, seq)
-        host(control, times.wall_seconds)
-        pipeline(control, times.wall_seconds)
-        snapshot = convert_to_plain(plant.observe())
-        times.pass_by(1.0)
-    assert snapshot["health"] == {
-        "state": "NORMAL",
-        "severity": "well",
-        "sentence": "All 3 nodes normal; every queue keeps up; nothing shed.",
-        "doing": "",
-        "findings": [],
-        "word": "Normal",
-    }
-
-
-def test_dead_letters_and_failing_workers_are_reported(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
-    host(control)
-    pipeline(control)
-    beat_all(control, 1)
-    plant.observe()
-    beat_all(control, 2, dead_letters=2)
-    WorkReporter(control, "alert", "n1", "a").end(Report(), "handler: no.such is missing.")
-    health = convert_to_plain(plant.observe())["health"]
-    assert health["state"] == "BUSY"
-    assert health["sentence"] == "Queue alert has 6 dead letters."
-    sentences = [each["sentence"] for each in health["findings"]]
-    assert "Queue alert: a worker ended early (handler: no.such is missing)." in sentences
-
-
 # Starting workers
-
-
-def test_ticks_read_what_the_observer_published(control: redis.Redis, plant: LocalPlant) -> None:
-    published = PublishedPlant(control, lambda: NOW)
-    with pytest.raises(NotObserved, match="observer"):
-        published.observe()
-    snapshot = convert_to_plain(plant.observe())
-    control.set("weir:snapshot", json.dumps(snapshot))
-    assert convert_to_plain(published.observe()) == snapshot
 
 
 def test_a_loop_whose_target_comes_back_has_not_been_without_a_measurement_meanwhile(

@@ -18,18 +18,15 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from queues import keys
 from tests.servers import Server
 from tests.waiting import MAX_SECONDS, until
 from tests.workers.snapshots import snapshot_of
 from workers.coordination.merge_patch import apply_patch, compute_patch
 from workers.documents.snapshot import Snapshot
-from workers.history import metrics
 from workers.history.snapshot_archive import Recorder
 from workers.objectives.book import ObjectiveBook
 from workers.plants.foreign.watch import PlantWatch
-from workers.snapshot.console_probe import ConsoleProbe
-from workers.snapshot.observer import OBSERVE_AT_SECONDS, Observer, compute_wait_seconds
+from workers.snapshot.observer import OBSERVE_AT_SECONDS, ConsoleProbe, Observer, compute_wait_seconds
 
 BASE = Path(__file__).parents[3]
 json_values = st.recursive(
@@ -130,15 +127,6 @@ def test_who_takes_over_goes_on_with_the_sequence(control: redis.Redis, messages
     assert "delta" in seen[2]
 
 
-def test_an_observer_whose_lease_was_taken_while_it_slept_publishes_nothing(control: redis.Redis) -> None:
-    asleep, awake = Observer(control, Scripted()), Observer(control, Scripted())
-    asleep.step()
-    control.delete("weir:lease:observer")  # it slept past its lease
-    assert awake.step() is not None
-    assert asleep.step() is None
-    assert json.loads(control.get("weir:snapshot") or b"")["seq"] == 2
-
-
 def test_an_observer_survives_a_control_server_that_is_away(control: redis.Redis, control_server: Server) -> None:
     stop = threading.Event()
     impatient = control_server.client(retry=None)
@@ -223,41 +211,7 @@ def test_a_patch_leads_from_the_old_to_the_new(old: dict[str, Any], new: dict[st
     assert without_nulls(apply_patch(old, compute_patch(old, new))) == without_nulls(new)
 
 
-@given(documents)
-def test_nothing_changed_is_an_empty_patch(document: dict[str, Any]) -> None:
-    assert compute_patch(document, document) == {}
-
-
 # History
-
-
-def test_history_comes_back_as_columns(control: redis.Redis) -> None:
-    plant = Scripted()
-    observer = Observer(control, plant)
-    for waiting in (1, None, 3):
-        plant.waiting_events = waiting
-        observer.step()
-    columns = metrics.read_columns(control, 0, 9e9)
-    assert columns["queues.alert.waiting_events"] == [1, None, 3]
-    assert columns["nodes.n1.utilisation"] == [0.25] * 3
-    assert columns["loops.worker_rate/alert/n1.setpoint"] == [1000] * 3
-    assert "pipeline.in_per_second" not in columns
-    assert len(columns["at"]) == 3
-
-
-def test_history_gives_the_asked_series_in_the_asked_time(control: redis.Redis) -> None:
-    rows = {1_000: 1, 2_000: 2, 3_000: 3}
-    for milliseconds, value in rows.items():
-        control.xadd(keys.METRICS, {"totals.in_per_second": value}, id=f"{milliseconds}-0")
-    columns = metrics.read_columns(control, 1.5, 3.0, ["totals.in_per_second", "totals.none"])
-    assert columns == {"at": [2.0, 3.0], "totals.in_per_second": [2, 3], "totals.none": [None, None]}
-
-
-def test_history_is_read_in_full_over_several_reads(control: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "CHUNK_ROWS", 4)
-    for number in range(10):
-        control.xadd(keys.METRICS, {"totals.in_per_second": number}, id=f"{number + 1}-0")
-    assert metrics.read_columns(control, 0, 9e9)["totals.in_per_second"] == list(range(10))
 
 
 # The process
@@ -298,9 +252,3 @@ def test_the_command_closes_what_it_watched_at_plants_of_others(
         with raised:
             call_command("observe")
     assert len(closed) == 2
-
-
-def test_the_command_is_there_to_be_called() -> None:
-    with pytest.raises(SystemExit) as end:
-        call_command("observe", "--help")
-    assert end.value.code == 0

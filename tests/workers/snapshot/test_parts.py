@@ -4,7 +4,7 @@ import pytest
 
 from tests.workers.snapshots import snapshot_of
 from workers.documents.parts import find_settling, find_starting, find_starting_parts
-from workers.snapshot.parts import SAME_RUN_SECONDS, SETTLING_SECONDS, STARTING_SECONDS, PartsRecord, advance_part
+from workers.snapshot.parts import SAME_RUN_SECONDS, SETTLING_SECONDS, STARTING_SECONDS, PartsRecord
 
 START = 1_790_000_000.0
 
@@ -76,8 +76,3 @@ def test_a_watcher_that_takes_over_goes_on_and_one_of_another_run_begins_anew():
     assert (lost.state, lost.grace_until) == ("silent", None), "it ran when the other watched"
     later = PartsRecord(left).step(seen("offline"), START + SAME_RUN_SECONDS + 5)["pipeline"]
     assert later.state == "starting" and later.grace_until is not None
-
-
-def test_a_part_that_is_only_met_again_does_not_settle():
-    first = advance_part(None, "silent", START)
-    assert advance_part(first, "running", START + 2).grace_until is None

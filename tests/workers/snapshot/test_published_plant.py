@@ -41,11 +41,6 @@ def test_a_snapshot_is_as_old_as_it_is_whatever_the_clocks_of_two_hosts_say(age,
     assert seen.ahead_seconds == reader_ahead
 
 
-def test_who_does_not_ask_for_it_reads_the_observers_time():
-    snapshot = published(3.0, 600.0)
-    assert PublishedPlant(Stored(snapshot), lambda: PLANT_NOW).observe().at == snapshot.at
-
-
 def test_the_time_of_an_older_observer_that_does_not_say_how_far_ahead_it_is_stays_as_it_is():
     """In an upgrade, where both clocks are ahead: loops would be held until the observer is new, too."""
     shown = {**sample_snapshot(), "at": PLANT_NOW + 4.0}

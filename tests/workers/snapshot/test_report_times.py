@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.snapshot.rates import Rates
-from workers.snapshot.report_times import LATE_SECONDS, ReportTimes
+from workers.snapshot.rates import LATE_SECONDS, Rates, ReportTimes
 
 RATE, BLOCK = 20_000.0, 5_000
 phases, clocks = st.floats(0, 1), st.floats(-1e9, 1e9)

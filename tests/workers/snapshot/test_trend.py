@@ -1,6 +1,6 @@
 """A trend comes of several samples, holds while it is in doubt, and is silent while it can't be known."""
 
-from workers.snapshot.trend import TrendWatch
+from workers.snapshot.rates import TrendWatch
 
 
 def watched(values, begin=0.0):

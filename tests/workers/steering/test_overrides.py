@@ -4,10 +4,9 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import redis
 from django.db import transaction
 
-from common.errors import BadInput, NodeUnavailable
+from common.errors import BadInput
 from controllers import catalog
 from queues.models import Node
 from tests.races import another_thread, until_another_waits
@@ -79,12 +78,6 @@ def test_a_second_override_of_the_same_value_ends_the_first(loop, put, owner):
     assert (first.ended_at, first.ended_by) == (after(seconds=30), owner)
     assert limit_at(loop, after(seconds=31)) == 3_000
     assert limit_at(loop, after(minutes=3)) == 500
-
-
-def test_overrides_of_different_names_hold_together(loop, put):
-    put()
-    put("raise_factor", 1.5)
-    assert overrides.list_active(START).count() == 2
 
 
 def test_ending_an_override_reverts_at_once_and_a_second_end_changes_nothing(loop, put, owner):
@@ -169,13 +162,6 @@ def test_seven_days_are_the_most_until_the_setting_says_otherwise(put, owner):
     assert put(minutes=24 * 60).expires_at == after(days=1)
 
 
-def test_a_mode_a_guard_and_an_actuator_can_be_overridden(put):
-    assert put("mode", "hold", minutes=30).instead_of == "auto"
-    assert put("guard.maximum", 5).instead_of == 100
-    assert put("start", 3).instead_of is None
-    assert put("events_per_worker", 400.0).value == 400
-
-
 def test_a_value_is_judged_together_with_the_overrides_beside_it(put):
     put("maximum_rate", 3)
     with pytest.raises(BadInput, match="maximum_rate"):
@@ -232,14 +218,6 @@ def test_agents_are_notified_of_thresholds_set_ended_and_expired(put, node, owne
     assert told() == 0.7
 
 
-def test_thresholds_do_not_change_when_the_agents_cannot_be_notified(put, node):
-    nobody = redis.Redis(host="127.0.0.1", port=1, socket_connect_timeout=0.2)
-    with pytest.raises(NodeUnavailable):
-        put("busy_threshold", 0.5, loop=None, node=node, control=nobody)
-    nobody.close()
-    assert not Override.objects.exists()
-
-
 @pytest.fixture
 def loops(node, db):
     """worker_rate loops of two queues on two nodes, and the loop that steers the plant."""
@@ -284,14 +262,6 @@ def test_what_follows_what_a_loop_steers_is_nobodys_to_set(loops, put, scope):
     with pytest.raises(BadInput, match="workers can't be set: the value follows the loop's target"):
         put("workers", "permanent", loop=None, **scope)
     assert not Override.objects.exists()
-
-
-def test_a_value_on_a_scope_is_checked_for_each_of_its_loops(loops, put):
-    Loop.objects.filter(pk=loops["alert/n2"].pk).update(parameters={"maximum_rate": 2})
-    with pytest.raises(BadInput, match="maximum_rate"):
-        put("minimum_rate", 3, loop=None, law="worker_rate")
-    assert not Override.objects.exists()
-    assert put("upper_limit", 900, loop=None, queue="alert").instead_of == 1000
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from common.errors import BadInput
 from queues import keys, pausing
 from queues.models import Queue
 from tests.workers.snapshots import snapshot_of
-from workers.models import Loop, Override
+from workers.models import Override
 from workers.snapshot.compose import add_stops
 from workers.steering import enforcing, overrides, scope
 from workers.steering.scope import format_time
@@ -91,11 +91,6 @@ def test_a_second_pause_of_the_same_part_takes_the_place_of_the_first(stop, cont
     assert control.pttl(keys.PAUSE.build("alert", "consumption")) > 1_100_000
 
 
-def test_more_time_reaches_the_key_too(stop, control):
-    overrides.extend(stop(), now=START, expires_at=START + timedelta(minutes=30), control=control)
-    assert control.pttl(keys.PAUSE.build("alert", "consumption")) > 1_700_000
-
-
 def test_nothing_is_stopped_for_ever_or_by_another_word(stop):
     with pytest.raises(BadInput) as refused:
         stop(minutes=None, endless=True)
@@ -159,12 +154,6 @@ def test_an_applications_loops_hold_while_what_it_found_has_no_room():
     assert why == "its complex events wait for alert"
 
 
-def test_a_pause_is_no_value_of_a_loop(stop):
-    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert"})
-    stop()
-    assert overrides.list_for_loop(loop, START) == []
-
-
 @pytest.mark.parametrize(
     ("hosts", "words"),
     [
@@ -176,10 +165,3 @@ def test_a_pause_is_no_value_of_a_loop(stop):
 )
 def test_why_nobody_works_is_said_as_it_is(hosts, words):
     assert scope.explain_no_slots(snapshot_of({"hosts": hosts})) == words
-
-
-def test_an_end_on_another_day_is_said_with_its_day():
-    night = datetime(2026, 1, 5, 23, 50, tzinfo=UTC)
-    assert format_time(night + timedelta(minutes=5), night) == "23:55:00 UTC"
-    assert format_time(night + timedelta(minutes=20), night) == "2026-01-06 00:10:00 UTC"
-    assert format_time(night + timedelta(days=7), night) == "2026-01-12 23:50:00 UTC"

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from controllers.design.error_budget import PAIRS, BurnPair
 from workers.alerts.conditions.condition import Read, Reading, ShippedRule, register_condition
 from workers.alerts.conditions.evidence import Evidence
 from workers.documents.objectives import ObjectiveStatus
+from workers.objectives.error_budget import PAIRS, BurnPair
 
 WINDOWS = {60: "1 h", 5: "5 min", 360: "6 h", 30: "30 min", 4_320: "3 days"}
 OPEN_OBJECTIVE = "Open the objective to see when it was missed, by which subjects, and during which alerts."

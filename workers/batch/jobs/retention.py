@@ -25,7 +25,7 @@ from workers.batch.jobs.present_files import list_files_written_before, sum_fold
 from workers.history import event_archive, metric_history, snapshot_archive, stretches, training_sets
 from workers.history.event_archive import list_days
 from workers.models import Keep, LedgerEntry, Loop, Plan, Run
-from workers.placement import give_back
+from workers.placement import recovery
 from workers.placement.plans import OPEN
 
 FOREVER = 0  # in days; for a size limit: whatever its age
@@ -573,12 +573,13 @@ def select_due_loops(before: datetime) -> QuerySet[Loop]:
 def select_due_plans(before: datetime) -> QuerySet[Plan]:
     """Return plans that had ended by then, except those that are kept or still needed.
 
-    Needed plans are those that another one undoes, the newest of each loop and kind (`workers.placement.declined`),
-    those from which a node may get its points back, and those that returned them (`workers.placement.give_back`).
+    Needed plans are those that another one undoes, the newest of each loop and kind
+    (`workers.placement.plant_sensors`), those from which a node may get its points back, and those that
+    returned them (`workers.placement.recovery`).
     """
     by_loops = Plan.objects.filter(owner=None).exclude(law="").values("law", "kind")
     newest = by_loops.annotate(newest=Max("pk")).values_list("newest", flat=True)
-    restoring = [plan.pk for plan in give_back.list_restoring_plans()]
+    restoring = [plan.pk for plan in recovery.list_restoring_plans()]
     due = Plan.objects.filter(ended_at__lt=before, undone_by__isnull=True).exclude(state__in=OPEN)
     due = due.exclude(pk__in=[*newest, *restoring]).exclude(undoes__in=restoring)
     for since, until in Keep.objects.values_list("since", "until"):

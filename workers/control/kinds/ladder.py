@@ -24,7 +24,6 @@ from controllers.framework.sensed import Counters, Measurement
 from controllers.shedding.ladder import LAW, allows, get_level_name
 from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts import plant_ladder
-from workers.control.parts.budgets import list_budgets, observe_budgets
 from workers.control.parts.kind import (
     Display,
     Lanes,
@@ -42,6 +41,7 @@ from workers.documents.pipeline import ApplicationStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
+from workers.objectives.error_budget import list_budgets, observe_budgets
 from workers.placement.plans import BEING_EXECUTED
 from workers.plants.plant import Plant
 from workers.steering import scope

@@ -7,8 +7,7 @@ from controllers.rebalancing.node_scaling import LAW
 from workers.control.parts.kind import Display, Lanes, LoopDefaults, LoopKind, PlantInventory, Targets
 from workers.control.parts.points import build_plant_target, move_points, propose
 from workers.models import Loop
-from workers.placement.declined import list_declined
-from workers.placement.plant_sensors import compute_readings, observe_node_scaling
+from workers.placement.plant_sensors import compute_readings, list_declined, observe_node_scaling
 
 
 def list_targets(present: PlantInventory) -> Targets:

@@ -12,12 +12,12 @@ from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import check_measurement, find_application, list_application_targets
-from workers.control.parts.budgets import list_budgets, observe_budgets
 from workers.control.parts.kind import Display, Lanes, LoopDefaults, LoopKind, LoopTuning, PlantInventory, Targets
 from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.pattern_yield import MAX_SECONDS, PatternYield
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
+from workers.objectives.error_budget import list_budgets, observe_budgets
 from workers.plants.plant import Plant
 from workers.steering import scope
 

@@ -162,7 +162,9 @@ def _is_late(entry: LedgerEntry) -> bool:
 
 def _write(run: Sequence[LedgerEntry], guarded: Guarded) -> int:
     *others, last = run
-    folded = _pack_run(others)
+    rows = [[tick.at.isoformat() if name == "at" else getattr(tick, name) for name in FIELDS] for tick in others]
+    text = json.dumps(rows, separators=(",", ":")).encode()
+    folded = lzma.compress(text, check=lzma.CHECK_CRC32, filters=FILTERS)
     with guarded():
         present = LedgerEntry.objects.filter(pk__in=[tick.pk for tick in run]).count()
         if present < len(run):
@@ -172,12 +174,6 @@ def _write(run: Sequence[LedgerEntry], guarded: Guarded) -> int:
             folded=folded, folded_ticks=len(others), folded_since=others[0].at
         )
     return len(others)
-
-
-def _pack_run(run: Sequence[LedgerEntry]) -> bytes:
-    rows = [[tick.at.isoformat() if name == "at" else getattr(tick, name) for name in FIELDS] for tick in run]
-    text = json.dumps(rows, separators=(",", ":")).encode()
-    return lzma.compress(text, check=lzma.CHECK_CRC32, filters=FILTERS)
 
 
 def _tick(of: LedgerEntry, row: Sequence[Any]) -> LedgerEntry:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 import pytest
 
 from common.stored_document import convert_to_plain
-from controllers.design.error_budget import PAIRS
 from tests.workers.alerts.checks import START, Looks
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.catalog import CONDITIONS
@@ -14,6 +13,7 @@ from workers.alerts.lifecycle.models import Alert, Delivery
 from workers.alerts.rules.rules import FIRST_RULES, ensure_rules
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.definitions import define
+from workers.objectives.error_budget import PAIRS
 from workers.objectives.models import ObjectiveMinute
 
 NOW = datetime.fromtimestamp(START, UTC)

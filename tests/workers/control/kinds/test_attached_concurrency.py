@@ -11,7 +11,6 @@ from workers.control.kinds.concurrency import measure_target
 from workers.control.ledger import ledger
 from workers.control.parts.attached_pools import MAX_NAME, build_loop_name
 from workers.models import LedgerEntry, Loop
-from workers.plants.foreign.kind import MAX_POOLS
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
@@ -54,14 +53,6 @@ def test_each_pool_that_can_be_set_has_a_loop_that_advises_in_the_range_of_its_p
     assert [loop.target["operator"] for loop in app.ensured(LAW)] == [ONE]
     app.row, app.fixed = {}, "a pool of threads can't be resized"
     assert app.ensured(LAW) == []
-
-
-def test_in_advise_it_measures_where_the_pool_is_and_orders_nothing(app):
-    entries = steered(app, 6, 70, "advise")
-    assert {entry.observation["threads"] for entry in entries} == {2}
-    advised = [entry for entry in entries if entry.action]
-    assert len(advised) == 1 and "the next exploration is due" in advised[0].reason
-    assert app.ordered == [] and app.orders() == {}
 
 
 def test_on_auto_it_goes_up_from_what_there_is_and_rests_where_more_brings_nothing(app):
@@ -166,29 +157,6 @@ def test_who_would_let_a_second_loop_act_on_the_same_tasks_is_refused_both_ways(
     assert overrides.list_active(app.now).filter(loop=owner, name="mode").get().value == mode
 
 
-def test_an_owner_that_is_held_for_a_time_still_owns(app, user):
-    pool, whole = loops_of_both(app)
-    Loop.objects.filter(pk=whole.pk).update(mode="auto")
-    said = {"owner": user, "reason": "a try", "now": app.now, "minutes": 30}
-    overrides.set_override(loop=whole, name="mode", value="hold", **said)
-    with pytest.raises(BadInput, match="already sets the tasks"):
-        overrides.set_override(loop=pool, name="mode", value="auto", **said)
-    with pytest.raises(BadInput, match="one by one"):
-        overrides.set_override(law=LAW, name="mode", value="auto", **said)
-
-
-def test_loops_of_two_pools_or_two_plants_are_no_rivals(control, monkeypatch, user):
-    app = PooledApp(control, monkeypatch, one=2, two=2)
-    pools = app.ensured(LAW)
-    said = {"owner": user, "reason": "both", "now": app.now, "minutes": 30}
-    for pool in pools:
-        overrides.set_override(loop=pool, name="mode", value="auto", **said)
-    other = Loop.objects.create(
-        name="parallelism_joint/plant:east", law="parallelism_joint", target={"plant": "east"}, mode="advise"
-    )
-    overrides.set_override(loop=other, name="mode", value="auto", **said)
-
-
 def test_should_both_act_all_the_same_the_loop_of_the_pool_stands_back(app):
     """As after a pool that comes back, whose loop was on auto."""
     pool, whole = loops_of_both(app)
@@ -199,15 +167,6 @@ def test_should_both_act_all_the_same_the_loop_of_the_pool_stands_back(app):
     assert f"loop {whole.name} (mode auto) already controls" in entries[LAW].reason
     assert entries[LAW].limited_by == "nothing to decide"  # it lacks no measurement
     assert "owner" not in entries["parallelism_joint"].reason
-
-
-def test_a_loop_that_only_advises_does_so_beside_the_one_that_acts(app):
-    _, whole = loops_of_both(app)
-    Loop.objects.filter(pk=whole.pk).update(mode="auto")
-    for _ in range(2):
-        app.work(station(6))
-        entries = {entry.loop.law: entry for entry in app.tick(5.0)}
-    assert "owner" not in entries[LAW].reason and entries[LAW].observation["unfit"] is None
 
 
 def test_a_loop_whose_override_has_ended_lets_the_other_act(app, user):
@@ -222,8 +181,3 @@ def test_names_of_loops_are_bounded_and_differ():
     long = [build_loop_name(LAW, "shop", "w" * 200 + end) for end in "ab"]
     assert len(set(long)) == 2 and max(map(len, long)) == MAX_NAME
     assert build_loop_name(LAW, "shop", ONE) == NAME
-
-
-def test_of_many_pools_only_some_have_a_loop(control, monkeypatch):
-    many = {f"w{number:03}": 1 for number in range(MAX_POOLS + 5)}
-    assert len(PooledApp(control, monkeypatch, **many).ensured(LAW)) == MAX_POOLS

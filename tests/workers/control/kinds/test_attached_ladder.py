@@ -103,16 +103,6 @@ def test_it_can_not_be_put_on_auto_or_manual(app, user):
     overrides.set_override(loop=loop, name="mode", value="hold", **said)
 
 
-def test_ladders_of_queues_are_put_on_auto_together_and_that_of_a_plant_advises_on(app, user):
-    (loop,) = app.ensured(LAW)
-    Loop.objects.create(name="ladder/alert", law=LAW, target={"queue": "alert"}, mode="advise")
-    said = {"owner": user, "reason": "a try", "now": app.now, "minutes": 5}
-    overrides.set_override(law=LAW, name="mode", value="auto", **said)
-    entry = next(each for each in ticks(app, 1, 8.0, waits_seconds=4.0) if each.loop_id == loop.pk)
-    entry.refresh_from_db()
-    assert entry.mode == "advise" and not entry.applied and not entry.error and app.ordered == []
-
-
 def test_should_it_be_on_auto_all_the_same_it_applies_nothing(app):
     (loop,) = app.ensured(LAW)
     Loop.objects.filter(pk=loop.pk).update(mode="auto")

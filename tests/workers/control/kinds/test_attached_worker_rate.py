@@ -1,21 +1,16 @@
 """Loops of worker rate at an attached plant: one a pool, workers that stay, in advise first."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from common.errors import BadInput
 from controllers import catalog
 from controllers.framework.law import check_parameters
 from tests.workers.control.kinds.pooled_app import ONE, PLANT, PooledApp
-from workers.control import tuning
-from workers.control.costs import replay_of
-from workers.control.desired import compute_desired
 from workers.control.kinds.worker_rate import collect_readings, is_at_rest, measure_target
 from workers.control.ledger import ledger
+from workers.control.loops import compute_desired
 from workers.control.parts.attached_pools import build_loop_name
 from workers.models import Loop
-from workers.plants.models import RegisteredPlant
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
@@ -67,23 +62,6 @@ def test_each_pool_has_a_loop_that_advises_with_workers_that_stay_in_the_range_o
     assert "cooldown_seconds" not in loop.guard
 
 
-def test_at_a_plant_that_a_change_stops_changes_are_rare(app):
-    RegisteredPlant.objects.update(kind="flink")
-    app.row = {"kind": "flink"}
-    (loop,) = app.ensured(LAW)
-    assert (loop.guard["cooldown_seconds"], loop.guard["maximum"]) == (60.0, 4.0)
-    assert loop.parameters["life_seconds"] == loop.parameters["max_wait_seconds"] == 15.0
-
-
-def test_in_advise_it_says_how_many_there_should_be_and_orders_nothing(app):
-    app.ensured(LAW)
-    entries = ticks(app, 4, 9.0)
-    assert entries[-1].reason.startswith("Would set 9 workers (+7) (advice only)")
-    assert app.ordered == [] and app.tasks[ONE] == 2
-    found = compute_desired(entries[-1].loop, app.now)
-    assert found.values == {"start": 9.0}
-
-
 def test_on_auto_the_pool_follows_what_comes_and_what_waits(app):
     auto(app)
     entries = ticks(app, 5, 9.0)
@@ -106,14 +84,6 @@ def test_a_large_pool_that_is_short_grows_however_long_its_loop_has_only_advised
     assert entries[-1].action == {"start": app.tasks[ONE]} and app.tasks[ONE] > 85, entries[-1].reason
 
 
-def test_a_pool_that_may_only_grow_never_gets_smaller(app):
-    app.tasks[ONE] = 9
-    auto(app)
-    Loop.objects.update(guard={"minimum": 1.0, "maximum": 16.0, "direction": "up only"})
-    entries = ticks(app, 4, 1.0)
-    assert entries[-1].limited_by == "guard direction" and (app.ordered, app.tasks[ONE]) == ([], 9)
-
-
 def test_a_pool_that_gets_smaller_only_as_processes_are_idle_is_asked_again_until_it_is(app):
     auto(app)
     ticks(app, 4, 9.0)
@@ -127,13 +97,6 @@ def test_a_pool_that_gets_smaller_only_as_processes_are_idle_is_asked_again_unti
     app.is_idle = True
     ticks(app, 2, 1.0)
     assert app.tasks[ONE] <= 2
-
-
-def test_more_that_were_ordered_and_are_still_to_come_are_not_ordered_twice(app):
-    auto(app)
-    load(app, 9.0)
-    app.row = {"orders": {ONE: {"tasks": 9, "at": 1.0, "by": "loop", "now": 2, "state": "pending"}}}
-    assert measure_target(TARGET, app.snapshot(), None, app.now.timestamp()).observation["running"] == 9
 
 
 def test_what_was_removed_is_what_came_less_what_the_queue_grew_by(app):
@@ -155,13 +118,6 @@ def test_what_a_load_has_left_is_worked_off_though_nothing_comes_any_more(app):
     entries = [app.tick(5.0, LAW)[0] for _ in range(2)]
     assert entries[-1].observation["queue_length"] == 112.0
     assert "112 events wait" in entries[-1].reason and app.tasks[ONE] > 2
-
-
-def test_a_pool_of_which_nothing_is_measured_has_nothing_to_decide_on(app):
-    auto(app)
-    (entry,) = app.tick(5.0, LAW)
-    assert entry.action is None and f"the arrivals of {ONE} are not measured" in entry.reason
-    assert app.ordered == []
 
 
 def test_a_pool_without_work_is_at_rest_once_it_is_as_small_as_it_gets(app):
@@ -198,12 +154,3 @@ def test_it_and_the_loop_of_concurrency_of_one_pool_never_act_both(app, user):
         load(app, 9.0)
         entries = {entry.loop.law: entry for entry in app.tick(5.0, LAW, "concurrency")}
     assert f"loop {names[1]} (mode auto) already controls" in entries[LAW].reason
-
-
-def test_it_is_neither_tuned_on_its_record_nor_compared_with_rivals_there(app):
-    (loop,) = app.ensured(LAW)
-    assert loop not in tuning.list_tunable_loops()
-    with pytest.raises(BadInput, match="cannot be tuned"):
-        tuning.learn(loop, datetime.now(UTC), 2)
-    with pytest.raises(BadInput, match="no baseline to replay"):
-        replay_of(loop)

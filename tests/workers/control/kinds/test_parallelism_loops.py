@@ -1,7 +1,5 @@
 """Loops of parallelism: what they are told of the pipeline and of what is foreseen; tasks have one owner."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from controllers import catalog
@@ -12,8 +10,8 @@ from tests.workers.loops import PARALLELISM, ensured
 from tests.workers.plants.test_topology import snapshot as plain
 from workers.control.kinds import parallelism_forecast
 from workers.control.kinds.registry import KINDS, find_display
-from workers.control.parts.operators import CORES, OWNERS, collect_readings
-from workers.models import LedgerEntry, Loop
+from workers.control.parts.operators import CORES, collect_readings
+from workers.models import Loop
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
 
 NOW = 1_790_000_000.0
@@ -81,11 +79,6 @@ def test_the_joint_law_is_given_the_forecast_of_a_plant_of_others_where_it_plans
         assert list(observed["forecast_per_second"] or []) == pytest.approx(means), kind
 
 
-def test_without_a_forecast_it_goes_by_what_comes_now():
-    for nothing in ({}, {"performance": foreseen() | {"mean_per_second": None}}):
-        assert not joint(TARGET, seen(nothing), None, NOW).observation["forecast_per_second"]
-
-
 def test_the_forecast_law_is_given_what_one_operator_would_miss_with_each_number_of_tasks():
     busy = seen({"performance": foreseen((6e5, 9e5), (1e3, 1e3))})
     sensed = forecast(HOSTS, busy, None, NOW)
@@ -96,18 +89,6 @@ def test_the_forecast_law_is_given_what_one_operator_would_miss_with_each_number
     missed = observed["missed"]
     assert len(missed) == 2 and len(missed[0]) == CORES and observed["current"] == min(2, CORES)
     assert missed[1][0] > missed[0][0] > missed[0][1] > 0
-
-
-def test_a_minimum_of_tasks_does_not_shift_what_each_number_of_them_would_miss():
-    busy = seen({"performance": foreseen((6e5, 9e5), (1e3, 1e3))})
-    law = catalog.get_law("parallelism_forecast")
-    observed = catalog.read_observation(law, forecast(HOSTS, busy, None, NOW).observation)
-    chosen = []
-    for minimum in (1, 2, CORES):
-        parameters = catalog.read_parameters(law, {"minimum": minimum})
-        catalog.check_observation(law, parameters, observed)
-        chosen.append(decide_next(law, parameters, {}, observed)[1].action["tasks"])
-    assert chosen == [CORES] * 3, "more are needed than there are cores"
 
 
 @pytest.mark.parametrize(
@@ -161,15 +142,6 @@ def test_tasks_have_one_owner_and_the_others_say_who_it_is(mode):
             assert measured.invalid is None  # or each loop that steps back is said to lack a measurement
 
 
-def test_who_only_advises_or_steers_another_application_owns_nothing_here():
-    loops = {
-        "a": loop("parallelism_queueing", "advise"),
-        "b": loop("parallelism_queueing", "auto", {"application": "sites"}),
-        "c": loop("parallelism_queueing", "auto", {"plant": "east"}),
-    }
-    assert "owner" not in str(joint(TARGET, seen(loops=loops), None, NOW).measured)
-
-
 def test_a_rescale_is_judged_by_the_capacity_that_is_measured_afterwards():
     operators, before = sample_application()["operators"], seen()
     twice = {name: {**row, "parallelism": 2 * row["parallelism"]} for name, row in operators.items()}
@@ -181,10 +153,6 @@ def test_a_rescale_is_judged_by_the_capacity_that_is_measured_afterwards():
     operator = parallelism_forecast.collect_readings(HOSTS, after)
     assert operator["tasks"] == 4
     assert parallelism_forecast.collect_readings({**TARGET, "operator": "gone"}, after) is None
-
-
-def test_the_joint_law_owns_the_tasks_by_default():
-    assert OWNERS[-1] == "parallelism_joint"
 
 
 @pytest.mark.django_db
@@ -207,19 +175,6 @@ def test_an_application_is_steered_by_the_joint_law_and_advised_by_the_others(co
     assert len(ensured(control, PARALLELISM, snapshot=hosts_only)) == 3
     Declarations(control).forget("performance")
     assert ensured(control, PARALLELISM, snapshot=seen()) == []
-
-
-@pytest.mark.django_db
-def test_the_forecast_law_sets_its_own_operator():
-    class Steered:
-        def set_parallelism(self, tasks):
-            self.tasks = tasks
-
-    made = Loop.objects.create(name="f", law="parallelism_forecast", target=HOSTS, interval_seconds=5.0)
-    entry = LedgerEntry(loop=made, at=datetime.now(UTC), action={"tasks": 3.0, "path": [3], "cost": 1.0})
-    plant = Steered()
-    parallelism_forecast.set_operator(entry, made, plant)
-    assert plant.tasks == {"performance/hosts": 3}
 
 
 @pytest.mark.parametrize(("tasks", "words"), [(1, "1 task"), (4, "4 tasks")])

@@ -1,6 +1,5 @@
 """The flow and balance loops on the plant: what they see, what they do to an application, when they hold."""
 
-import json
 import random
 import time
 from collections import deque
@@ -19,7 +18,6 @@ from tests.console.pipeline_sample import DECLARATION
 from tests.workers.loops import PIPELINE, ensured
 from workers.control.engine import tick_due
 from workers.control.kinds import balance, flow
-from workers.documents.loops import LoopStatus
 from workers.documents.pipeline import ApplicationStatus, PipelineStatus, ReplicaStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -29,7 +27,6 @@ from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 from workers.plants.published import PublishedPlant
-from workers.snapshot.control_record import control_record
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
@@ -138,18 +135,6 @@ def idle_for(plant, ticks):
     return entries
 
 
-def test_on_an_idle_application_the_limit_stays_and_lasts_on(plant):
-    plant.row["admitted_events"] = 1_000
-    entries = idle_for(plant, 12)
-    assert len({entry.action["admit"] for entry in entries[2:]}) == 1
-    limit, now = entries[-1].action["admit"], plant.now.timestamp()
-    assert plant.controls().get_admitted_per_second(now + 23) == pytest.approx(limit / 2)
-    assert plant.controls().get_admitted_per_second(now + 25) is None
-    plant.snapshot["pipeline"]["age_seconds"] = 6.0  # nothing is known any more: it must hold nobody back
-    plant.tick("flow")
-    assert plant.controls().get_admitted_per_second(plant.now.timestamp() + 23) is None
-
-
 def in_mode(mode, **fields):
     Loop.objects.filter(law="flow").update(mode=mode, **fields)
 
@@ -223,29 +208,6 @@ def test_shares_are_held_while_a_difference_says_nothing(plant, change, why):
     assert plant.control.get(keys.PIPELINE_CONTROLS.build("performance")) is None
 
 
-def test_a_plant_whose_least_load_is_set_lower_ignores_chance_and_silent_replicas_there_too(plant):
-    Loop.objects.filter(law="balance").update(parameters={"least_events_per_second": 100.0})
-    plant.row["in_per_second"] = 300.0
-    plant.row["replicas"]["iap1"]["response_seconds"] = 1.2
-    plant.row["replicas"]["iap2"]["response_seconds"] = None
-    entry = plant.tick("balance")
-    assert (entry.action, entry.reason) == (None, "No action: replica iap2 has reported no response time recently.")
-    plant.row["replicas"]["iap2"]["response_seconds"] = 1.0
-    assert plant.tick("balance").action is None, "random variation"
-    plant.row["replicas"]["iap2"]["response_seconds"] = 0.2
-    assert plant.tick("balance").action["shares"]["iap1"] < plant.row["replicas"]["iap1"]["share"]
-
-
-def test_a_plant_whose_least_load_is_set_higher_returns_to_equal_shares_below_it(plant):
-    Loop.objects.filter(law="balance").update(parameters={"least_events_per_second": 5_000.0})
-    plant.row["in_per_second"] = 3_000.0
-    for name, share in (("iap1", 0.9), ("iap2", 0.1)):
-        plant.row["replicas"][name].update(share=share, response_seconds=0.3)
-    entry = plant.tick("balance")
-    assert entry.action["shares"] == pytest.approx({"iap1": 0.7, "iap2": 0.3})
-    assert "the load of 3,000 events/s is too low" in entry.reason
-
-
 def of_no_work(row) -> None:
     row["in_per_second"] = 3_000.0
     for replica in row["replicas"].values():
@@ -300,11 +262,6 @@ def test_a_replica_that_its_small_share_has_silenced_gets_an_equal_one_back_with
     assert all("return to equal shares" in entry.reason for entry in others)
 
 
-def test_a_replica_that_is_heard_of_again_and_slow_loses_its_share_again(plant):
-    shares = [entry.action["shares"]["iap2"] for entry in leaning_at_3000(plant, 3.0) if entry.action]
-    assert shares[0] == pytest.approx(0.26) and shares[1] < shares[0]
-
-
 def test_on_an_idle_plant_the_shares_stay_equal_for_an_hour_whatever_single_batches_take():
     """In simulated time: the kind's sensor and the guarded law, on replicas one batch in ten of which is slow
     by seconds, at 25 events/s.
@@ -338,67 +295,11 @@ def test_on_an_idle_plant_the_shares_stay_equal_for_an_hour_whatever_single_batc
         assert max(shares) <= 0.55
 
 
-def test_an_idle_plant_gives_no_cause_for_any_alert(plant):
-    noise = random.Random(3)
-    plant.row["admitted_events"] = 1_000_000
-    for row in plant.row["replicas"].values():
-        row["utilisation"] = 0.02
-    entries = []
-    for _ in range(25):
-        plant.row["admitted_events"] += noise.randrange(60, 100)
-        plant.row["result_queue"]["free_bytes"] = 134_000_000 - noise.randrange(20_000)
-        for row in plant.row["replicas"].values():
-            row["response_seconds"] = noise.uniform(0.2, 0.9)
-        entries += [plant.tick("flow"), plant.tick("balance")]
-    flow = [entry.guarded for entry in entries if entry.loop.law == "flow"]
-    assert guard.count_reversals(flow, guard.read_settings(catalog.get_law("flow"), {})["oscillation_swing"]) == 0
-    assert {entry.limited_by for entry in entries} <= {None, "nothing to decide"}
-    judged = LedgerEntry.objects.values_list("verdict", flat=True)
-    # Of the first tick alone is not known whether more would have come.
-    assert sum(verdict != "no action" for verdict in judged) <= 1
-
-
-def test_response_times_that_differ_by_chance_promise_nothing(plant):
-    plant.row["in_per_second"] = 3_000.0
-    for name, seconds in (("iap1", 0.3), ("iap2", 0.7)):
-        plant.row["replicas"][name]["response_seconds"] = seconds
-    assert plant.tick("balance").expected is None
-    plant.row["replicas"]["iap2"]["response_seconds"] = 2.7
-    assert plant.tick("balance").expected["metric"] == "response_spread_seconds"
-
-
 def test_a_pipeline_that_starts_is_waited_for_and_one_that_is_stalled_is_not_steered(plant):
     plant.row["state"] = "starting"
     assert plant.tick("flow").limited_by == "nothing to decide"
     plant.row["state"] = "stalled"
     assert plant.tick("flow").limited_by == "stale measurement"
-
-
-def test_what_an_application_that_starts_has_free_is_not_known(plant):
-    """It is not 0, as a chart would draw it."""
-    assert flow_status(plant).measured == plant.row["result_queue"]["free_bytes"]
-    plant.row["state"] = "starting"
-    plant.row["result_queue"]["free_bytes"] = None
-    assert flow_status(plant).measured is None
-
-
-def flow_status(plant) -> LoopStatus:
-    """What pages are shown of the loop after a tick."""
-    plant.tick("flow")
-    return control_record(plant.now).loops["flow/performance"]
-
-
-def test_admission_is_held_while_the_pipeline_is_silent(plant):
-    plant.snapshot["pipeline"]["age_seconds"] = 6.0
-    entry = plant.tick("flow")
-    assert entry.action is None
-    assert plant.control.get(keys.PIPELINE_CONTROLS.build("performance")) is None
-
-
-def test_the_guard_of_the_controls_refuses_what_no_application_takes(plant):
-    Loop.objects.filter(law="flow").update(target={"application": "performance"}, guard={"maximum": 1e9})
-    plant.tick("flow")
-    assert json.loads(plant.control.get(keys.PIPELINE_CONTROLS.build("performance")))["revision"] == 1
 
 
 class Paced:

@@ -1,6 +1,5 @@
 """The ladder and the shedding loop on the plant: who goes first, what is dropped, and back again."""
 
-import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -24,8 +23,8 @@ from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.plants.published import PublishedPlant
-from workers.snapshot.action_summary import add_action_summary
 from workers.snapshot.control_record import control_record
+from workers.snapshot.health import add_action_summary
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
@@ -116,12 +115,6 @@ def test_shedding_waits_for_the_ladder_then_sheds_and_goes_first_when_the_load_f
     assert [plant.tick("ladder").action["rung"] for _ in range(2)] == [3, 0]
 
 
-def test_as_shipped_one_check_with_unmet_demand_sheds_nothing(plant):
-    Loop.objects.filter(law="ladder").update(parameters=dict(ladder.KIND.defaults.parameters))
-    plant.load(2.0)
-    assert [(plant.tick("ladder").action or {}).get("rung") for _ in range(3)] == [3, None, 5]
-
-
 @pytest.mark.parametrize(
     ("guard", "limit"),
     [
@@ -199,16 +192,6 @@ def test_while_its_application_starts_or_has_just_started_the_ladder_stays_where
     assert plant.tick("ladder").action["rung"] == 5
 
 
-def test_a_queue_that_never_sheds_loses_nothing_and_its_ladder_says_so(plant):
-    Loop.objects.filter(name="ladder/telemetry").update(parameters={"cap": "throttle"})
-    plant.load(3.0)
-    for _ in range(4):
-        entry = plant.tick("ladder")
-        assert plant.tick("shedding").action is None
-    assert entry.limited_by == "cap" and "allows no level above" in entry.reason
-    assert plant.shed() == {}
-
-
 def test_an_application_sheds_only_where_all_of_its_queues_let_it(plant):
     plant.row["queues"] = ["telemetry", "orders"]
     plant.snapshot["queues"]["orders"] = {**plant.queue, "in_per_second": 0.0}
@@ -216,14 +199,6 @@ def test_an_application_sheds_only_where_all_of_its_queues_let_it(plant):
     plant.load(2.0)
     plant.tick("ladder")
     assert plant.tick("shedding").action is None
-
-
-def test_a_ladder_that_only_advises_engages_nothing(plant):
-    Loop.objects.filter(law="ladder").update(mode=Loop.Mode.ADVISE)
-    plant.load(2.0)
-    assert plant.tick("ladder").action["rung"] == 5
-    assert plant.tick("shedding").action is None
-    assert "ladder" not in add_action_summary(snapshot_of(plant.snapshot)).doing
 
 
 def over_http(plant, per_second):
@@ -235,22 +210,6 @@ def ladders_in(mode):
     Loop.objects.filter(law="ladder").update(mode=mode, parameters=dict(ladder.KIND.defaults.parameters))
 
 
-def test_a_ladder_that_a_person_trusts_after_an_hour_of_advice_begins_with_the_cheapest_levels(plant):
-    """Advice moves no points and throttles nobody: no level has been tried."""
-    ladders_in(Loop.Mode.ADVISE)
-    plant.load(2.0)
-    over_http(plant, 60.0)
-    advised = [plant.tick("ladder") for _ in range(6)]
-    assert [entry.terms["rung"] for entry in advised] == [3, 3, 4, 4, 4, 4], "not shed: it isn't exhausted"
-    ladders_in(Loop.Mode.AUTO)
-    plant.snapshot["loops"]["ladder/telemetry"] = replace_fields(
-        plant.snapshot["loops"]["ladder/telemetry"], mode="auto"
-    )
-    assert plant.tick("shedding", 2).action is None, "what was advised is not in force"
-    assert plant.tick("ladder").action["rung"] <= 3
-    assert plant.tick("shedding").action is None
-
-
 @pytest.mark.parametrize("mode", [Loop.Mode.ADVISE, Loop.Mode.HOLD])
 def test_a_ladder_begins_anew_after_it_did_not_act(plant, mode):
     ladders_in(Loop.Mode.AUTO)
@@ -260,19 +219,6 @@ def test_a_ladder_begins_anew_after_it_did_not_act(plant, mode):
     plant.tick("ladder")
     ladders_in(Loop.Mode.AUTO)
     assert plant.tick("ladder").action["rung"] == 3
-
-
-def test_of_a_ladder_that_has_not_acted_no_level_is_enabled_whatever_its_guard_counts_from(plant):
-    ladders_in(Loop.Mode.AUTO)
-    plant.load(2.0)
-    Loop.objects.filter(law="ladder").update(guard={"direction": "down only"})
-    assert plant.tick("ladder").terms["rung"] == 0, "it may not go up"
-    Loop.objects.filter(law="ladder").update(guard={"direction": "up only"})
-    assert [plant.tick("ladder").terms["rung"] for _ in range(3)] == [3, 5, 5]
-    ladders_in(Loop.Mode.HOLD)
-    plant.tick("ladder")
-    ladders_in(Loop.Mode.AUTO)
-    assert plant.tick("ladder").action["rung"] == 3, "up from none"
 
 
 @pytest.mark.parametrize("mode", [Loop.Mode.ADVISE, Loop.Mode.HOLD])
@@ -352,17 +298,6 @@ def test_a_level_whose_loops_still_act_is_not_passed(plant):
         assert ladder.find_exhausted_levels("alert", QueueStatus(kind="jobs"), seen)["workers"] is spent
 
 
-def test_stale_measurements_hold_the_table(plant):
-    plant.load(2.0)
-    plant.tick("ladder")
-    plant.tick("shedding")
-    before = plant.shed()
-    plant.snapshot["pipeline"]["age_seconds"] = 30.0
-    plant.load(0.1)
-    entry = plant.tick("shedding")
-    assert entry.limited_by == "stale measurement" and plant.shed() == before != {}
-
-
 def dropped_at(plant, seconds_later):
     """What a dispatch would drop by then."""
     stored = Controls.read(plant.control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls())
@@ -373,18 +308,6 @@ def shedding_now(plant):
     plant.load(2.0)
     plant.tick("ladder")
     assert plant.tick("shedding").action["shed"]["load-rises"]
-
-
-def test_a_table_that_cools_down_is_made_again_once_it_may_be(plant):
-    shedding_now(plant)
-    lighter = plant.shed()
-    Loop.objects.filter(law="shedding").update(guard={"cooldown_seconds": 25.0})
-    plant.load(3.0)
-    entries = [plant.tick("shedding") for _ in range(2)]
-    assert [entry.limited_by for entry in entries] == ["guard cool-down"] * 2
-    assert plant.shed() == lighter and dropped_at(plant, 0.1) == lighter
-    assert plant.snapshot["loops"]["shedding/performance"].actuator is None, "not what is proposed"
-    assert plant.tick("shedding").action is not None and plant.shed() != lighter
 
 
 def test_a_table_that_could_not_be_put_in_force_is_tried_again(plant, monkeypatch):
@@ -417,27 +340,6 @@ def test_a_loop_that_sees_nothing_valid_drops_its_table_after_its_bound_and_take
     assert dropped_at(plant, 0) != {}
 
 
-def test_a_loop_that_a_person_holds_drops_its_table_after_its_bound(plant):
-    shedding_now(plant)
-    Loop.objects.filter(law="shedding").update(mode=Loop.Mode.HOLD)
-    plant.tick("shedding", 6)
-    assert dropped_at(plant, 0) != {}
-    plant.tick("shedding", 15)
-    assert dropped_at(plant, 0) == {}
-
-
-def test_a_bound_that_nothing_can_keep_says_by_how_much_and_keeps_the_table(plant):
-    plant.load(2.0)
-    plant.tick("ladder")
-    plant.tick("shedding")
-    before = plant.shed()
-    plant.row["replicas"]["iap1"]["response_seconds"] = 40.0
-    plant.row["patterns"]["load-rises"]["seconds"] = 0.06
-    entry = plant.tick("shedding")
-    assert entry.limited_by == "infeasible" and "s below" in entry.reason
-    assert plant.shed() == before != {}
-
-
 def test_how_much_batches_vary_is_taken_as_measured_and_leaves_less_of_the_budget(plant):
     plant.load(2.0)
     plant.tick("ladder")
@@ -463,16 +365,6 @@ def test_what_is_offered_is_what_producers_put_in_not_what_an_overloaded_operato
     plant.row["patterns"]["load-rises"]["shed_per_second"] = {"cpu": 6.0}
     shedding = plant.offered()
     assert shedding.compute_rates("hosts") == work.compute_rates("hosts"), "what is shed was offered too"
-
-
-def test_what_waits_counts_as_offered_so_that_it_is_worked_off(plant):
-    usual = plant.offered()
-    on_its_way = 30 * (usual.elsewhere_seconds + 2 * usual.batch_seconds + 1)
-    plant.row["waiting_events"] = math.floor(on_its_way)
-    assert usual.scale == plant.offered().scale == pytest.approx(1.0)
-    waiting = math.floor(on_its_way) + 150
-    plant.row["waiting_events"] = waiting
-    assert plant.offered().scale == pytest.approx(1 + (waiting - on_its_way) / 150)
 
 
 def test_what_a_match_takes_is_learnt_from_all_and_while_shed_from_the_control_keys():
@@ -505,17 +397,6 @@ def test_when_nothing_comes_any_more_the_table_goes_though_nothing_is_measured(p
     assert plant.shed() == {}
     plant.queue["in_per_second"] = 60.0
     assert plant.tick("shedding").limited_by == "stale measurement", "what comes is not measured yet"
-
-
-def test_when_the_ladder_lets_go_the_table_goes_though_nothing_is_measured(plant):
-    plant.load(2.0)
-    plant.tick("ladder")
-    plant.tick("shedding")
-    plant.load(0.1)
-    for pattern in plant.row["patterns"].values():
-        pattern |= {"types": {}, "seconds": None, "out_per_second": 0.0}
-    assert plant.tick("ladder").action["rung"] == 4
-    assert plant.tick("shedding").action["shed"] == {} == plant.shed()
 
 
 def test_a_queue_that_handles_nothing_is_throttled_without_a_break():

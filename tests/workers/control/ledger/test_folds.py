@@ -18,7 +18,7 @@ from workers.batch.jobs.job import JobContext
 from workers.control import what_if
 from workers.control.ledger import folds, ledger, runs
 from workers.control.ledger.runs import TickRun
-from workers.models import LedgerEntry, Loop, Plan
+from workers.models import LedgerEntry, Loop
 from workers.plants.memory import MemoryPlant
 
 pytestmark = pytest.mark.django_db
@@ -59,15 +59,6 @@ def test_a_run_becomes_its_last_entry_and_gives_back_each_tick_as_it_was(loop):
     assert [fields(folds.find_entry(each["id"])) for each in stored] == stored
 
 
-def test_what_is_folded_is_not_folded_again(loop):
-    for second in range(0, 20, 2):
-        tick(loop, second)
-    fold(loop)
-    before = LedgerEntry.objects.get()
-    assert fold(loop) == 0
-    assert LedgerEntry.objects.get().folded == before.folded
-
-
 @pytest.mark.parametrize(
     "news",
     [
@@ -101,25 +92,11 @@ def test_what_stays_under_one_limit_is_one_run_after_the_first(loop):
     assert all_ticks(loop) == stored
 
 
-def test_an_entry_with_a_plan_stays(loop):
-    several = [tick(loop, second) for second in range(0, 20, 2)]
-    plan = {"title": "A test", "kind": "rebalance", "moves": [], "base": {}, "base_revision": 1}
-    Plan.objects.create(entry=several[4], expires_at=NOON, **plan)
-    fold(loop)
-    assert LedgerEntry.objects.filter(pk=several[4].pk).exists()
-
-
 def test_the_newest_hours_and_a_slot_that_goes_on_stay_as_they_are(loop):
     for second in range(0, 20, 2):
         tick(loop, second)
     assert fold(loop, until=NOON + timedelta(minutes=14)) == 0
     assert fold(loop, until=NOON + timedelta(minutes=15)) == 9
-
-
-def test_of_a_few_ticks_nothing_is_folded(loop):
-    for second in range(0, 6, 2):
-        tick(loop, second)
-    assert fold(loop) == 0
 
 
 def test_a_run_of_which_an_entry_has_gone_meanwhile_is_left(loop):

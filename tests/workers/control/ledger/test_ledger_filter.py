@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from workers.control.ledger.ledger_filter import LedgerFilter
+from workers.control.ledger.ledger_search import LedgerFilter
 from workers.coordination import keyset
 from workers.models import LedgerEntry, Loop
 

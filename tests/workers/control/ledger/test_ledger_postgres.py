@@ -30,7 +30,7 @@ with connection.cursor() as cursor:
 NEWER = """
 import json
 from workers.coordination import keyset
-from workers.control.ledger.ledger_filter import LedgerFilter
+from workers.control.ledger.ledger_search import LedgerFilter
 from workers.models import LedgerEntry, Loop
 calm = {"mode": "hold", "parameters": {"b": 2}, "reason": "Nothing waits.", "verdict": "no action"}
 LedgerEntry.objects.create(loop=Loop.objects.get(), **calm)

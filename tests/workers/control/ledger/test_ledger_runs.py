@@ -42,13 +42,6 @@ def test_ticks_without_action_are_one_line_with_their_count_and_their_times(loop
     assert (row.count, row.no_action, row.since, row.until) == (5, 5, NOON, NOON + timedelta(seconds=8))
 
 
-def test_an_act_stands_alone_between_two_runs(loop):
-    tick(loop, 0), tick(loop, 2)
-    act = tick(loop, 4, action={"start": 1})
-    tick(loop, 6)
-    assert lines() == [1, -act.pk, 2]
-
-
 def test_a_change_of_the_mode_or_of_the_limit_is_a_line_and_what_stays_so_is_not(loop):
     tick(loop, 0)
     held = tick(loop, 2, mode="hold")
@@ -56,13 +49,6 @@ def test_a_change_of_the_mode_or_of_the_limit_is_a_line_and_what_stays_so_is_not
     limited = tick(loop, 6, mode="hold", limited_by="stale")
     tick(loop, 8, mode="hold", limited_by="stale")
     assert lines() == [1, -limited.pk, 1, -held.pk, 1]
-
-
-def test_that_a_limit_has_ended_is_no_news(loop):
-    tick(loop, 0)
-    limited = tick(loop, 2, limited_by="guard slew")
-    tick(loop, 4)
-    assert lines() == [1, -limited.pk, 1]
 
 
 def test_a_law_that_acts_at_every_tick_is_counted_but_not_where_it_did_harm(loop):
@@ -73,13 +59,6 @@ def test_a_law_that_acts_at_every_tick_is_counted_but_not_where_it_did_harm(loop
     page = runs.load_page(LedgerEntry.objects.all(), 50)
     assert page.rows[0] == harmful
     assert (page.rows[1].routine, page.rows[1].no_action) == (4, 0)
-
-
-def test_a_run_goes_over_all_loops_and_knows_how_many(loop):
-    other = loop_of("rebalancing")
-    tick(loop, 0), tick(other, 1), tick(loop, 2)
-    (row,) = runs.load_page(LedgerEntry.objects.all(), 50).rows
-    assert (row.count, len(row.loops)) == (3, 2)
 
 
 def test_late_ticks_are_counted_with_the_longest_delay_and_marked_on_their_own_line():
@@ -155,7 +134,3 @@ def test_what_is_read_for_a_page_is_bounded(loop, monkeypatch):
     assert [row.count for row in third.rows] == [5] and third.older is None
     back = runs.load_page(LedgerEntry.objects.all(), 50, after=third.newer)
     assert back.rows[0].until == second.rows[0].until
-
-
-def test_an_empty_ledger_has_no_lines():
-    assert runs.load_page(LedgerEntry.objects.all(), 50) == runs.TickRunPage([], None, None)

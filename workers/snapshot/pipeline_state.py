@@ -25,8 +25,7 @@ from workers.documents.pipeline import (
     PipelineStatus,
 )
 from workers.documents.states import SEVERITIES, Severity, SubjectState
-from workers.snapshot.states.clock import clock_fault
-from workers.snapshot.states.judgement import Fault, WatchedSnapshot
+from workers.snapshot.judgement import Fault, WatchedSnapshot, clock_fault
 from workers.steering.scope import find_pause
 
 SUBJECT = "main"  # the name that its alerts use
@@ -82,7 +81,9 @@ def _iterate_process_faults(watched: WatchedSnapshot, row: PipelineStatus) -> It
     since = watched.before.get(f"pipeline/{SUBJECT}")
     seconds = watched.at - since.since if since is not None and since.since is not None else 0.0
     if row.state is None:
-        never: Severity = "critical" if seconds > START_SECONDS or _was(since, "critical") else "notice"
+        never: Severity = (
+            "critical" if seconds > START_SECONDS or (since is not None and since.severity == "critical") else "notice"
+        )
         yield Fault(never, "The pipeline has not reported yet.", describe_first_step("pipeline_down"))
     elif row.state == NOT_REPORTING:
         yield _build_down_fault(
@@ -97,10 +98,6 @@ def _iterate_process_faults(watched: WatchedSnapshot, row: PipelineStatus) -> It
         late = f"The pipeline is lagging: {said}."
         yield from watched.find_faults("pipeline", SUBJECT, "pipeline_lag", lag, late)
         yield from clock_fault("the pipeline's host", row.ahead_seconds or 0.0)
-
-
-def _was(before: SubjectState | None, severity: Severity) -> bool:
-    return before is not None and before.severity == severity
 
 
 def _build_down_fault(watched: WatchedSnapshot, seconds: float | None, sentence: str) -> Fault:

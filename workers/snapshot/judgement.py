@@ -1,14 +1,18 @@
 """Faults of one subject, and the resulting state."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from controllers.framework.reason import capitalize
 from queues.nodes.node_state import BUSY, NORMAL, STATES, TOOBUSY
+from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.evaluation.impact import describe_first_step
+from workers.alerts.lifecycle.automaton import Thresholds
+from workers.alerts.lifecycle.models import AlertRule
+from workers.alerts.rules.rules import FIRST_RULES, Matcher, matches
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
-from workers.snapshot.states.limits import Limits, RuleLimit
 
 # Severity as node colors; a node has its own state from its agent.
 SIGNS: Mapping[Severity, str | None] = {
@@ -25,6 +29,89 @@ WORDS: Mapping[Severity, str] = {
     "warning": "Warning",
     "critical": "Critical",
 }
+MAX_CLOCK_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLimit:
+    """The limit of one rule: its threshold, severity, and subjects."""
+
+    rule: str
+    thresholds: Thresholds
+    severity: Severity
+    matchers: Sequence[Matcher] = ()
+
+    def is_beyond(self, value: float | None, was_beyond: bool) -> bool:
+        """Return whether a value exceeds it.
+
+        Between the thresholds, and while the value is unknown, the previous result stays.
+        """
+        signal = self.thresholds.compute_signal(value)
+        return was_beyond if signal in ("between", "unknown") else signal == "on"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits by condition."""
+
+    by_condition: Mapping[str, Sequence[RuleLimit]]
+
+    def list_exceeded(
+        self, condition: str, labels: Mapping[str, str], value: float | None, before: Collection[str]
+    ) -> list[RuleLimit]:
+        """Return the limits that a subject's value exceeds.
+
+        before: the rules exceeded in the previous second.
+        """
+        limits = self.by_condition.get(condition, ())
+        matching = [limit for limit in limits if matches(limit.matchers, labels)]
+        return [
+            matching_limit
+            for matching_limit in matching
+            if matching_limit.is_beyond(value, matching_limit.rule in before)
+        ]
+
+    def find_highest_severity(self, condition: str, labels: Mapping[str, str], otherwise: Severity) -> Severity:
+        """Return the highest severity of a condition's rules for a subject.
+
+        otherwise: the result where no rule is about it.
+        """
+        limits = self.by_condition.get(condition, ())
+        severities = [limit.severity for limit in limits if matches(limit.matchers, labels)]
+        return max(severities, key=SEVERITIES.index, default=otherwise)
+
+
+def build_limits(rules: Iterable[AlertRule]) -> Limits:
+    """Return the limits of the existing rules; conditions without an enabled rule have their defaults.
+
+    A rule with a condition of another version of Weir is ignored, as the alerter does.
+    """
+    limits_by_condition: dict[str, list[RuleLimit]] = {}
+    for rule in rules:
+        if rule.enabled and rule.condition in CONDITIONS:
+            limit = _limit(
+                rule.name, rule.condition, rule.threshold, rule.clear_threshold, rule.severity, rule.matchers
+            )
+            limits_by_condition.setdefault(rule.condition, []).append(limit)
+    return Limits({**SHIPPED.by_condition, **limits_by_condition})
+
+
+def _limit(
+    name: str, condition: str, threshold: float, clear: float, severity: Any, matchers: Sequence[Matcher]
+) -> RuleLimit:
+    return RuleLimit(name, Thresholds(threshold, clear, CONDITIONS[condition].above), severity, matchers)
+
+
+def _load_shipped() -> Limits:
+    limits_by_condition: dict[str, list[RuleLimit]] = {}
+    for name, rule in FIRST_RULES.items():
+        condition, severity = rule["condition"], rule.get("severity", "warning")
+        limit = _limit(name, condition, rule["threshold"], rule["clear_threshold"], severity, rule.get("matchers", ()))
+        limits_by_condition.setdefault(condition, []).append(limit)
+    return Limits(limits_by_condition)
+
+
+SHIPPED = _load_shipped()
 
 
 def _is_better(sign: str, severity: Severity) -> bool:
@@ -135,3 +222,11 @@ class WatchedSnapshot:
             within=within,
             rules=sorted({rule for fault in ordered for rule in fault.rules}),
         )
+
+
+def clock_fault(name: str, ahead_seconds: float) -> Iterator[Fault]:
+    """Return the fault where it is off by more than a minute."""
+    if abs(ahead_seconds) > MAX_CLOCK_SECONDS:
+        side = "ahead of" if ahead_seconds > 0 else "behind"
+        sentence = f"The clock of {name} is {abs(ahead_seconds):.0f} s {side} the control server's."
+        yield Fault("warning", sentence, "Synchronize both hosts' clocks with NTP (chrony, timesyncd).")

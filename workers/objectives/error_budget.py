@@ -16,10 +16,15 @@ unknown values) is in neither sum. A pair is unknown until as many minutes of it
 window has, so a single bad minute after a start is not a burning hour.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from workers.documents.objectives import ObjectiveStatus
+from workers.documents.snapshot import Snapshot
 
 Floats = npt.NDArray[np.float64]
 
@@ -139,3 +144,29 @@ def compute_left_share(counted: PeriodCounts, target: float) -> float | None:
     """Return the share of the budget that is left, negative when overspent, or None if nothing was counted."""
     budget = compute_allowed(counted, target)
     return 1 - counted.bad / budget if budget > 0 else None
+
+
+def list_budgets(
+    level: str, snapshot: Snapshot, queues: Collection[str], applications: Collection[str]
+) -> list[dict[str, Any]]:
+    """Return the budgets of objectives that pay for a level and concern these queues or applications.
+
+    Objectives about the whole plant are included.
+    """
+    subjects = {"queue": queues, "application": applications}
+    return [
+        {"level": level, "name": name, "left": row.left, "share": row.left_share}
+        for name, row in sorted(snapshot.objectives.items())
+        if row.pays_for == level and _is_relevant(row, subjects.get(row.kind))
+    ]
+
+
+def _is_relevant(row: ObjectiveStatus, names: Collection[str] | None) -> bool:
+    """Return whether an objective is relevant; one without a subject concerns all of its kind together."""
+    return names is None or (row.subject in names if row.subject else bool(names))
+
+
+def observe_budgets(*rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the budgets as a part of an observation; None where no budget pays."""
+    budget_rows = [row for rows_of_level in rows for row in rows_of_level]
+    return {"budgets": budget_rows} if budget_rows else {}

@@ -4,16 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.design.error_budget import (
-    PAIRS,
-    MinuteCounts,
-    PeriodCounts,
-    compute_allowed,
-    compute_burn_rate,
-    compute_left_share,
-    compute_window_budget,
-    pair_rate,
-)
+from workers.objectives.error_budget import PAIRS, MinuteCounts, compute_allowed, compute_window_budget, pair_rate
 
 WINDOW = 4_400  # minutes: more than the longest of the pairs
 # Stretches of minutes that are alike: how long, how much was counted in each, and the share that was bad.
@@ -100,15 +91,3 @@ def test_the_budget_of_a_window_is_that_of_what_was_counted_for_all_its_minutes(
     assert compute_window_budget(whole, 0.99, counts.minutes) == pytest.approx(0.01 * total * WINDOW)
     if minutes == WINDOW:
         assert compute_window_budget(whole, 0.99, counts.minutes) == pytest.approx(compute_allowed(whole, 0.99))
-
-
-def test_nothing_counted_is_no_budget_and_no_rate():
-    assert compute_burn_rate(PeriodCounts(0.0, 0.0, 0), 0.99) is None
-    assert compute_left_share(PeriodCounts(0.0, 0.0, 0), 0.99) is None
-    assert compute_window_budget(PeriodCounts(0.0, 0.0, 0), 0.99, WINDOW) is None
-    assert compute_left_share(PeriodCounts(2.0, 100.0, 5), 0.99) == pytest.approx(-1.0)
-
-
-def test_the_rates_that_alert_use_up_the_shares_of_a_month_that_the_docs_name():
-    shares = [pair.rate * pair.long_minutes / (30 * 1_440) for pair in PAIRS]
-    assert shares == [pytest.approx(0.02), pytest.approx(0.05), pytest.approx(0.1)]

@@ -1,1 +1,0 @@
-"""The evaluated state of each subject: its thresholds, start time, and problem."""
