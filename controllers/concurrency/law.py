@@ -51,6 +51,7 @@ from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.reason import format_count, format_no_action, format_reason, measure
 
 Exploration = Cycle | CurveSearch
+THREADS = "threads"  # in an action
 # Significance that a change of throughput needs: a probability of 0.1 % per check.
 CHANGE_Z = 3.3
 # After a size change the pool warms up and is measured again; its effect is visible then.
@@ -65,7 +66,7 @@ class Concurrency(Law[ConcurrencyParameters, ConcurrencyObservation, Memory]):
 
     name = "concurrency"
     Parameters, Observation, State = ConcurrencyParameters, ConcurrencyObservation, Memory
-    actuator = "threads"
+    actuator = THREADS
     counts = True
     lasting = True
     remedy = Remedy("workers")
@@ -114,7 +115,7 @@ class Concurrency(Law[ConcurrencyParameters, ConcurrencyObservation, Memory]):
         """
         if after.followed or action is None:
             return after if after.followed else before
-        return _set_to(after, before.threads, int(action["threads"]))
+        return _set_to(after, before.threads, int(action[THREADS]))
 
     def decide(
         self, parameters: ConcurrencyParameters, state: Memory, observation: ConcurrencyObservation
@@ -424,10 +425,10 @@ def _build_terms(memory: Memory, now: ThroughputMoments | None) -> dict[str, Jso
         "steady_per_second": exploration.steady_per_second or None,
         "epoch": memory.epoch,
     }
-    if isinstance(exploration, CurveSearch):
-        terms["points"] = [[point.threads, point.per_second] for point in exploration.points]
-        terms["curve"] = None if exploration.curve is None else convert_to_plain(exploration.curve)
-    return terms
+    if isinstance(exploration, Cycle):
+        return terms
+    curve = None if exploration.curve is None else convert_to_plain(exploration.curve)
+    return {**terms, "points": [[point.threads, point.per_second] for point in exploration.points], "curve": curve}
 
 
 def _act(
@@ -438,5 +439,5 @@ def _act(
     now: ThroughputMoments | None = None,
     expected: Expectation | None = None,
 ) -> Decision:
-    action = {"threads": after.threads, "phase": phase}
+    action = {THREADS: after.threads, "phase": phase}
     return Decision(action, reason, _build_terms(after, now), limited_by, float(after.threads), expected)

@@ -100,7 +100,8 @@ def evaluate(
         is_old = (observation.oldest_seconds or 0.0) > parameters.max_wait_seconds
         ahead = min(start.count, int(need.late is not None or is_old))
     terms = _build_terms(parameters, before, manager, observation, need)
-    return manager, replace(start, terms={**terms, "ahead": ahead})
+    coming = need.found - need.free
+    return manager, replace(start, terms={**terms, "ahead": ahead}, backlog_events=need.free, coming=coming)
 
 
 def _learn(parameters: WorkerRateParameters, before: Manager, observation: WorkerRateObservation) -> Manager:

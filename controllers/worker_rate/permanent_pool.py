@@ -98,7 +98,7 @@ def _compute_life_workers(parameters: WorkerRateParameters, manager: Manager, st
 def _cause(parameters: WorkerRateParameters, start: Start, life_seconds: float, is_measured: bool) -> str:
     if start.limited_by is not None or parameters.method != "forecast":
         return cause_of(start.reason)
-    waiting, coming = start.terms["backlog_events"], start.terms["coming"]
+    waiting, coming = start.backlog_events, start.coming
     size = format_count(round(parameters.events_per_worker, 1), "event")
     takes = f"; in this time a worker can process {size}" if is_measured else ""
     what = f"{format_number(round(waiting, 1))} events wait and {format_number(round(coming, 1))} arrive"

@@ -184,6 +184,8 @@ class Start(msgspec.Struct, frozen=True):
     reason: str
     limited_by: str | None
     terms: Mapping[str, Any] = {}
+    backlog_events: float = 0.0  # by the forecast, what waits and what comes
+    coming: float = 0.0
 
 
 def clip_rate(parameters: WorkerRateParameters, rate: float) -> float:

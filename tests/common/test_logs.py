@@ -57,20 +57,20 @@ def test_a_line_with_a_name_that_is_no_text_is_one_json_object_too():
 FORGED = "2026-01-01 00:00:00,000 INFO weir.audit: the login was good"
 
 
-@pytest.mark.parametrize("line_break", ["\\n", "\\r\\n", "\\x0b", "\\x85", "\\u2028"])
-def test_text_from_outside_begins_no_line_of_its_own(line_break: str):
-    (line,) = logged("text", f"log.warning('unknown queue %s', 'x{line_break}{FORGED}')\n")
-    assert f"unknown queue x{line_break}{FORGED}" in line
+BREAKS = ("\\n", "\\r\\n", "\\x0b", "\\x85", "\\u2028")
 
 
-def test_text_from_outside_does_not_steer_a_terminal():
-    (line,) = logged("text", "log.warning('%s', '\\x1b[2J\\x1b]0;title\\x07\\u202edesrever')\n")
-    assert line.endswith("weir.test: \\x1b[2J\\x1b]0;title\\x07\\u202edesrever")
-
-
-def test_an_id_from_outside_begins_no_line_of_its_own():
-    (line,) = logged("text", f"with logs.add_context(batch='1\\n{FORGED}'):\n    log.warning('it fails')\n")
-    assert line.endswith(f"[batch 1\\n{FORGED}]: it fails")
+def test_text_from_outside_begins_no_line_of_its_own_and_does_not_steer_a_terminal():
+    programs = [f"log.warning('unknown queue %s', 'x{each}{FORGED}')\n" for each in BREAKS]
+    programs += [
+        "log.warning('%s', '\\x1b[2J\\x1b]0;title\\x07\\u202edesrever')\n",
+        f"with logs.add_context(batch='1\\n{FORGED}'):\n    log.warning('it fails')\n",
+    ]
+    *broken, steering, named = logged("text", "".join(programs))
+    for line, line_break in zip(broken, BREAKS, strict=True):
+        assert f"unknown queue x{line_break}{FORGED}" in line
+    assert steering.endswith("weir.test: \\x1b[2J\\x1b]0;title\\x07\\u202edesrever")
+    assert named.endswith(f"[batch 1\\n{FORGED}]: it fails")
 
 
 def test_the_text_of_an_error_begins_no_line_of_its_own():
