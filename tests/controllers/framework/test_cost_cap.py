@@ -1,7 +1,5 @@
 """The cost cap of the guard: in no hour more than the cap, and the decision says so."""
 
-from dataclasses import dataclass
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,11 +42,10 @@ def test_what_is_cooled_down_is_not_spent():
     assert sum(results[-1].guard_state["spent"]) == 2.0
 
 
-@dataclass(frozen=True)
 class Stays(Echo):
     """A law whose value stays until it sets another."""
 
-    lasting: bool = True
+    lasting = True
 
 
 def test_what_stays_may_cost_no_more_than_the_cap_as_long_as_it_stays():

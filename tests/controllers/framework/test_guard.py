@@ -1,40 +1,44 @@
 """What the guard holds back, and that it says so."""
 
 import json
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from typing import Annotated
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from common.errors import BadInput
-from common.parameter import Parameter
+from common.parameter import value
 from controllers.framework import guard
 from controllers.framework.decision import Decision, Expectation
 from controllers.framework.guard import ObservationQuality
-from controllers.framework.law import UntypedLaw
+from controllers.framework.law import Law, NoState
 
 FRESH = ObservationQuality(0.4)
 
 
-@dataclass(frozen=True)
-class Echo(UntypedLaw):
+class Wanted(msgspec.Struct, frozen=True):
+    wanted: Annotated[int, value("times", "How many to start.", 0, 1e9)]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    asked: Annotated[int, value("times", "How often it was asked.", 0, 1e12)] = 0
+
+
+class Echo(Law[NoState, Wanted, Asked]):
     """A law that starts as many as it is told to: what reaches the plant is the guard's doing."""
 
-    name: str = "echo"
-    parameters: tuple = ()
-    observation: tuple = ()
-    state: tuple = (Parameter("asked", "times", "How often it was asked.", kind="integer", required=True),)
-    actuator: str | None = "start"
-    guard_defaults: dict[str, Any] = field(default_factory=dict)
+    name = "echo"
+    Parameters, Observation, State = NoState, Wanted, Asked
+    actuator = "start"
 
     def decide(self, parameters, state, observation):
-        wanted = observation["wanted"]
+        wanted = observation.wanted
         expected = Expectation("removed_events", "up", 100.0 * wanted, 10.0) if wanted else None
         action = {"start": wanted} if wanted else None
-        after = {"asked": state["asked"] + 1}
-        return after, Decision(action, f"{wanted} are wanted.", raw=float(wanted), expected=expected)
+        return Asked(state.asked + 1), Decision(action, f"{wanted} are wanted.", raw=float(wanted), expected=expected)
 
 
 def pass_through(*wanted, law=None, measured=FRESH, seconds=5.0, manual=None, applies=True, **settings):
@@ -42,12 +46,12 @@ def pass_through(*wanted, law=None, measured=FRESH, seconds=5.0, manual=None, ap
     law = law or Echo()
     settings = guard.read_settings(law, settings)
     state, guard_state, results = {"asked": 0}, guard.build_initial_state(), []
-    for number, value in enumerate(wanted):
+    for number, count in enumerate(wanted):
         result = guard.decide(
             law,
             {},
             state,
-            {"wanted": value},
+            {"wanted": count},
             settings=settings,
             guard_state=guard_state,
             now_seconds=1000.0 + number * seconds,
@@ -66,7 +70,7 @@ def applied(results):
 
 def test_a_decision_within_all_limits_passes_as_it_is():
     (result,) = pass_through(3)
-    assert result.decision == Echo().decide({}, {"asked": 0}, {"wanted": 3})[1]
+    assert result.decision == Echo().decide(NoState(), Asked(), Wanted(3))[1]
     assert result.value == 3
 
 
@@ -197,11 +201,10 @@ def test_settings_that_contradict_or_are_unknown_are_refused_by_name():
         assert refused.value.field == field_name
 
 
-@dataclass(frozen=True)
 class StandingEcho(Echo):
     """A law that sets a value which stays."""
 
-    lasting: bool = True
+    lasting = True
 
 
 def test_where_a_value_stays_nothing_done_is_no_turn_and_slew_counts_from_what_stands():
@@ -221,7 +224,6 @@ def test_of_a_value_that_stays_what_it_changes_is_expected_to_have_an_effect_and
 
 
 def test_what_is_compared_with_a_value_of_the_law_s_own_is_expected_of_all_that_is_applied():
-    @dataclass(frozen=True)
     class Explorer(StandingEcho):
         def decide(self, parameters, state, observation):
             after, decision = super().decide(parameters, state, observation)
@@ -244,7 +246,6 @@ def test_setting_once_more_what_is_in_force_neither_cools_down_nor_waits():
     assert results[-1].decision.limited_by == "guard cool-down"
 
 
-@dataclass(frozen=True)
 class PoolEcho(Echo):
     """A law that sees how many stand: nine."""
 
@@ -269,19 +270,23 @@ def test_what_is_seen_in_force_is_not_set_once_more_and_cools_nothing_down():
     assert (advised.value, advised.guard_state["value"]) == (5.0, 9.0)
 
 
-@dataclass(frozen=True)
-class Counter(Echo):
+class Started(msgspec.Struct, frozen=True):
+    started: Annotated[float, value("workers", "All of them.", 0, 1e9)] = 0.0
+
+
+class Counter(Law[NoState, Wanted, Started]):
     """A law whose state supposes that as many as it asked for are started."""
 
-    state: tuple = (Parameter("started", "workers", "All of them.", None, 0, 1e9, required=True),)
+    name = "counter"
+    Parameters, Observation, State = NoState, Wanted, Started
+    actuator = "start"
 
     def decide(self, parameters, state, observation):
-        decision = super().decide(parameters, {"asked": 0}, observation)[1]
-        decision = replace(decision, terms={"start": observation["wanted"]})
-        return {"started": state["asked"] + observation["wanted"]}, decision
+        decision = replace(Echo().decide(parameters, Asked(), observation)[1], terms={"start": observation.wanted})
+        return Started(state.started + observation.wanted), decision
 
-    def correct_state(self, parameters, before, after, action):
-        return {"started": before["asked"] + (action["start"] if action else 0)}
+    def correct(self, parameters, before, after, action):
+        return Started(before.started + (action["start"] if action else 0))
 
 
 @pytest.mark.parametrize(
@@ -298,10 +303,10 @@ def test_what_cools_down_is_not_remembered_as_done_and_the_terms_name_what_is_in
     settings = guard.read_settings(law, {"cooldown_seconds": 30.0, "maximum": 5})
     guard_state = {**guard.build_initial_state(), "value": 4.0, "acted_at_seconds": 990.0}
     given = {"settings": settings, "guard_state": guard_state, "now_seconds": 1_000.0, "measured": FRESH}
-    cooled = guard.decide(law, {}, {"asked": 7}, {"wanted": 8}, **given)
+    cooled = guard.decide(law, {}, {"started": 7}, {"wanted": 8}, **given)
     assert (cooled.decision.action, cooled.state) == (None, {"started": 7})
     assert cooled.decision.terms == {"start": 4}
-    limited = guard.decide(law, {}, {"asked": 7}, {"wanted": 8}, **{**given, "now_seconds": 2_000.0})
+    limited = guard.decide(law, {}, {"started": 7}, {"wanted": 8}, **{**given, "now_seconds": 2_000.0})
     assert limited.decision.terms == {"start": 5}
 
 
