@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from controllers.shedding.budgets import Budget, Level
 from workers.documents.objectives import ObjectiveStatus
 from workers.documents.snapshot import Snapshot
 
