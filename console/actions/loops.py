@@ -260,7 +260,10 @@ def set_mode(
     put = functools.partial(_put, actor, scope=Scope(loop), expiry=expiry, reason=reason, now=now)
     made = [put("loop.mode", "mode", mode)]
     if value is not None:
-        made.append(put("override.set", get_actuator_name(loop), value))
+        actuator = catalog.get_law(loop.law).actuator
+        if actuator is None:
+            raise BadInput("value", f"{loop.law} has no single value to set by hand.")
+        made.append(put("override.set", actuator, value))
     return made
 
 
@@ -289,14 +292,6 @@ def require_no_override(loop: Loop, name: str, field: str, now: datetime) -> Non
         newest, owner = held[-1], held[-1].owner.get_username()
         by = f"with {format_short_value(newest.value)} on {Scope.build(newest)} by {owner} {describe_end(newest)}"
         raise BadInput(field, f"is overridden {by}; end that override first.")
-
-
-def get_actuator_name(loop: Loop) -> str:
-    """Return the name under which a person overrides the loop's actuator."""
-    actuator = catalog.get_law(loop.law).actuator
-    if actuator is None:
-        raise BadInput("value", f"{loop.law} has no single value to set by hand.")
-    return actuator
 
 
 def list_scope_queues(scope: Scope) -> list[str] | None:

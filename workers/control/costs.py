@@ -27,7 +27,7 @@ from common.parameter import build
 from controllers import catalog
 from workers.control.kinds.registry import KINDS
 from workers.control.ledger import folds
-from workers.control.parts.kind import LoadReplay, Observed, Seconds, WorkedLoad
+from workers.control.parts.kind import LoadReplay, Observed, Seconds
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_history, snapshot_archive
 from workers.models import Loop
@@ -138,9 +138,25 @@ def compute_loop_costs(
     """
     if not 0.0 < hours <= MAX_HOURS:
         raise BadInput("hours", f"must be above 0 and at most {MAX_HOURS:g}, not {hours:g}.")
-    replay = replay_of(loop)
-    rows = load_records(loop, now - timedelta(hours=hours), now)
-    stretches = split_at_gaps(rows, replay)
+    kind = KINDS.get(loop.law)
+    replay = None if kind is None or "plant" in loop.target else kind.tuning.replay
+    if replay is None:
+        known = ", ".join(name for name, each in KINDS.items() if each.tuning.replay is not None)
+        raise BadInput("loop", f"{loop.name} has no baseline to replay; laws with a baseline: {known}.")
+    entries = folds.iterate_ticks(
+        loop.entries.all(), now - timedelta(hours=hours), now, only=("at", "mode", "observation")
+    )
+    rows = sorted(((entry.at, entry.mode, entry.observation) for entry in entries), key=itemgetter(0))
+    rows = [(at, mode, seen) for at, mode, seen in rows if seen and not seen.get("unfit")]
+    parts: list[list[Row]] = []
+    for row in rows:
+        if not replay.reads <= row[2].keys():
+            continue
+        if not parts or (row[0] - parts[-1][-1][0]).total_seconds() > MAX_GAP_SECONDS:
+            parts.append([])
+        parts[-1].append(row)
+    ranges = (_build_time_range(part, replay) for part in parts)
+    stretches = [range_ for range_ in ranges if len(range_.inflow)]
     seconds = sum(len(stretch.inflow) for stretch in stretches)
     if seconds < MIN_SECONDS:
         raise BadInput(
@@ -160,7 +176,17 @@ def compute_loop_costs(
             replay.worked(parameters, stretch.inflow, name, stretch.hold_seconds if with_holds else None)
             for stretch in stretches
         ]
-        return _compute_side(name, words, done, run_seconds, prices)
+        runs, late = sum(worked.runs for worked in done), sum(worked.late_seconds for worked in done)
+        hours = None if run_seconds is None else runs * run_seconds / 3600
+        return CostSide(
+            name=name,
+            words=words,
+            runs=runs,
+            worker_hours=hours,
+            late_seconds=late,
+            workers_cost=compute_price(hours, prices.worker_hour),
+            late_cost=compute_price(late, prices.delay_second),
+        )
 
     ours = replay_side(loop.law, "the law with the current values")
     held = int(sum(stretch.hold_seconds.sum() for stretch in stretches))
@@ -247,32 +273,6 @@ def count_lost_events(then: Snapshot | None, now: Snapshot | None) -> int | None
     return sum(more if more >= 0 else count for more, count in zip(grown, after.values(), strict=True))
 
 
-def replay_of(loop: Loop) -> LoadReplay:
-    """Return the load replay of the loop's kind. Raises BadInput for a kind that has none."""
-    kind = KINDS.get(loop.law)
-    replay = None if kind is None or "plant" in loop.target else kind.tuning.replay
-    if replay is None:
-        known = ", ".join(name for name, each in KINDS.items() if each.tuning.replay is not None)
-        raise BadInput("loop", f"{loop.name} has no baseline to replay; laws with a baseline: {known}.")
-    return replay
-
-
-def _compute_side(
-    name: str, words: str, done: Sequence[WorkedLoad], run_seconds: float | None, prices: CostPrices
-) -> CostSide:
-    runs, late = sum(worked.runs for worked in done), sum(worked.late_seconds for worked in done)
-    hours = None if run_seconds is None else runs * run_seconds / 3600
-    return CostSide(
-        name=name,
-        words=words,
-        runs=runs,
-        worker_hours=hours,
-        late_seconds=late,
-        workers_cost=compute_price(hours, prices.worker_hour),
-        late_cost=compute_price(late, prices.delay_second),
-    )
-
-
 def _compute_excess(ours: CostSide, other: CostSide) -> CostDifference:
     hours = (other.worker_hours, ours.worker_hours)
     return CostDifference(
@@ -286,13 +286,6 @@ def _compute_excess(ours: CostSide, other: CostSide) -> CostDifference:
 Row = tuple[datetime, str, Mapping[str, Any]]
 
 
-def load_records(loop: Loop, since: datetime, until: datetime) -> list[Row]:
-    """Load time, mode, and observation of each entry, without invalid observations."""
-    entries = folds.iterate_ticks(loop.entries.all(), since, until, only=("at", "mode", "observation"))
-    rows = sorted(((entry.at, entry.mode, entry.observation) for entry in entries), key=itemgetter(0))
-    return [(at, mode, seen) for at, mode, seen in rows if seen and not seen.get("unfit")]
-
-
 def compute_run_seconds(rows: Sequence[Row]) -> float | None:
     """Return the average duration of a worker run: busy process time divided by the runs started.
 
@@ -304,19 +297,6 @@ def compute_run_seconds(rows: Sequence[Row]) -> float | None:
         if lasted <= MAX_GAP_SECONDS and "running" in seen:
             busy, started = busy + seen["running"] * lasted, started + seen.get("started", 0)
     return busy / started if busy and started else None
-
-
-def split_at_gaps(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedTimeRange]:
-    """Split the record at its gaps."""
-    parts: list[list[Row]] = []
-    for row in rows:
-        if not replay.reads <= row[2].keys():
-            continue
-        if not parts or (row[0] - parts[-1][-1][0]).total_seconds() > MAX_GAP_SECONDS:
-            parts.append([])
-        parts[-1].append(row)
-    ranges = (_build_time_range(part, replay) for part in parts)
-    return [range_ for range_ in ranges if len(range_.inflow)]
 
 
 def _build_time_range(rows: Sequence[Row], replay: LoadReplay) -> RecordedTimeRange:

@@ -16,7 +16,7 @@ from controllers.parallelism.inputs import UNMEASURED
 from workers.control.kinds import registry
 from workers.control.kinds.registry import find_display
 from workers.control.ledger import folds, ledger
-from workers.control.parts.kind import LoopKind, LoopStart, PlantInventory, Targets
+from workers.control.parts.kind import LoopKind, PlantInventory, Targets
 from workers.control.parts.operators import OWNERS
 from workers.coordination.tick import TICK
 from workers.documents.loops import FirstReportFigures
@@ -60,19 +60,15 @@ def _ensure(kind: LoopKind, targets: Targets) -> list[Loop]:
     known = {loop.name: loop for loop in Loop.objects.filter(law=kind.name)}
     for name, start in targets.loops.items():
         if name in known:
-            _follow(known[name], start)
+            loop, parameters = known[name], {**known[name].parameters, **start.follows}
+            if (loop.target, loop.parameters) != (start.target, parameters):
+                _update(loop, target=dict(start.target), parameters=parameters)
         else:
             Loop.objects.get_or_create(name=name, defaults=kind.begin(start))
     for name, loop in known.items():
         if name not in targets.loops and "retired_at" not in loop.target:
             _update(loop, target={**loop.target, "retired_at": targets.gone})
     return list(Loop.objects.filter(name__in=targets.loops))
-
-
-def _follow(loop: Loop, start: LoopStart) -> None:
-    parameters = {**loop.parameters, **start.follows}
-    if (loop.target, loop.parameters) != (start.target, parameters):
-        _update(loop, target=dict(start.target), parameters=parameters)
 
 
 def _update(loop: Loop, **values: Any) -> None:

@@ -105,9 +105,10 @@ def learn(
     before, after = compute_costs({}, proven), compute_costs(values, proven)
     improvement = design.compute_improvement(before, after, seed=loop.pk)
     if improvement.share < MIN_IMPROVEMENT or improvement.confidence < MIN_CONFIDENCE:
+        words = ", ".join(f"{name} {value:g}" for name, value in changed.items())
         return LearnedValues(
             loop,
-            f"{_format_values(changed)} would change the cost by {-100 * improvement.share:+.1f} % on the following"
+            f"{words} would change the cost by {-100 * improvement.share:+.1f} % on the following"
             f" days, confidence {format_percent(improvement.confidence)};"
             f" required: {-100 * MIN_IMPROVEMENT:+.0f} % and {format_percent(MIN_CONFIDENCE)}",
         )
@@ -198,7 +199,3 @@ def _draw_places(words: str) -> list[int]:
     of_day = 86_400 // STRETCH_SECONDS
     offset = int.from_bytes(hashlib.sha256(words.encode()).digest()[:4])
     return sorted((offset + number * of_day // STRETCHES_A_DAY) % of_day for number in range(STRETCHES_A_DAY))
-
-
-def _format_values(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in values.items())

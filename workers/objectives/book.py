@@ -12,7 +12,6 @@ the effect of writing it once.
 """
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -84,7 +83,7 @@ class ObjectiveTally:
         values, seconds = (figures.compute_figures(self.objective.kind, self.objective.subject), figures.seconds)
         rates = zip(values, self.measure.compute_rates(list(values.values())), strict=True)
         known = {name: each for name, each in rates if each is not None}
-        self.now = _sum_rates(known.values()) if known else None
+        self.now = (sum(bad for bad, _ in known.values()), sum(total for _, total in known.values())) if known else None
         if self.now is None:
             return
         bad, total = self.carried + self.now[0] * seconds, self.now[1] * seconds
@@ -152,11 +151,6 @@ class ObjectiveTally:
         self.unwritten = {minute: burnt for minute, burnt in self.unwritten.items() if minute >= before}
 
 
-def _sum_rates(rates: Iterable[tuple[float, float]]) -> tuple[float, float]:
-    pairs = list(rates)
-    return sum(bad for bad, _ in pairs), sum(total for _, total in pairs)
-
-
 def _round_rate(rate: float | None) -> float | None:
     return None if rate is None else round(rate, DIGITS)
 
@@ -190,7 +184,11 @@ class ObjectiveBook:
         objectives = list(Objective.objects.order_by("name"))
         self._follow(objectives, minute)
         if self._before.at is None:
-            self._resume(before)
+            # Continue from the last snapshot of a killed process; one that ended has written all it knew.
+            for tally in self._tallies.values():
+                status = before.objectives.get(tally.objective.name)
+                if status is not None and status.running is not None:
+                    tally.resume(status.running)
         figures = PlantFigures(snapshot, before, seconds)
         self._before = snapshot
         for tally in self._tallies.values():
@@ -198,20 +196,15 @@ class ObjectiveBook:
         self._minute = minute
         return {objective.name: self._build_objective_status(objective) for objective in objectives}
 
-    def _resume(self, before: Snapshot) -> None:
-        """Continue from the last snapshot of a killed process; one that ended has written all it knew."""
-        for tally in self._tallies.values():
-            status = before.objectives.get(tally.objective.name)
-            if status is not None and status.running is not None:
-                tally.resume(status.running)
-
     def keep(self) -> None:
         """Write the minutes that are over. Call it after publishing, which must not wait for it."""
         if self._minute is None or self._minute == self._written:
             return
         self._write(self._minute)
         if self._minute % TRIM_MINUTES == 0:
-            self._trim(self._minute)
+            for tally in self._tallies.values():  # Neither a window nor a weekly report reaches older minutes.
+                days = max(tally.objective.window_days, REPORTED_DAYS)
+                tally.objective.minutes.filter(minute__lte=self._minute - days * MINUTES_PER_DAY).delete()
         self._written = self._minute
 
     def reset_state(self) -> None:
@@ -279,9 +272,3 @@ class ObjectiveBook:
         self._fails = False
         for tally in chosen:
             tally.forget(before)
-
-    def _trim(self, minute: int) -> None:
-        """Delete what neither a window nor a weekly report reaches."""
-        for tally in self._tallies.values():
-            days = max(tally.objective.window_days, REPORTED_DAYS)
-            tally.objective.minutes.filter(minute__lte=minute - days * MINUTES_PER_DAY).delete()

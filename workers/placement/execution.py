@@ -327,7 +327,9 @@ def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
         if fence is not None and not is_copied(control):
             with lease.keep_renewed():  # Each container may wait for a node that does not answer.
                 settle(topology, snapshot)
-    if empty := list(_find_empty_containers(topology, _list_settled_containers(now))):
+    # They have had no points for long enough.
+    settled = Container.objects.filter(points=0, draining_since__lte=now - timedelta(seconds=SETTLE_SECONDS))
+    if empty := list(_find_empty_containers(topology, list(settled.values_list("queue__name", "node__name")))):
         projection.retire_containers(control, empty, thresholds)
 
 
@@ -367,13 +369,6 @@ def _list_marked_nodes(topology: Topology, snapshot: Snapshot) -> Iterator[tuple
         for node, row in queue.containers.items():
             if row.leaving_blocks and name in topology.queues and node in topology.nodes:
                 yield name, node
-
-
-def _list_settled_containers(now: datetime) -> list[tuple[str, str]]:
-    """Return (queue, node) of containers that have had no points for long enough."""
-    since = now - timedelta(seconds=SETTLE_SECONDS)
-    rows = Container.objects.filter(points=0, draining_since__lte=since)
-    return list(rows.values_list("queue__name", "node__name"))
 
 
 def _find_empty_containers(topology: Topology, containers: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:

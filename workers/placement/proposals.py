@@ -131,7 +131,10 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
     """
     if (made := Plan.objects.filter(entry=entry).first()) is not None:
         return made
-    if not approved and _cools_down(entry, now):
+    cooldown = timedelta(seconds=(entry.parameters.get("guard") or {}).get("cooldown_seconds", 0.0))
+    # The absolute distance: a clock that was set back must not extend the cool-down by that time.
+    near = {"created_at__gt": now - cooldown, "created_at__lt": now + cooldown}
+    if not approved and Plan.objects.filter(law=entry.loop.law, owner=None, **near).exists():
         return None
     wish = _plan_decision(entry, snapshot, now)
     planned_moves = wish.moves
@@ -155,14 +158,6 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
             empties=wish.empties,
         )
         return plans.record_approval(plan, "loop", entry.reason, now) if approved else plan
-
-
-def _cools_down(entry: LedgerEntry, now: datetime) -> bool:
-    """Return whether the loop has proposed a plan since the cool-down of its guard started."""
-    cooldown = timedelta(seconds=(entry.parameters.get("guard") or {}).get("cooldown_seconds", 0.0))
-    # The absolute distance: a clock that was set back must not extend the cool-down by that time.
-    near = {"created_at__gt": now - cooldown, "created_at__lt": now + cooldown}
-    return Plan.objects.filter(law=entry.loop.law, owner=None, **near).exists()
 
 
 def restore(proposed: Sequence[Move], reason: str, snapshot: Snapshot, now: datetime) -> Plan:

@@ -47,11 +47,6 @@ RESTORE_SECONDS = 10.0
 LEASE_SECONDS = 8.0
 
 
-def note_return(control: redis.Redis, node: str, now: datetime) -> None:
-    """Record that the node reports again since now."""
-    control.hset(keys.RETURNED, node, str(now.timestamp()))
-
-
 def note_loss(control: redis.Redis, node: str) -> None:
     """Record that the node is lost: it gets nothing back before it returns again."""
     control.hdel(keys.RETURNED, node)
@@ -226,7 +221,7 @@ def note_offline(snapshot: Snapshot, now: datetime, fence: int, control: redis.R
                 logger.warning("Node %s is OFFLINE.", node.name)
             elif row.state != OFFLINE and not row.stale and node.offline_since is not None:
                 Node.objects.filter(pk=node.pk).update(offline_since=None)
-                note_return(control, node.name, now)
+                control.hset(keys.RETURNED, node.name, str(now.timestamp()))
                 logger.warning("Node %s has returned.", node.name)
     return True
 

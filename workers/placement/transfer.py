@@ -104,7 +104,9 @@ class Route:
         """
         done = TransferResult()
         source = DeadLetters(self.source)
-        targets = sorted((node for node in self.weights if self.weights[node]), key=self._order_by_weight)
+        targets = sorted(
+            (node for node in self.weights if self.weights[node]), key=lambda node: (-self.weights[node], node)
+        )
         while targets and done.bytes < budget_bytes and done.letters < most:
             rows = source.list_stored(min(CHUNK_LETTERS, most - done.letters))
             if not rows:
@@ -121,9 +123,6 @@ class Route:
             if done.letters and deadline.is_over:
                 break
         return done
-
-    def _order_by_weight(self, node: str) -> tuple[int, str]:
-        return -self.weights[node], node
 
     def _post(
         self, rows: Sequence[tuple[str, list[Any]]], target: DeadLetters, budget_bytes: int, deadline: Deadline

@@ -174,7 +174,11 @@ def _build_loop_status(
         verdict=entry.verdict if entry else None,
         entry=entry.pk if entry else None,
         overrides=len(overridden),
-        terms={name: _round_value(terms[name]) for name in display.terms if terms.get(name) is not None},
+        terms={
+            name: round(terms[name], DIGITS) if isinstance(terms[name], float) else terms[name]
+            for name in display.terms
+            if terms.get(name) is not None
+        },
         interval_seconds=loop.interval_seconds,
         limited_by=entry.limited_by if entry else None,
         blind_since=_find_blind_start(entry, before, others_before) if entry else None,
@@ -208,10 +212,6 @@ def _find_blind_start(entry: LedgerEntry, before: LoopStatus | None, others_befo
         return known
     first = blind.order_by("at").values_list("at", flat=True).first() or entry.at
     return float(first.timestamp())
-
-
-def _round_value(value: Any) -> Any:
-    return round(value, DIGITS) if isinstance(value, float) else value
 
 
 def _measure_display(display: Display, entry: LedgerEntry | None) -> Any:

@@ -3,7 +3,7 @@
 The others form a list.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from common.stored_document import replace_fields
@@ -15,7 +15,7 @@ from workers.documents.alerts import AlertStatus
 from workers.documents.loops import ManualChange, RecentAction
 from workers.documents.parts import find_starting_parts
 from workers.documents.pipeline import PipelineOrder
-from workers.documents.snapshot import PlantHealth, PlantTotals, Snapshot
+from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
 from workers.models import Loop, Plan
 from workers.placement.plans import BEING_EXECUTED
@@ -197,7 +197,9 @@ def add_action_summary(snapshot: Snapshot) -> PlantHealth:
     if not parts and _loops_could_act(snapshot) and not any(_iterate_recent_actions(snapshot)):
         parts = [f"no loop acted in the last {LATELY_SECONDS / 60:.0f} min"]
     if abnormal:
-        parts += _describe_trend(snapshot.totals)
+        totals = snapshot.totals
+        if totals.backlog_trend is not None and (totals.backlog_seconds or 0.0) >= REPORTED_SECONDS:
+            parts.append(TRENDS[totals.backlog_trend])
     if not parts:
         return health
     return replace_fields(health, doing=f"{capitalize('; '.join(parts[:MAX_PARTS]))}.")
@@ -266,12 +268,6 @@ def _describe_held(snapshot: Snapshot) -> Iterator[str]:
         yield f"{len(held)} loops are on hold or in manual mode"
 
 
-def _describe_trend(totals: PlantTotals) -> Sequence[str]:
-    if totals.backlog_trend is None or (totals.backlog_seconds or 0.0) < REPORTED_SECONDS:
-        return []
-    return [TRENDS[totals.backlog_trend]]
-
-
 def format_age(seconds: float) -> str:
     """Return an age in coarse steps, because a sentence that changes each second is unreadable."""
     if seconds < 10:
@@ -289,9 +285,28 @@ def list_manual_changes(
     changes = [
         *_iterate_task_changes(snapshot),
         *_iterate_criteria_changes(snapshot),
-        *_list_stops(orders),
-        *_iterate_cap_changes(caps),
-        *_iterate_drains(snapshot),
+        *(
+            ManualChange(
+                kind="stop",
+                of=f"application/{application}",
+                value="events stay in their queues",
+                owner=order.by,
+                reason=order.reason,
+            )
+            for application, order in orders.items()
+            if order.stopped
+        ),
+        *(
+            ManualChange(kind="ladder cap", of=f"queue/{queue}", value=f"up to {cap.replace('_', ' ')}")
+            for queue, cap in caps.items()
+        ),
+        *(
+            ManualChange(kind="drain", of=f"node/{name}", value="accepts no points")
+            if node.drained
+            else ManualChange(kind="cordon", of=f"node/{name}", value="accepts no new work")
+            for name, node in snapshot.nodes.items()
+            if node.drained or node.cordoned
+        ),
     ]
     return sorted(changes, key=lambda hand: (hand.until is None, hand.until or 0.0, hand.of))
 
@@ -319,28 +334,3 @@ def _iterate_criteria_changes(snapshot: Snapshot) -> Iterator[ManualChange]:
                     reason=held.reason,
                     until=held.until_seconds,
                 )
-
-
-def _list_stops(orders: Mapping[str, PipelineOrder]) -> Iterator[ManualChange]:
-    for application, order in orders.items():
-        if order.stopped:
-            yield ManualChange(
-                kind="stop",
-                of=f"application/{application}",
-                value="events stay in their queues",
-                owner=order.by,
-                reason=order.reason,
-            )
-
-
-def _iterate_cap_changes(caps: Mapping[str, str]) -> Iterator[ManualChange]:
-    for queue, cap in caps.items():
-        yield ManualChange(kind="ladder cap", of=f"queue/{queue}", value=f"up to {cap.replace('_', ' ')}")
-
-
-def _iterate_drains(snapshot: Snapshot) -> Iterator[ManualChange]:
-    for name, node in snapshot.nodes.items():
-        if node.drained:
-            yield ManualChange(kind="drain", of=f"node/{name}", value="accepts no points")
-        elif node.cordoned:
-            yield ManualChange(kind="cordon", of=f"node/{name}", value="accepts no new work")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from queues.nodes.node_state import SILENT
 from workers.documents.parts import CONSUMERS, CONTROL, PartStatus, format_node_part
-from workers.documents.pipeline import AT_WORK, NOT_REPORTING, RUNNING, PipelineStatus
+from workers.documents.pipeline import AT_WORK, NOT_REPORTING, RUNNING
 from workers.documents.snapshot import Snapshot
 
 STARTING_SECONDS = 180.0
@@ -57,13 +57,9 @@ def observe_parts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     if "jobs" in kinds:
         yield CONSUMERS["jobs"], "running" if "jobs" in roles else "silent"
     if "pipeline" in kinds:
-        yield CONSUMERS["pipeline"], _read_pipeline_state(snapshot.pipeline)
-
-
-def _read_pipeline_state(pipeline: PipelineStatus) -> str:
-    if pipeline.state is None or pipeline.state == NOT_REPORTING:
-        return "silent"
-    return RUNNING if pipeline.state in AT_WORK else str(pipeline.state)
+        pipeline = snapshot.pipeline.state
+        state = "silent" if pipeline in (None, NOT_REPORTING) else RUNNING if pipeline in AT_WORK else str(pipeline)
+        yield CONSUMERS["pipeline"], state
 
 
 def advance_part(before: PartStatus | None, state: str, at: float) -> PartStatus:

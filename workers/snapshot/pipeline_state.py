@@ -51,7 +51,17 @@ def iterate_pipeline_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
     applications = [
         _build_application_state(watched, name, row) for name, row in snapshot.pipeline.applications.items()
     ]
-    yield _build_process_state(watched, snapshot.pipeline, applications)
+    of_application = [application for application in applications if application.finding]
+    within = None
+    if not _is_down(snapshot.pipeline) and of_application:
+        worst = max(of_application, key=lambda finding: SEVERITIES.index(finding.severity))
+        within = f"application/{worst.name}"
+    faults = list(_iterate_process_faults(watched, snapshot.pipeline))
+    never = NOT_REPORTING if any(fault.severity == "critical" for fault in faults) else ""
+    sign, word = SIGNS.get(snapshot.pipeline.state or never, (None, "Unknown"))
+    stale, known = snapshot.pipeline.state in OUTDATED, snapshot.pipeline.state is not None
+    state = watched.get_state("pipeline", SUBJECT, faults, sign=sign, word=word, stale=stale, known=known)
+    yield replace_fields(state, within=within)
     yield from applications
 
 
@@ -59,22 +69,6 @@ def _is_down(pipeline: PipelineStatus) -> bool:
     """Return whether the process as a whole is down, so that no application has reported."""
     own = [row.state for row in pipeline.applications.values()]
     return pipeline.state in UNHEARD or (pipeline.state == FAILED and FAILED not in own)
-
-
-def _build_process_state(
-    watched: WatchedSnapshot, row: PipelineStatus, applications: list[SubjectState]
-) -> SubjectState:
-    of_application = [application for application in applications if application.finding]
-    within = None
-    if not _is_down(row) and of_application:
-        worst = max(of_application, key=lambda finding: SEVERITIES.index(finding.severity))
-        within = f"application/{worst.name}"
-    faults = list(_iterate_process_faults(watched, row))
-    never = NOT_REPORTING if any(fault.severity == "critical" for fault in faults) else ""
-    sign, word = SIGNS.get(row.state or never, (None, "Unknown"))
-    stale, known = row.state in OUTDATED, row.state is not None
-    state = watched.get_state("pipeline", SUBJECT, faults, sign=sign, word=word, stale=stale, known=known)
-    return replace_fields(state, within=within)
 
 
 def _iterate_process_faults(watched: WatchedSnapshot, row: PipelineStatus) -> Iterator[Fault]:

@@ -150,14 +150,10 @@ def _runs(several: Sequence[_Tick], before: tuple[str, str | None] | None) -> It
 def _on_time(run: Sequence[int]) -> Iterator[list[LedgerEntry]]:
     """Yield the run's entries without late ones, split at each late entry."""
     entries = LedgerEntry.objects.filter(pk__in=run).order_by("pk")
-    for is_late, those in itertools.groupby(entries, _is_late):
+    for is_late, those in itertools.groupby(entries, lambda entry: "late_seconds" in (entry.observation or {})):
         part = list(those)
         if not is_late and len(part) >= FEWEST:
             yield part
-
-
-def _is_late(entry: LedgerEntry) -> bool:
-    return "late_seconds" in (entry.observation or {})
 
 
 def _write(run: Sequence[LedgerEntry], guarded: Guarded) -> int:

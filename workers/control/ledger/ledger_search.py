@@ -102,13 +102,11 @@ def find_by_words(
 def _match(words: list[str], facets: dict[str, str]) -> str:
     """Return the FTS5 query. Words contain no quotes: `WORD` excludes them."""
     parts = [f'{{reason error}} : ("{" ".join(words)}" *)']
-    parts += [f"{column} : ({_phrases(value)})" for column, value in facets.items()]
+    for column, value in facets.items():
+        # one of several values, separated by |
+        phrases = " OR ".join(f'"{" ".join(WORD.findall(part))}"' for part in value.split("|"))
+        parts.append(f"{column} : ({phrases})")
     return " AND ".join(parts)
-
-
-def _phrases(value: str) -> str:
-    """Return a query for one of several values, separated by |."""
-    return " OR ".join(f'"{" ".join(WORD.findall(part))}"' for part in value.split("|"))
 
 
 @dataclass(frozen=True)

@@ -111,14 +111,13 @@ def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds:
         return ObservationQuality(age, f"plant {name} has no operator {target.get('operator')}")
     if pool.operator.fixed is not None:
         return ObservationQuality(age, f"the tasks of {target['operator']} cannot be set: {pool.operator.fixed}")
-    return ObservationQuality(age, explain_unreached(row), _describe_other_controller(law, target, snapshot, row))
-
-
-def _describe_other_controller(law: str, target: Target, snapshot: Snapshot, row: PlantStatus) -> str | None:
-    """Return a sentence about another controller of these tasks, "" without one."""
     topology = row.topology or {}
     there = PlantHolder(holder=topology.get("holder"), until=topology.get("held_until"))
-    return describe_holder(target, snapshot, there) or _describe_prior_loop(law, target, snapshot)
+    return ObservationQuality(
+        age,
+        explain_unreached(row),
+        describe_holder(target, snapshot, there) or _describe_prior_loop(law, target, snapshot),
+    )
 
 
 def _describe_prior_loop(law: str, target: Target, snapshot: Snapshot) -> str | None:

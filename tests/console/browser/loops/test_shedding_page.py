@@ -17,7 +17,7 @@ from workers.models import Loop
 from workers.control.kinds.registry import KINDS
 loop = Loop.objects.create(name="{NAME}", law="shedding", mode="auto",
                            target={{"application": "performance"}},
-                           parameters=dict(KINDS["shedding"].parameters))
+                           parameters=dict(KINDS["shedding"].defaults.parameters))
 print(loop.pk)
 """
 
