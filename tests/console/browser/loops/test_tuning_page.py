@@ -19,7 +19,7 @@ FILL = """
 from workers.models import Loop, Tuning
 from workers.control.kinds.registry import KINDS
 kind = KINDS["worker_rate"]
-parameters = dict(kind.parameters) | {"fill_share": 0.05, "caution": 0.4}
+parameters = dict(kind.defaults.parameters) | {"fill_share": 0.05, "caution": 0.4}
 loop = Loop.objects.create(name="worker_rate/QUEUE/n1", law="worker_rate", mode="auto",
                            target={"queue": "QUEUE", "node": "n1"}, parameters=parameters)
 days = [{"day": f"2026-11-2{number}", "before": 0.8, "after": 0.6 + number / 100} for number in range(3)]

@@ -31,7 +31,7 @@ def loop_of(law: str, **target: str) -> Loop:
     kind = KINDS[law]
     name = "/".join((law, *target.values()))
     return Loop.objects.create(
-        name=name, law=law, target=target, parameters=dict(kind.parameters), guard=dict(kind.guard)
+        name=name, law=law, target=target, parameters=dict(kind.defaults.parameters), guard=dict(kind.defaults.guard)
     )
 
 
