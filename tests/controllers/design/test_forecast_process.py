@@ -6,22 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import BadInput
-from controllers.design.forecast import MAX_POINTS, Forecaster, Kernel, compute_bucket_averages, compute_missed_events
+from controllers.design.forecast import MAX_POINTS, Forecaster, compute_bucket_averages, compute_missed_events
 
 DAY = 1000.0
 
 
 def daily(at):
     return 100 + 40 * np.sin(2 * np.pi * at / DAY)
-
-
-@given(st.lists(st.floats(0, 30), min_size=2, max_size=12, unique=True))
-def test_the_kernel_is_symmetric_and_a_covariance(days):
-    at = np.asarray(days)
-    covariance = Kernel().compute_covariance(at, at)
-    assert np.allclose(covariance, covariance.T)
-    assert np.linalg.eigvalsh(covariance).min() > -1e-9
-    assert np.allclose(np.diag(covariance), 1.0)
 
 
 def test_three_days_foretell_the_fourth():

@@ -154,11 +154,9 @@ def test_a_bound_that_can_not_be_kept_names_the_path_and_what_would_suffice():
     ("paths", "field"),
     [
         ([], "observation.paths"),
-        ([[]], "observation.paths[0]"),
         ([["x", "w"]], "observation.paths[0][1]"),
         ([["x", "y", "x"]], "observation.paths[0][2]"),
         ([["x", "y"], ["y", "x"]], "observation.paths"),
-        ("x", "observation.paths"),
     ],
 )
 def test_paths_without_sense_are_refused_by_name(paths, field):
@@ -232,7 +230,6 @@ def test_no_other_way_is_cheaper(missed, costs, data):
 @pytest.mark.parametrize(
     ("seen", "field"),
     [
-        ({"missed": [], "current": 1}, "observation.missed"),
         ({"missed": [[1, 2], [1]], "current": 1}, "observation.missed"),
         ({"missed": [[1, 2]], "current": 3}, "observation.current"),
         ({"missed": [[1, -2]], "current": 1}, "observation.missed"),

@@ -116,18 +116,6 @@ def test_a_capacity_that_is_enough_makes_nobody_wait_and_one_that_is_not_makes_a
     assert late[0, -1, 0] > 6_000 * 0.01 * 10.0
 
 
-@given(st.floats(1, 59), st.floats(120, 5000))
-def test_what_a_pause_costs_is_what_those_wait_who_come_until_all_is_worked_off(pause, capacity):
-    backlog, cost = 0.0, 0.0
-    for tenth in range(2400):
-        at = tenth / 10
-        rest = max(0.0, pause - at)
-        cost += 10.0 * 0.01 * 10.0 * min(1.0, (rest + backlog / capacity) / 60.0) ** 2
-        backlog = max(0.0, backlog + 10.0 - (capacity / 10 if at >= pause else 0.0))
-    late, left = compute_waiting_cost(DEMAND, LATENESS, np.asarray([capacity]), NOW, pause)
-    assert late[0, -1, 0] + left[0, -1, 0] == pytest.approx(cost, rel=0.35, abs=1.0)
-
-
 def test_what_fails_comes_again_until_the_wait_is_below_the_deadline():
     """100/s are new, 300/s come again. At 200/s they never end; at 900/s what waits is soon in time again."""
     storm = Demand(np.full((1, 8), 100.0), np.ones(1), 60.0, 100.0, 30_000.0, again_per_second=300.0)

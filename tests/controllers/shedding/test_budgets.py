@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from common.parameter import build
 from controllers import catalog
 from controllers.framework.law import decide_next, start_state
-from controllers.shedding.budgets import MIN_TO_KEEP, Budget, compute_allowed_per_second, find_exhausted_objective
+from controllers.shedding.budgets import MIN_TO_KEEP
 from controllers.shedding.inputs import SheddingInputs, SheddingObservation, SheddingParameters
 from controllers.shedding.ladder import LEVELS, SHED, THROTTLE, Ladder
 from controllers.shedding.law import Shedding
@@ -184,12 +184,3 @@ def test_ladder_and_law_never_shed_past_the_budget_in_random_runs(seed):
         run.step(rate, capacity, choose.choice([2, 5, 5, 20]))
     assert run.beyond <= 0.0
     assert run.shed > 0  # it did spend some of it
-
-
-def test_the_smallest_budget_decides_and_one_for_another_level_does_not():
-    rows = [Budget(**each) for each in (budget(100.0, 0.5), budget(50.0, 0.4), budget(1.0, 0.0, "throttle"))]
-    assert compute_allowed_per_second(rows, "shed", 10.0) == 5.0
-    assert compute_allowed_per_second([Budget(**budget(-5.0, -0.1))], "shed", 10.0) == 0.0
-    assert compute_allowed_per_second(rows[:2], "throttle", 10.0) is None
-    assert find_exhausted_objective(rows, "shed", is_enabled=False) is None
-    assert find_exhausted_objective(rows, "throttle", is_enabled=True) == "loss"

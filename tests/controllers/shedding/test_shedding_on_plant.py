@@ -90,15 +90,6 @@ def test_events_of_batches_whose_fixed_cost_varies_take_no_longer_than_is_reckon
     assert taken <= 1.02 * WaitingTimeModel(cv2, batch_seconds=1.0).compute_time_seconds(utilisation, 100.0)
 
 
-def test_a_fixed_cost_that_varies_much_leaves_less_of_the_budget_than_one_that_is_steady():
-    seen = {**SEEN, "batch_seconds": 0.5}
-    given = {"needs": "measured", "latency_bound_seconds": 2.0}
-    budgets = [decide(given, {**seen, "service_cv2": cv2})[1].terms["jobs"]["budget"] for cv2 in (None, 1.0, 4.0)]
-    assert budgets[0] == budgets[1] == 0.5
-    # T(u) = (1.5 + 4 (0.5 + u) (1 - u) / (1 + u)) 0.5 / (1 - u) = 2 s.
-    assert budgets[2] == pytest.approx(1 / 7, abs=1e-5)
-
-
 def test_what_a_longer_bound_is_worth_is_what_it_brings():
     seen = {**SEEN, "batch_seconds": 0.5, "elsewhere_seconds": 1.0}
     given = {"needs": "measured", "latency_bound_seconds": 4.0}

@@ -2,10 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from controllers.baselines.flow import join
 from controllers.simulation import balance
 
 SCENARIO = balance.SCENARIO
@@ -49,24 +46,3 @@ def test_the_hogged_replica_gets_what_it_can_do():
     shares = run("lqr", noise=0).series["first_replica_share"]
     assert shares[balance.HOG_FROM - 1] == pytest.approx(1 / 2, abs=0.001)
     assert shares[-1] == pytest.approx(1 / 3, abs=0.001)
-
-
-def test_thirty_replicas_are_balanced_too():
-    metrics = run("lqr", replicas=30, unequal=3).metrics
-    assert metrics["ratio"] <= 1.15
-
-
-@given(lengths=st.lists(st.floats(0, 1e4), min_size=1, max_size=12).map(np.array), events=st.floats(0, 1e5))
-def test_events_that_join_the_shortest_queue_fill_it_to_one_level(lengths, events):
-    given_each = join(lengths, events)
-    assert given_each.sum() == pytest.approx(events, abs=1e-6 * (1 + events))
-    after = lengths + given_each
-    joined = given_each > 1e-6
-    if joined.any():
-        assert np.ptp(after[joined]) < 1e-6 * (1 + events + lengths.max())
-        assert np.all(after[~joined] >= after[joined].min() - 1e-6 * (1 + events + lengths.max()))
-
-
-def test_a_trace_gives_what_arrives():
-    arriving = run("lqr", trace=np.array([0.0, 1.0])).series["arrivals_per_second"]
-    assert arriving[0] == 0 and arriving[-1] > 1_000

@@ -52,13 +52,6 @@ def test_with_seven_milliseconds_of_delay_tcc_settles_where_the_paper_did():
 
 
 @pytest.mark.slow
-def test_two_engines_relieve_the_host_that_they_share():
-    found = metrics("tcc", servers=2, delay_ms=0)
-    assert found["utilisation"] < 0.99
-    assert 0.3 < found["share"] < 0.6
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("law", ["tcc", "explorer"])
 def test_half_the_capacity_is_left_to_a_competitor_that_takes_it(law):
     found = metrics(law, competitor=0.5)
@@ -89,9 +82,3 @@ def test_four_engines_that_explore_together_share_alike():
     )
     assert max(abs(share - 0.25) for share in together) <= 0.02
     assert max(abs(share - 0.25) for share in apart) > 0.05
-
-
-@pytest.mark.slow
-def test_pools_that_search_by_a_curve_share_alike_where_they_use_the_same():
-    shares = [metrics("explorer", seed, servers=3, delay_ms=0)["share"] for seed in (1, 2, 3)]
-    assert max(abs(share - 1 / 3) for share in shares) <= 0.03

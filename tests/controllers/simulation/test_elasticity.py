@@ -73,18 +73,6 @@ def run(law, seed=1, trace=None, **given_):
     return SCENARIO.run(law, SCENARIO.read_settings(given_), seed, trace).metrics
 
 
-def test_knowing_the_peak_beforehand_never_fails_and_never_needs_a_second_change():
-    metrics = run("static-peak")
-    assert metrics["error_rate"] == 0 and metrics["rescales"] <= 1
-
-
-def test_a_trace_shapes_the_week_and_its_length_is_set():
-    trace = np.tile(np.concatenate([np.full(50, 1.0), np.full(50, 9.0)]), 100)
-    outcome = SCENARIO.run("static-peak", SCENARIO.read_settings({"days": 2}), 1, trace)
-    assert outcome.series["arrived_per_second"].size == round(2 * 86_400 / 84)
-    assert run("hpa", trace=trace) != run("hpa")
-
-
 def test_a_trace_is_scaled_by_its_maximum_and_by_wish_its_rarest_spikes_go_beyond():
     trace = np.concatenate([np.full(999, 3.0), [9.0]])
 

@@ -1,18 +1,13 @@
 """The lab's manager: our law beside the thesis' tables, on sines, chance, steps and real traces."""
 
 import math
-import time
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers import catalog
-from controllers.framework import guard
-from controllers.framework.law import start_state
 from controllers.simulation import manager
-from controllers.worker_rate.law import WorkerRate
 from tests.controllers.worker_rate.thesis_tables import ROWS, TABLES
 from tests.shared_data import DATA
 from workers.lab.trace_files import read_trace
@@ -157,14 +152,6 @@ def test_workers_counted_at_once_are_those_counted_one_by_one(inflow, size, wait
     assert manager.runs_in_time(np.array(inflow), size, wait) == one_by_one(np.array(inflow), size, wait)
 
 
-def test_the_greatest_rate_takes_no_longer_to_count():
-    began = time.process_time()
-    settings = SCENARIO.read_settings({"max_rate": 1e6, "events_per_worker": 1})
-    inflow = manager.generate_events_per_second(settings, 1, None)
-    assert manager.runs_in_time(inflow, 1, 300) == pytest.approx(inflow.sum(), abs=12_000)
-    assert time.process_time() - began < 5
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRACES)
 @pytest.mark.parametrize(("maximum_rate", "size"), [*TABLES, (5, 50), (50, 400)])
@@ -188,67 +175,3 @@ def test_on_real_traces_ours_beats_the_thesis_at_every_upper_limit(name):
     for maximum_rate, size in TABLES:
         for upper_limit in LIMITS:
             check_beats_thesis((maximum_rate, size, upper_limit), trace)
-
-
-def test_all_laws_of_a_seed_meet_the_same_arrivals():
-    values = SCENARIO.read_settings({"poisson": 1})
-    first, second, other = (
-        SCENARIO.run(law, values, seed, None).series["arrivals_per_second"]
-        for law, seed in (("worker_rate", 3), ("static", 3), ("static", 4))
-    )
-    assert np.array_equal(first, second)
-    assert not np.array_equal(first, other)
-
-
-def test_the_longest_wait_is_that_of_the_oldest_event():
-    inflow, waiting = np.array([2.0, 0, 0, 1, 0]), np.array([2.0, 2, 2, 1, 0])
-    assert manager.compute_longest_wait_seconds(inflow, waiting) == 2
-    assert manager.compute_longest_wait_seconds(inflow, np.zeros(5)) == 0
-
-
-def drained(method, events, slots=2, events_per_second=5_000.0):
-    """(seconds, worker runs, share of the pool used) until a burst is handled, through the loop's guard.
-
-    The pool works second by second; every 5 s the law looks, a second late.
-    """
-    law, size, started, busy_events = WorkerRate(), 5_000, 0, 0.0
-    values = catalog.read_parameters(law, {"method": method})
-    settings, guard_state = guard.read_settings(law, None), guard.build_initial_state()
-    state, length, removed, began, runs = start_state(law, values), float(events), 0.0, 0, 0
-    pool: list[float] = []
-    for second in range(2_000):
-        if length <= 0:
-            return second, runs, busy_events / (second * slots * events_per_second)
-        if second % 5 == 0:
-            waiting, running = max(0, len(pool) - slots), min(len(pool), slots)
-            seen = {"queue_length": length, "removed": removed, "started": began}
-            seen |= {"waiting_to_run": waiting, "running": running, "oldest_seconds": float(second)}
-            answer = guard.decide(
-                law,
-                values,
-                state,
-                catalog.read_observation(law, seen),
-                settings=settings,
-                guard_state=guard_state,
-                now_seconds=float(second),
-                measured=guard.ObservationQuality(1.0),
-            )
-            state, guard_state, started = answer.state, answer.guard_state, int(answer.value or 0)
-            pool += [float(size)] * started
-            runs, removed, began = runs + started, 0.0, 0
-        before = len(pool)
-        for place in range(min(slots, len(pool))):
-            done = min(pool[place], events_per_second, length)
-            pool[place] -= done if length > done else pool[place]
-            length, removed, busy_events = length - done, removed + done, busy_events + done
-        pool = [left for left in pool if left > 0]
-        began += before - len(pool)
-    raise AssertionError("the burst was never handled")
-
-
-@pytest.mark.parametrize("events", [52_700, 200_000])
-def test_a_burst_keeps_the_pool_busy_with_hardly_more_runs_than_the_fewest(events):
-    seconds, runs, used = drained("forecast", events)
-    assert runs <= 1.1 * math.ceil(events / 5_000)
-    assert seconds <= drained("thesis", events)[0]
-    assert used >= 0.87  # the last of an odd number of workers leaves a slot empty

@@ -33,10 +33,6 @@ def test_what_comes_to_an_empty_queue_came_just_before_it_was_seen():
     assert found[18:].tolist() == [300.0, 300.0, 400.0]
 
 
-def test_one_observation_says_nothing():
-    assert compute_arrivals([1.0], [5.0], [0.0]).size == 0
-
-
 def test_full_workers_cost_nothing_and_those_that_start_all_but_empty_cost_their_runs():
     assert 0.0 <= compute_mean_cost(VALUES, EVEN) < 0.15
     # Every 4 s one that takes 1,000 finds 120: eight runs in place of one.
@@ -45,7 +41,3 @@ def test_full_workers_cost_nothing_and_those_that_start_all_but_empty_cost_their
 
 def test_more_waiting_than_people_want_has_its_price():
     assert compute_mean_cost(replace(VALUES, upper_limit=100.0), EVEN) > compute_mean_cost(VALUES, EVEN) + 1.0
-
-
-def test_a_stretch_without_events_costs_nothing():
-    assert compute_mean_cost(VALUES, [np.zeros(400)]) == 0.0
