@@ -34,3 +34,16 @@ def format_usage_error(message: str) -> str:
 def format_one_line(text: str) -> str:
     """Return the text without line breaks, and with terminal control characters spelled out."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in " ".join(text.split()))
+
+
+def format_plain_text(value: object, longest: int = 2000) -> str:
+    """Return the value in one line of printable characters.
+
+    Control characters and those that change the reading direction become question marks.
+    """
+    return format_plain_line(" ".join(str(value)[:longest].split()))
+
+
+def format_plain_line(text: str) -> str:
+    """Return a line likewise, of any length and with its spaces."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else "?" for sign in text)

@@ -18,9 +18,8 @@ from common.errors import BadInput
 from console.accounts.access import Actor, find_user_role, get_user_queues
 from console.api.request.calls import InProcess, NoAnswer, RemoteConsole, format_refusal_message
 from console.api.v1 import api
-from console.management.one_line import OneLineCommand
+from console.management.one_line import OneLineCommand, format_plain_line, format_plain_text
 from console.management.operations import Operation, find_operation, list_operations
-from console.terminal.plain_text import format_plain_line, format_plain_text
 
 EXPORT = "/export"  # end of the address of an operation whose answer is as long as its export
 

@@ -1,1 +1,0 @@
-"""The plant in a terminal (`weir top`): the worst problems, incidents, and manual changes."""
