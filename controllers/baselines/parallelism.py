@@ -183,20 +183,16 @@ def _allocate_path_tasks(
             wanted = math.ceil(below[0].compute_fewest_tasks(left) * correction)
             return tasks | {below[0].name: min(max(wanted, below[0].minimum), below[0].maximum)}
         first, second = sorted(below, key=lambda operator: -_compute_gain(operator, tasks[operator.name]))[:2]
-        jump = _compute_tasks_for_gain(first, _compute_gain(second, tasks[second.name]))
+        gain = _compute_gain(second, tasks[second.name])
+        jump = first.maximum  # P_Δ of Lohrmann's paper
+        if gain > 0:
+            jump = math.ceil(first.load + (-1 + math.sqrt(1 + 4 * first.weight / gain)) / 2)
         tasks[first.name] = min(max(tasks[first.name] + 1, jump), first.maximum)
     return tasks
 
 
 def _compute_gain(of: QueueingOperator, tasks: int) -> float:
     return of.wait_seconds(tasks) - of.wait_seconds(tasks + 1)
-
-
-def _compute_tasks_for_gain(of: QueueingOperator, gain: float) -> int:
-    """Return P_Δ of Lohrmann's paper."""
-    if gain <= 0:
-        return of.maximum
-    return math.ceil(of.load + (-1 + math.sqrt(1 + 4 * of.weight / gain)) / 2)
 
 
 Floats = npt.NDArray[np.float64]

@@ -150,13 +150,12 @@ class Scale:
     def back(self, mean: Floats, deviation: Floats) -> tuple[Floats, Floats]:
         # A wider spread of logarithms means that nothing is known, not that any rate may come.
         spread = deviation if self.power else np.minimum(deviation, MAX_SPREAD)
-        values = scipy.special.inv_boxcox(self._clip_rates(mean + POINTS[:, None] * spread), self.power)
+        scaled = mean + POINTS[:, None] * spread
+        if self.power:
+            scaled = np.maximum(scaled, -1 / self.power)  # no rate is below 0
+        values = scipy.special.inv_boxcox(scaled, self.power)
         expected = CHANCES @ values
         return expected, np.sqrt(CHANCES @ (values - expected) ** 2)
-
-    def _clip_rates(self, scaled: Floats) -> Floats:
-        """Return the rates, none below 0."""
-        return np.maximum(scaled, -1 / self.power) if self.power else scaled
 
 
 class Forecaster:

@@ -214,7 +214,8 @@ def _update_estimate(before: Estimate, regressor: Floats, measured: float, noise
     # Rounding may leave a negative variance, or zero to divide by.
     scale = noise**2 + max(0.0, float(regressor @ reach))
     theta = theta + reach / scale * (measured - float(regressor @ theta))
-    covariance = _forgotten(covariance - np.outer(reach, reach) / scale, forgetting)
+    grown = np.array([forgetting**-0.5, forgetting**-0.5, 1.0])
+    covariance = np.asarray((covariance - np.outer(reach, reach) / scale) * np.outer(grown, grown))
     return replace(
         before,
         a=_clip(float(theta[0]), A_BOUNDS),
@@ -238,11 +239,6 @@ def _predict_covariance(before: Estimate, noise: float) -> Floats:
     covariance = np.array(known).reshape(3, 3)
     covariance[2, 2] += noise**2
     return covariance
-
-
-def _forgotten(covariance: Floats, forgetting: float) -> Floats:
-    grown = np.array([forgetting**-0.5, forgetting**-0.5, 1.0])
-    return np.asarray(covariance * np.outer(grown, grown))
 
 
 def _bound_covariance(covariance: Floats, noise: float) -> Floats:

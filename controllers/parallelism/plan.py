@@ -110,25 +110,19 @@ class _Fluid:
         runs = self._begins <= step
         self._rest = np.where(self._begins == step, self._pause_seconds, self._rest)
         first = np.where(runs, self._rest + self._backlog / capacities, 0.0)
-        offered = self._first_time(step, first) + self._again
+        forecast = self._demand.rates[:, step, None, None]
+        goes_on = self._is_late & (first > 0)
+        new = np.where(goes_on, np.maximum(forecast, self._demand.present_per_second), forecast)
+        offered = new + self._again
         passed = capacities * (dt - np.minimum(self._rest, dt))
         self._backlog = np.where(runs, np.maximum(0.0, self._backlog + offered * dt - passed), 0.0)
         self._rest = np.maximum(0.0, self._rest - dt)
         last = self._rest + self._backlog / capacities
         falls = np.maximum(1e-12, 1 - offered / capacities)
         late = offered * dt * self._lateness.compute(first, last, falls, dt)
-        self._fail(offered * self._lateness.compute_failing_share(first, last))
+        failed = np.minimum(offered * self._lateness.compute_failing_share(first, last), self._demand.again_per_second)
+        self._again = self._again + (failed - self._again) * min(1.0, dt / self._lateness.deadline_seconds)
         return self._integrate(late), self._integrate(self._lateness.compute_at_end(self._backlog, last))
-
-    def _first_time(self, step: int, wait: Floats) -> Floats:
-        forecast = self._demand.rates[:, step, None, None]
-        goes_on = self._is_late & (wait > 0)
-        return np.asarray(np.where(goes_on, np.maximum(forecast, self._demand.present_per_second), forecast))
-
-    def _fail(self, late_per_second: Floats) -> None:
-        late = np.minimum(late_per_second, self._demand.again_per_second)
-        share = min(1.0, self._demand.step_seconds / self._lateness.deadline_seconds)
-        self._again = self._again + (late - self._again) * share
 
     def _integrate(self, of: Floats) -> Floats:
         return np.asarray(np.einsum("s,sbc->bc", self._demand.chances, of))

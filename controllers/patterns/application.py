@@ -156,9 +156,14 @@ def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> Arr
     Raise `BadInput` naming the field if names are duplicate, or if there is a cycle, because a pattern's output would
     depend on itself.
     """
-    _refuse_twice([pattern.name for pattern in patterns], field)
+    if not patterns:
+        raise BadInput(field, "must have at least one pattern")
     emitters: dict[str, list[str]] = {}
-    for pattern in patterns:
+    names = set[str]()
+    for at, pattern in enumerate(patterns):
+        if pattern.name in names:
+            raise BadInput(f"{field}[{at}].name", f"{pattern.name} appears twice; names must differ")
+        names.add(pattern.name)
         emitters.setdefault(pattern.emits, []).append(pattern.name)
     order: TopologicalSorter[str] = TopologicalSorter()
     for pattern in patterns:
@@ -168,20 +173,10 @@ def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> Arr
     try:
         order.prepare()
     except CycleError as error:
-        names = ", ".join(pattern.name for pattern in patterns if pattern.name in error.args[1])
-        raise BadInput(field, f"must not form a cycle; the output of {names} leads back to them") from None
+        cycle = ", ".join(pattern.name for pattern in patterns if pattern.name in error.args[1])
+        raise BadInput(field, f"must not form a cycle; the output of {cycle} leads back to them") from None
     placed = list[OperatorPattern]()
     while ready := set(order.get_ready()):
         placed += [pattern for pattern in patterns if pattern.name in ready]
         order.done(*ready)
     return ArrangedPatterns(tuple(placed))
-
-
-def _refuse_twice(names: Sequence[str], field: str) -> None:
-    if not names:
-        raise BadInput(field, "must have at least one pattern")
-    seen: set[str] = set()
-    for at, name in enumerate(names):
-        if name in seen:
-            raise BadInput(f"{field}[{at}].name", f"{name} appears twice; names must differ")
-        seen.add(name)

@@ -152,14 +152,11 @@ def format_experiment_command(experiment: Experiment) -> str:
         words += ["--set", f"{name}={format_for_input(value)}"]
     words += ["--seed", str(experiment.seed)]
     if experiment.trace:
-        words += ["--trace", _trace_file(experiment.trace), "--column", experiment.trace["column"]]
+        file = experiment.trace["name"]  # all that older experiments have
+        if path := experiment.trace.get("path"):
+            file = str(resolve_inside_folder(Path(settings.WEIR_DATA), path, "trace"))
+        words += ["--trace", file, "--column", experiment.trace["column"]]
     return shlex.join(words)
-
-
-def _trace_file(trace: Mapping[str, Any]) -> str:
-    """Return the path of the trace for a command line; older experiments only have its name."""
-    path = trace.get("path")
-    return str(resolve_inside_folder(Path(settings.WEIR_DATA), path, "trace")) if path else str(trace["name"])
 
 
 def build_results_table(experiments: Iterable[Experiment]) -> ResultsTable:
@@ -173,15 +170,14 @@ def build_results_table(experiments: Iterable[Experiment]) -> ResultsTable:
                 experiment=experiment,
                 law=result.law,
                 seconds=result.seconds,
-                cells=[_build_cell(result.metrics.get(name), winners[name]) for name in names],
+                cells=[
+                    ResultCell(value := result.metrics.get(name), value is not None and value == winners[name])
+                    for name in names
+                ],
             )
             for experiment, result in rows
         ],
     )
-
-
-def _build_cell(value: float | None, winner: float | None) -> ResultCell:
-    return ResultCell(value, winner is not None and value == winner)
 
 
 def list_series_names(data: Path, experiments: Iterable[Experiment]) -> list[str]:

@@ -151,14 +151,13 @@ def _copy(file: BinaryIO, path: Path) -> None:
 def _read(path: Path, column: str) -> Floats:
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            lines = sum(map(_count_lines, iter(lambda: file.read(CHUNK_BYTES), b"")))
+            lines = sum(
+                text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
+                for text in iter(lambda: file.read(CHUNK_BYTES), b"")
+            )
         if lines > MAX_TRACE_LINES:
             raise BadInput("trace", f"must have at most {MAX_TRACE_LINES:,} lines.")
         return read_trace(str(path), column or None)
     except BadInput as error:
         message = error.message.replace(str(path), path.name)
         raise BadInput(error.field.removeprefix("--"), message) from None
-
-
-def _count_lines(text: bytes) -> int:
-    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
