@@ -5,6 +5,10 @@
 A tick may die anywhere and the next one continues: points and the plan's progress change in one transaction, and a
 transfer's steps may all be repeated (`workers.placement.transfer`). A plan that was stopped, or is advanced by a later
 tick, refuses the write of an older one.
+
+Containers without points are consumed where they are, and removed when they are empty (`tidy`): events that arrived
+after their container was removed get it back, interrupted transfers of blocks are completed, and empty and settled
+containers are retired. Each is harmless when repeated.
 """
 
 import logging

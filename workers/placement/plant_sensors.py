@@ -138,7 +138,12 @@ def _find_unmeasured(queue: QueueStatus, nodes: Mapping[str, NodeStatus]) -> str
 
 
 def list_declined(loop: Loop, mode: str, observation: Observation) -> dict[str, Any]:
-    """Return {"declined": {act: True}} of an advising loop; a loop that acts automatically asks nobody."""
+    """Return {"declined": {act: True}} of an advising loop; a loop that acts automatically asks nobody.
+
+    People are not asked the same again: a proposal counts as declined while it waits, and after it was rejected,
+    expired, or void, until the plant has changed: its nodes, which of them are present, the points, or the load by more
+    than `LOAD_CHANGE` of what is in use and a quarter of what it was.
+    """
     if mode != Loop.Mode.ADVISE:
         return {}
     declined_acts = {act: True for act in ACTS if _is_declined(loop.law, act, observation)}

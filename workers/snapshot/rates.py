@@ -104,7 +104,11 @@ class TrendWatch:
 
 
 class ReportTimes:
-    """The times of reports: time = the report's own + offset.
+    """When reported cumulative counts were valid, by the watcher's monotonic clock: the report's own time + offset.
+
+    A producer reports once a second, and the watcher reads once a second: in 3 s it sees two to four reports, and a
+    steady rate would seem to vary by a third. Each report has a time by its own clock, which only says how far apart
+    two reports are.
 
     offset: the minimum (watcher's now - report's own) so far, which grows by DRIFT per second. A clock that was set, so
     that a report is LATE_SECONDS away from its reading, gets a new offset.
