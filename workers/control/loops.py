@@ -131,8 +131,8 @@ def compute_desired(loop: Loop, now: datetime) -> DesiredValues:
 
     For a loop that sets lasting values (tasks, processes), the result combines the values in force and the last
     decision, also in *advise*, where the poller acts. For other loops it is the size of the last action. In *hold* it
-    is the value in force. Without a valid decision there is no number: a poller has a fallback for that, and 0 would mean
-    that nothing is needed.
+    is the value in force. Without a valid decision there is no number: a poller has a fallback for that, and 0 would
+    mean that nothing is needed.
 
     Raises NothingDesired where the loop is retired, has not decided recently, or has an invalid measurement.
     """
