@@ -24,7 +24,6 @@ from common.errors import BadInput
 from common.stored_document import convert, copy_shared_values
 from queues import projection
 from queues.nodes.node_state import SILENT
-from queues.topology import Topology
 from workers.documents.plans import NodeForecast, PlanDocument, PlanMove, PlanStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
@@ -57,7 +56,12 @@ def approve(
             raise BadInput("plan", f"expired at {row.expires_at:%H:%M:%S} UTC; propose it again.")
         if refusal := explain_approval_refusal(row, user):
             raise BadInput("plan", refusal)
-        _check_drift(row, snapshot)
+        drift = explain_drift(row)
+        if drift is None:
+            lost = find_offline_nodes(snapshot) & {move["to"] for move in row.moves}
+            drift = f"Node {sorted(lost)[0]} is OFFLINE now." if lost else None
+        if drift is not None:
+            raise BadInput("plan", f"is no longer valid: {drift} Propose it again.")
         if len(row.approvals) + 1 >= needed:
             return record_approval(row, get_user_name(user), why, now)
         row.approvals = [*row.approvals, _build_approval(get_user_name(user), why, now)]
@@ -124,20 +128,15 @@ def explain_drift(plan: Plan) -> str | None:
             return f"The points of queue {queue} have changed since the plan was proposed."
     if plan.empties and (others := set(topology.list_queues_with_points_on(plan.empties)) - plan.base.keys()):
         return f"Queue {min(others)} now has points on {plan.empties} that the plan does not move."
-    closed = {target: moves.explain_closed(topology.nodes[target]) for target in _list_targets(plan, topology)}
+    reopened = plan.undoes.empties if plan.undoes else ""  # the plan reopens it itself at the start
+    targets = sorted({move["to"] for move in plan.moves} & topology.nodes.keys() - {reopened})
+    closed = {target: moves.explain_closed(topology.nodes[target]) for target in targets}
     return next((f"Node {node} {why} now." for node, why in closed.items() if why), None)
 
 
 def find_offline_nodes(snapshot: Snapshot) -> set[str]:
     """Return nodes that are OFFLINE in the snapshot, or have never reported."""
     return {name for name, node in snapshot.nodes.items() if node.state in SILENT}
-
-
-def _list_targets(plan: Plan, topology: Topology) -> list[str]:
-    """Return where its points go, except for the node that it reopens itself at the start."""
-    reopened = plan.undoes.empties if plan.undoes else ""
-    names = {move["to"] for move in plan.moves}
-    return sorted(name for name in names if name != reopened and name in topology.nodes)
 
 
 def lock_plan(plan: Plan | int) -> Plan:
@@ -165,15 +164,6 @@ def explain_approval_refusal(plan: Plan, user: User) -> str:
 def get_approval_timeout() -> timedelta:
     """Return how long a proposal waits for an approval."""
     return timedelta(seconds=plant_settings.get_setting_value("plan.expires_seconds"))
-
-
-def _check_drift(plan: Plan, snapshot: Snapshot) -> None:
-    why = explain_drift(plan)
-    if why is None:
-        lost = find_offline_nodes(snapshot) & {move["to"] for move in plan.moves}
-        why = f"Node {sorted(lost)[0]} is OFFLINE now." if lost else None
-    if why is not None:
-        raise BadInput("plan", f"is no longer valid: {why} Propose it again.")
 
 
 def record_approval(plan: Plan, by: str, reason: str, now: datetime) -> Plan:

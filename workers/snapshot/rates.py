@@ -76,7 +76,13 @@ class TrendWatch:
         self._samples.append((at_seconds, value))
         while self._samples[0][0] < at_seconds - TREND_SECONDS:
             self._samples.popleft()
-        self._trend = self._judge_trend()
+        if (change := self.change) is None:
+            self._trend = None
+            return
+        begins = max(BEGINS_EVENTS, BEGINS_SHARE * (value - change))
+        trend: Trend = "rising" if change > 0 else "falling"
+        limit = ENDS * begins if trend == self._trend else begins
+        self._trend = trend if abs(change) > limit else "steady"
 
     @property
     def change(self) -> float | None:
@@ -92,15 +98,6 @@ class TrendWatch:
     def trend(self) -> Trend | None:
         """Return the trend; None with too few samples."""
         return self._trend
-
-    def _judge_trend(self) -> Trend | None:
-        change = self.change
-        if change is None:
-            return None
-        begins = max(BEGINS_EVENTS, BEGINS_SHARE * (self._samples[-1][1] - change))
-        trend: Trend = "rising" if change > 0 else "falling"
-        limit = ENDS * begins if trend == self._trend else begins
-        return trend if abs(change) > limit else "steady"
 
 
 class ReportTimes:
