@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+import redis
 from django.contrib.auth import models as accounts
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -23,12 +24,14 @@ from django.db.models import Q, QuerySet
 from common.errors import BadInput
 from common.stored_document import convert, copy_shared_values
 from queues import projection
+from queues.models import Node
 from queues.nodes.node_state import SILENT
+from queues.topology import Topology
 from workers.documents.plans import NodeForecast, PlanDocument, PlanMove, PlanStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement import moves
-from workers.steering import overrides, plant_settings
+from workers.steering import enforcing, overrides, plant_settings
 
 OPEN = (Plan.State.PROPOSED, Plan.State.APPROVED, Plan.State.RUNNING)
 BEING_EXECUTED = (Plan.State.APPROVED, Plan.State.RUNNING)
@@ -264,3 +267,29 @@ def _share(step: Mapping[str, Any], transfers: bool) -> float:
         return 1.0
     total = step["blocks_total"] or 0
     return 0.5 + (0.5 * min(1.0, step["blocks"] / total) if total else 0.0)
+
+
+def cordon(node: str, on: bool, user: User, reason: str, *, control: redis.Redis, now: datetime) -> Topology:
+    """Make a node take no new points (on) or take them again (off); it keeps its points. Projected.
+
+    Raises `BadInput` for an unknown node, or if it is in that state already.
+    """
+    overrides.read_reason(reason)
+    with transaction.atomic():
+        projection.read_database().get_node(node)
+        if not Node.objects.filter(name=node, cordoned=not on).update(cordoned=on):
+            raise BadInput("node", f"{node} is {'already cordoned' if on else 'not cordoned'}.")
+        return projection.project(control, enforcing.get_node_thresholds(now))
+
+
+def return_to_use(node: str, user: User, reason: str, *, control: redis.Redis, now: datetime) -> Topology:
+    """End a node's drain: a plan may give it points again. Raises `BadInput` if it is not drained."""
+    overrides.read_reason(reason)
+    with transaction.atomic():
+        projection.read_database().get_node(node)
+        busy = Plan.objects.filter(empties=node, state__in=(Plan.State.APPROVED, Plan.State.RUNNING))
+        if (plan := busy.first()) is not None:
+            raise BadInput("node", f"{node} is being drained; stop plan {plan.pk} first.")
+        if not Node.objects.filter(name=node, drained=True).update(drained=False):
+            raise BadInput("node", f"{node} is not drained.")
+        return projection.project(control, enforcing.get_node_thresholds(now))
