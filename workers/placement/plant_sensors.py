@@ -146,15 +146,14 @@ def list_declined(loop: Loop, mode: str, observation: Observation) -> dict[str, 
     """
     if mode != Loop.Mode.ADVISE:
         return {}
-    declined_acts = {act: True for act in ACTS if _is_declined(loop.law, act, observation)}
-    return {"declined": declined_acts}
-
-
-def _is_declined(law: str, kind: str, observation: Observation) -> bool:
-    made = Plan.objects.filter(law=law, kind=kind, owner=None).select_related("entry").order_by("-pk").first()
-    if made is None or made.state not in NOT_APPROVED or made.entry is None:
-        return False
-    return not has_changed(made.entry.observation, observation)
+    declined = {}
+    for act in ACTS:
+        plan = Plan.objects.filter(law=loop.law, kind=act, owner=None).select_related("entry").order_by("-pk").first()
+        if plan is None or plan.state not in NOT_APPROVED or plan.entry is None:
+            continue
+        if not has_changed(plan.entry.observation, observation):
+            declined[act] = True
+    return {"declined": declined}
 
 
 def has_changed(before: Observation, now: Observation) -> bool:
