@@ -1,4 +1,4 @@
-"""The set of loops: each kind has one for each of its targets."""
+"""Loops beside their ticks: which exist, their schedule, their desired values, and the first report of their advice."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -127,7 +127,12 @@ class DesiredValues:
 
 
 def compute_desired(loop: Loop, now: datetime) -> DesiredValues:
-    """Compute the desired values of a loop.
+    """Compute the desired values of a loop, as numbers that an external autoscaler can poll (KEDA's `metrics-api`).
+
+    For a loop that sets lasting values (tasks, processes), the result combines the values in force and the last
+    decision, also in *advise*, where the poller acts. For other loops it is the size of the last action. In *hold* it
+    is the value in force. Without a valid decision there is no number: a poller has a fallback for that, and 0 would
+    mean that nothing is needed.
 
     Raises NothingDesired where the loop is retired, has not decided recently, or has an invalid measurement.
     """
@@ -149,7 +154,11 @@ def compute_desired(loop: Loop, now: datetime) -> DesiredValues:
 
 
 def write_due(now: datetime) -> list[FirstReport]:
-    """Write the reports that are due, each from its loop's ledger."""
+    """Write the reports of what a loop's advice would have saved in the first hour, each from its loop's ledger.
+
+    Where less than MIN_SECONDS of the hour were measured (the plant was silent, or others controlled it), the report
+    says so, and the next hour is reported instead.
+    """
     reports = []
     loops = list_active_loops().filter(law__in=OWNERS, mode=Loop.Mode.ADVISE, target__has_key="plant")
     for loop in list(loops.exclude(first_report__figures__isnull=False)):

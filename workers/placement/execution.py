@@ -5,6 +5,10 @@
 A tick may die anywhere and the next one continues: points and the plan's progress change in one transaction, and a
 transfer's steps may all be repeated (`workers.placement.transfer`). A plan that was stopped, or is advanced by a later
 tick, refuses the write of an older one.
+
+Containers without points are consumed where they are, and removed when they are empty (`tidy`): events that arrived
+after their container was removed get it back, interrupted transfers of blocks are completed, and empty and settled
+containers are retired. Each is harmless when repeated.
 """
 
 import logging
@@ -92,9 +96,15 @@ class _Step:
             return
         if not self._move_points(plan):
             return
-        if plan.empties and (why := self._explain_given_back(plan) or self._explain_silence(plan)):
-            self._end(plan, Plan.State.FAILED, why)
-            return
+        if plan.empties:
+            # Nothing can be taken from an OFFLINE node, and loops that move points wait for the plan.
+            since = self.now - timedelta(seconds=SILENT_SECONDS)
+            why = self._explain_given_back(plan)
+            if not why and Node.objects.filter(name=plan.empties, offline_since__lte=since).exists():
+                why = f"{plan.empties} is OFFLINE: its waiting events stay there. Propose the plan again later."
+            if why:
+                self._end(plan, Plan.State.FAILED, why)
+                return
         if plan.empties and not self._empty_node(plan):
             return
         self._end(plan, Plan.State.DONE, "")
@@ -179,16 +189,6 @@ class _Step:
         if plan.kind == Plan.Kind.RELEASE:
             return f"{held} again, because the load requires the node."
         return f"{held} that were added after the plan was created. Return it to service, then drain it."
-
-    def _explain_silence(self, plan: Plan) -> str:
-        """Return why the node is not emptied now.
-
-        Nothing can be taken from an OFFLINE node, and loops that move points wait for the plan.
-        """
-        since = self.now - timedelta(seconds=SILENT_SECONDS)
-        if not Node.objects.filter(name=plan.empties, offline_since__lte=since).exists():
-            return ""
-        return f"{plan.empties} is OFFLINE: its waiting events stay there. Propose the plan again later."
 
     def _empty_node(self, plan: Plan) -> bool:
         """Transfer what waits on the node, within the throttle; return True if nothing is left on it."""

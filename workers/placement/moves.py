@@ -173,11 +173,15 @@ def build_forecast(
     A container's load follows its points: load after = load per point of its queue * points, in events/s, over the
     node's capacity. Unknown values stay null.
     """
-    before = {name: _build_current_row(name, topology, snapshot) for name in topology.nodes}
+    before: dict[str, dict[str, Any]] = {}
+    for name in topology.nodes:
+        row = snapshot.nodes.get(name, NodeStatus())
+        points = sum(queue.points.get(name, 0) for queue in topology.queues.values())
+        before[name] = {"utilisation": row.utilisation, "state": row.state, "points": points}
     held = apply_moves(list_live_points(topology), planned)
     change: dict[str, float] = {}
-    for queue, rows in group_by_queue(planned).items():
-        per_point = compute_load_per_point(queue, topology, snapshot)
+    for moved, rows in group_by_queue(planned).items():
+        per_point = compute_load_per_point(moved, topology, snapshot)
         for move in rows:
             for node, sign in ((move.source, -1), (move.target, 1)):
                 capacity = topology.nodes[node].capacity.events_per_second
@@ -188,9 +192,21 @@ def build_forecast(
         utilisation = before[name]["utilisation"]
         if utilisation is not None:
             utilisation = round(max(0.0, utilisation + change.get(name, 0.0)), 4)
-        state = before[name]["state"] if utilisation is None else _compute_state(utilisation, points, spec)
+        if utilisation is None:
+            state = before[name]["state"]
+        elif not points:
+            state = IDLE
+        elif utilisation >= spec.toobusy:
+            state = TOOBUSY
+        else:
+            state = BUSY if utilisation >= spec.busy else NORMAL
         after[name] = {"utilisation": utilisation, "state": state, "points": points}
-    waiting_bytes = _count_waiting_bytes(snapshot, topology, empties) if empties else 0
+    # Events of jobs queues alone are transferred, as the pipeline reads its own.
+    waiting_bytes = sum(
+        queue.containers.get(empties, ContainerStatus()).waiting_bytes or 0
+        for name, queue in snapshot.queues.items()
+        if empties and name in topology.queues and topology.queues[name].kind == "jobs"
+    )
     seconds = len(group_by_queue(planned)) / STEPS_PER_SECOND + waiting_bytes / bytes_per_second
     return Forecast(before, after, round(seconds, 1), waiting_bytes)
 
@@ -198,12 +214,6 @@ def build_forecast(
 def replace_node(topology: Topology, node: str, **changes: Any) -> Topology:
     """Return the topology with a node changed."""
     return replace(topology, nodes={**topology.nodes, node: replace(topology.nodes[node], **changes)})
-
-
-def _build_current_row(name: str, topology: Topology, snapshot: Snapshot) -> dict[str, Any]:
-    row = snapshot.nodes.get(name, NodeStatus())
-    points = sum(queue.points.get(name, 0) for queue in topology.queues.values())
-    return {"utilisation": row.utilisation, "state": row.state, "points": points}
 
 
 def compute_load_per_point(queue: str, topology: Topology, snapshot: Snapshot) -> float:
@@ -216,20 +226,3 @@ def compute_load_per_point(queue: str, topology: Topology, snapshot: Snapshot) -
     heard = {node: points for node, points in topology.queue(queue).live_points.items() if node in loads}
     load = sum(loads[node] * topology.nodes[node].capacity.events_per_second for node in heard)
     return load / sum(heard.values()) if heard else 0.0
-
-
-def _compute_state(utilisation: float, points: int, spec: Any) -> str:
-    if not points:
-        return IDLE
-    if utilisation >= spec.toobusy:
-        return TOOBUSY
-    return BUSY if utilisation >= spec.busy else NORMAL
-
-
-def _count_waiting_bytes(snapshot: Snapshot, topology: Topology, node: str) -> int:
-    """Return the bytes to transfer: of events of jobs queues alone, as the pipeline reads its own."""
-    total = 0
-    for name, queue in snapshot.queues.items():
-        if name in topology.queues and topology.queues[name].kind == "jobs":
-            total += queue.containers.get(node, ContainerStatus()).waiting_bytes or 0
-    return total

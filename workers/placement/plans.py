@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+import redis
 from django.contrib.auth import models as accounts
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -23,13 +24,14 @@ from django.db.models import Q, QuerySet
 from common.errors import BadInput
 from common.stored_document import convert, copy_shared_values
 from queues import projection
+from queues.models import Node
 from queues.nodes.node_state import SILENT
 from queues.topology import Topology
 from workers.documents.plans import NodeForecast, PlanDocument, PlanMove, PlanStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement import moves
-from workers.steering import overrides, plant_settings
+from workers.steering import enforcing, overrides, plant_settings
 
 OPEN = (Plan.State.PROPOSED, Plan.State.APPROVED, Plan.State.RUNNING)
 BEING_EXECUTED = (Plan.State.APPROVED, Plan.State.RUNNING)
@@ -57,7 +59,12 @@ def approve(
             raise BadInput("plan", f"expired at {row.expires_at:%H:%M:%S} UTC; propose it again.")
         if refusal := explain_approval_refusal(row, user):
             raise BadInput("plan", refusal)
-        _check_drift(row, snapshot)
+        drift = explain_drift(row)
+        if drift is None:
+            lost = find_offline_nodes(snapshot) & {move["to"] for move in row.moves}
+            drift = f"Node {sorted(lost)[0]} is OFFLINE now." if lost else None
+        if drift is not None:
+            raise BadInput("plan", f"is no longer valid: {drift} Propose it again.")
         if len(row.approvals) + 1 >= needed:
             return record_approval(row, get_user_name(user), why, now)
         row.approvals = [*row.approvals, _build_approval(get_user_name(user), why, now)]
@@ -124,20 +131,15 @@ def explain_drift(plan: Plan) -> str | None:
             return f"The points of queue {queue} have changed since the plan was proposed."
     if plan.empties and (others := set(topology.list_queues_with_points_on(plan.empties)) - plan.base.keys()):
         return f"Queue {min(others)} now has points on {plan.empties} that the plan does not move."
-    closed = {target: moves.explain_closed(topology.nodes[target]) for target in _list_targets(plan, topology)}
+    reopened = plan.undoes.empties if plan.undoes else ""  # the plan reopens it itself at the start
+    targets = sorted({move["to"] for move in plan.moves} & topology.nodes.keys() - {reopened})
+    closed = {target: moves.explain_closed(topology.nodes[target]) for target in targets}
     return next((f"Node {node} {why} now." for node, why in closed.items() if why), None)
 
 
 def find_offline_nodes(snapshot: Snapshot) -> set[str]:
     """Return nodes that are OFFLINE in the snapshot, or have never reported."""
     return {name for name, node in snapshot.nodes.items() if node.state in SILENT}
-
-
-def _list_targets(plan: Plan, topology: Topology) -> list[str]:
-    """Return where its points go, except for the node that it reopens itself at the start."""
-    reopened = plan.undoes.empties if plan.undoes else ""
-    names = {move["to"] for move in plan.moves}
-    return sorted(name for name in names if name != reopened and name in topology.nodes)
 
 
 def lock_plan(plan: Plan | int) -> Plan:
@@ -165,15 +167,6 @@ def explain_approval_refusal(plan: Plan, user: User) -> str:
 def get_approval_timeout() -> timedelta:
     """Return how long a proposal waits for an approval."""
     return timedelta(seconds=plant_settings.get_setting_value("plan.expires_seconds"))
-
-
-def _check_drift(plan: Plan, snapshot: Snapshot) -> None:
-    why = explain_drift(plan)
-    if why is None:
-        lost = find_offline_nodes(snapshot) & {move["to"] for move in plan.moves}
-        why = f"Node {sorted(lost)[0]} is OFFLINE now." if lost else None
-    if why is not None:
-        raise BadInput("plan", f"is no longer valid: {why} Propose it again.")
 
 
 def record_approval(plan: Plan, by: str, reason: str, now: datetime) -> Plan:
@@ -274,3 +267,29 @@ def _share(step: Mapping[str, Any], transfers: bool) -> float:
         return 1.0
     total = step["blocks_total"] or 0
     return 0.5 + (0.5 * min(1.0, step["blocks"] / total) if total else 0.0)
+
+
+def cordon(node: str, on: bool, user: User, reason: str, *, control: redis.Redis, now: datetime) -> Topology:
+    """Make a node take no new points (on) or take them again (off); it keeps its points. Projected.
+
+    Raises `BadInput` for an unknown node, or if it is in that state already.
+    """
+    overrides.read_reason(reason)
+    with transaction.atomic():
+        projection.read_database().get_node(node)
+        if not Node.objects.filter(name=node, cordoned=not on).update(cordoned=on):
+            raise BadInput("node", f"{node} is {'already cordoned' if on else 'not cordoned'}.")
+        return projection.project(control, enforcing.get_node_thresholds(now))
+
+
+def return_to_use(node: str, user: User, reason: str, *, control: redis.Redis, now: datetime) -> Topology:
+    """End a node's drain: a plan may give it points again. Raises `BadInput` if it is not drained."""
+    overrides.read_reason(reason)
+    with transaction.atomic():
+        projection.read_database().get_node(node)
+        busy = Plan.objects.filter(empties=node, state__in=(Plan.State.APPROVED, Plan.State.RUNNING))
+        if (plan := busy.first()) is not None:
+            raise BadInput("node", f"{node} is being drained; stop plan {plan.pk} first.")
+        if not Node.objects.filter(name=node, drained=True).update(drained=False):
+            raise BadInput("node", f"{node} is not drained.")
+        return projection.project(control, enforcing.get_node_thresholds(now))

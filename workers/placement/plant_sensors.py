@@ -138,18 +138,22 @@ def _find_unmeasured(queue: QueueStatus, nodes: Mapping[str, NodeStatus]) -> str
 
 
 def list_declined(loop: Loop, mode: str, observation: Observation) -> dict[str, Any]:
-    """Return {"declined": {act: True}} of an advising loop; a loop that acts automatically asks nobody."""
+    """Return {"declined": {act: True}} of an advising loop; a loop that acts automatically asks nobody.
+
+    People are not asked the same again: a proposal counts as declined while it waits, and after it was rejected,
+    expired, or void, until the plant has changed: its nodes, which of them are present, the points, or the load by more
+    than `LOAD_CHANGE` of what is in use and a quarter of what it was.
+    """
     if mode != Loop.Mode.ADVISE:
         return {}
-    declined_acts = {act: True for act in ACTS if _is_declined(loop.law, act, observation)}
-    return {"declined": declined_acts}
-
-
-def _is_declined(law: str, kind: str, observation: Observation) -> bool:
-    made = Plan.objects.filter(law=law, kind=kind, owner=None).select_related("entry").order_by("-pk").first()
-    if made is None or made.state not in NOT_APPROVED or made.entry is None:
-        return False
-    return not has_changed(made.entry.observation, observation)
+    declined = {}
+    for act in ACTS:
+        plan = Plan.objects.filter(law=loop.law, kind=act, owner=None).select_related("entry").order_by("-pk").first()
+        if plan is None or plan.state not in NOT_APPROVED or plan.entry is None:
+            continue
+        if not has_changed(plan.entry.observation, observation):
+            declined[act] = True
+    return {"declined": declined}
 
 
 def has_changed(before: Observation, now: Observation) -> bool:

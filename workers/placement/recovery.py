@@ -5,7 +5,11 @@ it within a second; this changes the plan for longer. A node that is OFFLINE for
 queue's other nodes, in proportion to theirs. A queue that has fewer live containers than its minimum gets new ones on
 the least loaded nodes, with equal parts of what was lost (Houtman,
 3.5.1.6). The lost container stays, draining: when its node returns, its data is consumed first, and it gets
-new points only by a plan: one of recovery's own, a minute later (`workers.placement.recovery`), or a person's.
+new points only by a plan: one of recovery's own, a minute later, or a person's.
+
+Recovery took the points without an approval, so it also gives them back without one: once the node has reported for
+RETURN_SECONDS, by a plan that is the inverse of the restoring one, as far as the points are still where they went. The
+time of its return is on the control server, so that any process can do it.
 
 One process does this at a time (a lease), and its number fences every write in the database. In addition, a container
 is unique, and points move only from what they were computed from. So two recoveries that see different nodes (a split
@@ -14,6 +18,7 @@ brain) never make a container twice.
 
 import logging
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -70,7 +75,11 @@ def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan |
             continue
         if abs(now.timestamp() - float(at)) < RETURN_SECONDS or plans.list_running_plans().exists():
             continue
-        plan = None if _is_answered(node, float(at), now) else _approve_plan(node, snapshot, now)
+        plan, why = None, f"{node} returned {RETURN_SECONDS:g} s ago."
+        if not _is_answered(node, float(at), now):
+            # The plan is complete or not made at all: what was taken may have moved on.
+            with suppress(BadInput), transaction.atomic():
+                plan = plans.record_approval(propose(node, None, why, snapshot=snapshot, now=now), BY, why, now)
         # After the plan: a process that dies in between leaves a return that is answered.
         note_loss(control, node)
         if plan is not None:
@@ -95,17 +104,6 @@ def _is_answered(node: str, returned_seconds: float, now: datetime) -> bool:
     plans_back = taken.undone_by.filter(Q(state=Plan.State.DONE) | Q(owner=None, created_at__gte=since))
     # One restoring plan may have taken from several nodes, which come back one after the other.
     return any(move["to"] == node for plan in plans_back for move in plan.moves)
-
-
-def _approve_plan(node: str, snapshot: Snapshot, now: datetime) -> Plan | None:
-    """Return the plan, complete or not at all; None if what was taken has moved on."""
-    why = f"{node} returned {RETURN_SECONDS:g} s ago."
-    try:
-        with transaction.atomic():
-            plan = propose(node, None, why, snapshot=snapshot, now=now)
-            return plans.record_approval(plan, BY, why, now)
-    except BadInput:
-        return None
 
 
 def propose(node: str, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
@@ -156,20 +154,16 @@ def recover(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | N
     if snapshot.at is None or abs(now.timestamp() - snapshot.at) > STALE_SECONDS:
         return None
     if not _is_due(snapshot, now):
-        return _give_back(control, snapshot, now)
+        if not is_due(control, now):
+            return None
+        with Lease(control, "recovery", LEASE_SECONDS) as fence:
+            plan = None if fence is None else give_back(control, snapshot, now)
+        return execution.advance(plan, control, now) if plan is not None else None
     fence_before = TopologyRevision.objects.values_list("recovery_fence", flat=True).first() or 0
     with Lease(control, "recovery", LEASE_SECONDS, at_least=fence_before) as fence:
         if fence is None or not note_offline(snapshot, now, fence, control):
             return None
         plan = _restore(snapshot, now, fence)
-    return execution.advance(plan, control, now) if plan is not None else None
-
-
-def _give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | None:
-    if not is_due(control, now):
-        return None
-    with Lease(control, "recovery", LEASE_SECONDS) as fence:
-        plan = None if fence is None else give_back(control, snapshot, now)
     return execution.advance(plan, control, now) if plan is not None else None
 
 
@@ -208,8 +202,11 @@ def _is_short(snapshot: Snapshot) -> bool:
 def note_offline(snapshot: Snapshot, now: datetime, fence: int, control: redis.Redis) -> bool:
     """Record since when nodes are OFFLINE, and which returned; return False if a later recovery ran."""
     with transaction.atomic():
-        if not _claim(fence):
+        # Two control servers that both consider themselves the primary may give the same number to two recoveries: the
+        # database gives it to one.
+        if _read_recovery_number() >= fence:
             return False
+        TopologyRevision.objects.filter(pk=1).update(recovery_fence=fence)
         for node in Node.objects.all():
             row = snapshot.nodes.get(node.name)
             if row is None or row.state is None:
@@ -223,18 +220,6 @@ def note_offline(snapshot: Snapshot, now: datetime, fence: int, control: redis.R
                 Node.objects.filter(pk=node.pk).update(offline_since=None)
                 control.hset(keys.RETURNED, node.name, str(now.timestamp()))
                 logger.warning("Node %s has returned.", node.name)
-    return True
-
-
-def _claim(fence: int) -> bool:
-    """Claim the number; return False if it, or a greater one, was there.
-
-    Two control servers that both consider themselves the primary may give the same number to two recoveries: the
-    database gives it to one.
-    """
-    if _read_recovery_number() >= fence:
-        return False
-    TopologyRevision.objects.filter(pk=1).update(recovery_fence=fence)
     return True
 
 

@@ -136,20 +136,22 @@ def wait_seconds(waiting_events: int | None, oldest_seconds: float | None) -> fl
     return 0.0 if waiting_events == 0 else oldest_seconds
 
 
-def compute_clearing_seconds(waiting_events: int | None, out_per_second: float | None) -> float | None:
-    """Return the time to clear the backlog at the present rate (Little's law); None while nothing leaves."""
-    if waiting_events is None or not out_per_second:
-        return 0.0 if waiting_events == 0 else None
-    return round(waiting_events / out_per_second, 3)
-
-
 def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
-    containers = {node: _build_container_status(inputs, spec, node) for node in _list_queue_nodes(inputs, spec)}
+    left = [  # nodes that only have a rest of its events
+        node
+        for node, beat in inputs.readings.heartbeats.items()
+        if node in inputs.readings.topology.nodes and _count_waiting(beat.containers.get(spec.name))
+    ]
+    containers = {node: _build_container_status(inputs, spec, node) for node in sorted({*spec.points, *left})}
     rows = list(containers.values())
     out_per_second = total(row.out_per_second for row in rows)
     waiting_events = total(row.waiting_events for row in rows)
     oldest_seconds = find_longest_time(row.oldest_seconds for row in rows)
     workers = [inputs.readings.containers.get((spec.name, node), Workers()) for node in containers]
+    # At the present rate (Little's law); unknown while nothing leaves.
+    clearing_seconds = 0.0 if waiting_events == 0 else None
+    if waiting_events is not None and out_per_second:
+        clearing_seconds = round(waiting_events / out_per_second, 3)
     workers_at_once, service_seconds = _work(inputs, spec)
     latencies = inputs.recent.get(spec.name)
     return QueueStatus(
@@ -163,7 +165,7 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
         waiting_events=waiting_events,
         waiting_bytes=total(row.waiting_bytes for row in rows),
         wait_seconds=wait_seconds(waiting_events, oldest_seconds),
-        clearing_seconds=compute_clearing_seconds(waiting_events, out_per_second),
+        clearing_seconds=clearing_seconds,
         oldest_seconds=oldest_seconds,
         latency_p95_seconds=latencies.quantile(TAIL) if latencies else None,
         dead_letters=total(row.dead_letters for row in rows),
@@ -186,16 +188,6 @@ def _work(inputs: SnapshotInputs, spec: QueueSpec) -> tuple[float | None, float 
     return at_once, busy_ms / 1_000 / events if busy_ms and events else None
 
 
-def _list_queue_nodes(inputs: SnapshotInputs, spec: QueueSpec) -> list[str]:
-    """Return nodes that have points of the queue, and those that only have a rest of its events."""
-    left = [
-        node
-        for node, beat in inputs.readings.heartbeats.items()
-        if node in inputs.readings.topology.nodes and _count_waiting(beat.containers.get(spec.name))
-    ]
-    return sorted({*spec.points, *left})
-
-
 def _count_waiting(counters: ContainerCounters | None) -> int | None:
     return counters.inserted_events - counters.removed_events if counters else None
 
@@ -214,6 +206,9 @@ def _build_container_status(inputs: SnapshotInputs, spec: QueueSpec, node: str) 
     workers = inputs.readings.containers.get((spec.name, node), Workers())
     in_per_second = _get_rate(inputs, node, f"{spec.name}@{node}.inserted_events")
     server_time_share = None if inputs.watch.is_offline(node) else read.server_time_share
+    oldest_seconds, age = read.oldest_seconds, inputs.watch.compute_age_seconds(node)
+    if oldest_seconds is not None and age is not None and inputs.watch.is_stale(node):
+        oldest_seconds = round(oldest_seconds + age, 3)  # it gets older at a silent node, too
     inserted, removed = read.inserted_bytes, read.removed_bytes
     return ContainerStatus(
         points=spec.points.get(node, 0),
@@ -224,7 +219,7 @@ def _build_container_status(inputs: SnapshotInputs, spec: QueueSpec, node: str) 
         dead_per_second=_get_rate(inputs, node, f"{spec.name}@{node}.dead_events"),
         load=_load(inputs, node, in_per_second, server_time_share),
         server_time_share=server_time_share,
-        oldest_seconds=_oldest_seconds(inputs, node, read),
+        oldest_seconds=oldest_seconds,
         inserted_events=count_work(counters, "inserted_events") if counters else None,
         removed_events=count_work(counters, "removed_events") if counters else None,
         leaving_blocks=read.leaving_blocks,
@@ -234,14 +229,6 @@ def _build_container_status(inputs: SnapshotInputs, spec: QueueSpec, node: str) 
         workers_started=workers.counts.get("started", 0),
         workers_busy=workers.busy,
     )
-
-
-def _oldest_seconds(inputs: SnapshotInputs, node: str, counters: ContainerCounters) -> float | None:
-    """Return the age of the oldest event, which increases at a silent node, too."""
-    oldest, age = counters.oldest_seconds, inputs.watch.compute_age_seconds(node)
-    if oldest is None or age is None or not inputs.watch.is_stale(node):
-        return oldest
-    return round(oldest + age, 3)
 
 
 def _load(

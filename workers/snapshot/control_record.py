@@ -78,23 +78,22 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
     for loop in loops:
         entry, known = entries.get(loop.last), before.get(loop.name)
         documents[loop.name] = _build_loop_status(loop, entry, overridden[loop.pk], known, bool(before))
-    proposed = [plans.build_plan_status(plan) for plan in plans.open_plans(now)]
-    in_force_now = overrides.build_statuses(rows)
-    limits = build_limits(AlertRule.objects.order_by("pk"))
-    acted = _list_recent_actions(now)
+    # Open runs and those that have just ended, so that a page shows how.
+    lately = Q(state__in=OPEN) | Q(ended_at__gt=now - RUN_SHOWN)
+    runs = Run.objects.filter(lately).select_related("task").order_by("created_at", "pk")
     # An override of the limit takes precedence.
     queues = [loop for loop in loops if loop.law == ladder.LAW.name and "queue" in loop.target]
     ladders = [loop for loop in queues if "cap" not in overridden[loop.pk]]
     caps = {loop.target["queue"]: str(loop.parameters.get("cap", ladder.LEVELS[-1])) for loop in ladders}
     return ControlRecord(
-        documents,
-        in_force_now,
-        proposed,
-        _runs(now),
-        open_alerts(),
-        acted,
-        limits,
-        {queue: cap for queue, cap in caps.items() if cap != ladder.LEVELS[-1]},
+        loops=documents,
+        overrides=overrides.build_statuses(rows),
+        plans=[plans.build_plan_status(plan) for plan in plans.open_plans(now)],
+        runs={str(row.pk): _run(row) for row in runs},
+        alerts=open_alerts(),
+        recent_actions=_list_recent_actions(now),
+        limits=build_limits(AlertRule.objects.order_by("pk")),
+        caps={queue: cap for queue, cap in caps.items() if cap != ladder.LEVELS[-1]},
     )
 
 
@@ -112,26 +111,17 @@ def _list_recent_actions(now: datetime) -> list[RecentAction]:
         for entry in some[:MAX_ACTIONS]:
             newest.setdefault(entry.loop.law, entry)
     latest_first = sorted(newest.values(), key=lambda action: action.at, reverse=True)
-    return [_build_recent_action(entry) for entry in latest_first]
-
-
-def _build_recent_action(entry: LedgerEntry) -> RecentAction:
-    action = entry.action or {}
-    return RecentAction(
-        law=entry.loop.law,
-        entry=entry.pk,
-        at=entry.at.timestamp(),
-        verdict=entry.verdict,
-        did=find_display(entry.loop.law, entry.loop.target).past(action),
-        points=sum(move["points"] for move in action.get("moves", ())),
-    )
-
-
-def _runs(now: datetime) -> dict[str, RunStatus]:
-    """Return open runs and those that have just ended, so that a page shows how."""
-    lately = Q(state__in=OPEN) | Q(ended_at__gt=now - RUN_SHOWN)
-    rows = Run.objects.filter(lately).select_related("task").order_by("created_at", "pk")
-    return {str(row.pk): _run(row) for row in rows}
+    return [
+        RecentAction(
+            law=entry.loop.law,
+            entry=entry.pk,
+            at=entry.at.timestamp(),
+            verdict=entry.verdict,
+            did=find_display(entry.loop.law, entry.loop.target).past(entry.action or {}),
+            points=sum(move["points"] for move in (entry.action or {}).get("moves", ())),
+        )
+        for entry in latest_first
+    ]
 
 
 def _run(row: Run) -> RunStatus:

@@ -1,4 +1,8 @@
-"""All states of a snapshot, from the states of the previous second. This is pure, so it can be repeated."""
+"""All states of a snapshot, from the states of the previous second. This is pure, so it can be repeated.
+
+The thresholds of BUSY and TOOBUSY are the node's own, since its laws act on them (`queues.nodes.node_state`); an alert
+on the same load may have others. The alert rules on a node's load define the severity of "too busy".
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -28,7 +32,10 @@ NOTHING_UNREADABLE: Mapping[str, str] = {}
 
 
 def iterate_host_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
-    """Return the states of hosts that report or reported until recently."""
+    """Return the states of hosts that report or reported until recently.
+
+    A worker that is stopped reports its end: its host is not listed any more.
+    """
     hosts = watched.snapshot.hosts
     for name, host in hosts.items():
         trouble = host.trouble or ""
@@ -43,30 +50,16 @@ def iterate_host_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
         )
         yield watched.get_state("host", name, [fault], sign=OFFLINE, word="Unreadable", stale=True)
     for before in watched.before.values():
-        is_shown = before.name in hosts or before.name in watched.unreadable
-        if before.kind == "host" and not is_shown and (silent := _build_silent_state(watched, before)):
-            yield silent
-
-
-def _build_silent_state(watched: WatchedSnapshot, before: SubjectState) -> SubjectState | None:
-    """Return the state of a silent host; None for one that reported its end.
-
-    A worker that is stopped does so.
-    """
-    name = before.name
-    if watched.listed is not None and name not in watched.listed:
-        return None
-    role = parse_role(name)
-    step = describe_first_step("workers_missing") if role == "jobs" else f"Start a worker host of role {role}."
-    fault = Fault("warning", f"Worker host {name} has stopped reporting.", step)
-    state = watched.get_state("host", name, [fault], sign=OFFLINE, word="Not reporting", stale=True)
-    return None if watched.at - (state.since or watched.at) > GONE_SECONDS else state
-
-
-def build_loop_state(watched: WatchedSnapshot, name: str, loop: LoopStatus) -> SubjectState:
-    """Return the state of one loop."""
-    word = LOOP_WORDS.get(loop.mode, loop.mode)
-    return watched.get_state("loop", name, list(_iterate_loop_faults(watched, name, loop)), word=word)
+        name = before.name
+        is_shown = name in hosts or name in watched.unreadable
+        if before.kind != "host" or is_shown or (watched.listed is not None and name not in watched.listed):
+            continue
+        role = parse_role(name)
+        step = describe_first_step("workers_missing") if role == "jobs" else f"Start a worker host of role {role}."
+        fault = Fault("warning", f"Worker host {name} has stopped reporting.", step)
+        state = watched.get_state("host", name, [fault], sign=OFFLINE, word="Not reporting", stale=True)
+        if watched.at - (state.since or watched.at) <= GONE_SECONDS:
+            yield state
 
 
 def _iterate_loop_faults(watched: WatchedSnapshot, name: str, loop: LoopStatus) -> Iterator[Fault]:
@@ -82,18 +75,6 @@ def _iterate_loop_faults(watched: WatchedSnapshot, name: str, loop: LoopStatus) 
         seconds = max(0.0, loop.at - loop.blind_since) if loop.limited_by == STALE else 0.0
         blind = f"{describe_loop(name)} has had no valid measurement for {seconds:.0f} s."
         yield from watched.find_faults("loop", name, "loop_stale", seconds, blind, labels)
-
-
-def build_node_state(watched: WatchedSnapshot, name: str, node: NodeStatus) -> SubjectState:
-    """Return the state of one node."""
-    return watched.get_state(
-        "node",
-        name,
-        list(_iterate_node_faults(watched, name, node)),
-        sign=node.state or OFFLINE,
-        word="Unreadable" if node.unreadable is not None else NODE_WORDS.get(node.state or "", "Never reported"),
-        stale=node.stale,
-    )
 
 
 def _iterate_node_faults(watched: WatchedSnapshot, name: str, node: NodeStatus) -> Iterator[Fault]:
@@ -115,7 +96,14 @@ def _iterate_node_faults(watched: WatchedSnapshot, name: str, node: NodeStatus) 
         yield _build_silence_fault(watched, name, node)
         return
     if node.state in OVERLOADED:
-        yield _find_overload(watched, name, node)
+        labels = {"node": name}
+        severity = watched.limits.find_highest_severity("node_toobusy", labels, "critical")
+        if node.state == BUSY:
+            severity = min(severity, "warning", key=SEVERITIES.index)
+        percent = 100 * (node.utilisation or 0.0)
+        limits = [] if node.stale else watched.list_exceeded("node", name, "node_toobusy", percent, labels)
+        sentence = f"Node {name} is {NODE_WORDS[node.state].lower()}: {percent:.0f} % of its capacity."
+        yield Fault(severity, sentence, describe_first_step("node_toobusy"), tuple(limit.rule for limit in limits))
     if not node.stale:
         yield from clock_fault(f"node {name}", node.ahead_seconds or 0.0)
     used, capacity = node.memory_bytes, node.memory_capacity_bytes
@@ -123,17 +111,6 @@ def _iterate_node_faults(watched: WatchedSnapshot, name: str, node: NodeStatus) 
         share = 100 * used / capacity
         sentence = f"Node {name} uses {share:.0f} % of its memory."
         yield from watched.find_faults("node", name, "node_memory", share, sentence)
-
-
-def _find_overload(watched: WatchedSnapshot, name: str, node: NodeStatus) -> Fault:
-    labels = {"node": name}
-    severity = watched.limits.find_highest_severity("node_toobusy", labels, "critical")
-    if node.state == BUSY:
-        severity = min(severity, "warning", key=SEVERITIES.index)
-    percent = 100 * (node.utilisation or 0.0)
-    rules = [] if node.stale else watched.list_exceeded("node", name, "node_toobusy", percent, labels)
-    sentence = f"Node {name} is {NODE_WORDS[node.state or BUSY].lower()}: {percent:.0f} % of its capacity."
-    return Fault(severity, sentence, describe_first_step("node_toobusy"), tuple(rule.rule for rule in rules))
 
 
 def _build_silence_fault(watched: WatchedSnapshot, name: str, node: NodeStatus) -> Fault:
@@ -144,21 +121,12 @@ def _build_silence_fault(watched: WatchedSnapshot, name: str, node: NodeStatus) 
     held = "it has no points; its waiting events are processed when it returns"
     if node.points:
         verb = "is" if node.points == 1 else "are"
-        held = f"its {format_count(node.points, 'point')} {verb} {_list_served_applications(watched, name)}"
+        serving = list_receiving_nodes(watched.snapshot, name)
+        served = f"served by {join_names(serving)}" if serving else "not served by any node"
+        held = f"its {format_count(node.points, 'point')} {verb} {served}"
     rules = watched.list_exceeded("node", name, "node_lost", age, {"node": name})
     step = describe_first_step("node_lost", points=node.points or 0)
     return Fault("critical", f"Node {name} {silent}; {held}.", step, tuple(rule.rule for rule in rules))
-
-
-def _list_served_applications(watched: WatchedSnapshot, lost: str) -> str:
-    serving = list_receiving_nodes(watched.snapshot, lost)
-    return f"served by {join_names(serving)}" if serving else "not served by any node"
-
-
-def queue_state(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> SubjectState:
-    """Return the state of one queue."""
-    known = queue.waiting_events == 0 or None not in (queue.waiting_events, queue.wait_seconds)
-    return watched.get_state("queue", name, list(_iterate_queue_faults(watched, name, queue)), known=known)
 
 
 def _iterate_queue_faults(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> Iterator[Fault]:
@@ -170,7 +138,13 @@ def _iterate_queue_faults(watched: WatchedSnapshot, name: str, queue: QueueStatu
         names = list(readers)
         said += f"; its application{'s' if len(names) > 1 else ''} {format_names(names)} {are(names)} stopped"
     behind = watched.find_faults("queue", name, "queue_wait", queue.wait_seconds, f"{said}.")
-    late = [*behind, *_iterate_latency_faults(watched, name, queue)]
+    latency = queue.latency_p95_seconds
+    if latency is None:  # without completions there is no latency
+        value, said = (None if queue.waiting_events else 0.0), "latency unknown"
+    else:
+        value, said = latency, f"p95 latency {latency:,.0f} s"
+    slow = watched.find_faults("queue", name, "queue_latency", value, f"Queue {name} is slow: {said}.")
+    late = [*behind, *slow]
     pause = find_pause(name, CONSUMPTION, watched.snapshot)
     if pause is None:
         yield from late
@@ -182,7 +156,10 @@ def _iterate_queue_faults(watched: WatchedSnapshot, name: str, queue: QueueStatu
     yield from watched.find_faults("queue", name, "dead_letters", dead, held)
     if queue.trouble:
         yield Fault("warning", f"Queue {name}: a worker ended early ({queue.trouble.rstrip('.')}).")
-    if not behind and _is_filling(queue):
+    # Such a queue does not keep up: arrivals exceed output, and the backlog exceeds recent arrivals.
+    waiting, arrivals = queue.waiting_events or 0, queue.in_per_second or 0.0
+    rises = queue.trend == "rising" and waiting > arrivals
+    if not behind and (rises or waiting > FILLS_SECONDS * max(arrivals, 1.0)):
         yield Fault("notice", f"Queue {name} is filling: {format_count(queue.waiting_events or 0, 'event')} waiting.")
 
 
@@ -190,25 +167,6 @@ def _measure_wait(queue: QueueStatus) -> str:
     if queue.wait_seconds is None:
         return "the wait of its oldest event is unknown"
     return f"its oldest event has waited {queue.wait_seconds:,.0f} s"
-
-
-def _iterate_latency_faults(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> Iterator[Fault]:
-    """Return the fault of a high latency; without completions there is no latency."""
-    latency = queue.latency_p95_seconds
-    if latency is None:
-        value, said = (None if queue.waiting_events else 0.0), "latency unknown"
-    else:
-        value, said = latency, f"p95 latency {latency:,.0f} s"
-    yield from watched.find_faults("queue", name, "queue_latency", value, f"Queue {name} is slow: {said}.")
-
-
-def _is_filling(queue: QueueStatus) -> bool:
-    """Return whether arrivals exceed output and the backlog exceeds recent arrivals.
-
-    Such a queue does not keep up.
-    """
-    waiting, arrivals = queue.waiting_events or 0, queue.in_per_second or 0.0
-    return waiting > FILLS_SECONDS * max(arrivals, 1.0) or (queue.trend == "rising" and waiting > arrivals)
 
 
 def evaluate_states(
@@ -237,11 +195,23 @@ def get_states(snapshot: Snapshot) -> Mapping[str, SubjectState]:
 def _iterate_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
     snapshot = watched.snapshot
     yield from _iterate_plant_states(watched)
-    yield from (build_node_state(watched, *item) for item in snapshot.nodes.items())
-    yield from (queue_state(watched, *item) for item in snapshot.queues.items())
+    for name, node in snapshot.nodes.items():
+        yield watched.get_state(
+            "node",
+            name,
+            list(_iterate_node_faults(watched, name, node)),
+            sign=node.state or OFFLINE,
+            word="Unreadable" if node.unreadable is not None else NODE_WORDS.get(node.state or "", "Never reported"),
+            stale=node.stale,
+        )
+    for name, queue in snapshot.queues.items():
+        known = queue.waiting_events == 0 or None not in (queue.waiting_events, queue.wait_seconds)
+        yield watched.get_state("queue", name, list(_iterate_queue_faults(watched, name, queue)), known=known)
     yield from iterate_pipeline_states(watched)
     yield from iterate_host_states(watched)
-    yield from (build_loop_state(watched, *item) for item in snapshot.loops.items())
+    for name, loop in snapshot.loops.items():
+        word = LOOP_WORDS.get(loop.mode, loop.mode)
+        yield watched.get_state("loop", name, list(_iterate_loop_faults(watched, name, loop)), word=word)
 
 
 def _iterate_plant_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:

@@ -76,7 +76,13 @@ class TrendWatch:
         self._samples.append((at_seconds, value))
         while self._samples[0][0] < at_seconds - TREND_SECONDS:
             self._samples.popleft()
-        self._trend = self._judge_trend()
+        if (change := self.change) is None:
+            self._trend = None
+            return
+        begins = max(BEGINS_EVENTS, BEGINS_SHARE * (value - change))
+        trend: Trend = "rising" if change > 0 else "falling"
+        limit = ENDS * begins if trend == self._trend else begins
+        self._trend = trend if abs(change) > limit else "steady"
 
     @property
     def change(self) -> float | None:
@@ -93,18 +99,13 @@ class TrendWatch:
         """Return the trend; None with too few samples."""
         return self._trend
 
-    def _judge_trend(self) -> Trend | None:
-        change = self.change
-        if change is None:
-            return None
-        begins = max(BEGINS_EVENTS, BEGINS_SHARE * (self._samples[-1][1] - change))
-        trend: Trend = "rising" if change > 0 else "falling"
-        limit = ENDS * begins if trend == self._trend else begins
-        return trend if abs(change) > limit else "steady"
-
 
 class ReportTimes:
-    """The times of reports: time = the report's own + offset.
+    """When reported cumulative counts were valid, by the watcher's monotonic clock: the report's own time + offset.
+
+    A producer reports once a second, and the watcher reads once a second: in 3 s it sees two to four reports, and a
+    steady rate would seem to vary by a third. Each report has a time by its own clock, which only says how far apart
+    two reports are.
 
     offset: the minimum (watcher's now - report's own) so far, which grows by DRIFT per second. A clock that was set, so
     that a report is LATE_SECONDS away from its reading, gets a new offset.

@@ -1,6 +1,7 @@
 """The control server's data about the plant at one instant, read in two round trips and parsed."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import redis
@@ -61,7 +62,9 @@ def read(control: redis.Redis, now: float, known: KnownTopology, reader: ReportR
             pipe.hgetall(key)
         pipe.get(keys.PIPELINE)
         stored, heartbeats, producers, hosts, pipeline = pipe.execute()
-    topology = _parse_topology(stored, known)
+    topology = EMPTY
+    with suppress(BadTopology):
+        topology = known.read(stored) if stored else EMPTY
     containers, latencies = _read_work(control, topology, now)
     beats, unreadable_nodes = reader.read(Heartbeat, heartbeats.items(), "heartbeat")
     reported, unreadable_hosts = reader.read(ReportedHost, hosts.items(), "host report")
@@ -115,13 +118,6 @@ def _parse_workers(waiting_to_run: int, busy: int, stored: Mapping[bytes, bytes]
     }
     counts = {name: count for name, count in read.items() if count is not None}
     return Workers(waiting_to_run, busy, counts, stored.get(b"trouble", b"").decode(errors="replace") or None)
-
-
-def _parse_topology(stored: bytes | None, known: KnownTopology) -> Topology:
-    try:
-        return known.read(stored) if stored else EMPTY
-    except BadTopology:
-        return EMPTY
 
 
 def _pair(name: str) -> Pair:

@@ -34,7 +34,6 @@ from django.db.models import F, Q, QuerySet
 
 from common import checks
 from common.errors import BadInput
-from common.stored_document import convert_to_plain
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law, check_parameters
@@ -96,16 +95,6 @@ def parse_minutes(minutes: Any, most: timedelta) -> timedelta:
         span = f"{limit:.0f} ({most.days} days)"
         raise BadInput("minutes", f"must be above 0 and at most {span}, not {checks.shorten_for_message(minutes)}")
     return timedelta(minutes=minutes)
-
-
-def notice_period() -> timedelta:
-    """Return how long before its end an override gives notice, if it runs long enough."""
-    return timedelta(seconds=plant_settings.get_setting_value("override.notice_seconds"))
-
-
-def notice_at(created_at: datetime, expires_at: datetime | None, period: timedelta) -> datetime | None:
-    """Return when the notice of the end starts; None if there is none."""
-    return None if expires_at is None else expires_at - min(period, (expires_at - created_at) / 2)
 
 
 def list_active(now: datetime) -> QuerySet[Override]:
@@ -444,25 +433,6 @@ def _validate_parameter(
         raise BadInput("value", str(error)) from None
 
 
-def _find_replaced_value(
-    law: Law, loop: Loop, others: list[Override], new: Mapping[str, Any], name: str, now: datetime
-) -> Any:
-    """Return what was in force under this name.
-
-    Raise `BadInput` if the whole with the new values is not valid.
-    """
-    if name.startswith("guard."):
-        settings, key = get_effective_guard(law, loop.guard, others, now), name.removeprefix("guard.")
-        settings_new = {
-            override.removeprefix("guard."): new[override] for override in new if override.startswith("guard.")
-        }
-        guard.read_settings(law, {**settings, **settings_new})
-        return settings[key]
-    parameters = get_effective_parameters(law, loop.parameters, others, now)
-    check_parameters(law, {**parameters, **{override: new[override] for override in new if override in parameters}})
-    return parameters[name]
-
-
 def get_effective_parameters(
     law: Law, parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime
 ) -> dict[str, Any]:
@@ -501,18 +471,17 @@ def read_reason(reason: Any) -> str:
 
 def build_statuses(rows: Iterable[Override]) -> list[OverrideStatus]:
     """Return overrides as the snapshot has them; the setting is read once for all."""
-    period = notice_period()
-    return [build_status(row, period) for row in rows]
+    seconds = plant_settings.get_setting_value("override.notice_seconds")
+    return [build_status(row, seconds) for row in rows]
 
 
-def document(override: Override) -> dict[str, Any]:
-    """Return the same as plain JSON."""
-    return convert_to_plain(build_status(override))
-
-
-def build_status(override: Override, period: timedelta | None = None) -> OverrideStatus:
-    """Return an override as the snapshot has it."""
-    notice = notice_at(override.created_at, override.expires_at, notice_period() if period is None else period)
+def build_status(override: Override, notice_seconds: float | None = None) -> OverrideStatus:
+    """Return an override as the snapshot has it, with the start of the notice of its end."""
+    notice, expires_at = None, override.expires_at
+    if expires_at is not None:
+        seconds = notice_seconds or plant_settings.get_setting_value("override.notice_seconds")
+        # an override that is short gives notice for half of its duration
+        notice = expires_at - min(timedelta(seconds=seconds), (expires_at - override.created_at) / 2)
     return OverrideStatus(
         id=override.pk,
         scope=str(Scope.build(override)),
@@ -528,7 +497,7 @@ def build_status(override: Override, period: timedelta | None = None) -> Overrid
         reason=override.reason,
         replaces=override.replaces,
         created_at=override.created_at.timestamp(),
-        expires_at=override.expires_at.timestamp() if override.expires_at else None,
+        expires_at=expires_at.timestamp() if expires_at else None,
         notice_at=notice.timestamp() if notice else None,
     )
 

@@ -290,7 +290,7 @@ def pause_in_words(queue: str, pause: PauseStatus) -> str:
 
 
 def find_active_level(queue: str, snapshot: Snapshot) -> int | None:
-    """Return the highest level that the ladder, or a person in its place, has enabled.
+    """Return the highest level that the ladder, or a person in its place, has enabled and that is in force.
 
     Return None while the level is not known, since the ladder's last tick had no valid measurement. Without an acting
     ladder, no level is enabled.

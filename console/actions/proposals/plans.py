@@ -18,7 +18,7 @@ from queues import projection
 from queues.models import Container, Node
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
-from workers.placement import node_use, plans, proposals, recovery
+from workers.placement import plans, proposals, recovery
 from workers.steering import overrides, plant_settings
 
 # A plan computed or approved on an older one might send points to a node that is already lost.
@@ -156,7 +156,7 @@ def cordon(actor: Actor, node: str, reason: str, now: datetime, control: redis.R
     Node.objects.select_for_update().filter(name=node).first()
     projection.lock_revision()
     audit_log.record(actor, "node.use", node, reason=reason.strip(), after={"cordoned": True})
-    node_use.cordon(node, True, actor.user, reason, control=control, now=now)
+    plans.cordon(node, True, actor.user, reason, control=control, now=now)
 
 
 @transaction.atomic
@@ -171,9 +171,9 @@ def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redi
         actor, "node.use", node, reason=reason.strip(), before=held, after=dict.fromkeys(held or (), False)
     )
     if held is None or held["drained"]:
-        node_use.return_to_use(node, actor.user, reason, control=control, now=now)
+        plans.return_to_use(node, actor.user, reason, control=control, now=now)
     if held is not None and held["cordoned"]:
-        node_use.cordon(node, False, actor.user, reason, control=control, now=now)
+        plans.cordon(node, False, actor.user, reason, control=control, now=now)
 
 
 def _record_plan(actor: Actor, plan: Plan) -> Plan:

@@ -13,7 +13,7 @@ from queues.topology import Topology
 from tests.queues.samples import batch_of
 from tests.workers.placement.plan_plant import Plant
 from workers.models import Plan
-from workers.placement import execution, node_use, plans, proposals, recovery
+from workers.placement import execution, plans, proposals, recovery
 from workers.steering import enforcing
 
 pytestmark = [pytest.mark.django_db, pytest.mark.faults]
@@ -108,7 +108,7 @@ class Story:
     def use(self, node):
         self.fresh.add(node)
         now, control = self.plant.now, self.plant.control
-        self.attempt(lambda: node_use.return_to_use(node, self.user, "A story.", control=control, now=now))
+        self.attempt(lambda: plans.return_to_use(node, self.user, "A story.", control=control, now=now))
 
     def back(self, _):
         last = Plan.objects.exclude(kind="roll-back").order_by("-pk").first()

@@ -12,7 +12,7 @@ from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import loaded
 from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Plan
-from workers.placement import moves, node_use, plans, proposals
+from workers.placement import moves, plans, proposals
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
@@ -206,14 +206,14 @@ def test_a_rejected_plan_can_not_be_approved_and_a_proposed_one_not_be_stopped(p
 
 def test_a_cordoned_node_is_projected_and_refused_twice(plant, user):
     now = plant.now
-    topology = node_use.cordon("n1", True, user, "A look at it.", control=plant.control, now=now)
+    topology = plans.cordon("n1", True, user, "A look at it.", control=plant.control, now=now)
     assert topology.get_node("n1").cordoned
     for node, on in (("n1", True), ("n2", False), ("n9", True)):
         assert (
-            refusal(lambda node=node, on=on: node_use.cordon(node, on, user, "x", control=plant.control, now=now)).field
+            refusal(lambda node=node, on=on: plans.cordon(node, on, user, "x", control=plant.control, now=now)).field
             == "node"
         )
-    assert not node_use.cordon("n1", False, user, "Well.", control=plant.control, now=now).get_node("n1").cordoned
+    assert not plans.cordon("n1", False, user, "Well.", control=plant.control, now=now).get_node("n1").cordoned
 
 
 def test_the_law_neither_fills_nor_empties_a_cordoned_node(plant, user):
