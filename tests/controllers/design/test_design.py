@@ -56,15 +56,6 @@ def test_with_a_delay_kd_buys_a_quick_loop_and_two_gains_only_a_slow_one():
     assert placement.report(LATE, slow).settling_samples > report.settling_samples
 
 
-def test_the_proportional_term_on_the_measurement_overshoots_17_percent_where_pi_does_89():
-    gains = placement.place(PAPER, PAIR)
-    pi = placement.report(PAPER, Gains(gains.kp, gains.ki, form="pi"))
-    ip = placement.report(PAPER, gains)
-    assert pi.spectral_radius == ip.spectral_radius
-    assert pi.overshoot == pytest.approx(0.89, abs=0.005)
-    assert ip.overshoot == pytest.approx(0.17, abs=0.005)
-
-
 @given(
     a=st.floats(0.3, 1.05),
     b=st.floats(0.01, 1e4).map(lambda size: -size),

@@ -142,10 +142,3 @@ def test_a_document_that_is_wrong_or_half_is_refused_by_name(spoil, field):
     with pytest.raises(BadInput) as refused:
         MeasuredTopology.from_document(document)
     assert field in refused.value.field
-
-
-def test_more_channels_than_memory_has_room_for_are_refused():
-    operators = {name: MeasuredOperator(name, "operator", 10_000) for name in ("one", "two")}
-    topology = MeasuredTopology("main", 5.0, 10.0, operators, (Link("one", "two"),))
-    with pytest.raises(BadInput, match="not 100,000,000"):
-        topology.channels  # noqa: B018

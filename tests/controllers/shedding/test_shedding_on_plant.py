@@ -1,6 +1,5 @@
 """What the shedding law does with what only a plant can tell: what comes per match, batches, the ladder."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,23 +70,6 @@ def test_of_batches_the_budget_is_the_greatest_that_keeps_the_bound(bound, batch
     else:
         assert waiting.compute_time_seconds(budget, 100.0) <= bound * (1 + 1e-9)
         assert waiting.compute_time_seconds(min(1.0, budget + 1e-6), 100.0) > bound
-
-
-@pytest.mark.parametrize(
-    ("cv2", "utilisation"), [(0.0, 0.5), (1.5, 0.5), (1.5, 0.75), (2.5, 0.9), (3.0, 0.3), (6.0, 0.6)]
-)
-def test_events_of_batches_whose_fixed_cost_varies_take_no_longer_than_is_reckoned(cv2, utilisation):
-    """Batches of chance, each of which works what came in the one before; events come evenly."""
-    variance = max(1e-6, cv2)
-    lengths = [1.0]
-    for fixed in np.random.default_rng(1).gamma(1 / variance, variance, 200_000).tolist():
-        lengths.append(fixed + utilisation * lengths[-1])
-    of = np.asarray(lengths[100:])
-    # As many come in a batch as it is long; they wait for half of it, and for all of the next.
-    taken = float((of[:-1] * (of[:-1] / 2 + of[1:])).sum() / of[:-1].sum())
-    varied = cv2 * (0.5 + utilisation) * (1 - utilisation) / (1 + utilisation)
-    assert taken == pytest.approx((1.5 + varied) / (1 - utilisation), rel=0.02)
-    assert taken <= 1.02 * WaitingTimeModel(cv2, batch_seconds=1.0).compute_time_seconds(utilisation, 100.0)
 
 
 def test_what_a_longer_bound_is_worth_is_what_it_brings():

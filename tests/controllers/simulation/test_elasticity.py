@@ -108,22 +108,6 @@ def test_other_rules_end_further_from_the_best_or_take_more_changes():
         assert too_few or np.mean([each.changes for each in runs]) > 2
 
 
-def sudden(seed):
-    """A week of which a fifth is always there, and all in bursts that begin at once and last some hours."""
-    chance, of_5_minutes = np.random.default_rng(seed), np.full(7 * 288, 0.2)
-    for _ in range(12):
-        begin = chance.integers(0, of_5_minutes.size)
-        of_5_minutes[begin : begin + chance.integers(3, 40)] = chance.uniform(0.5, 1)
-    return of_5_minutes
-
-
-@pytest.mark.sweep(10)
-@pytest.mark.parametrize("seed", range(1, 6))
-def test_bursts_that_nobody_foresees_never_leave_it_stuck_with_what_comes_again(seed):
-    """With seed 1 it held 17 tasks for 21 decisions while 99.9 % failed."""
-    assert run("joint", trace=sudden(seed))["error_rate"] <= 0.6
-
-
 def bursty_hour(seed):
     """An hour with no day before it, ten seconds a value: of four kinds, all sudden or heavy-tailed."""
     chance, count = np.random.default_rng(1000 + seed), 360

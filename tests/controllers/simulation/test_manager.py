@@ -120,15 +120,6 @@ def test_rare_spikes_cost_hardly_more_runs_than_who_foreknows_them_needs(of):
     assert ours["worker_runs"] <= 1.12 * ours["minimum_runs_in_time"]
 
 
-def test_the_fewest_runs_in_time_are_full_or_start_when_the_oldest_may_wait_no_longer():
-    inflow = np.array([3.0, 0, 4, 0, 0, 9, 0, 0, 0])
-    assert manager.runs_in_time(inflow, 5, 100) == 4
-    assert manager.runs_in_time(inflow, 5, 2) == 4
-    assert manager.runs_in_time(inflow, 5, 0) == 1 + 1 + 2
-    assert manager.runs_in_time(np.array([1.0, 0, 0, 1, 0, 0, 1]), 5, 2) == 3
-    assert manager.runs_in_time(np.zeros(5), 5, 2) == 0
-
-
 def one_by_one(inflow, events_per_worker, max_wait_seconds):
     """The same count, a worker at a time."""
     inserted, taken, runs, oldest = np.cumsum(inflow).tolist(), 0.0, 0, 0
