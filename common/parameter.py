@@ -22,7 +22,7 @@ import msgspec
 
 from common import checks
 from common.errors import BadInput
-from common.stored_document import convert
+from common.stored_document import convert, convert_to_plain
 
 MAX_SHOWN = 40
 OTHER_KINDS = {
@@ -250,7 +250,8 @@ def list_parameters(struct: type[msgspec.Struct]) -> tuple[Parameter, ...]:
         default = field.default if has_default else None
         if field.default_factory is not msgspec.NODEFAULT:
             has_default, default = True, field.default_factory()
-        default = list(default) if isinstance(default, tuple) else default
+        if isinstance(default, tuple | msgspec.Struct):  # as JSON has it
+            default = list(default) if isinstance(default, tuple) else convert_to_plain(default)
         required = parameter.required or not has_default
         declared.append(replace(parameter, default=None if required else default, required=required))
     return tuple(declared)

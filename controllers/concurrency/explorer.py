@@ -56,21 +56,20 @@ def count_needed_samples(parameters: ConcurrencyParameters, search: CurveSearch,
     expensive.
     """
     least = parameters.initial_samples
-    if _clearly_less(search, now):
+    # Fewer threads brought more, by more than a bend and more than chance.
+    best = max((p.per_second for p in search.points if p.threads < now.threads), default=0.0)
+    error = now.relative_deviation / now.samples**0.5
+    if now.throughput_per_second * (1 + LOSS_ERRORS * error) < (1 - BEND) * best:
         return least
     wanted = (now.relative_deviation / parameters.probe_error) ** 2
     return min(max(wanted, least), parameters.most_samples)
 
 
-def _clearly_less(search: CurveSearch, now: ThroughputMoments) -> bool:
-    """Return whether fewer threads brought more, by more than a bend and more than chance."""
-    best = max((p.per_second for p in search.points if p.threads < now.threads), default=0.0)
-    error = now.relative_deviation / now.samples**0.5
-    return bool(now.throughput_per_second * (1 + LOSS_ERRORS * error) < (1 - BEND) * best)
-
-
 def step(parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments) -> CurveSearch:
-    search = replace(search, points=_merge_point(search.points, now), steps=search.steps + 1)
+    # For the same number of threads the newest point wins.
+    fresh = Point(now.threads, now.throughput_per_second, now.relative_deviation / now.samples**0.5)
+    others = (point for point in search.points if point.threads != now.threads)
+    search = replace(search, points=(*others, fresh), steps=search.steps + 1)
     if search.phase == "verify":
         return _continue_after_verify(parameters, search, now)
     if search.doubling:
@@ -78,13 +77,6 @@ def step(parameters: ConcurrencyParameters, search: CurveSearch, now: Throughput
     if search.pending:
         return replace(search, threads=search.pending[0], pending=search.pending[1:])
     return _choose_threads(parameters, search)
-
-
-def _merge_point(points: Sequence[Point], now: ThroughputMoments) -> tuple[Point, ...]:
-    """Return the points with the newest measurement; for the same number of threads the newest wins."""
-    error = now.relative_deviation / now.samples**0.5
-    fresh = Point(now.threads, now.throughput_per_second, error)
-    return (*(point for point in points if point.threads != now.threads), fresh)
 
 
 def _continue_after_doubling(

@@ -11,10 +11,15 @@ Universal scalability law (Gunther), where more threads reduce throughput:
     X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)),   maximum at n = √((1 - σ)/κ)
 
 Residuals are relative; `error` is their root mean square.
+
+A station curve predicts as the closed network it was fitted as, with Z = R0 - S and S = m/C
+(`controllers.design.queueing_models`). The universal scalability law gives only the throughput and its share of the
+maximum.
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -24,12 +29,14 @@ import scipy
 
 from common.parameter import value
 from controllers.concurrency.parameters import MAX_PER_SECOND, MAX_THREADS
+from controllers.design.queueing_models import Station, solve_closed
 
 Floats = npt.NDArray[np.float64]
 SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 FEW_THREADS = 1_000  # each state up to this number of threads is counted; above it, those with a relevant probability
 # A bend counts when the last point lies this far below the best, in shares and in errors of the points.
 BEND, BEND_ERRORS = 0.03, 2.0
+MIN_POINTS = 3  # a curve through fewer points means nothing
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -177,3 +184,69 @@ def fit_scalability(points: Sequence[Point]) -> ScalabilityCurve:
     curve = ScalabilityCurve(1 / a, b / a, c / a, 0.0)
     errors = [curve.evaluate(point.threads) / point.per_second - 1 for point in points]
     return ScalabilityCurve(1 / a, b / a, c / a, math.sqrt(float(np.mean(np.square(errors)))))
+
+
+@dataclass(frozen=True)
+class PredictedThroughput:
+    """The predicted throughput for a number of threads.
+
+    It has the completions per second, the utilization of the bottleneck (for the scalability law: share of the maximum
+    throughput), and the wait for the bottleneck per completion (s; None: not known).
+    """
+
+    threads: int
+    per_second: float
+    utilisation: float
+    wait_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """The saturated station: its servers, their service time, the delay elsewhere (s), and its maximum rate.
+
+    The rate is per second. For the scalability law, `peak_threads` is the number above which more threads reduce
+    throughput.
+    """
+
+    capacity_per_second: float
+    servers: int | None = None
+    service_seconds: float | None = None
+    elsewhere_seconds: float | None = None
+    peak_threads: float | None = None
+
+
+def fit_curve_to_points(points: Sequence[Point]) -> Curve | None:
+    """Return the curve fitted to the measurements, or None if there are too few."""
+    known = [point for point in points if point.threads > 0 and point.per_second > 0]
+    return fit(known) if len({point.threads for point in known}) >= MIN_POINTS else None
+
+
+def predict_throughput(curve: Curve, threads: int) -> PredictedThroughput:
+    if isinstance(curve, StationCurve):
+        solution = solve_closed([_build_station(curve)], threads, _compute_elsewhere_seconds(curve))
+        (there,) = solution.stations.values()
+        return PredictedThroughput(threads, solution.throughput_per_second, there.utilisation, there.waiting_seconds)
+    per_second = curve.evaluate(threads)
+    return PredictedThroughput(threads, per_second, per_second / estimate_saturation(curve).capacity_per_second, None)
+
+
+def estimate_saturation(curve: Curve) -> Saturation:
+    if isinstance(curve, StationCurve):
+        station = _build_station(curve)
+        return Saturation(
+            curve.capacity_per_second, curve.servers, station.service_seconds, _compute_elsewhere_seconds(curve)
+        )
+    assert isinstance(curve, ScalabilityCurve)
+    if curve.peak_threads == float("inf"):
+        # Without harm there is a limit, λ/σ, or none at all.
+        most = curve.rate_per_second / curve.contention if curve.contention > 0 else float("inf")
+        return Saturation(most, peak_threads=None)
+    return Saturation(curve.evaluate(curve.peak_threads), peak_threads=curve.peak_threads)
+
+
+def _build_station(curve: StationCurve) -> Station:
+    return Station("bottleneck", curve.servers, curve.servers / curve.capacity_per_second)
+
+
+def _compute_elsewhere_seconds(curve: StationCurve) -> float:
+    return max(0.0, curve.empty_seconds - curve.servers / curve.capacity_per_second)

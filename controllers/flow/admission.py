@@ -133,14 +133,24 @@ class Flow(Law[FlowParameters, FlowObservation, FlowState]):
             raise BadInput(
                 "parameters.minimum", f"must be at most maximum ({parameters.maximum:g}), not {parameters.minimum:g}"
             )
-        model = {"a": parameters.a, "b": parameters.b}
-        for name, other in (("a", "b"), ("b", "a")):
-            if model[name] is None and model[other] is not None:
+        for name, own, other in (("a", parameters.a, "b"), ("b", parameters.b, "a")):
+            if own is None and (parameters.a, parameters.b) != (None, None):
                 raise BadInput(f"parameters.{name}", f"is missing; a model with {other} needs both a and b")
-        if (plant := model_of(parameters)) is not None:
-            _check_gains(plant, build_gains(parameters))
-        elif parameters.tuning == "adaptive":
-            raise BadInput("parameters.a", "is missing; adaptive tuning needs a model with a and b")
+        model, gains = model_of(parameters), build_gains(parameters)
+        if model is None:
+            if parameters.tuning == "adaptive":
+                raise BadInput("parameters.a", "is missing; adaptive tuning needs a model with a and b")
+            return
+        radius = placement.compute_spectral_radius(model, gains)
+        # With an integral gain of 0 a pole stays at 1: the free space would settle anywhere.
+        if not radius < placement.STABLE_BELOW:
+            field = "kd" if gains.kp == gains.ki == 0 and gains.kd else "ki" if gains.ki == 0 else "kp"
+            raise BadInput(
+                f"parameters.{field}",
+                f"kp {gains.kp:g}, ki {gains.ki:g}, kd {gains.kd:g} are unstable in the model a {model.a:g}, "
+                f"b {model.b:g}, delay {model.delay}: spectral radius {radius:.4g}, must be less than 1; "
+                "run manage.py design place to compute stable gains",
+            )
 
     def check_state(self, parameters: FlowParameters, state: FlowState, where: str) -> None:
         """Raise `BadInput` for an invalid covariance: it takes nine numbers, symmetric, no variance below 0."""
@@ -176,9 +186,12 @@ class Flow(Law[FlowParameters, FlowObservation, FlowState]):
         # Less arrived than the limit allowed: then a higher limit changes nothing.
         starved = state.limit is not None and admitted[0] < STARVED_BELOW * state.limit
         decision = _build_decision(parameters, gains, now, raw, admit, estimate, starved)
-        if starved and _may_stand(parameters, state.limit or 0.0, now, admit):
-            # The limit is set again; it continues, and the guard applies its present settings.
-            admit = state.limit or 0.0
+        limit = state.limit or 0.0
+        is_near = bool(parameters.deadband) and abs(admit - limit) <= parameters.deadband * limit
+        if starved and is_near and observation.measured >= parameters.setpoint:
+            # There is room, and the last limit did not bind. It is set again; it continues, and the guard applies its
+            # present settings.
+            admit = limit
             what = f"Keep the limit of {admit:,.0f} events"
             reason = format_reason(what, "fewer arrive", remarks=[_describe_position(parameters, now)])
             terms = {**decision.terms, ADMIT: admit}
@@ -209,28 +222,6 @@ def model_of(parameters: FlowParameters) -> Model | None:
 
 def build_gains(parameters: FlowParameters) -> Gains:
     return Gains(parameters.kp, parameters.ki, parameters.kd, parameters.form)
-
-
-def _check_gains(model: Model, gains: Gains) -> None:
-    radius = placement.compute_spectral_radius(model, gains)
-    # With an integral gain of 0 a pole stays at 1: the free space would settle anywhere.
-    if not radius < placement.STABLE_BELOW:
-        field = "kd" if gains.kp == gains.ki == 0 and gains.kd else "ki" if gains.ki == 0 else "kp"
-        raise BadInput(
-            f"parameters.{field}",
-            f"kp {gains.kp:g}, ki {gains.ki:g}, kd {gains.kd:g} are unstable in the model a {model.a:g}, "
-            f"b {model.b:g}, delay {model.delay}: spectral radius {radius:.4g}, must be less than 1; "
-            "run manage.py design place to compute stable gains",
-        )
-
-
-def _may_stand(parameters: FlowParameters, limit: float, now: FlowState, admit: float) -> bool:
-    """Return whether the last limit, which did not bind, may stay.
-
-    It may if there is room, and the new one differs by at most `deadband`.
-    """
-    near = abs(admit - limit) <= parameters.deadband * limit
-    return bool(parameters.deadband) and near and now.measured[0] >= parameters.setpoint
 
 
 def _tune_gains(parameters: FlowParameters, now: FlowState) -> tuple[Gains, Estimate | None]:
@@ -288,12 +279,12 @@ def _build_decision(
     starved: bool,
 ) -> Decision:
     limited_by = None if admit == raw else "minimum" if admit > raw else "maximum"
-    error = parameters.setpoint - now.measured[0]
+    error, applied = parameters.setpoint - now.measured[0], now.admitted[0]
     terms = {
         "error": error,
         "measured": now.measured[0],
         "setpoint": parameters.setpoint,
-        "applied": now.admitted[0],
+        "applied": applied,
         "raw": raw,
         "kp": gains.kp,
         "ki": gains.ki,
@@ -302,19 +293,13 @@ def _build_decision(
     }
     # If fewer arrived than were admitted, admitting fewer still changes nothing.
     without_effect = starved and error < 0
-    reason = _explain_decision(parameters, now, admit, limited_by, without_effect)
-    expected = None if without_effect else _build_expectation(parameters, gains, error)
+    causes = [_describe_position(parameters, now), *([f"this is the {limited_by}"] if limited_by else [])]
+    remarks = ["unchanged" if admit == applied else f"before: {applied:,.0f}"]
+    if without_effect:
+        remarks.append("fewer arrived than were admitted, so no effect is expected")
+    reason = format_reason(f"Admit {admit:,.0f} events", *causes, remarks=remarks)
+    expected = None if without_effect else _build_expectation(parameters, error)
     return Decision({ADMIT: admit}, reason, terms, limited_by, admit, expected)
-
-
-def _explain_decision(
-    parameters: FlowParameters, now: FlowState, admit: float, limited_by: str | None, starved: bool
-) -> str:
-    u, cause = now.admitted[0], _describe_position(parameters, now)
-    causes = [cause, f"this is the {limited_by}"] if limited_by else [cause]
-    change = "unchanged" if admit == u else f"before: {u:,.0f}"
-    remarks = [change, "fewer arrived than were admitted, so no effect is expected"] if starved else [change]
-    return format_reason(f"Admit {admit:,.0f} events", *causes, remarks=remarks)
 
 
 def _describe_position(parameters: FlowParameters, now: FlowState) -> str:
@@ -331,7 +316,7 @@ def _format_size(size_bytes: float) -> str:
     return f"{size_bytes:,.0f} bytes"
 
 
-def _build_expectation(parameters: FlowParameters, gains: Gains, error: float) -> Expectation | None:
+def _build_expectation(parameters: FlowParameters, error: float) -> Expectation | None:
     """Return the expected effect: back at the setpoint once the loop has settled.
 
     Near the setpoint, noise hides any effect.

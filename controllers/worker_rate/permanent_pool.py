@@ -57,58 +57,35 @@ def decide(
         # A single queue length says nothing about arrivals: the pool would seem to have no work.
         reason = format_no_action("arrivals are unknown until the next check", remarks=[queue_remark(length)])
         return manager, Decision(None, reason, {}, UNMEASURED)
-    return replace(manager, pledged=0.0), _build_decision(asked, manager, start, observation, life)
-
-
-def _build_decision(
-    parameters: WorkerRateParameters,
-    manager: Manager,
-    start: Start,
-    observation: WorkerRateObservation,
-    life_seconds: float,
-) -> Decision:
-    count, present = (_compute_life_workers(parameters, manager, start, life_seconds), observation.running)
+    manager, present = replace(manager, pledged=0.0), observation.running
+    if parameters.method == "forecast":
+        count = max(1, start.count)  # one life needs this number
+    else:
+        extra = parameters.backlog_workers if start.terms.get("backlog") else 0
+        count = max(1, math.ceil(manager.rate * (life / parameters.interval_seconds) - ROUNDING) + extra)
     terms = {
         **start.terms,
         "workers": count,
         "workers_before": present,
-        "life_seconds": life_seconds,
-        "events_per_worker": parameters.events_per_worker,
+        "life_seconds": life,
+        "events_per_worker": size,
         "running": present,
     }
-    is_measured = bool(observation.service_seconds)
-    cause, remarks = _cause(parameters, start, life_seconds, is_measured), _build_remarks(observation, count)
+    cause = cause_of(start.reason)
+    if start.limited_by is None and parameters.method == "forecast":
+        waiting, coming = format_number(round(start.backlog_events, 1)), format_number(round(start.coming, 1))
+        cause = f"{waiting} events wait and {coming} arrive in {measure(life)} s"
+        if seconds:
+            cause = f"{cause}; in this time a worker can process {format_count(round(size, 1), 'event')}"
+    takes = [f"an event takes {measure(seconds)} s"] if seconds else []
+    remarks = [*takes, f"total: {format_count(count, 'worker')}"]
     if count == present:
-        return Decision(None, format_no_action(cause, remarks=remarks), terms, start.limited_by, float(count))
+        reason = format_no_action(cause, remarks=remarks)
+        return manager, Decision(None, reason, terms, start.limited_by, float(count))
     change = "" if present is None else f" ({count - round(present):+,})"
     reason = format_reason(f"Set {format_count(count, 'worker')}{change}", cause, remarks=remarks)
-    expected = _build_expectation(observation, count, life_seconds)
-    return Decision({"start": count}, reason, terms, start.limited_by, float(count), expected)
-
-
-def _compute_life_workers(parameters: WorkerRateParameters, manager: Manager, start: Start, life_seconds: float) -> int:
-    """Return the workers of a life, from the rate; by the forecast, the number that one life needs."""
-    if parameters.method == "forecast":
-        return max(1, start.count)
-    extra = int(parameters.backlog_workers) if start.terms.get("backlog") else 0
-    lives = life_seconds / parameters.interval_seconds
-    return max(1, math.ceil(manager.rate * lives - ROUNDING) + extra)
-
-
-def _cause(parameters: WorkerRateParameters, start: Start, life_seconds: float, is_measured: bool) -> str:
-    if start.limited_by is not None or parameters.method != "forecast":
-        return cause_of(start.reason)
-    waiting, coming = start.backlog_events, start.coming
-    size = format_count(round(parameters.events_per_worker, 1), "event")
-    takes = f"; in this time a worker can process {size}" if is_measured else ""
-    what = f"{format_number(round(waiting, 1))} events wait and {format_number(round(coming, 1))} arrive"
-    return f"{what} in {measure(life_seconds)} s{takes}"
-
-
-def _build_remarks(observation: WorkerRateObservation, count: int) -> list[str]:
-    seconds = observation.service_seconds
-    takes = [f"an event takes {measure(seconds)} s"] if seconds else []
-    return [*takes, f"total: {format_count(count, 'worker')}"]
+    expected = _build_expectation(observation, count, life)
+    return manager, Decision({"start": count}, reason, terms, start.limited_by, float(count), expected)
 
 
 def _build_expectation(observation: WorkerRateObservation, count: int, life_seconds: float) -> Expectation | None:

@@ -48,24 +48,20 @@ def evaluate(
 ) -> tuple[Manager, Start]:
     """Run one evaluation: judge the queue length, set the rate, and start the whole part of the carry."""
     length = observation.queue_length
-    history = (*before.history, length)[-parameters.history :]
-    manager = replace(before, history=history)
+    manager = replace(before, history=(*before.history, length)[-parameters.history :])
     if (full := explain_overload(parameters, observation)) is not None:
         start = Start(0, format_no_action(full), "maximum_waiting_to_run")
     else:
-        manager, start = _evaluate(parameters, manager, length)
+        rate, cause, limited_by = _compute_new_rate(parameters, manager, length)
+        if length == 0 and parameters.start_when == "waiting":
+            # Nothing adds up while the queue is empty; otherwise the first event after a quiet hour would start
+            # hundreds.
+            carry, start = 0.0, Start(0, format_no_action("queue is empty"), None)
+        else:
+            whole, carry = split_whole_part(manager.carry + rate)
+            start = _start(parameters, whole, length, cause, limited_by)
+        manager = replace(manager, rate=rate, carry=carry)
     return manager, replace(start, terms=_build_terms(parameters, before, manager, observation))
-
-
-def _evaluate(parameters: WorkerRateParameters, manager: Manager, length: float) -> tuple[Manager, Start]:
-    rate, cause, limited_by = _compute_new_rate(parameters, manager, length)
-    manager = replace(manager, rate=rate)
-    if length == 0 and parameters.start_when == "waiting":
-        # Nothing adds up while the queue is empty; otherwise the first event after a quiet hour would start
-        # hundreds.
-        return replace(manager, carry=0.0), Start(0, format_no_action("queue is empty"), None)
-    whole, carry = split_whole_part(manager.carry + rate)
-    return replace(manager, carry=carry), _start(parameters, whole, length, cause, limited_by)
 
 
 def _compute_new_rate(

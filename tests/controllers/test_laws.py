@@ -194,19 +194,6 @@ def test_the_same_input_gives_the_same_decisions_and_is_left_as_it_was(law, data
 
 @each_law
 @given(data=st.data())
-def test_a_state_fed_back_as_json_continues_exactly_where_it_stopped(law, data):
-    parameters, observations = data.draw(runs_of(law))
-    cut = data.draw(st.integers(1, len(observations) - 1))
-    whole_state, whole = decide_all(law, parameters, start_state(law, parameters), observations)
-    half_state, before = decide_all(law, parameters, start_state(law, parameters), observations[:cut])
-    restored = catalog.read_state(law, parameters, through_json(half_state))
-    end_state, after = decide_all(law, parameters, restored, observations[cut:])
-    assert before + after == whole
-    assert through_json(end_state) == through_json(whole_state)
-
-
-@each_law
-@given(data=st.data())
 def test_a_decision_is_finite_json_and_its_reason_begins_with_the_action(law, data):
     parameters, observations = data.draw(runs_of(law))
     _, decisions = decide_all(law, parameters, start_state(law, parameters), observations)

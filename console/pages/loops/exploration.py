@@ -15,8 +15,9 @@ from controllers import catalog
 from controllers.concurrency.explorer import compute_target_threads
 from controllers.concurrency.law import LAW
 from controllers.concurrency.parameters import ConcurrencyParameters
-from controllers.concurrency.throughput_curve import Curve, Point
-from controllers.concurrency.throughput_prediction import (
+from controllers.concurrency.throughput_curve import (
+    Curve,
+    Point,
     PredictedThroughput,
     Saturation,
     estimate_saturation,

@@ -168,13 +168,6 @@ def test_what_can_not_be_decided_on_is_held_with_the_reason():
         assert after["machine"] == state["machine"]
 
 
-def test_too_few_samples_are_waited_for_and_counted():
-    parameters = read()
-    _, decision = look(parameters, start_state(LAW, parameters), 1, [0.9, 1.1] * 20)
-    assert decision.action is None and decision.limited_by == "samples"
-    assert "40 of" in decision.reason
-
-
 def test_a_pool_that_refuses_to_grow_is_asked_again_and_then_believed():
     parameters = read(patience=3)
     state = start_state(LAW, parameters)

@@ -14,8 +14,10 @@ from controllers.concurrency.throughput_curve import (
     ScalabilityCurve,
     StationCurve,
     compute_station_throughput,
+    estimate_saturation,
+    fit_curve_to_points,
+    predict_throughput,
 )
-from controllers.concurrency.throughput_prediction import estimate_saturation, fit_curve_to_points, predict_throughput
 
 # Four servers of 20 ms behind 60 ms elsewhere: at most 200 a second.
 STATION = StationCurve(capacity_per_second=200.0, servers=4, empty_seconds=0.08, error=0.0)

@@ -1,10 +1,7 @@
 """How a counter grows from one observation to the next, which code decides, and words of reasons."""
 
-import re
-
 import pytest
 
-from controllers.framework import code
 from controllers.framework.reason import (
     are,
     format_count,
@@ -28,13 +25,6 @@ from controllers.framework.sensed import count_growth
 )
 def test_a_counter_grows_by_what_is_new_also_after_a_reset(before, now, growth):
     assert count_growth(before, {"n": now}, "n") == growth
-
-
-def test_the_code_that_decides_has_a_short_name_that_stays():
-    assert (
-        re.fullmatch("[0-9a-f]{12}", code.compute_code_version())
-        and code.compute_code_version() == code.compute_code_version()
-    )
 
 
 def test_reasons_count_and_list_in_plain_words():

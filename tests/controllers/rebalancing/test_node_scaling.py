@@ -40,14 +40,6 @@ def test_a_forecast_calls_for_a_node_before_any_is_busy():
     assert decide({**seen, "forecast": 1.2})[1].action["use"] == ["n3"]
 
 
-def test_the_least_capable_node_is_released_once_it_was_idle_long_enough():
-    seen = plant(200, node("weak", 0.5), node("strong", 2.0))
-    state, first = decide(seen)
-    assert first.action is None
-    _, second = decide(seen, state)
-    assert second.action["release"] == ["weak"]
-
-
 def test_of_several_nodes_that_are_not_needed_a_decision_names_the_one_that_a_plan_empties():
     seen = plant(200, node("weak", 0.5), node("strong", 2.0))
     state, _ = decide(seen)
