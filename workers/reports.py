@@ -211,7 +211,7 @@ def _list_proposals(since: datetime, until: datetime) -> list[WeekProposal]:
     plans = Plan.objects.filter(created_at__gte=since, created_at__lt=until)
     proposals = [
         *map(_describe_tuning, tunings),
-        *(WeekProposal(_plan(plan), "", plan.state, plan.created_at) for plan in plans),
+        *(WeekProposal(f"Plan: {plan.title}", "", plan.state, plan.created_at) for plan in plans),
     ]
     return sorted(proposals, key=lambda row: row.at, reverse=True)
 
@@ -223,10 +223,6 @@ def _describe_tuning(tuning: Tuning) -> WeekProposal:
         f" ({100 * tuning.confidence:.0f} % confidence)"
     )
     return WeekProposal(f"{tuning.loop.name}: {values}", expected, tuning.state, tuning.created_at)
-
-
-def _plan(plan: Plan) -> str:
-    return f"Plan: {plan.title}"
 
 
 REPORT_PATH = "/reports/"

@@ -261,9 +261,9 @@ def list_alert_queues(alert_id: int) -> list[str]:
 def list_matcher_queues(matchers: Any) -> list[str] | None:
     """Return the queue that matchers name; None if they may match alerts of any queue."""
     rows = matchers if isinstance(matchers, list) else []
-    named = [row.get("value") for row in rows if isinstance(row, dict) and _is_of_one_queue(row)]
+    named = [
+        row.get("value")
+        for row in rows
+        if isinstance(row, dict) and (row.get("label") == "queue" and row.get("is") == "=")
+    ]
     return [str(named[0])] if named else None
-
-
-def _is_of_one_queue(matcher: Mapping[str, Any]) -> bool:
-    return matcher.get("label") == "queue" and matcher.get("is") == "="

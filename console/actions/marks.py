@@ -93,7 +93,13 @@ def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mar
     if (known := _parse_change(change)) is not None:
         return known, False
     _check(change.title, change.kind, change.text, change.at, None, now)
-    _check_outside(change)
+    check_names(source=change.source, id=change.event, type=change.type)
+    if change.url and not (len(change.url) <= MAX_URL and change.url.startswith(("https://", "http://"))):
+        raise BadInput("url", f"must be an http or https address of at most {MAX_URL} characters.")
+    if len(change.parts) > MAX_PARTS:
+        raise BadInput("parts", f"must have at most {MAX_PARTS} parts.")
+    for part in change.parts:
+        _check_part(part)
     lately = Mark.objects.exclude(event="").filter(created_at__gte=now - timedelta(hours=1))
     if lately.count() >= MAX_AN_HOUR:
         message = f"exceeds the limit of {MAX_AN_HOUR:,} events per hour; try again later."
@@ -141,16 +147,6 @@ def check_names(*, source: str, id: str, type: str) -> None:
     for name, value, longest in (("source", source, MAX_SOURCE), ("id", id, MAX_EVENT), ("type", type, MAX_EVENT)):
         if not 0 < len(value) <= longest:
             raise BadInput(name, f"must have 1 to {longest} characters.")
-
-
-def _check_outside(change: OutsideChange) -> None:
-    check_names(source=change.source, id=change.event, type=change.type)
-    if change.url and not (len(change.url) <= MAX_URL and change.url.startswith(("https://", "http://"))):
-        raise BadInput("url", f"must be an http or https address of at most {MAX_URL} characters.")
-    if len(change.parts) > MAX_PARTS:
-        raise BadInput("parts", f"must have at most {MAX_PARTS} parts.")
-    for part in change.parts:
-        _check_part(part)
 
 
 def _check_part(part: str) -> None:
@@ -247,13 +243,14 @@ class RolloutMarks:
                 before = self._before.get((plant, part)) or _find_marked_revision(plant, part, revision)
                 # Another observer may have run in the meantime, and have marked it.
                 if before not in ("", revision) and _find_marked_revision(plant, part, revision) != revision:
-                    _add_rollout_mark(plant, part, revision, before, datetime.fromtimestamp(snapshot.at or 0.0, UTC))
+                    text = f"Rolled out at {plant}; the previous revision was {before}."
+                    add_rollout(
+                        _format_author(plant),
+                        title=_format_title(part, revision),
+                        text=text,
+                        now=datetime.fromtimestamp(snapshot.at or 0.0, UTC),
+                    )
                 self._before[plant, part] = revision
-
-
-def _add_rollout_mark(plant: str, part: str, revision: str, before: str, now: datetime) -> None:
-    text = f"Rolled out at {plant}; the previous revision was {before}."
-    add_rollout(_format_author(plant), title=_format_title(part, revision), text=text, now=now)
 
 
 def _find_marked_revision(plant: str, part: str, revision: str) -> str:

@@ -102,17 +102,17 @@ def keep_changes(alert: Alert, data: Path, now: datetime) -> list[IncidentChange
     For an incident that was open for longer than snapshots are stored, the result of its start is kept: without the
     onset's snapshot nothing is upstream.
     """
-    if not _is_young(alert, now) and (kept_before := load_changes(alert)) and _has_no_snapshot(alert, data):
+    if (
+        not _is_young(alert, now)
+        and (kept_before := load_changes(alert))
+        and (_snapshot(data, compute_onset(alert)) is NOTHING_SEEN)
+    ):
         Incident.objects.filter(alert=alert).update(changes_at=now)
         return kept_before
     changes = search_changes(alert, data)
     kept = [change.document() for change in changes[:MAX_STORED]]
     Incident.objects.update_or_create(alert=alert, defaults={"changes": kept, "changes_at": now})
     return changes
-
-
-def _has_no_snapshot(alert: Alert, data: Path) -> bool:
-    return _snapshot(data, compute_onset(alert)) is NOTHING_SEEN
 
 
 def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
@@ -125,15 +125,17 @@ def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
     kinds = Counter(change.kind for change in changes)
     records = compute_kind_records(alert.condition, kinds, alert.pk, onset, data)
     plain = [
-        PlantChange(change.kind, change.at.timestamp(), change.parts, change.times, _is_over(change, onset))
+        PlantChange(
+            change.kind,
+            change.at.timestamp(),
+            change.parts,
+            change.times,
+            change.over_at is not None and change.over_at <= onset,
+        )
         for change in changes
     ]
     rows = rank_changes(plain, onset.timestamp(), steps, records)
     return [_build_row(changes[row.place], row.steps, row.delay_seconds, row.weight, records) for row in rows]
-
-
-def _is_over(change: FoundChange, onset: datetime) -> bool:
-    return change.over_at is not None and change.over_at <= onset
 
 
 def is_the_incident(change: FoundChange, alert: Alert) -> bool:

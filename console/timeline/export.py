@@ -70,19 +70,10 @@ def _iterate_events(window: Window) -> Iterator[Sequence[Any]]:
     """Yield marks, alerts, overrides, and each decision that acted; kind after kind, the oldest first."""
     for mark in marks.list_between(window.since, window.until):
         yield mark.at, mark.until, mark.kind, "", mark.title, "", mark.author, mark.text
-    yield from _iterate_alerts(window)
-    yield from _iterate_overrides(window)
-    yield from _decisions(window)
-
-
-def _iterate_alerts(window: Window) -> Iterator[Sequence[Any]]:
     alerts = list_alerts_during(window).iterator(ROWS)
     for alert in alerts:
         fired, resolved = alert.fired_at, alert.resolved_at
         yield fired, resolved, "alert", alert.rule_name, alert.title, alert.severity, "", alert.sentence
-
-
-def _iterate_overrides(window: Window) -> Iterator[Sequence[Any]]:
     for override in list_overrides_during(window).iterator(ROWS):
         what, who = f"{override.name} {override.value}", override.owner.get_username()
         yield (
@@ -95,9 +86,6 @@ def _iterate_overrides(window: Window) -> Iterator[Sequence[Any]]:
             who,
             override.reason,
         )
-
-
-def _decisions(window: Window) -> Iterator[Sequence[Any]]:
     acted = LedgerEntry.objects.filter(at__gte=window.since, at__lte=window.until, action__isnull=False)
     fields = ("at", "loop__name", "action", "verdict", "mode", "reason")
     for at, loop, action, verdict, mode, reason in acted.order_by("at").values_list(*fields).iterator(ROWS):

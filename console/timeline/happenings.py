@@ -186,7 +186,7 @@ def build_law_lanes(window: Window, loops: Collection[int] | None = None) -> lis
     """Return a lane per law that acted (of these loops; None: of all), in the order of their names."""
     width = max(1, round(window.seconds / BUCKETS))
     counted = (
-        _group_loops(loops)
+        (LedgerEntry.objects.all() if loops is None else LedgerEntry.objects.filter(loop__in=loops))
         .filter(verdict__in=ACTED, at__gte=window.since, at__lte=window.until)
         .annotate(place=Epoch("at") / width, law=F("loop__law"))
         .values("law", "place", "verdict")
@@ -202,10 +202,6 @@ def build_law_lanes(window: Window, loops: Collection[int] | None = None) -> lis
     for (law, place), rows in groups.items():
         lanes.setdefault(law, []).append(_build_triangle(window, law, place * width, width, rows, reasons))
     return [TimelineLane(law, bars, sum(bar.count for bar in bars)) for law, bars in lanes.items()]
-
-
-def _group_loops(loops: Collection[int] | None) -> QuerySet[LedgerEntry]:
-    return LedgerEntry.objects.all() if loops is None else LedgerEntry.objects.filter(loop__in=loops)
 
 
 def list_controlling_loops(queue: str = "", node: str = "") -> list[int]:

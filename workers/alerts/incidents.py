@@ -113,7 +113,9 @@ def grade(alert_id: int, by: User | None, severity: str, now: datetime) -> Incid
 def assign(alert_id: int, by: User | None, roles: Mapping[str, str], now: datetime) -> Incident:
     """Set who has which role; "" for nobody. Roles that are not named stay."""
     for role, who in roles.items():
-        _check_role(role, who)
+        if role not in ROLES:
+            raise BadInput("roles", f"must be one of {', '.join(ROLES)}, not {str(role)[:40]!r}.")
+        _check_person(role, who)
     incident = lock_incident(alert_id)
     for role, who in roles.items():
         if incident.roles.get(role, "") != who:
@@ -220,12 +222,6 @@ def lock_started_incident(alert_id: int) -> Incident:
 def _require_unexplained(alert: Alert) -> None:
     if alert.under_id is not None:
         raise BadInput("alert", f"is explained by alert {alert.under_id}; use the incident of that alert.")
-
-
-def _check_role(role: str, who: Any) -> None:
-    if role not in ROLES:
-        raise BadInput("roles", f"must be one of {', '.join(ROLES)}, not {str(role)[:40]!r}.")
-    _check_person(role, who)
 
 
 def _check_person(field: str, who: Any) -> None:

@@ -152,13 +152,10 @@ def count_verdicts(spans: Sequence[tuple[datetime, datetime]]) -> Counter[str]:
     verdicts: Counter[str] = Counter()
     for since, until in spans:
         done = LedgerEntry.objects.filter(at__gte=since, at__lt=until, action__isnull=False)
-        verdicts += _verdicts(done.filter(mode__in=Loop.ACTING))
+        verdicts += Counter(
+            dict(done.filter(mode__in=Loop.ACTING).order_by().values_list("verdict").annotate(Count("pk")))
+        )
     return verdicts
-
-
-def _verdicts(entries: QuerySet[LedgerEntry]) -> Counter[str]:
-    """Count the entries by verdict, in the database."""
-    return Counter(dict(entries.order_by().values_list("verdict").annotate(Count("pk"))))
 
 
 def _describe_outcome(count: int, before: int, verdicts: Counter[str]) -> str:

@@ -102,15 +102,10 @@ def find_in_snapshots(read: Read, since: float, until: float) -> list[Appearance
             _locate_appearances(read_parts, difference, early_at, late_at, until)
             for difference in _iterate_differences(early, late, late_at)
         ]
-    settled_at = _find_settled_time(known, since)
+    oldest_at = known[-1][0] if known else since
+    settled_at = oldest_at + SETTLING_SECONDS if oldest_at > since else since
     news = [appearance for appearance in seen_parts if appearance.how not in SETTLING or appearance.at > settled_at]
     return sorted(news, key=lambda appearance: -appearance.at)
-
-
-def _find_settled_time(known: list[tuple[float, ShownParts]], since: float) -> float:
-    """Return the time until which first sightings are no news, because the plant was not watched before."""
-    oldest_at = known[-1][0] if known else since
-    return oldest_at + SETTLING_SECONDS if oldest_at > since else since
 
 
 def build_shown_parts(snapshot: Snapshot) -> ShownParts:

@@ -89,7 +89,9 @@ def seal(root: Path, path: Path) -> int:
     size = 0
     if frames:
         first_seconds = frames[0][0]
-        block = pa.Codec("zstd", compression_level=LEVEL).compress(_encode_frames(frames), asbytes=True)
+        block = pa.Codec("zstd", compression_level=LEVEL).compress(
+            b"".join(b"%.3f %s\n" % frame for frame in frames), asbytes=True
+        )
         folder = root / f"day={_format_day(first_seconds)}"
         folder.mkdir(parents=True, exist_ok=True)
         hidden = folder / f".{path.stem}{SUFFIX}"
@@ -134,7 +136,11 @@ def get_day_folder(data: Path, day: str) -> Path:
 def _find_near_frame(data: Path, at_seconds: float) -> Iterator[Frame]:
     """Return the newest frame not after the instant, from its block or the open file."""
     # A minute may start on the day before.
-    starts = [start for day in _days_around(at_seconds) for start in _list_block_starts(data, day)]
+    starts = [
+        start
+        for day in {_format_day(at_seconds - BLOCK_SECONDS), _format_day(at_seconds)}
+        for start in _list_block_starts(data, day)
+    ]
     begun = [start for start in starts if start <= at_seconds]
     if begun:
         yield from _select_last_frame(_block(data, max(begun)), at_seconds)
@@ -172,18 +178,10 @@ def _iterate_frames(text: bytes) -> Iterator[Frame]:
             yield float(at), snapshot
 
 
-def _encode_frames(frames: Iterable[Frame]) -> bytes:
-    return b"".join(b"%.3f %s\n" % frame for frame in frames)
-
-
 def _list_block_starts(data: Path, day: str) -> list[float]:
     """Return when the blocks of a day start, by their names."""
     paths = get_day_folder(data, day).glob(f"[0-9]*{SUFFIX}")
     return [float(path.name.removesuffix(SUFFIX)) for path in paths]
-
-
-def _days_around(at_seconds: float) -> set[str]:
-    return {_format_day(at_seconds - BLOCK_SECONDS), _format_day(at_seconds)}
 
 
 def _format_day(at_seconds: float) -> str:

@@ -220,7 +220,11 @@ def _add_archived(found: dict[str, Sliced], batch: pa.RecordBatch, stretch: Time
         table = np.bincount(cells, minlength=SLICES * len(values)).reshape(-1, SLICES)
         for value, row in zip(values, table.tolist(), strict=True):
             known = found[name].get(value)
-            found[name][value] = [float(each) for each in row] if known is None else _add_counts(known, row)
+            found[name][value] = (
+                [float(each) for each in row]
+                if known is None
+                else [left + right for left, right in zip(known, row, strict=True)]
+            )
         if len(found[name]) > MAX_COUNTED:
             found[name] = _fold_rare_values(found[name], _find_frequent_values(found[name], count=MAX_COUNTED // 5))
 
@@ -243,10 +247,6 @@ def _fold_rare_values(sliced: Sliced, kept: set[str]) -> Sliced:
     rest = [row for value, row in sliced.items() if value not in kept]
     folded = {value: row for value, row in sliced.items() if value in kept}
     return {**folded, REST: np.sum(rest, axis=0).tolist()} if rest else folded
-
-
-def _add_counts(one: list[float], other: list[int]) -> list[float]:
-    return [left + right for left, right in zip(one, other, strict=True)]
 
 
 def add_snapshots(

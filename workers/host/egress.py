@@ -472,23 +472,19 @@ def check_headers(headers: Mapping[str, str], field: str) -> None:
     if len(headers) > MAX_HEADERS:
         raise BadInput(field, f"must have at most {MAX_HEADERS} headers, not {len(headers):,}.")
     for name, value in headers.items():
-        _check_header(name, value, field)
-
-
-def _check_header(name: str, value: str, field: str) -> None:
-    shown = checks.shorten_for_message(name)
-    if not _NAME.match(name):
-        raise BadInput(field, f"has an invalid header name, {shown}; use letters, digits, and -.")
-    if name.lower() in CLIENT_HEADERS:
-        raise Forbidden(field, f"sets {shown}, which the HTTP client sets itself; remove it.")
-    if len(value) > MAX_VALUE_CHARACTERS:
-        raise BadInput(field, f"sets {shown} to {len(value):,} characters; use at most {MAX_VALUE_CHARACTERS:,}.")
-    if value and not is_header_value(value):
-        raise BadInput(
-            field,
-            f"sets {shown} to an invalid value; use printable ASCII without line breaks and"
-            " without spaces at the ends.",
-        )
+        shown = checks.shorten_for_message(name)
+        if not _NAME.match(name):
+            raise BadInput(field, f"has an invalid header name, {shown}; use letters, digits, and -.")
+        if name.lower() in CLIENT_HEADERS:
+            raise Forbidden(field, f"sets {shown}, which the HTTP client sets itself; remove it.")
+        if len(value) > MAX_VALUE_CHARACTERS:
+            raise BadInput(field, f"sets {shown} to {len(value):,} characters; use at most {MAX_VALUE_CHARACTERS:,}.")
+        if value and not is_header_value(value):
+            raise BadInput(
+                field,
+                f"sets {shown} to an invalid value; use printable ASCII without line breaks and"
+                " without spaces at the ends.",
+            )
 
 
 def is_header_value(value: str) -> bool:

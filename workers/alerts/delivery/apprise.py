@@ -8,7 +8,6 @@ A chat service doesn't detect a repetition by its key: a message that was taken 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 from urllib.parse import unquote
 
 from django.conf import settings
@@ -42,7 +41,7 @@ def send(message: Message, now_seconds: float) -> str:
     """
     order = {
         "address": read_address(message.receiver),
-        "kind": _choose_message_type(message.content),
+        "kind": ("success" if message.content["kind"] == "resolved" else KINDS[message.content["severity"]]),
         "title": remove_markup(format_subject(message.content)),
         "body": keep_whole_lines(remove_markup("\n".join(_iterate_lines(message))), MAX_BODY),
         "allowed": settings.WEIR_EGRESS_ALLOW,
@@ -66,11 +65,6 @@ def _iterate_lines(message: Message) -> Iterator[str]:
         numbers = [str(alert["id"]) for alert in message.content["alerts"]]
         if numbers:
             yield f"Start a reply with {' or '.join(numbers)} to add it to the alert."
-
-
-def _choose_message_type(content: Mapping[str, Any]) -> str:
-    """Return apprise's type of a message: the color or the sign that the service gives it."""
-    return "success" if content["kind"] == "resolved" else KINDS[content["severity"]]
 
 
 def setup_error(receiver: Receiver) -> str:

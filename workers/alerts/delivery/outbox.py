@@ -7,7 +7,7 @@ dies between sending and recording sends the same message again, and the receive
 
 import logging
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -298,17 +298,16 @@ def mark_delivered(message: Message, now: datetime, left_out: str = "") -> None:
         return
     deliveries = Delivery.objects.filter(message=message).values_list("alert_id", flat=True).distinct()
     receiver = f"{message.receiver.name} ({message.receiver.channel})"
-    _note(deliveries, f"{receiver}. {error}" if error else receiver, now)
+    kind = AlertEvent.Kind.NOTIFIED
+    AlertEvent.objects.bulk_create(
+        AlertEvent(alert_id=alert, at=now, kind=kind, text=(f"{receiver}. {error}" if error else receiver))
+        for alert in deliveries
+    )
 
 
 def _brings_what_goes_on(message: Message) -> bool:
     begun = Delivery.objects.filter(message=message, kind=Delivery.Kind.FIRING)
     return begun.filter(alert__resolved_at__isnull=True).exists()
-
-
-def _note(alerts: Iterable[int], text: str, now: datetime) -> None:
-    kind = AlertEvent.Kind.NOTIFIED
-    AlertEvent.objects.bulk_create(AlertEvent(alert_id=alert, at=now, kind=kind, text=text) for alert in alerts)
 
 
 def mark_failed(

@@ -96,7 +96,17 @@ def check_event(event: Any) -> None:
         if isinstance(event.get(name), list):
             raise BrokenEvent(f"has {name} more than once.")
     _check_rules(event)
-    _check_length(event)
+    start = event["DTSTART"].dt
+    if not isinstance(start, date):
+        raise BrokenEvent("has a DTSTART that is neither a date nor a date-time.")
+    if "DTEND" in event:
+        end = event["DTEND"].dt
+        if not isinstance(end, date):
+            raise BrokenEvent("has a DTEND that is neither a date nor a date-time.")
+        if _make_comparable(end, start) < _make_comparable(start, end):
+            raise BrokenEvent("ends before it starts.")
+    elif "DURATION" in event and event["DURATION"].dt.total_seconds() < 0:
+        raise BrokenEvent("ends before it starts.")
 
 
 def _names_relevant(why: str) -> bool:
@@ -120,20 +130,6 @@ def _check_rules(event: Any) -> None:
             raise BrokenEvent("has a rule that recurs more than once a day; use FREQ=DAILY or longer.")
         if any(interval < 1 for interval in rule.get("INTERVAL", [])):
             raise BrokenEvent("has an RRULE with an INTERVAL below 1.")
-
-
-def _check_length(event: Any) -> None:
-    start = event["DTSTART"].dt
-    if not isinstance(start, date):
-        raise BrokenEvent("has a DTSTART that is neither a date nor a date-time.")
-    if "DTEND" in event:
-        end = event["DTEND"].dt
-        if not isinstance(end, date):
-            raise BrokenEvent("has a DTEND that is neither a date nor a date-time.")
-        if _make_comparable(end, start) < _make_comparable(start, end):
-            raise BrokenEvent("ends before it starts.")
-    elif "DURATION" in event and event["DURATION"].dt.total_seconds() < 0:
-        raise BrokenEvent("ends before it starts.")
 
 
 def _make_comparable(at: date, other: date) -> datetime:
@@ -336,7 +332,11 @@ def _list_event_shifts(events: list[Any], calendar: Any, zone: tzinfo | str, now
     occurrences = recurring_ical_events.of(alone).between(now - BEHIND, now + AHEAD)
     if len(occurrences) > MAX_SHIFTS_OF_AN_EVENT:
         raise BrokenEvent(f"has more than {MAX_SHIFTS_OF_AN_EVENT} shifts within two weeks.")
-    return [_shift(occurrence, zone) for occurrence in occurrences if not _is(occurrence.get("STATUS"), "CANCELLED")]
+    return [
+        _shift(occurrence, zone)
+        for occurrence in occurrences
+        if not (str(occurrence.get("STATUS")).strip().upper() == "CANCELLED")
+    ]
 
 
 def on_call(known: Iterable[Shift], now: datetime) -> list[str]:
@@ -385,10 +385,6 @@ def _shift(event: Any, own_zone: tzinfo | str) -> Shift:
     begin = _convert_to_instant(event["DTSTART"].dt, zone)
     end = _convert_to_instant(event["DTEND"].dt, zone) if "DTEND" in event else begin + _compute_length(event)
     return Shift(begin, end, list_people(event))
-
-
-def _is(value: Any, word: str) -> bool:
-    return str(value).strip().upper() == word
 
 
 def _compute_length(event: Any) -> timedelta:

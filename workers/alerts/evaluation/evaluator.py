@@ -116,7 +116,17 @@ def claim(fence: int) -> bool:
 @transaction.atomic
 def check(evidence: Evidence, fence: int) -> AlertCheck:
     """Advance every alert by the evidence. Raises `EvaluatorOvertaken` and has written nothing then."""
-    this = _begin_check(evidence.now, fence)
+    watch = AlertWatch.objects.select_for_update().get_or_create(pk=1)[0]
+    if watch.fence > fence:
+        raise EvaluatorOvertaken
+    at = convert_to_datetime(evidence.now)
+    AlertWatch.objects.filter(pk=1).update(fence=fence, looked_at=at)
+    lately = Alert.objects.filter(resolved_at__gte=at - timedelta(seconds=automaton.SAME_SECONDS))
+    this = AlertCheck(
+        evidence.now,
+        (at - watch.looked_at).total_seconds() if watch.looked_at else 0.0,
+        {alert.fingerprint: alert for alert in lately.order_by("resolved_at")},
+    )
     enabled = [rule for rule in AlertRule.objects.filter(enabled=True) if rule.condition in CONDITIONS]
     seen = {
         compute_fingerprint(subject.rule.name, subject.reading.labels): subject
@@ -127,21 +137,6 @@ def check(evidence: Evidence, fence: int) -> AlertCheck:
     prepare_deliveries(this, evidence)
     _write(this)
     return this
-
-
-def _begin_check(now: float, fence: int) -> AlertCheck:
-    """Return the check that starts, unless a greater number was there."""
-    watch = AlertWatch.objects.select_for_update().get_or_create(pk=1)[0]
-    if watch.fence > fence:
-        raise EvaluatorOvertaken
-    at = convert_to_datetime(now)
-    AlertWatch.objects.filter(pk=1).update(fence=fence, looked_at=at)
-    lately = Alert.objects.filter(resolved_at__gte=at - timedelta(seconds=automaton.SAME_SECONDS))
-    return AlertCheck(
-        now,
-        (at - watch.looked_at).total_seconds() if watch.looked_at else 0.0,
-        {alert.fingerprint: alert for alert in lately.order_by("resolved_at")},
-    )
 
 
 def _move_known(
@@ -250,7 +245,17 @@ def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
                 # The others are worst at other times, and have alerts of their own.
                 alert.worst_impact = impacts.collect(alert, with_others=False)
                 alert.worst_sentence = alert.sentence
-        _take_steps(this, alert, receivers)
+        suppressed = alert.snoozed_until is not None or alert.silence_id is not None
+        suppressed = suppressed or alert.under_id is not None or bool(alert.explanation)
+        steps = alert.rule.escalation if alert.rule else []
+        delays = [60.0 * step["after_minutes"] for step in steps]
+        episode, due = automaton.find_due_steps(build_episode(alert), suppressed, delays, this.now)
+        keep(alert, episode)
+        for at in due:
+            names = steps[at]["receivers"]
+            this.owed += outbox.owe(alert, at, names, receivers, this.at)
+            if at > 0:
+                this.note(alert, Kind.ESCALATED, f"Step {at + 1}: {', '.join(names)}.")
     this.owed += outbox.ends([alert for alert in this.shown if alert.resolved_at == this.at], this.at)
 
 
@@ -299,20 +304,6 @@ def _build_party(alert: Alert, now: float) -> Party:
         is_clear=alert.cleared_since is not None or ended is not None,
         under=alert.under_id,
     )
-
-
-def _take_steps(this: AlertCheck, alert: Alert, receivers: Mapping[str, Receiver]) -> None:
-    suppressed = alert.snoozed_until is not None or alert.silence_id is not None
-    suppressed = suppressed or alert.under_id is not None or bool(alert.explanation)
-    steps = alert.rule.escalation if alert.rule else []
-    delays = [60.0 * step["after_minutes"] for step in steps]
-    episode, due = automaton.find_due_steps(build_episode(alert), suppressed, delays, this.now)
-    keep(alert, episode)
-    for at in due:
-        names = steps[at]["receivers"]
-        this.owed += outbox.owe(alert, at, names, receivers, this.at)
-        if at > 0:
-            this.note(alert, Kind.ESCALATED, f"Step {at + 1}: {', '.join(names)}.")
 
 
 def _write(this: AlertCheck) -> None:

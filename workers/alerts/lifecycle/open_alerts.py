@@ -104,10 +104,6 @@ def describe_situation(alert: Alert) -> AlertSituation:
         return AlertSituation("Suppressed: explained by another alert.")
     if suppression == "paused":
         return AlertSituation(f"Suppressed: {alert.explanation}")
-    return _describe_next_step(alert)
-
-
-def _describe_next_step(alert: Alert) -> AlertSituation:
     steps: list[dict[str, Any]] = alert.rule.escalation if alert.rule else []
     if not steps:
         return AlertSituation("Not acknowledged; its rule has no receivers.")

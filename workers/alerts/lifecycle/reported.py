@@ -62,7 +62,10 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
         unique_fields=["source", "fingerprint", "began_at"],
         update_fields=["ended_at", "reported_at", "summary", "description", "severity"],
     )
-    _forget(now)
+    ReportedAlert.objects.filter(reported_at__lt=now - timedelta(days=KEPT_DAYS)).delete()
+    last = ReportedAlert.objects.order_by("-pk").values_list("pk", flat=True)[MAX_KEPT : MAX_KEPT + 1]
+    if last:
+        ReportedAlert.objects.filter(pk__lte=last[0]).delete()
     return StoredReport(len(distinct), len(rows) - len(kept), tuple(refused))
 
 
@@ -110,13 +113,11 @@ def _read(alert: Any, where: str, source: str, now: datetime) -> ReportedAlert:
         description=notes.get("description", "")[:MAX_TEXT],
         link=_parse_link(alert.get("generatorURL")),
         began_at=_parse_time(alert.get("startsAt"), f"{where}.startsAt"),
-        ended_at=None if _is_firing(alert, ended) else _parse_time(ended, f"{where}.endsAt"),
+        ended_at=None
+        if (alert.get("status") != "resolved" or ended.startswith(NEVER))
+        else _parse_time(ended, f"{where}.endsAt"),
         reported_at=now,
     )
-
-
-def _is_firing(alert: Mapping[str, Any], ended: str) -> bool:
-    return alert.get("status") != "resolved" or ended.startswith(NEVER)
 
 
 def _parse_texts(given: Any, where: str) -> dict[str, str]:
@@ -145,11 +146,3 @@ def _parse_link(text: Any) -> str:
         return text if urlsplit(text).scheme in ("http", "https") and urlsplit(text).netloc else ""
     except ValueError:
         return ""
-
-
-def _forget(now: datetime) -> None:
-    """Delete the oldest."""
-    ReportedAlert.objects.filter(reported_at__lt=now - timedelta(days=KEPT_DAYS)).delete()
-    last = ReportedAlert.objects.order_by("-pk").values_list("pk", flat=True)[MAX_KEPT : MAX_KEPT + 1]
-    if last:
-        ReportedAlert.objects.filter(pk__lte=last[0]).delete()
