@@ -296,30 +296,12 @@ def test_what_came_before_incidents_far_away_says_nothing_of_those_near(tmp_path
     assert (records["deploy"].before, records["deploy"].incidents) == (2, 4)
 
 
-def test_what_came_after_an_incident_is_no_earlier_one(people, loop, tmp_path: Path):
-    """One that is open for long is searched again at its end, when others like it have come and gone."""
-    an_override(people["operator"], loop, 33 * MINUTE)
-    alert = an_alert(30 * MINUTE)
-    kept = [{"kind": "override upper_limit", "steps": 1, "at": NOW.isoformat(), "ref": "override:0"}]
-    for minutes in (40, 10):
-        ended = an_alert(minutes * MINUTE, state="resolved", resolved_at=NOW, labels={"queue": "orders"})
-        Incident.objects.create(alert=ended, changes_at=NOW, changes=kept if minutes == 10 else [])
-    assert [(row.before, row.incidents) for row in changes.search_changes(alert, tmp_path)] == [(0, 1)]
-
-
 def test_nodes_of_a_queue_are_a_step_away_and_other_queues_there_two():
     touched = an_alert(touches={"nodes": ["n1"]})
     steps = changes.compute_steps_upstream(touched, snapshot_of(plant()))
     assert (steps["queue/alert"], steps["node/n1"]) == (0, 1)
     shared = {"alert": queue(nodes=("n1",)), "mail": queue(nodes=("n1",))}
     assert changes.compute_steps_upstream(touched, snapshot_of(plant(queues=shared)))["queue/mail"] == 2
-
-
-def test_what_came_and_went_several_times_of_late_is_less_news(tmp_path: Path):
-    def chance(count: int) -> float:
-        return changes.compute_kind_records("queue_wait", {"node left": count}, 0, NOW, tmp_path)["node left"].chance
-
-    assert chance(1) == changes.APPEARANCE_CHANCE < chance(4) < chance(20) < 0.5
 
 
 def test_what_one_person_sets_of_several_loops_at_once_is_one_change_and_so_is_its_end(people, loop, tmp_path: Path):
@@ -341,33 +323,6 @@ def test_what_one_person_sets_of_several_loops_at_once_is_one_change_and_so_is_i
     assert [row.kind for row in found if row.ref == rows["operator"].ref] == ["override mode", "override ended"]
     ranked = changes.search_changes(an_alert(), tmp_path)
     assert [row.by for row in ranked if row.kind == "override mode"] == ["administrator", "operator"]
-
-
-def test_who_holds_the_loops_of_a_queue_one_a_node_has_acted_once(people, loop, tmp_path: Path):
-    def chance(*ago: timedelta) -> float:
-        Override.objects.all().delete()
-        for each in ago:
-            an_override(people["operator"], loop, each, name="mode", value="hold")
-        kind = "override mode"
-        return changes.compute_kind_records("queue_wait", {kind: 1}, 0, NOW, tmp_path)[kind].chance
-
-    together, apart = 2.1 * MINUTE, 9 * MINUTE
-    assert chance(together) == chance(together, together, together) < chance(together, apart)
-
-
-@pytest.mark.parametrize(
-    ("hours", "deploys", "least", "most"),
-    [(4, 4, 0.05, 0.1), (4, 40, 0.45, 0.55), (24 * 40, 4, 0.0, 0.05), (24 * 40, 40, 0.1, 0.15)],
-)
-def test_four_deploys_say_more_than_forty_and_those_of_an_old_plant_more_than_of_a_young_one(
-    hours, deploys, least, most, tmp_path: Path
-):
-    first = {"sequence": 1, "actor": "admin", "action": "task.run", "target": "x"}
-    AuditEntry.objects.create(at=NOW - timedelta(hours=hours), **first)
-    for minute in range(deploys):
-        Mark.objects.create(kind="deploy", title="a", at=NOW - (10 + minute) * MINUTE, author="ci")
-    chance = changes.compute_kind_records("queue_wait", {"deploy": 1}, 0, NOW, tmp_path)["deploy"].chance
-    assert least <= chance <= most
 
 
 def test_on_a_plant_of_this_hour_its_own_start_and_what_its_loops_do_come_after_what_people_change(
@@ -425,15 +380,6 @@ def test_of_many_incidents_each_is_examined_before_any_is_examined_again(tmp_pat
     assert keeper.step(NOW + 4 * MINUTE) == 4, "those that were the first are due again"
 
 
-def test_an_incident_before_a_hundred_newer_ones_is_examined_too(tmp_path: Path):
-    first = an_alert(29 * MINUTE)
-    for _ in range(100):
-        newer = an_alert(2 * MINUTE, state="resolved", resolved_at=NOW - MINUTE)
-        Incident.objects.create(alert=newer, changes_at=NOW)
-    assert ChangeKeeper(tmp_path).step(NOW) == 1
-    assert Incident.objects.get(alert=first).changes_at == NOW
-
-
 def test_the_page_shows_a_change_with_its_undo_and_its_record(browsers, people, loop, stored_snapshot, tmp_path):
     an_override(people["operator"], loop, 3 * MINUTE)
     alert = an_alert()
@@ -443,14 +389,6 @@ def test_the_page_shows_a_change_with_its_undo_and_its_record(browsers, people, 
     assert "End override" in page and "No earlier incident of this kind" in page
     viewed = browsers["viewer"].get(f"/alerts/{alert.pk}/").content.decode()
     assert "What changed" in viewed and "End override" not in viewed
-
-
-def test_an_override_that_is_over_has_no_undo(browsers, people, loop, stored_snapshot, tmp_path):
-    made = an_override(people["operator"], loop, 3 * MINUTE)
-    alert = an_alert()
-    changes.keep_changes(alert, tmp_path, NOW)
-    Override.objects.filter(pk=made.pk).update(ended_at=NOW)
-    assert "End override" not in browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
 
 
 def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_snapshot, tmp_path):
@@ -467,37 +405,6 @@ def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_s
     assert administrator.post(f"/settings/plant/{name}", {**posted, "value": value}).status_code == 302
     assert plant_settings.get_setting_value(name) == before
     assert "Reset to" not in administrator.get(f"/alerts/{alert.pk}/").content.decode()
-
-
-def test_a_loop_s_own_value_leads_to_its_page_and_to_where_it_is_set_back(browsers, loop, stored_snapshot, tmp_path):
-    posted = {"name": "raise_factor", "value": "1.3", "reason": "a test"}
-    assert browsers["administrator"].post(f"/settings/plant/loops/{loop.pk}", posted).status_code == 302
-    onset = timezone.now() + MINUTE
-    alert = an_alert(ago=NOW - onset)
-    changes.keep_changes(alert, tmp_path, onset)
-    page = browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
-    assert f'class="name" href="/loops/{loop.pk}/"' in page
-    assert f'href="/settings/plant/?loop={loop.pk}">Reset to' in page
-    assert "Reset to" not in browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
-    Loop.objects.filter(pk=loop.pk).update(parameters={})
-    assert "Reset to" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
-
-
-def test_a_capped_ladder_leads_to_its_queue_and_is_set_back(browsers, stored_snapshot, tmp_path):
-    Queue.objects.create(name="alert", kind="jobs")
-    ladder = Loop.objects.create(name="ladder/alert", law="ladder", target={"queue": "alert"})
-    posted = {"cap": "workers", "reason": "a test"}
-    assert browsers["administrator"].post("/queues/alert/cap", posted).status_code == 302
-    onset = timezone.now() + MINUTE
-    alert = an_alert(ago=NOW - onset)
-    changes.keep_changes(alert, tmp_path, onset)
-    page = browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
-    assert 'class="name" href="/queues/alert/"' in page
-    (cap,) = re.findall(r'name="cap"\s+value="([^"]+)">Reset to shed', page)
-    assert browsers["administrator"].post("/queues/alert/cap", {**posted, "cap": cap}).status_code == 302
-    ladder.refresh_from_db()
-    assert ladder.parameters["cap"] == "shed"
-    assert "Reset to" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
 
 
 def test_the_api_has_the_same(browsers, people, loop, stored_snapshot, control: redis.Redis):

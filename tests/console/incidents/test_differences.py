@@ -79,13 +79,6 @@ def is_found(rows: list[Difference], cause: str) -> bool:
     return CAUSES[cause] in [(row.dimension, row.value) for row in rows[:FIRST]]
 
 
-@pytest.mark.parametrize("at", range(len(CAUSES)))
-def test_the_cause_is_among_the_first_three(at, tmp_path: Path, monkeypatch):
-    cause = list(CAUSES)[at]
-    rows = compared(at, cause, tmp_path, monkeypatch)
-    assert is_found(rows, cause), [(row.dimension, row.value, row.effect) for row in rows[:6]]
-
-
 @pytest.mark.slow
 def test_in_nine_of_ten_stretches_it_is(tmp_path: Path, monkeypatch, record_property):
     found = []
@@ -136,13 +129,6 @@ def test_a_stretch_that_can_not_be_compared_is_refused_by_name(since, until, aga
     assert refused.value.field == field
 
 
-def test_a_day_is_compared_with_the_day_before_at_most(tmp_path: Path):
-    with pytest.raises(BadInput, match="1 minute to 1 day after from"):
-        differences.build_compared_ranges(SINCE, SINCE + timedelta(hours=25), "day")
-    here, there = differences.build_compared_ranges(SINCE, SINCE + timedelta(hours=25), "week")
-    assert here.since - there.since == 7 * 86_400 and here.until - here.since == 90_000
-
-
 @pytest.fixture
 def long_comparison(settings, tmp_path: Path):
     """An archive, and what is asked of it: more hours than a page reads."""
@@ -178,14 +164,6 @@ def test_what_is_too_much_for_a_page_spark_counts_and_the_page_shows(
     assert "Spark counted the archived events" in page and "values compared" in page
     answer = browsers["viewer"].get("/api/v1/differences", long_comparison)
     assert answer.status_code == 200 and answer.json()["compared"] > 0
-
-
-@pytest.mark.django_db
-def test_why_spark_failed_stands_beside_the_offer_to_count_again(browsers, stored_snapshot, long_comparison):
-    browsers["operator"].post("/differences/count", long_comparison)
-    Run.objects.update(state=Run.State.FAILED, error="Spark's process takes no work.")
-    page = browsers["operator"].get("/differences/", long_comparison).content.decode()
-    assert "process takes no work" in page and "Count in Spark" in page
 
 
 @pytest.mark.django_db

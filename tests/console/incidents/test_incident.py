@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from console.accounts.access import Actor
-from console.actions import incidents as acting
 from console.incidents.incident_timeline import draft, list_timeline_events
 from console.models import AuditEntry, Mark
 from tests.console.incidents.test_changes import MINUTE, NOW, an_alert, an_override, loop  # noqa: F401
@@ -61,27 +59,10 @@ def test_its_timeline_has_what_changed_what_loops_did_and_what_people_did_in_ord
     assert "(effective)" in rows[2].words and rows[4].by == "operator"
 
 
-def test_a_loop_that_acts_first_while_the_timeline_is_read_spoils_no_page(loop, tmp_path, monkeypatch):  # noqa: F811
-    counted = review.summarize_outcome
-
-    def acts_first(alert: Alert) -> review.AlertOutcome:
-        acted(loop, MINUTE, "Start 2 workers")
-        return counted(alert)
-
-    monkeypatch.setattr(review, "summarize_outcome", acts_first)
-    words = [row.words for row in list_timeline_events(an_alert(9 * MINUTE), tmp_path)]
-    assert len(words) == 2 and words[1].startswith("Start 2 workers"), "nothing is left out"
-
-
 def test_its_times_are_those_of_its_events(night):
     incidents.mitigate(night.pk, None, NOW - 2 * MINUTE)
     night = Alert.objects.get(pk=night.pk)
     assert incidents.compute_incident_times(night) == incidents.IncidentTimes(60.0, 240.0, 420.0, 480.0)
-
-
-def test_what_nobody_said_is_not_made_up():
-    alert = an_alert(state="resolved", resolved_at=NOW)
-    assert incidents.compute_incident_times(alert) == incidents.IncidentTimes(0.0, None, None, 60.0)
 
 
 def test_the_draft_has_times_changes_what_helped_and_asks_for_the_rest(night, tmp_path: Path):
@@ -234,15 +215,6 @@ def test_retention_leaves_its_data_until_somebody_lets_them_go(browsers, night, 
     assert due() == 2 and not Keep.objects.exists()
 
 
-def test_the_data_of_an_open_incident_stay_as_far_as_it_has_come_and_further_when_it_is_said_again(people):
-    alert = an_alert(began_at=NOW - 10 * MINUTE, labels={"queue": "alert"})
-    person = Actor("operator", "operator", people["operator"])
-    for now in (NOW, NOW + HOUR):
-        acting.change(person, alert.pk, retained=True, now=now)
-        [row] = Keep.objects.all()
-        assert (row.since, row.until) == (alert.began_at - 3 * HOUR, now)
-
-
 def test_a_review_that_somebody_changed_meanwhile_is_not_overwritten(browsers, night):
     address = f"/alerts/{night.pk}/incident/review"
     assert post(browsers["operator"], address, text="# Ours", revision="0").status_code == 200
@@ -267,12 +239,6 @@ def test_a_follow_up_is_kept_done_and_opened_again(browsers, night, stored_snaps
     assert browsers["viewer"].get("/api/v1/follow-ups").json()["follow_ups"] == []
     assert post(browsers["operator"], f"{address}/{made.pk}", done="0").status_code == 200
     assert post(browsers["operator"], address, text="x", due_on="soon").status_code == 422
-
-
-def test_who_may_only_read_changes_nothing(browsers, night, stored_snapshot):
-    page = browsers["viewer"].get(f"/alerts/{night.pk}/incident/").content.decode()
-    assert "Mark as mitigated" not in page and "## Timeline" in page
-    assert post(browsers["viewer"], f"/alerts/{night.pk}/incident/change", mitigated="1").status_code == 403
 
 
 def test_an_explained_alert_leads_to_its_incident(browsers, night, stored_snapshot):
@@ -324,13 +290,6 @@ def test_the_api_has_all_of_it(browsers, night):
     assert (review["is_draft"], review["revision"]) == (True, 0)
     edited = browsers["operator"].post(f"{address}/review", {"text": "# Ours", "revision": 0}, **send).json()
     assert (edited["is_draft"], edited["text"], edited["revision"]) == (False, "# Ours", 1)
-
-
-def test_a_draft_does_not_deny_changes_that_nobody_has_searched_for_yet(tmp_path: Path):
-    alert = an_alert()
-    assert "Changes before the incident have not been searched yet." in draft(alert, tmp_path)
-    Incident.objects.create(alert=alert, changes_at=NOW)
-    assert "No upstream changes in the 3 h before the incident." in draft(alert, tmp_path)
 
 
 def test_of_an_incident_during_which_the_clock_was_set_back_no_time_is_made_up(people):

@@ -3,7 +3,7 @@
 import pytest
 
 from console.actions.marks import RolloutMarks
-from console.models import AuditEntry, Mark
+from console.models import Mark
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import Snapshot
 
@@ -28,21 +28,6 @@ def test_a_new_revision_is_a_mark_and_the_first_that_is_seen_is_none():
     assert (mark.kind, mark.title, mark.author) == ("deploy", "worker: revision 7", "plant:shop")
     assert mark.at.timestamp() == NOW
     assert "the previous revision was 6" in mark.text
-
-
-def test_a_rollout_adds_nothing_to_the_audit_whose_key_the_observer_lacks():
-    followed = RolloutMarks()
-    for revision in ("6", "7"):
-        followed.follow(snapshot(revision))
-    assert titles() == ["worker: revision 7"]
-    assert not AuditEntry.objects.exists()
-
-
-def test_a_plant_that_is_not_seen_rolls_out_nothing():
-    followed = RolloutMarks()
-    followed.follow(snapshot("6"))
-    followed.follow(snapshot("7", state="stale"))
-    assert titles() == []
 
 
 def test_whoever_follows_next_marks_what_came_meanwhile_and_nothing_twice():
@@ -70,13 +55,3 @@ def test_a_revision_with_a_nul_is_marked_like_any_other():
     for revision in ("6", "7\0"):
         followed.follow(snapshot(revision))
     assert titles() == ["worker: revision 7\ufffd"]
-
-
-def test_an_observer_that_works_again_marks_nothing_that_another_has_marked():
-    one, other = RolloutMarks(), RolloutMarks()
-    one.follow(snapshot("6"))
-    other.follow(snapshot("6", NOW + 10))
-    other.follow(snapshot("7", NOW + 20))
-    one.follow(snapshot("7", NOW + 3_600))
-    one.follow(snapshot("6", NOW + 3_700))  # rolled back: that is new
-    assert titles() == ["worker: revision 7", "worker: revision 6"]

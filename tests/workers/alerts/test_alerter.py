@@ -41,20 +41,6 @@ def test_of_two_alerters_one_checks_and_the_other_takes_over(control):
     assert Delivery.objects.count() == 1
 
 
-def test_an_alerter_that_was_paused_writes_nothing_when_it_goes_on(control):
-    rule()
-    paused = Alerter(control)
-    publish(control, plant(), 1)
-    now = time.time()
-    paused.step(now, 100.0)
-    control.delete("weir:lease:alerter")
-    successor = Alerter(control)
-    successor.step(now + 2, 102.0)
-    publish(control, lost(), 2)
-    assert paused.step(now + 4, 104.0) is None, "its lease is another's"
-    assert not Alert.objects.exists()
-
-
 def test_what_can_not_be_read_is_an_observer_that_is_silent_and_ends_no_check(control):
     silent = {"condition": "observer_silent", "title": "Nobody observes", "threshold": 10}
     rule("observer-silent", **silent, keep_seconds=0)
@@ -95,17 +81,6 @@ def test_of_two_alerters_that_two_primaries_gave_one_number_the_second_checks_no
     # Their clocks agree to a microsecond, and it asked before the first had written.
     monkeypatch.setattr(Lease, "acquire", lambda self, at_least=0: given)
     assert second.step(now, 100.0) is None
-
-
-def test_an_observer_that_falls_silent_is_an_alert_and_the_others_stay(control):
-    rule()
-    rule("observer-silent", condition="observer_silent", title="Nobody observes", threshold=10, clear_threshold=5)
-    alerter, now = Alerter(control), time.time()
-    publish(control, lost(), 1)
-    for at in range(0, 16, 2):
-        alerter.step(now + at, 100.0 + at)
-    silent, gone = the_alert(rule_name="observer-silent"), the_alert(rule_name="node-lost")
-    assert silent.state == "firing" and gone.state == "firing"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -271,17 +271,6 @@ def test_only_so_many_are_kept_the_newest(monkeypatch):
     assert ReportedAlert.objects.count() == 1
 
 
-def test_what_an_older_release_kept_of_times_outside_of_the_calendar_breaks_no_page(looks):
-    rule()
-    fire(looks)
-    for number, (began, ended) in enumerate([((1, 1, 1), None), ((2026, 1, 1), (9999, 12, 31))]):
-        ends = ended and datetime(*ended, tzinfo=UTC)
-        given = {"source": "am", "fingerprint": str(number), "labels": {}, "reported_at": looks.at}
-        ReportedAlert.objects.create(began_at=datetime(*began, tzinfo=UTC), ended_at=ends, **given)
-    hour = timedelta(hours=1)
-    assert reported.list_concurrent_reports(the_alert(), looks.at - hour, looks.at, looks.at) == []
-
-
 def test_what_is_about_the_same_stands_first_beside_an_alert(looks):
     rule()
     fire(looks)

@@ -1,8 +1,6 @@
 """Chat and pagers by apprise: its real services send to endpoints of this machine, by their own process."""
 
-import socket
 import threading
-import time
 
 import orjson
 import pytest
@@ -203,16 +201,6 @@ def test_an_address_that_is_not_set_says_what_to_set(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["json", "xml", "form", "mmost", "ntfy", "gotify"])
-def test_services_of_apprise_reach_a_local_receiver(scheme, looks, posts, monkeypatch):
-    token = "3ccdd113474722377935511fc85d3dd4"
-    chat(monkeypatch, f"{scheme}://127.0.0.1:{posts.port}/{token}")
-    fire(looks)
-    assert deliver(looks) == 1, Message.objects.get().error
-    assert len(posts.posts) == 1
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "allowed", "why"),
     [
@@ -271,15 +259,6 @@ def test_redirects_are_not_followed_whatever_the_address_says(more, looks, posts
         chat(monkeypatch, f"json://127.0.0.1:{posts.port}/{more}")
         fire(looks)
         assert deliver(looks) == 0 and elsewhere.paths == []
-
-
-@pytest.mark.slow
-def test_a_service_that_never_answers_is_given_up(looks, monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        chat(monkeypatch, f"json://127.0.0.1:{server.getsockname()[1]}/")
-        fire(looks)
-        began = time.monotonic()
-        assert deliver(looks) == 0 and time.monotonic() - began < apprise.PROCESS_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -88,11 +88,6 @@ def test_a_receiver_that_never_works_does_not_hide_that_the_others_stopped(recei
     assert find_undelivered_error() == "no route"
 
 
-def test_what_is_given_up_at_once_counts_and_is_not_forgotten(receiver_of):
-    fails(receiver_of("desk"), NOW - timedelta(days=1), "answered 400", times=1, for_good=True)
-    assert find_undelivered_error() == "answered 400"
-
-
 def test_one_failed_try_a_receiver_that_is_off_and_the_test_of_a_schedule_say_nothing(receiver_of):
     off, desk = receiver_of("off"), receiver_of("desk")
     rota = receivers.define("rota", "schedule", {"secret_environment": "WEIR_SECRET_R", "otherwise": "desk"})
@@ -113,10 +108,6 @@ def test_an_address_that_refuses_is_noted_without_the_address(working, control, 
     assert not switch(control, calls, "/ping/hush").step(NOW)
     error = AlertWatch.objects.get().alive_error
     assert error == "WEIR_ALIVE_URL returned HTTP 500."
-
-
-def test_without_an_address_nothing_is_called(working, control, calls):
-    assert not DeadMansSwitch(control, {}).step(NOW)
 
 
 def test_the_egress_policy_holds_for_it(working, control, calls, settings):

@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from importlib import import_module
 
 import pytest
-from django.apps import apps
 from django.utils import timezone
 
 from tests.workers.alerts.checks import Looks, kinds, loop_facts, lost, node, plant, queue, rule, the_alert
@@ -14,7 +12,7 @@ from workers.alerts.conditions.gatherer import Gatherer, list_loop_facts
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator, impact
 from workers.alerts.evaluation.evaluator import EvaluatorOvertaken
-from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
+from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Receiver, Silence
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.alerts.rules import rules
 from workers.alerts.rules.rules import ensure_rules
@@ -74,15 +72,6 @@ def test_what_is_said_of_its_worst_is_not_that_others_kept_up_then(looks):
     assert "queues" not in the_alert().worst_impact
 
 
-def test_the_sentence_of_its_worst_stays_where_no_impact_is_known(looks, monkeypatch):
-    monkeypatch.setattr(impact.Impacts, "collect", lambda self, alert, with_others=True: "")
-    rule()
-    for seconds in (14.0, 90.0, 20.0):
-        looks.snapshot = lost(seconds=seconds)
-        looks.look()
-    assert "for 90 s" in the_alert().worst_sentence
-
-
 def test_before_it_has_held_for_long_enough_nothing_is_shown(looks):
     rule(for_seconds=30)
     looks.snapshot = lost()
@@ -139,21 +128,6 @@ def test_what_comes_back_soon_is_the_same_alert(looks):
     assert [each.round for each in Delivery.objects.filter(kind="firing")] == [1, 2]
 
 
-def test_what_flaps_does_not_notify_each_time(looks):
-    rule()
-    for _ in range(8):
-        looks.snapshot = lost()
-        looks.pass_seconds(10, 5)
-        looks.snapshot = plant()
-        looks.pass_seconds(30, 6)
-    alert = the_alert()
-    assert alert.came_back == 7
-    assert Delivery.objects.filter(kind="firing").count() == 3
-    looks.snapshot = lost()
-    looks.pass_seconds(400, 10)
-    assert Delivery.objects.filter(kind="firing").count() == 4, "one that stays is told after all"
-
-
 def test_a_dead_node_explains_its_queues(looks):
     rule()
     rule(
@@ -177,14 +151,6 @@ def test_a_dead_node_explains_its_queues(looks):
     looks.pass_seconds(126, 6)
     assert the_alert(labels__queue="alert").under is None
     assert "alert behind" in {each.alert.title for each in Delivery.objects.select_related("alert")}
-
-
-def test_a_warning_never_explains_what_is_critical(looks):
-    rule(severity="warning")
-    rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
-    looks.snapshot = {**lost(), "queues": {"alert": queue(99)}}
-    looks.pass_seconds(6)
-    assert the_alert(labels__queue="alert").under is None
 
 
 def test_a_silence_suppresses_it_until_it_ends_and_then_it_notifies(looks, person):
@@ -361,15 +327,6 @@ def test_a_pipeline_that_fails_as_a_node_is_lost_is_no_incident_of_its_own(looks
     assert the_alert(condition="pipeline_down").under == the_alert(condition="node_lost")
 
 
-def test_a_few_late_loops_or_a_load_that_delays_nobody_is_no_incident(looks):
-    shipped("host-overloaded")
-    for count, load in ((3, 9.0), (0, 9.0)):
-        for _ in range(20):
-            looks.more = {"loops": starved(looks, count), "load_per_core": load}
-            looks.look()
-    assert not Alert.objects.exists()
-
-
 def test_one_lost_node_is_called_for_also_on_a_busy_host(looks):
     shipped("host-overloaded", "node-lost")
     nodes = {"n1": node("OFFLINE", 14.0), "n2": node(), "n3": node()}
@@ -387,15 +344,6 @@ def test_loops_that_do_not_tick_on_an_idle_host_are_not_blamed_on_it(looks):
         evidence = replace(looks.evidence(), loops=late, load_per_core=load)
         [reading] = evaluator.CONDITIONS["host_overloaded"].read(evidence, 600.0)
         assert reading.value == percent
-
-
-def test_a_dead_observer_on_an_idle_host_is_not_blamed_on_the_host(looks):
-    shipped("host-overloaded")
-    for load in (0.4, None):
-        for _ in range(20):
-            looks.more = {"loops": starved(looks, 9), "load_per_core": load}
-            looks.look()
-    assert not Alert.objects.exists()
 
 
 def test_a_frozen_observer_on_a_busy_host_is_not_blamed_on_the_host_while_ticks_come_in_time(looks):
@@ -422,16 +370,6 @@ def test_no_loop_ticks_is_said_from_when_the_last_one_is_due(looks):
         loops = [replace(each, ticked_at=looks.now - age) for each, age in zip((slow, quick), ages, strict=True)]
         [reading] = evaluator.CONDITIONS["loops_stopped"].read(replace(looks.evidence(), loops=loops), 600.0)
         assert reading.value == pytest.approx(due, abs=0.1), ages
-
-
-@pytest.mark.parametrize(("before", "after"), [((60, 30), (20, 10)), ((90, 30), (90, 30))])
-def test_the_rule_of_loops_that_stopped_is_made_quicker_where_nobody_has_changed_it(before, after):
-    ensure_rules(timezone.now())
-    row = AlertRule.objects.filter(name="loops-stopped")
-    row.update(threshold=before[0], clear_threshold=before[1])
-    migration = import_module("workers.migrations.0026_loops_stopped_sooner")
-    migration.sooner(apps, None)
-    assert row.values_list("threshold", "clear_threshold").get() == after
 
 
 def test_a_hold_of_many_loops_is_a_hold_of_each(looks, django_user_model):
@@ -474,34 +412,6 @@ def test_alerts_of_a_group_are_sent_in_one_message_and_each_once(looks):
     outbox.mark_delivered(message, looks.at)
     outbox.mark_delivered(message, looks.at)
     assert [kinds(each).count("told") for each in Alert.objects.all()] == [1, 1]
-
-
-def test_what_was_over_before_anybody_was_notified_is_not_notified(looks):
-    rule(keep_seconds=0)
-    looks.snapshot = lost()
-    looks.look()
-    looks.snapshot = plant()
-    looks.look()
-    looks.look(8.0)
-    assert outbox.bundle(looks.at) == [] and not Message.objects.exists()
-    assert set(Delivery.objects.values_list("state", flat=True)) == {"dropped"}
-
-
-def test_nobody_hears_of_an_end_before_the_beginning(looks):
-    rule(keep_seconds=0)
-    looks.snapshot = lost()
-    looks.look()
-    looks.look(6.0)
-    (first,) = outbox.bundle(looks.at)
-    outbox.mark_failed(first, "no route", looks.at)
-    looks.snapshot = plant()
-    looks.look()
-    looks.look(6.0)
-    assert outbox.bundle(looks.at) == []
-    first.refresh_from_db()
-    outbox.mark_delivered(first, looks.at)
-    (second,) = outbox.bundle(looks.at)
-    assert second.content["kind"] == "resolved" and second.content["title"].startswith("Resolved: ")
 
 
 def test_many_alerts_are_sent_in_one_message_and_then_cost_no_query_each(looks, django_assert_max_num_queries):

@@ -43,11 +43,6 @@ def test_points_of_a_lost_node_are_said_to_move_only_while_it_has_some():
     assert describe_first_step("node_lost", points=0) == "Check the node's host, server, and agent."
 
 
-def test_a_slow_queue_is_as_late_as_its_slowest_events_are():
-    slow = {"kind": "jobs", "wait_seconds": 0.0, "waiting_events": 0, "latency_p95_seconds": 20.0}
-    assert impact("queue_latency", "a", a=slow) == f"The p95 latency of a is 20 s. {SAFE}"
-
-
 @pytest.mark.parametrize(("count", "said"), [(1, "1 event of a stays unprocessed until"), (2, "2 events of a stay")])
 def test_dead_letters_are_counted_in_words(count, said):
     queue = {**CALM, "dead_letters": count}
@@ -56,12 +51,6 @@ def test_dead_letters_are_counted_in_words(count, said):
     (reading,) = plant_conditions.dead_letters(evidence, 0.0)
     letters = "1 dead letter" if count == 1 else "2 dead letters"
     assert reading.sentence == f"Queue a: {letters} to requeue or discard."
-
-
-def test_the_share_that_is_shed_is_one_of_what_patterns_could_use():
-    evidence = Evidence(now=1.0, snapshot=snapshot_of({"totals": {"shed_share": 0.5}}))
-    (reading,) = plant_conditions.shedding(evidence, 0.0)
-    assert reading.sentence.startswith("50.00 % of the events that patterns could use are shed")
 
 
 @pytest.mark.parametrize(

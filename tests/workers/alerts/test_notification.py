@@ -57,15 +57,6 @@ def test_a_situation_as_a_sentence_ends_with_the_instant():
     assert AlertSituation("Notifies nobody.").format_sentence() == "Notifies nobody."
 
 
-def test_a_time_of_another_day_has_its_day():
-    week = facts(suppression="silenced", who="anna", until=AT + timedelta(days=7, hours=1), said="a move.")
-    assert said(build_notification(week, BOTH, {}, [])).startswith(
-        "Silenced by anna until 2026-01-12 04:00:00 UTC: a move."
-    )
-    sent = owed("sent", sent_at=AT - timedelta(days=1), tries=1)
-    assert build_notification(facts(), BOTH, {}, [sent]).notices[0].words == "Notified at 2026-01-04 03:00:00 UTC."
-
-
 def said(found) -> str:
     return " ".join(found.reasons)
 
@@ -90,10 +81,6 @@ def test_who_was_notified_and_who_is_next():
     ]  # fmt: skip
     assert found.notices[0].words == "Notified at 03:00:04 UTC."
     assert found.notices[1].at == AT + timedelta(minutes=10)
-
-
-def test_no_receiver_covers_it():
-    assert said(build_notification(facts(steps=()), BOTH, {}, [])) == ("The rule node-lost has no receivers.")
 
 
 @pytest.mark.parametrize(
@@ -132,12 +119,6 @@ def test_a_delivery_that_failed_says_its_error_and_when_it_is_tried_again():
         "desk: Not delivered, stopped after 10 attempts: answered 503",
         "chief: Not delivered after 2 attempts, next attempt at 03:00:09 UTC: hung",
     ]
-
-
-def test_it_still_waits_for_its_delay():
-    late = ({"after_minutes": 5, "receivers": ["desk"]},)
-    found = build_notification(facts(steps=late, next_step=0), BOTH, {}, [])
-    assert found.reasons == ["desk: To be notified at 03:05:00 UTC unless the alert is acknowledged."]
 
 
 def test_receivers_that_are_switched_off_gone_or_the_subject_itself_are_named():
@@ -253,9 +234,3 @@ def test_it_follows_what_really_happens_to_an_alert():
     assert "Not delivered after 1 attempt" in said(load_notification(the_alert()))
     outbox.mark_delivered(Message.objects.get(), looks.at)
     assert not load_notification(the_alert()).nobody
-
-
-def test_whom_messages_did_not_reach_is_said_also_where_the_rule_names_nobody_any_more():
-    failed = owed("failed", tries=3, error="the server refused it")
-    found = build_notification(facts(steps=(), next_step=0), BOTH, {}, [failed])
-    assert said(found) == "desk: Not delivered, stopped after 3 attempts: the server refused it"

@@ -48,9 +48,3 @@ def test_an_entry_written_before_documents_were_packed_is_read(loop):
         value = stored if connection.vendor == "sqlite" else stored.encode()
         cursor.execute("UPDATE workers_ledgerentry SET parameters = %s WHERE id = %s", [value, entry.pk])
     assert LedgerEntry.objects.get().parameters == {"upper_limit": 700}
-
-
-def test_a_managers_terms_take_less_than_half_of_their_text():
-    terms = {"method": "forecast", "rate": 0.31, "rate_per_second": 0.155, "arrived": 812.0, "coming": 402.7}
-    terms |= {"found": 1_214.7, "backlog_events": 812.0, "node_state": "NORMAL", "waiting_to_run": 0}
-    assert len(pack(terms)) < 0.5 * len(json.dumps(terms))

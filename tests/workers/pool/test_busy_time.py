@@ -7,14 +7,6 @@ from hypothesis import strategies as st
 from workers.pool.departures import BusyTime
 
 
-def test_workers_that_are_never_seen_at_work_count_with_their_time():
-    busy = BusyTime(0.0)
-    for second in range(5):
-        busy.begin(7, second + 0.2)
-        busy.end(7, second + 0.7)
-        assert busy.compute_mean(second + 1.0, {7}) == pytest.approx(0.5)
-
-
 def test_one_that_works_on_counts_each_second_once():
     busy = BusyTime(0.0)
     busy.begin(7, 0.5)
@@ -27,10 +19,6 @@ def test_a_process_that_was_killed_is_at_work_no_more():
     busy = BusyTime(0.0)
     busy.begin(7, 0.0)
     assert busy.compute_mean(1.0, {8}) == 0.0 and busy.compute_mean(2.0, {7, 8}) == 0.0
-
-
-def test_no_time_has_no_mean():
-    assert BusyTime(1.0).compute_mean(1.0, ()) is None
 
 
 @given(

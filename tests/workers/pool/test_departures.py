@@ -77,14 +77,6 @@ def test_time_in_which_a_slot_has_nothing_to_do_counts_for_nothing():
     assert found["per_second"] == pytest.approx(20.0, rel=0.1)
 
 
-def test_the_gap_that_dispatching_takes_belongs_to_the_work():
-    workers = Workers(1)
-    at = START
-    for _ in range(40):
-        at = workers.work(1, at, 1, 0.1, 1) + 0.1
-    assert workers.settled(at + 5)["per_second"] == pytest.approx(5.0, rel=0.05)
-
-
 def test_nothing_is_settled_beyond_the_begin_of_the_longest_call_under_way():
     workers = Workers(2)
     workers.departures.add([WorkerNote(START + 1, 2, BEGAN)], START + 1, 2)
@@ -164,14 +156,6 @@ def test_what_workers_report_to_their_host_is_read_back(control):
         add_worker_note(departures, fields)
     departures.settle(20.0, [77])
     assert departures.to_json()["full_seconds"] == pytest.approx(2.0 - WARM_UP_SECONDS)
-
-
-def test_a_worker_that_no_host_runs_reports_to_nobody(control):
-    line = CompletionReporter.open(None)
-    line.record_start(control)
-    line.record_completions(control, [(1.0, 1)])
-    line.record_end(control)
-    assert control.keys("weir:done:*") == []
 
 
 def test_a_call_that_takes_for_ever_does_not_let_notes_pile_up():

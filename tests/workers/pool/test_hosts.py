@@ -6,11 +6,9 @@ from types import SimpleNamespace
 import orjson
 import pytest
 import redis
-from celery.worker import state
 
 from queues import keys
 from tests.servers import Server
-from workers.documents.hosts import parse_role
 from workers.pool import departures, orders
 from workers.pool.departures import WARM_UP_SECONDS, Departures
 from workers.pool.hosts import FORGOTTEN_SECONDS, HostReport, Pool, report
@@ -64,10 +62,6 @@ def reported(host, now=5.0):
     return report(host.hostname, Pool(host), Departures(3, 0.0), now)
 
 
-def test_the_role_is_what_stands_before_the_host_name():
-    assert parse_role("spark@node-7") == "spark"
-
-
 def test_slots_are_the_pools_real_processes_also_after_it_has_grown(host):
     assert reported(host).slots == 3
     Pool(host).bring_to(4)
@@ -100,11 +94,6 @@ def test_a_pool_of_threads_is_left_as_it_is(host):
     pool = Pool(host)
     pool.bring_to(9)
     assert (pool.resizable, pool.size, pool.last_error) == (False, 2, "")
-
-
-def test_busy_is_what_runs_now(host, monkeypatch):
-    monkeypatch.setattr(state, "active_requests", {object(), object()})
-    assert reported(host).busy == 2
 
 
 def test_a_host_follows_the_order_for_its_own_life_and_goes_back_when_it_lapses(host, control: redis.Redis):

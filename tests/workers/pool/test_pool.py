@@ -104,24 +104,6 @@ def test_a_pool_under_load_grows_and_shrinks_as_it_is_asked_and_cuts_no_work_off
     assert "WorkerLost" not in busy.host.log() and "Traceback" not in busy.host.log()
 
 
-def test_an_order_that_nobody_keeps_lapses_and_the_pool_is_as_it_was_started(busy: Busy) -> None:
-    busy.order(3)
-    until(lambda: busy.has(3), WAIT_SECONDS)
-    key = keys.POOL.build(busy.name)
-    assert 0 < busy.control.ttl(key) <= orders.ORDER_SECONDS
-    busy.control.delete(key)
-    until(lambda: busy.has(1), WAIT_SECONDS)
-
-
-def test_a_host_started_again_does_not_follow_what_was_asked_of_the_one_before(busy: Busy) -> None:
-    busy.order(3)
-    until(lambda: busy.has(3), WAIT_SECONDS)
-    busy.host.kill()
-    busy.host.start()
-    assert busy.report()["slots"] == 1
-    until(lambda: busy.report()["at"] > 0 and busy.has(1), WAIT_SECONDS)
-
-
 def test_a_drained_host_finishes_what_it_has_takes_nothing_new_and_returns(busy):
     until(lambda: busy.report()["busy"], WAIT_SECONDS)
     busy.control.set(keys.DRAIN.build(busy.name), "1", px=120_000)

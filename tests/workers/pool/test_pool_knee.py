@@ -64,19 +64,6 @@ def test_a_service_that_can_less_than_before_is_followed_at_once(control):
     assert any("throughput changed" in entry.reason for entry in run.entries)
 
 
-@pytest.mark.thorough
-def test_a_service_that_can_more_is_followed_when_it_is_time_to_explore(control):
-    run = Run(control, SimulatedHost(2, 4, 0.1), steady_seconds=60.0)
-    assert 3 <= run.until_rest(120.0) <= 5
-    run.host.service.capacity = 12
-    while Loop.objects.get().state["law"]["machine"]["phase"] == "steady":
-        run.tick()
-    first = run.until_rest(180.0)
-    while Loop.objects.get().state["law"]["machine"]["phase"] == "steady":
-        run.tick()
-    assert 9 <= max(first, run.until_rest(180.0)) <= 15
-
-
 def test_a_service_that_can_more_is_noticed_by_a_trial_long_before_it_is_time(control):
     run = Run(control, SimulatedHost(2, 4, 0.1), steady_seconds=3600.0)
     rested = run.until_rest(120.0)

@@ -11,7 +11,7 @@ from common.errors import BadInput
 from controllers import catalog
 from queues import keys
 from tests.workers.loops import ensured
-from tests.workers.pool.pool_plant import HOST, RATE, Plant, host_report, station
+from tests.workers.pool.pool_plant import HOST, Plant, host_report, station
 from tests.workers.snapshots import snapshot_of
 from workers.control import what_if
 from workers.control.engine import tick_due
@@ -42,18 +42,6 @@ def test_each_host_that_handles_events_has_a_loop_that_advises_in_a_range(contro
     assert "retired_at" in Loop.objects.get().target
     control.hset(keys.HOSTS, HOST, orjson.dumps(host_report()))
     assert [each.target for each in ensured(control, ["concurrency"])] == [{"host": HOST}]
-
-
-@pytest.mark.thorough
-def test_in_advise_it_measures_where_the_pool_is_and_asks_for_nothing(plant):
-    for _ in range(70):
-        plant.work(station(6))
-        (entry,) = plant.tick()
-        assert entry.observation["threads"] == 2 and not entry.observation["steered"]
-    advised = LedgerEntry.objects.exclude(action=None)
-    assert advised.count() == 1 and "the next exploration is due" in advised.get().reason
-    assert plant.order() is None
-    assert control_record(plant.now).loops[f"concurrency/{HOST}"].measured == pytest.approx(2 * RATE)
 
 
 def test_in_auto_it_explores_at_once_and_rests_at_the_knee(plant):
@@ -137,14 +125,6 @@ def test_times_without_sense_are_refused_by_name_as_anywhere(gaps):
     assert refused.value.field == "observation.interdeparture_seconds"
 
 
-def test_a_range_that_excludes_the_start_is_reached_at_once(plant):
-    Loop.objects.update(parameters={"method": "tcc", "start": 2, "minimum": 4, "maximum": 8}, mode="auto")
-    for _ in range(4):
-        plant.work(station(20))
-        plant.tick()
-    assert plant.order().threads >= 4
-
-
 def test_no_sample_is_taken_twice_and_another_life_of_the_host_begins_anew():
     row = host_report(done={"seq": 5, "recent_seconds": [1.0, 2.0, 3.0], "full_seconds": 9.0, "per_second": 1.0})
 
@@ -161,22 +141,6 @@ def test_no_sample_is_taken_twice_and_another_life_of_the_host_begins_anew():
     row["pid"] = 8
     anew = measure_target({"host": HOST}, snapshot(), first.counters, 0.0)
     assert anew.observation["interdeparture_seconds"] == [2.0, 3.0, 4.0]
-
-
-@pytest.mark.thorough
-def test_a_host_that_was_started_again_is_asked_for_the_size_it_had(plant):
-    plant.work(station(6))
-    plant.tick()
-    plant.mode("auto")
-    for _ in range(30):
-        plant.work(station(6))
-        plant.tick()
-    steady = plant.rows[HOST]["slots"]
-    plant.rows[HOST] = host_report(pid=9)
-    plant.control.hset(keys.HOSTS, HOST, orjson.dumps(plant.rows[HOST]))
-    (entry,) = plant.tick()
-    assert "was set to" in entry.reason
-    assert (plant.order().threads, plant.order().pid) == (steady, 9)
 
 
 @pytest.mark.thorough

@@ -1,5 +1,5 @@
 """Three hosts whose handlers call one service, in virtual time: they explore together, share it alike, and
-find that it has grown. The real thing is in test_pools_together.
+find that it has grown.
 """
 
 import pytest

@@ -13,7 +13,7 @@ from tests.workers.reports.weeks import MONDAY, eventful_week
 from tests.workers.snapshots import snapshot_of
 from workers import reports
 from workers.alerts.delivery import dispatcher, receivers
-from workers.alerts.lifecycle.models import Alert, Incident, Message, Receiver
+from workers.alerts.lifecycle.models import Message, Receiver
 from workers.models import LedgerEntry, Loop, Override
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.models import Objective, ObjectiveMinute
@@ -54,22 +54,6 @@ def test_a_report_says_what_was_kept_what_happened_who_overrode_what_and_what_is
     assert "None." in reports.render_report(build_week_report(MONDAY - LENGTH)), "the week before was calm"
 
 
-def test_a_severity_that_a_person_says_of_an_incident_is_the_report_s(happened):
-    (row, *_) = build_week_report(MONDAY).incidents
-    before = build_week_report(MONDAY).figures.critical
-    Incident.objects.update_or_create(alert=row.alert, defaults={"severity": "notice"})
-    found = build_week_report(MONDAY)
-    assert "Node n1 is lost (notice)" in reports.render_report(found) and found.figures.critical == before - 1
-
-
-def test_what_is_still_open_has_not_lasted_but_lasts(happened):
-    (row, *_) = build_week_report(MONDAY).incidents
-    Alert.objects.filter(pk=row.alert.pk).update(
-        fired_at=MONDAY - timedelta(seconds=23), state="firing", resolved_at=None
-    )
-    assert "still open after 23 s, not acknowledged." in reports.render_report(build_week_report(MONDAY))
-
-
 def counted(days: int, bad_day: int, window_days: int) -> None:
     """An objective counted for so many days up to MONDAY, an hour each, all of it bad on one of them."""
     wait = {"kind": "queue", "condition": "wait_seconds <= 1", "target": 0.9, "window_days": window_days}
@@ -85,14 +69,6 @@ def trimmed(minute: int) -> None:
     book = ObjectiveBook()
     book.step(snapshot_of({"at": (minute - minute % 60) * 60.0, "queues": {}}))
     book.keep()
-
-
-@pytest.mark.django_db
-def test_the_week_of_an_objective_with_a_short_window_is_known_whole():
-    counted(days=20, bad_day=5, window_days=3)
-    trimmed(int(MONDAY.timestamp() // 60) + 1_440)
-    (promise,) = build_week_report(MONDAY).promises
-    assert promise.good_share == pytest.approx(6 / 7) and promise.known_from is None
 
 
 @pytest.mark.django_db

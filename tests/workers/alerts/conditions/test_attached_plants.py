@@ -52,15 +52,6 @@ def test_a_new_observer_gives_a_plant_a_minute_and_ends_no_alert_meanwhile(looks
     assert the_alert().state == "firing"
 
 
-def test_a_plant_that_never_answered_is_said_after_a_minute(looks):
-    looks.snapshot = attached("unseen", silent_seconds=50.0)
-    looks.pass_seconds(4)
-    assert firing() == []
-    looks.snapshot = attached("unseen", silent_seconds=61.0)
-    looks.pass_seconds(4)
-    assert firing()[0][0] == "Plant shop is not observed"
-
-
 def test_workers_that_are_gone_together_are_one_alert_and_name_the_last_first(looks):
     missed = {f"celery@{name}": seconds for name, seconds in zip("abcde", (75, 74, 73, 72, 71), strict=True)}
     looks.snapshot = attached(missed_workers=missed)

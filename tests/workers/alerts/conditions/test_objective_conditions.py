@@ -88,35 +88,6 @@ def test_an_outage_that_is_over_calls_once_however_long_it_stays_in_longer_windo
     assert {each.alert.rule_name for each in said} == {RULES["fast"]}
 
 
-@pytest.mark.django_db
-def test_a_budget_that_is_used_up_is_an_alert_that_names_the_objective():
-    ensure_rules(NOW)
-    looks = Looks()
-    # Ten hours of three days: so far less was missed than may be in the whole of them.
-    looks.snapshot["objectives"] = replayed(600, 600, 0.02, window_days=3)
-    looks.pass_seconds(10)
-    assert not Alert.objects.filter(rule_name="budget-spent").exists()
-    ObjectiveMinute.objects.all().delete()
-    looks.snapshot["objectives"] = replayed(4_319, 4_319, 0.02, window_days=3)
-    looks.pass_seconds(10)
-    alert = Alert.objects.get(rule_name="budget-spent")
-    assert alert.labels == {"objective": "late", "queue": "alert"}
-    assert alert.title == "late: error budget is used up"
-    assert alert.sentence == "Objective late: the target is 99 %. The 3-day budget is overspent by 100 %."
-    assert alert.impact.startswith("The target was missed.")
-
-
-@pytest.mark.django_db
-def test_an_alert_stays_while_nothing_is_known_of_its_objective():
-    ensure_rules(NOW)
-    looks = Looks()
-    looks.snapshot["objectives"] = replayed(60, 600)
-    looks.pass_seconds(10)
-    looks.snapshot["objectives"]["late"]["burn"] = dict.fromkeys(RULES)
-    looks.pass_seconds(120)
-    assert Alert.objects.get(rule_name="budget-burns-fast").state == "firing"
-
-
 def test_the_shipped_rules_fire_at_the_rates_of_their_pairs():
     for pair in PAIRS:
         rule = FIRST_RULES[RULES[pair.name]]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from tests.workers.alerts.checks import START, Looks, plant
-from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.lifecycle.models import Alert
 from workers.alerts.rules.rules import ensure_rules
 
@@ -47,10 +46,3 @@ def test_a_little_outside_a_young_band_and_a_minute_that_is_not_known_say_nothin
     looks.snapshot = snapshot
     looks.pass_seconds(700, 5.0)
     assert unusual(looks) == []
-
-
-def test_nothing_at_all_is_unusual_as_well():
-    looks = Looks()
-    looks.snapshot = banded(0.0)
-    [reading] = CONDITIONS["rate_unexpected"].read(looks.evidence(), 0.0)
-    assert reading.labels == {"queue": "alert"} and reading.value == 5.0

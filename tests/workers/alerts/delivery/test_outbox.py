@@ -90,17 +90,6 @@ def test_an_end_is_not_notified_again_after_a_beginning_that_was_dropped(looks):
     ]
 
 
-def test_what_waits_of_an_earlier_end_is_sent_once(looks):
-    rule(keep_seconds=0)
-    fires(looks)
-    for snapshot in (plant(), lost(), plant()):
-        looks.snapshot = snapshot
-        looks.look()
-    looks.look(6.0)
-    assert heard(looks) == ["resolved"]
-    assert heard(looks) == []
-
-
 def test_an_end_that_waits_is_not_sent_once_the_alert_fires_again(looks):
     rule(keep_seconds=0)
     looks.snapshot = lost()
@@ -196,16 +185,6 @@ def test_a_receiver_that_is_switched_off_gets_nothing_old_and_calls_for_nobody(l
     assert list_failing_receivers(looks.at - timedelta(hours=2)) == []
 
 
-def test_what_is_owed_to_a_receiver_that_is_switched_off_meanwhile_is_dropped(looks):
-    rule()
-    looks.snapshot = lost()
-    looks.look()
-    Receiver.objects.update(enabled=False)
-    assert outbox.bundle(looks.at) == []
-    Receiver.objects.update(enabled=True)
-    assert heard(looks) == [] and Delivery.objects.get().state == "dropped"
-
-
 def tried(looks, times):
     """A message that was tried so often, 1,000 s apart, and did not arrive."""
     (message,) = Message.objects.all()
@@ -274,17 +253,3 @@ def test_of_thousands_that_wait_only_what_can_be_sent_now_is_read(looks):
     with CaptureQueriesContext(connection) as asked:
         assert [each.receiver for each in list_failing_receivers(looks.at)] == ["desk"]
     assert not any("content" in each["sql"] for each in asked.captured_queries)
-
-
-def test_what_is_given_up_after_hours_is_said_from_then_on(looks):
-    rule(keep_seconds=0)
-    looks.snapshot = lost()
-    looks.pass_seconds(8)
-    outbox.bundle(looks.at)
-    tried(looks, 2 * outbox.MAX_TRIES)
-    looks.snapshot = plant()
-    looks.look()
-    assert tried(looks, 1).state == "failed"
-    (found,) = list_failing_receivers(looks.at - timedelta(hours=2))
-    assert (found.receiver, found.given_up, found.error) == ("desk", 1, "no route")
-    assert list_failing_receivers(looks.at + timedelta(minutes=1)) == []
