@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -15,7 +16,7 @@ from workers.alerts import review
 from workers.alerts.delivery.message_text import format_one_line
 from workers.alerts.delivery.receivers import READ_BY_PEOPLE
 from workers.alerts.lifecycle.models import Message, Receiver
-from workers.alerts.review import ReviewRow, format_duration
+from workers.alerts.review import format_duration
 from workers.models import LedgerEntry, Loop, Override, Plan, Tuning
 from workers.objectives.book import MINUTE_SECONDS, MINUTES_PER_DAY
 from workers.objectives.error_budget import PeriodCounts, compute_window_budget
@@ -108,7 +109,11 @@ class WeekReport:
 def build_week_report(until: datetime) -> WeekReport:
     """Return the report of the seven days up to `until`."""
     since = until - LENGTH
-    rows = sorted(review.iterate_review_rows(since, until), key=_rank_by_severity)
+    severities = ("critical", "warning", "notice")
+    rows = sorted(
+        review.iterate_review_rows(since, until),
+        key=lambda row: (severities.index(row.alert.shown_severity), -row.seconds),
+    )
     incidents = [row for row in rows if row.alert.under_id is None]
     overrides, proposals = _list_overrides(since, until), _list_proposals(since, until)
     return WeekReport(
@@ -126,33 +131,23 @@ def build_week_report(until: datetime) -> WeekReport:
     )
 
 
-def _rank_by_severity(row: review.ReviewRow) -> tuple[int, float]:
-    return ("critical", "warning", "notice").index(row.alert.shown_severity), -row.seconds
-
-
 def _build_promise_outcome(objective: Objective, since: datetime, until: datetime) -> PromiseOutcome:
     first, last = (int(at.timestamp() // MINUTE_SECONDS) for at in (since, until))
     minutes = objective.minutes.filter(minute__gte=first, minute__lt=last)
     counted = Count("pk", filter=Q(total__gt=0))
     sums = minutes.aggregate(all_bad=Sum("bad"), all_counted=Sum("total"), minutes_counted=counted)
     week = PeriodCounts(sums["all_bad"] or 0.0, sums["all_counted"] or 0.0, sums["minutes_counted"])
-    outcome = PromiseOutcome(objective.name, objective.target, None, None, _find_known_start(objective, first))
+    # Earlier minutes than the oldest were not stored or never counted.
+    oldest = objective.minutes.aggregate(Min("minute"))["minute__min"]
+    is_later = oldest is not None and oldest > first
+    known_from = datetime.fromtimestamp(oldest * MINUTE_SECONDS, UTC) if is_later else None
+    outcome = PromiseOutcome(objective.name, objective.target, None, None, known_from)
     if week.total <= 0:
         return outcome
     budget = compute_window_budget(week, objective.target, objective.window_days * MINUTES_PER_DAY)
     # What was shed without an observer may exceed what was offered.
     good_share = max(0.0, 1 - week.bad / week.total)
     return replace(outcome, good_share=good_share, burnt=week.bad / budget if budget else None)
-
-
-def _find_known_start(objective: Objective, first: int) -> datetime | None:
-    """Return where the objective's record starts, if its oldest minute is newer than this one.
-
-    Earlier minutes were not stored or never counted.
-    """
-    oldest = objective.minutes.aggregate(Min("minute"))["minute__min"]
-    is_later = oldest is not None and oldest > first
-    return datetime.fromtimestamp(oldest * MINUTE_SECONDS, UTC) if is_later else None
 
 
 def _list_acting_loops(since: datetime, until: datetime) -> list[LoopWeek]:
@@ -167,20 +162,12 @@ def _list_acting_loops(since: datetime, until: datetime) -> list[LoopWeek]:
         else:
             advice[loop] += count
     names = dict(Loop.objects.filter(pk__in={*verdicts, *advice}).values_list("pk", "name"))
-    weeks = [_build_loop_week(pk, name, verdicts.get(pk, Counter()), advice[pk]) for pk, name in names.items()]
+    weeks = []
+    for pk, name in names.items():
+        own = verdicts.get(pk, Counter())
+        effective, harmful, ineffective = (own[verdict] for verdict in ("effective", "harmful", "ineffective"))
+        weeks.append(LoopWeek(pk, name, sum(own.values()), effective, harmful, ineffective, advice[pk]))
     return sorted(weeks, key=lambda row: (-row.actions, -row.advice, row.name))[:MAX_ROWS]
-
-
-def _build_loop_week(pk: int, name: str, verdicts: Counter[str], advice: int) -> LoopWeek:
-    return LoopWeek(
-        loop=pk,
-        name=name,
-        actions=sum(verdicts.values()),
-        effective=verdicts["effective"],
-        harmful=verdicts["harmful"],
-        ineffective=verdicts["ineffective"],
-        advice=advice,
-    )
 
 
 def _list_overrides(since: datetime, until: datetime) -> list[WeekOverride]:
@@ -207,22 +194,17 @@ def _format_value(value: object) -> str:
 
 def _list_proposals(since: datetime, until: datetime) -> list[WeekProposal]:
     """Return proposals of parameters that the record supports, and of plans; the newest first."""
-    tunings = Tuning.objects.filter(created_at__gte=since, created_at__lt=until).select_related("loop")
-    plans = Plan.objects.filter(created_at__gte=since, created_at__lt=until)
-    proposals = [
-        *map(_describe_tuning, tunings),
-        *(WeekProposal(f"Plan: {plan.title}", "", plan.state, plan.created_at) for plan in plans),
-    ]
+    proposals = []
+    for tuning in Tuning.objects.filter(created_at__gte=since, created_at__lt=until).select_related("loop"):
+        values = ", ".join(f"{name} = {_format_value(value)}" for name, value in tuning.values.items())
+        expected = (
+            f"{100 * tuning.improvement:.0f} % lower cost on the following days"
+            f" ({100 * tuning.confidence:.0f} % confidence)"
+        )
+        proposals.append(WeekProposal(f"{tuning.loop.name}: {values}", expected, tuning.state, tuning.created_at))
+    for plan in Plan.objects.filter(created_at__gte=since, created_at__lt=until):
+        proposals.append(WeekProposal(f"Plan: {plan.title}", "", plan.state, plan.created_at))
     return sorted(proposals, key=lambda row: row.at, reverse=True)
-
-
-def _describe_tuning(tuning: Tuning) -> WeekProposal:
-    values = ", ".join(f"{name} = {_format_value(value)}" for name, value in tuning.values.items())
-    expected = (
-        f"{100 * tuning.improvement:.0f} % lower cost on the following days"
-        f" ({100 * tuning.confidence:.0f} % confidence)"
-    )
-    return WeekProposal(f"{tuning.loop.name}: {values}", expected, tuning.state, tuning.created_at)
 
 
 REPORT_PATH = "/reports/"
@@ -268,16 +250,13 @@ def _describe_promises(report: WeekReport) -> Iterator[str]:
 
 
 def _describe_incidents(report: WeekReport) -> Iterator[str]:
-    yield from (_describe_incident(row) for row in report.incidents)
+    for row in report.incidents:
+        who = f"acknowledged by {row.acknowledged_by}" if row.acknowledged_by else "not acknowledged"
+        at = f"{row.alert.fired_at:%a %H:%M}" if row.alert.fired_at else ""
+        still = "" if row.alert.resolved_at else "still open after "
+        lasted = f"{still}{format_duration(row.seconds)}, {who}. {row.outcome.words}"
+        yield f"- {at} {row.alert.title} ({row.alert.shown_severity}), {lasted}"
     yield from _describe_remainder(report.more_incidents)
-
-
-def _describe_incident(row: ReviewRow) -> str:
-    who = f"acknowledged by {row.acknowledged_by}" if row.acknowledged_by else "not acknowledged"
-    at = f"{row.alert.fired_at:%a %H:%M}" if row.alert.fired_at else ""
-    still = "" if row.alert.resolved_at else "still open after "
-    lasted = f"{still}{format_duration(row.seconds)}, {who}. {row.outcome.words}"
-    return f"- {at} {row.alert.title} ({row.alert.shown_severity}), {lasted}"
 
 
 def _describe_loops(report: WeekReport) -> Iterator[str]:
@@ -316,18 +295,19 @@ def compute_due_time(now: datetime, weekday: int, hour: int) -> datetime:
 
 
 def send_due(now: datetime) -> int:
-    """Queue this week's report for each receiver that has not got it; return how many messages were made."""
+    """Queue this week's report for each receiver that has not got it; return how many messages were made.
+
+    A receiver that was added later waits for the next one.
+    """
     weekday, hour = (plant_settings.get_setting_value(name) for name in ("report.weekday", "report.hour"))
     until = compute_due_time(now, weekday, hour)
-    asking = Receiver.objects.filter(gets_reports=True, enabled=True, channel__in=READ_BY_PEOPLE)
-    owed = [
-        receiver
+    asking = Receiver.objects.filter(gets_reports=True, enabled=True, channel__in=READ_BY_PEOPLE, created_at__lte=until)
+    keys = {
+        hashlib.sha256(f"report {until.isoformat()} {receiver.pk}".encode()).hexdigest()[:32]: receiver
         for receiver in asking
-        if not Message.objects.filter(key=_compute_message_key(receiver, until)).exists()
-    ]
-    owed = [
-        receiver for receiver in owed if receiver.created_at <= until
-    ]  # A receiver that was added later waits for the next one.
+    }
+    sent = set(Message.objects.filter(key__in=keys).values_list("key", flat=True))
+    owed = {key: receiver for key, receiver in keys.items() if key not in sent}
     if not owed or now - until > LATE:
         return 0
     report = build_week_report(until)
@@ -338,23 +318,9 @@ def send_due(now: datetime) -> int:
         "sentence": render_report(report),
         "alerts": [],
     }
-    return sum(_build_message(receiver, until, content, now) for receiver in owed)
-
-
-def _build_message(receiver: Receiver, until: datetime, content: dict[str, object], now: datetime) -> bool:
-    try:
-        with transaction.atomic():
-            Message.objects.create(
-                key=_compute_message_key(receiver, until),
-                receiver=receiver,
-                content=content,
-                created_at=now,
-                due_at=now,
-            )
-    except IntegrityError:  # Another clock was faster.
-        return False
-    return True
-
-
-def _compute_message_key(receiver: Receiver, until: datetime) -> str:
-    return hashlib.sha256(f"report {until.isoformat()} {receiver.pk}".encode()).hexdigest()[:32]
+    made = 0
+    for key, receiver in owed.items():
+        with suppress(IntegrityError), transaction.atomic():  # Another clock may be faster.
+            Message.objects.create(key=key, receiver=receiver, content=content, created_at=now, due_at=now)
+            made += 1
+    return made

@@ -4,7 +4,7 @@ A change names the parts that it touches as `workers.plants.influences` names th
 pages make its link and its undo.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -116,7 +116,10 @@ def _find_override_changes(since: datetime, until: datetime) -> Iterator[FoundCh
     touched = Q(created_at__gte=since) | Q(ended_at__gte=since) | Q(expires_at__gte=since)
     override_rows = Override.objects.filter(touched, created_at__lte=until)
     rows = override_rows.select_related("loop", "node", "owner", "ended_by").order_by("-created_at")[:MAX_ROWS]
-    of_laws, begun, ended = _loops_of_laws(), dict[Any, list[Override]](), dict[Any, list[Override]]()
+    of_laws: dict[str, list[str]] = {}
+    for name, law in Loop.objects.values_list("name", "law"):
+        of_laws.setdefault(law, []).append(name)
+    begun, ended = dict[Any, list[Override]](), dict[Any, list[Override]]()
     for row in rows:
         act = row.name, format_short_value(row.value), row.owner_id, row.reason
         begun.setdefault((*act, _truncate_to_minute(row.created_at)), []).append(row)
@@ -161,13 +164,6 @@ def _explain_end(override: Override) -> tuple[str, str]:
     if at is None or (until is not None and until <= at):
         return "expired", ""
     return "ended", override.ended_by.get_username() if override.ended_by else ""
-
-
-def _loops_of_laws() -> dict[str, list[str]]:
-    loops: dict[str, list[str]] = {}
-    for name, law in Loop.objects.values_list("name", "law"):
-        loops.setdefault(law, []).append(name)
-    return loops
 
 
 def _list_override_parts(override: Override, of_laws: dict[str, list[str]]) -> frozenset[str]:
@@ -330,15 +326,13 @@ def _find_mark_changes(since: datetime, until: datetime) -> Iterator[FoundChange
 def _iterate_restarts(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:
     for restart in list_restarts(data, since, until)[-MAX_ROWS:]:
         how = f" (previous run: {restart.how})" if restart.how else ""
-        name = "Weir" if restart.name == PLANT else restart.name
-        words = f"{name} started{how}" if restart.name == PLANT else f"Process {name} restarted{how}"
-        parts = frozenset({"pipeline"} if restart.name == "pipeline" else _node_of_process(restart.name))
+        parts: frozenset[str] = frozenset()
+        if restart.name == "pipeline":
+            parts = frozenset({"pipeline"})
+        elif restart.name.startswith(("agent-", "n")):  # a node's server and its agent are named after it
+            parts = frozenset({f"node/{restart.name.removeprefix('agent-')}"})
+        words = f"Weir started{how}" if restart.name == PLANT else f"Process {restart.name} restarted{how}"
         yield FoundChange(kind="restart", at=restart.at, parts=parts, words=words)
-
-
-def _node_of_process(name: str) -> Iterable[str]:
-    """Return the node of a process: a node's server and its agent are named after it."""
-    return {f"node/{name.removeprefix('agent-')}"} if name.startswith(("agent-", "n")) else ()
 
 
 def _iterate_loop_actions(since: datetime, until: datetime) -> Iterator[FoundChange]:
@@ -352,23 +346,20 @@ def _iterate_loop_actions(since: datetime, until: datetime) -> Iterator[FoundCha
             .values("loop__name", "loop__law")
             .annotate(count=Count("pk"), newest=Max("pk"), newest_at=Max("at"))
         )
-        yield from _group_loop_changes(list(groups[:MAX_ROWS]), kind)
-
-
-def _group_loop_changes(groups: Sequence[dict[str, Any]], kind: str) -> Iterator[FoundChange]:
-    newest = [row["newest"] for row in groups]
-    reasons = dict(LedgerEntry.objects.filter(pk__in=newest).values_list("pk", "reason"))
-    for row in groups:
-        times = "once" if row["count"] == 1 else f"{row['count']} times, most recently"
-        said = " with harmful effect" if kind == "harmful" else ""
-        yield FoundChange(
-            kind=f"{kind} {row['loop__law']}",
-            at=row["newest_at"],
-            parts=frozenset({f"loop/{row['loop__name']}"}),
-            words=f"Loop {row['loop__name']} acted{said} {times}: {reasons.get(row['newest'], '')[:REASON_SHOWN]}",
-            by=row["loop__law"],
-            ref=f"entry:{row['newest']}",
-        )
+        rows = list(groups[:MAX_ROWS])
+        newest = [row["newest"] for row in rows]
+        reasons = dict(LedgerEntry.objects.filter(pk__in=newest).values_list("pk", "reason"))
+        for row in rows:
+            times = "once" if row["count"] == 1 else f"{row['count']} times, most recently"
+            said = " with harmful effect" if kind == "harmful" else ""
+            yield FoundChange(
+                kind=f"{kind} {row['loop__law']}",
+                at=row["newest_at"],
+                parts=frozenset({f"loop/{row['loop__name']}"}),
+                words=f"Loop {row['loop__name']} acted{said} {times}: {reasons.get(row['newest'], '')[:REASON_SHOWN]}",
+                by=row["loop__law"],
+                ref=f"entry:{row['newest']}",
+            )
 
 
 def _find_appearances(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:

@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from django.db import DatabaseError, close_old_connections, connections
 from django.db.models import Count, F, Q
 from django.db.models.functions import TruncMinute
 
@@ -33,6 +32,7 @@ from controllers.diagnosis.changes import (
 )
 from workers.alerts.incidents import REACH, compute_onset, find_return_time
 from workers.alerts.lifecycle.models import Alert, Incident
+from workers.coordination.connections import repeat_until_stopped
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.history.snapshot_archive import snapshot_at
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
@@ -357,16 +357,5 @@ class ChangeKeeper:
         return len(due)
 
     def run(self, stop: threading.Event) -> None:
-        """Check repeatedly; an error is logged once, and the check is tried again."""
-        in_trouble = False
-        while not stop.wait(CHECK_SECONDS):
-            try:
-                self.step(datetime.now(UTC))
-                in_trouble = False
-            except Exception as error:
-                if not in_trouble:
-                    logger.warning("Changes before incidents can't be searched: %r", error)
-                in_trouble = True
-                if isinstance(error, DatabaseError):
-                    close_old_connections()
-        connections.close_all()
+        what = "Changes before incidents can't be searched"
+        repeat_until_stopped(stop, CHECK_SECONDS, lambda: self.step(datetime.now(UTC)), what)

@@ -21,7 +21,6 @@ from workers.history.stretches import (
     ReadBudget,
     ReadLimitExceeded,
     TimeRange,
-    TimeRangeCounts,
     build_counts_name,
     compute_range_figures,
     count_with_snapshots,
@@ -84,32 +83,28 @@ def compare(since: datetime, until: datetime, against: str, queue: str, data: Pa
     if not _ONE_AT_A_TIME.acquire(blocking=False):
         raise ComparisonRuns("from", "can't be compared while another comparison runs; try again in a few seconds.")
     try:
-        return _compare_stretches(here, there, queue, data, counted)
+        budget = ReadBudget()
+        if counted is None:
+            # An archive has all keys, a sample the most frequent: if a queue is archived in only one range, the
+            # keys sampled in both are compared.
+            both = here.list_archived_queues(data) & there.list_archived_queues(data)
+            ours, theirs = (compute_range_figures(stretch, data, queue, budget, both) for stretch in (here, there))
+        else:
+            ours = count_with_snapshots(counted.here, here, data, queue, budget)
+            theirs = count_with_snapshots(counted.there, there, data, queue, budget)
+        counts = {
+            name: fold_rare(ours.counts.get(name, {}), theirs.counts.get(name, {}))
+            for name in sorted({*ours.counts, *theirs.counts})
+        }
+        measures = {
+            name: (ours.measures[name], theirs.measures[name]) for name in ours.measures if name in theirs.measures
+        }
+        rows = find_differences(counts, measures)
+        values = sum(len({*here_counts, *there_counts}) for here_counts, there_counts in counts.values())
+        counted_at = counted.made_at if counted else None
+        return Comparison(here, there, rows[:MAX_ROWS], values + len(measures), counted_at)
     finally:
         _ONE_AT_A_TIME.release()
-
-
-def _compare_stretches(
-    here: TimeRange, there: TimeRange, queue: str, data: Path, counted: TimeRangeCounts | None
-) -> Comparison:
-    budget = ReadBudget()
-    if counted is None:
-        # An archive has all keys, a sample the most frequent: if a queue is archived in only one range, the
-        # keys sampled in both are compared.
-        both = here.list_archived_queues(data) & there.list_archived_queues(data)
-        ours, theirs = (compute_range_figures(stretch, data, queue, budget, both) for stretch in (here, there))
-    else:
-        ours = count_with_snapshots(counted.here, here, data, queue, budget)
-        theirs = count_with_snapshots(counted.there, there, data, queue, budget)
-    counts = {
-        name: fold_rare(ours.counts.get(name, {}), theirs.counts.get(name, {}))
-        for name in sorted({*ours.counts, *theirs.counts})
-    }
-    measures = {name: (ours.measures[name], theirs.measures[name]) for name in ours.measures if name in theirs.measures}
-    rows = find_differences(counts, measures)
-    values = sum(len({*here_counts, *there_counts}) for here_counts, there_counts in counts.values())
-    counted_at = counted.made_at if counted else None
-    return Comparison(here, there, rows[:MAX_ROWS], values + len(measures), counted_at)
 
 
 JOB = "stretch_comparison"

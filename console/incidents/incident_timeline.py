@@ -40,7 +40,6 @@ class IncidentEvent:
 
 
 def list_timeline_events(alert: Alert, data: Path) -> list[IncidentEvent]:
-    """Return all events."""
     people = _limit_to_newest(list_changes_during(alert, data), MAX_MEANWHILE, "change")
     rows = [
         *_list_causes(alert),
@@ -251,5 +250,4 @@ def _format_time(moment: datetime) -> str:
 
 
 def _escape_line(text: str) -> str:
-    """Return the text as one line."""
     return SIGNS.sub(r"\\\1", " ".join(text.split()))

@@ -1,19 +1,23 @@
 """The alerter: checks every two seconds and delivers every second, each under a lease of its own.
 
 The two run in separate threads: a mail server that hangs must not delay the next check.
+
+While observer, alerter, and delivery work, the dead man's switch calls an outward address every few seconds
+(WEIR_ALIVE_URL, WEIR_ALIVE_SECONDS). The service behind it, such as Healthchecks, raises the alarm when the calls stop,
+when no part of Weir is left that could. The process that notifies makes the calls, so its own death ends them, too. Of
+several alerters, one calls.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import httpx
 import msgspec
 import redis
-from django.db import DatabaseError, close_old_connections, connections
 from django.db.models import Max, Q
 from django.utils import timezone
 
@@ -29,6 +33,7 @@ from workers.alerts.evaluation import evaluator
 from workers.alerts.evaluation.evaluator import AlertCheck
 from workers.alerts.lifecycle.automaton import CHECK_SECONDS
 from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
+from workers.coordination.connections import repeat_until_stopped
 from workers.coordination.leases import Lease
 from workers.host import egress
 
@@ -39,6 +44,12 @@ DELIVERY_NOTED = timedelta(seconds=5)
 LEASE_SECONDS = 6.0
 # One receiver may take 10 s: the lease outlives a round of sending.
 DISPATCH_LEASE_SECONDS = 30.0
+OBSERVED_SECONDS = 15.0
+CHECKED_SECONDS = 30.0
+# A round of sending takes as long as the slowest channel may take.
+DELIVERED_SECONDS = 90.0
+# A channel that shows a message itself, and one that only holds people's names: nothing is sent to either.
+NO_PEOPLE = (Receiver.Channel.BROWSER, Receiver.Channel.SCHEDULE)
 
 
 class Alerter:
@@ -51,12 +62,21 @@ class Alerter:
         self._delivered_at: datetime | None = None  # as last recorded
 
     def step(self, now: float, monotonic_seconds: float) -> AlertCheck | None:
-        """Run one check; return None while another process has the lease."""
+        """Run one check; return None while another process has the lease.
+
+        This alerter checks if it holds the lease under a number that the database gave to nobody else. A control server
+        that was restored, or replaced by another one, may count from an older number.
+        """
         # Evidence is gathered without the lease, too: a process that takes over must have watched to know
         # ages.
         evidence = self._gatherer.gather(now, monotonic_seconds)
-        if not self._acquire_check_lease():
-            return None
+        if not self._lease.renew():
+            fence = self._lease.acquire(evaluator.get_greatest_fence())
+            if fence is None:
+                return None
+            if not evaluator.claim(fence):
+                self._lease.release()
+                return None
         assert self._lease.fence is not None
         return evaluator.check(evidence, self._lease.fence)
 
@@ -69,31 +89,30 @@ class Alerter:
             return 0
 
         def should_continue() -> bool:
-            self._note_delivery()
+            # Recorded for the dead man's switch: delivery works.
+            now = datetime.now(UTC)
+            if self._delivered_at is None or abs(now - self._delivered_at) >= DELIVERY_NOTED:
+                AlertWatch.objects.filter(pk=1).update(delivered_at=now)
+                self._delivered_at = now
             return not (stop is not None and stop.is_set()) and self._dispatch_lease.renew()
 
         return dispatcher.deliver(lambda: datetime.now(UTC), should_continue)
 
-    def _note_delivery(self) -> None:
-        """Record for the dead man's switch that delivery works."""
-        now = datetime.now(UTC)
-        if self._delivered_at is None or abs(now - self._delivered_at) >= DELIVERY_NOTED:
-            AlertWatch.objects.filter(pk=1).update(delivered_at=now)
-            self._delivered_at = now
-
     def run(self, stop: threading.Event) -> None:
-        """Check and deliver until `stop` is set; log an error once and try again."""
+        """Check and deliver until `stop` is set."""
+        what = "The alerter failed and will retry"
         sending = threading.Thread(
-            target=self._repeat, args=(stop, lambda: self.deliver(stop), DELIVER_SECONDS), daemon=True
+            target=repeat_until_stopped, args=(stop, DELIVER_SECONDS, lambda: self.deliver(stop), what), daemon=True
         )
         sending.start()
-        self._repeat(stop, self._check, CHECK_SECONDS)
+
+        def check() -> None:
+            own_process.touch()
+            self.step(time.time(), time.monotonic())
+
+        repeat_until_stopped(stop, CHECK_SECONDS, check, what)
         sending.join(DISPATCH_LEASE_SECONDS)
         self.close()
-
-    def _check(self) -> None:
-        own_process.touch()
-        self.step(time.time(), time.monotonic())
 
     def close(self) -> None:
         """Release the leases, so that another process takes over at once."""
@@ -102,43 +121,6 @@ class Alerter:
             self._dispatch_lease.release()
         except redis.RedisError:
             logger.info("The alerter's leases could not be released; they expire automatically.")
-
-    def _repeat(self, stop: threading.Event, act: Callable[[], object], every_seconds: float) -> None:
-        failing = False
-        while not stop.wait(every_seconds):
-            try:
-                act()
-                failing = False
-            except Exception as error:
-                # Any error may be gone at the next try; alerting must not end with it.
-                if not failing:
-                    logger.warning("The alerter failed and will retry: %r", error)
-                failing = True
-                if isinstance(error, DatabaseError):
-                    close_old_connections()
-        connections.close_all()
-
-    def _acquire_check_lease(self) -> bool:
-        """Return whether this alerter checks.
-
-        It checks if it holds the lease under a number that the database gave to nobody else. A control server that was
-        restored, or replaced by another one, may count from an older number.
-        """
-        if self._lease.renew():
-            return True
-        fence = self._lease.acquire(evaluator.get_greatest_fence())
-        if fence is None or evaluator.claim(fence):
-            return fence is not None
-        self._lease.release()
-        return False
-
-
-OBSERVED_SECONDS = 15.0
-CHECKED_SECONDS = 30.0
-# A round of sending takes as long as the slowest channel may take.
-DELIVERED_SECONDS = 90.0
-# A channel that shows a message itself, and one that only holds people's names: nothing is sent to either.
-NO_PEOPLE = (Receiver.Channel.BROWSER, Receiver.Channel.SCHEDULE)
 
 
 @dataclass(frozen=True)
@@ -180,13 +162,8 @@ class DeadMansSwitch:
     `step` runs one check, and one call if everything works. `run` steps until it is stopped.
     """
 
-    def __init__(
-        self,
-        control: redis.Redis,
-        environment: Mapping[str, str] = variables.PROCESS,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        self._control, self._transport = control, transport
+    def __init__(self, control: redis.Redis, environment: Mapping[str, str] = variables.PROCESS) -> None:
+        self._control = control
         self._url = variables.ALIVE_URL.get_text(environment)
         self.every_seconds = variables.ALIVE_SECONDS.get_seconds(environment)
         self._lease = Lease(control, "dead-mans-switch", 2 * self.every_seconds + TIMEOUT_SECONDS)
@@ -198,7 +175,14 @@ class DeadMansSwitch:
         """
         if not self._url or not (self._lease.renew() or self._lease.acquire()):
             return False
-        error = describe_failure(self._gather_facts(now)) or self._call()
+        stored = self._control.get(keys.SNAPSHOT)
+        published = get_decoder(_SnapshotTime).decode(stored).at if isinstance(stored, bytes) else None
+        watch = AlertWatch.objects.filter(pk=1).first() or AlertWatch()
+        checked, delivered = (
+            None if at is None else (now - at).total_seconds() for at in (watch.looked_at, watch.delivered_at)
+        )
+        observed = None if published is None else now.timestamp() - published
+        error = describe_failure(WatchFacts(observed, checked, delivered, find_undelivered_error())) or self._call()
         noted = {"alive_error": error} if error else {"alive_error": "", "alive_at": now}
         AlertWatch.objects.filter(pk=1).update(**noted)
         if error:
@@ -206,26 +190,10 @@ class DeadMansSwitch:
         return not error
 
     def run(self, stop: threading.Event) -> None:
-        """Step until stopped; an error is tried again. A missing call is itself the signal."""
-        while self._url and not stop.wait(self.every_seconds):
-            try:
-                self.step(datetime.now(UTC))
-            except Exception as error:
-                logger.warning("The dead man's switch was not called: %r", error)
-                if isinstance(error, DatabaseError):
-                    close_old_connections()
-        connections.close_all()
-
-    def _gather_facts(self, now: datetime) -> WatchFacts:
-        stored = self._control.get(keys.SNAPSHOT)
-        published = get_decoder(_SnapshotTime).decode(stored).at if isinstance(stored, bytes) else None
-        watch = AlertWatch.objects.filter(pk=1).first()
-        return WatchFacts(
-            observed_seconds=None if published is None else now.timestamp() - published,
-            checked_seconds=_compute_age_seconds(watch.looked_at if watch else None, now),
-            delivered_seconds=_compute_age_seconds(watch.delivered_at if watch else None, now),
-            error=find_undelivered_error(),
-        )
+        """Step until stopped. A missing call is itself the signal."""
+        if self._url:
+            what = "The dead man's switch was not called"
+            repeat_until_stopped(stop, self.every_seconds, lambda: self.step(datetime.now(UTC)), what)
 
     def _call(self) -> str:
         """Call the address; return why it was not accepted, "" if it was.
@@ -234,10 +202,7 @@ class DeadMansSwitch:
         """
         try:
             egress.check_url(self._url, variables.ALIVE_URL.name)
-            with (
-                egress.create_client(TIMEOUT_SECONDS, transport=self._transport) as client,
-                client.stream("GET", self._url) as response,
-            ):
+            with egress.create_client(TIMEOUT_SECONDS) as client, client.stream("GET", self._url) as response:
                 status = response.status_code
         except BadInput as error:
             return f"{error.field} {error.message}"
@@ -260,7 +225,3 @@ def find_undelivered_error() -> str:
         failing = failing.filter(created_at__gt=last)
     newest = failing.order_by("-pk").first()
     return newest.error or "no error was recorded" if newest else ""
-
-
-def _compute_age_seconds(at: datetime | None, now: datetime) -> float | None:
-    return None if at is None else (now - at).total_seconds()

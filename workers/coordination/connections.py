@@ -1,15 +1,20 @@
-"""Connections to Redis-protocol servers, one pool per server and process."""
+"""Connections of processes to Redis-protocol servers, one pool per server and process, and to the database."""
 
+import logging
+import threading
+from collections.abc import Callable
 from functools import lru_cache
 
 import redis
 from django.conf import settings
+from django.db import DatabaseError, close_old_connections, connections
 
 from queues import keys
 from queues.control.connection import connect
 from queues.nodes.addresses import add_login
 
 TIMEOUT_SECONDS = 5.0
+logger = logging.getLogger(__name__)
 
 
 @lru_cache(maxsize=64)
@@ -43,3 +48,22 @@ def throttle(control: redis.Redis, queue: str, seconds: float) -> None:
         control.set(keys.THROTTLE.build(queue), "1", px=max(MIN_MS, round(1000 * seconds)))
     else:
         control.delete(keys.THROTTLE.build(queue))
+
+
+def repeat_until_stopped(stop: threading.Event, every_seconds: float, act: Callable[[], object], what: str) -> None:
+    """Act periodically until `stop` is set; log an error once, as `what`, and try again.
+
+    Any error may be gone at the next try; the work must not end with it.
+    """
+    failing = False
+    while not stop.wait(every_seconds):
+        try:
+            act()
+            failing = False
+        except Exception as error:
+            if not failing:
+                logger.warning("%s: %r", what, error)
+            failing = True
+            if isinstance(error, DatabaseError):
+                close_old_connections()
+    connections.close_all()

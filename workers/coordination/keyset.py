@@ -43,7 +43,8 @@ def load_page(chosen: QuerySet[Any], rows: int, before: int | None = None, after
 
     Ids are read first, which an index may have without any row, then the rows with these ids.
     """
-    place = _place(chosen)
+    # It is the id, or the equivalent in another index, annotated as `place`.
+    place = "place" if "place" in chosen.query.annotations else "pk"
     if after is not None:
         row_ids = _list_ids(chosen.filter(**{f"{place}__gt": after}).order_by(place), rows + 1)
         if len(row_ids) <= rows:  # the first page is filled completely, as if it had been requested
@@ -59,14 +60,6 @@ def load_page(chosen: QuerySet[Any], rows: int, before: int | None = None, after
         kept[0] if before is not None and kept else None,
         alone=before is None and len(row_ids) <= rows,
     )
-
-
-def _place(chosen: QuerySet[Any]) -> str:
-    """Return the column that positions a row.
-
-    It is the id, or the equivalent in another index, annotated as `place`.
-    """
-    return "place" if "place" in chosen.query.annotations else "pk"
 
 
 def _list_ids(ordered: QuerySet[Any], most: int) -> list[int]:

@@ -177,7 +177,6 @@ def parse_networks(text: str) -> tuple[Network, ...]:
 
 
 def resolve_addresses(host: str, port: int) -> list[str]:
-    """Return all addresses of a name."""
     infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(info[4][0]) for info in infos))
 

@@ -35,7 +35,6 @@ class PoolOrder:
 
     @classmethod
     def read(cls, stored: bytes | None) -> "PoolOrder | None":
-        """Return the stored order, or None."""
         return None if stored is None else cls(**orjson.loads(stored))
 
 
@@ -123,24 +122,14 @@ class WorkIntake:
         if drained == self.is_drained:
             return
         self.is_drained = drained
+        consumer, queues = self._controller.consumer, self._controller.app.amqp.queues
         if drained:
-            self._leave()
+            self._names = tuple(queues.consume_from)
         else:
-            self._return()
+            queues.select(self._names)  # Also for a new connection: it consumes from the selected ones.
+        for name in self._names:
+            consumer.call_soon(consumer.cancel_task_queue if drained else consumer.add_task_queue, name)
         logger.warning("This worker host accepts %s.", "no new work: it is drained" if drained else "new work again")
-
-    def _leave(self) -> None:
-        consumer, queues = self._controller.consumer, self._controller.app.amqp.queues
-        self._names = tuple(queues.consume_from)
-        for name in self._names:
-            consumer.call_soon(consumer.cancel_task_queue, name)
-
-    def _return(self) -> None:
-        consumer, queues = self._controller.consumer, self._controller.app.amqp.queues
-        # Also for a new connection: it consumes from the selected ones.
-        queues.select(self._names)
-        for name in self._names:
-            consumer.call_soon(consumer.add_task_queue, name)
 
 
 CONSUME = "workers.tasks.consume"  # the task that a consumer runs in
@@ -244,7 +233,6 @@ class HostReport(bootsteps.StartStopStep):
 
 
 def report(hostname: str, its_pool: Pool, departures: Departures, now: float) -> ReportedHost:
-    """Return a host's report as of now."""
     return ReportedHost(
         role=parse_role(hostname),
         slots=its_pool.size,

@@ -31,6 +31,12 @@ def is_found(made: Scenario, rows: Sequence[IncidentChange]) -> bool:
     return set(made.causes) <= {row.ref for row in rows[:FIRST]}
 
 
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_the_cause_of_an_incident_is_among_the_first(seed, people, monkeypatch):
+    made, rows = found_for(seed, people["operator"], monkeypatch)
+    assert is_found(made, rows), (made.name, [(row.ref, row.words, row.weight) for row in rows[:6]])
+
+
 def newest_first(rows: Sequence[IncidentChange]) -> list[IncidentChange]:
     return sorted(rows, key=lambda row: row.delay_seconds)
 

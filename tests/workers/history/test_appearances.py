@@ -33,12 +33,6 @@ class Reads:
         return snapshot_of({**document, "pipeline": {"applications": applications}})
 
 
-def test_a_calm_plant_has_none():
-    reads = Reads()
-    assert find_in_snapshots(reads, SINCE, UNTIL) == []
-    assert reads.count <= 10
-
-
 def test_a_past_that_is_not_over_is_read_anew(tmp_path, monkeypatch):
     reads = Reads()
     monkeypatch.setattr(appearances, "snapshot_at", lambda data, at: reads(at))
@@ -76,10 +70,6 @@ def test_what_publishes_what_an_application_finds_is_none():
         return snapshot_of({"at": at, "producers": {name: {"in_per_second": 50.0} for name in names}})
 
     assert find_in_snapshots(read, SINCE, UNTIL) == []
-
-
-def test_where_nothing_is_kept_nothing_is_found():
-    assert find_in_snapshots(lambda at: None, SINCE, UNTIL) == []
 
 
 @pytest.mark.parametrize(("rate", "how"), [(119.0, []), (60.0, []), (40.0, ["fell"]), (300.0, ["rose"])])

@@ -47,16 +47,6 @@ def test_a_band_is_in_force_when_its_time_has_come():
     assert plans.plan(None, NOW + AHEAD_SECONDS + 60) is second
 
 
-def test_after_a_clock_was_set_back_bands_come_into_force_as_before():
-    plans, made = PlannedBands(), [ForecastBand(0.0, float(high), 1.0) for high in range(100)]
-    for minute in range(40):
-        before = plans.plan(made[minute], 100_000.0 + 60.0 * minute)
-    assert plans.plan(made[40], 90_000.0) == before
-    for minute in range(1, 16):
-        after = plans.plan(made[40 + minute], 90_000.0 + 60.0 * minute)
-    assert after == made[40] and len(plans.planned) <= 16
-
-
 def test_it_asks_once_a_minute_and_for_no_more_queues_than_it_can(monkeypatch):
     monkeypatch.setattr(forecasts, "MAX_QUEUES", 2)
     asked = []

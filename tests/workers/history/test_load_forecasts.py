@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from common.stored_document import convert_to_plain
-from controllers.design.expected_band import PastRanges
 from queues import keys
 from tests.workers.snapshot.test_local_plant import documented
 from workers.history.forecasts import History, LoadForecasts, LoadSource, OfferedLoad, read_past_load
@@ -95,14 +94,6 @@ def test_what_is_known_is_not_read_again_and_what_is_forgotten_is_old(tmp_path, 
     assert history.build(ORDERS, NOON + 8 * DAY)[0].size == 0
 
 
-def test_of_a_short_past_means_are_of_minutes_and_the_newest_is_whole():
-    at = NOON + np.arange(600.0)
-    stretches = PastRanges.build(at, np.where(at < NOON + 300, 2.0, 4.0))
-    middles, rates = stretches.at_seconds, stretches.means
-    assert middles.size == 10 and rates[0] == 2.0 and rates[-1] == 4.0
-    assert middles[-1] == pytest.approx(at[-1] - 30)
-
-
 def test_too_little_a_past_foresees_nothing_and_says_how_much_it_takes():
     foresight = LoadForecasts(lambda source, now: OfferedLoad(now - np.arange(90.0), np.ones(90), None, None))
     foresight.collect_rows({"shop": ORDERS}, NOON)
@@ -119,20 +110,6 @@ def test_a_fault_in_foreseeing_ends_nothing_and_is_said():
     foresight.collect_rows({"shop": ORDERS}, NOON)
     foresight.wait()
     assert "RuntimeError" in foresight.collect_rows({"shop": ORDERS}, NOON)["shop"].refused
-
-
-def test_a_minute_has_to_pass_before_it_is_forecast_anew():
-    asked = []
-
-    def past(source, now):
-        asked.append(now)
-        return OfferedLoad(now - np.arange(600.0), np.ones(600), None, None)
-
-    foresight = LoadForecasts(past)
-    for second in (0, 1, 30, 59, 60, 61):
-        foresight.collect_rows({"shop": ORDERS}, NOON + second)
-        foresight.wait()
-    assert asked == [NOON, NOON + 60]
 
 
 def test_without_a_set_there_is_none_and_without_a_measurement_nothing(tmp_path, control):

@@ -10,9 +10,8 @@ import pytest
 import redis
 
 from queues import keys
-from tests.workers.snapshots import snapshot_of
 from workers.batch.jobs.spark import rollup
-from workers.history import metric_history, metrics
+from workers.history import metric_history
 from workers.history.forecasts import MinuteRates
 
 SERIES = "totals.in_per_second"
@@ -93,15 +92,6 @@ def test_what_is_computed_with_comes_by_the_means_of_windows(control: redis.Redi
     assert rates[0].tolist() == [1, 2] and np.isnan(rates[1]).all()
 
 
-def test_every_day_of_a_week_is_there_to_its_last_window(control: redis.Redis, tmp_path: Path) -> None:
-    day = 86_400
-    for before in (2, 1, 0):
-        roll_up(tmp_path, "1m", MIDNIGHT - before * day, [(1, 2)] * 1_440)
-    found = metric_history.read_columns(control, tmp_path, MIDNIGHT - 6 * day, MIDNIGHT + day - 1, [SERIES])
-    assert len(found["at"]) == 2 * (3 * 1_440 - 1)  # but the newest, which may not have been over
-    assert np.diff(found["at"]).max() == 30
-
-
 def test_a_node_was_as_bad_as_its_worst_in_each_window(control: redis.Redis, tmp_path: Path) -> None:
     state = "nodes.n1.state"
     roll_up(tmp_path, "1m", MIDNIGHT, [(1, 3), (1, 1), (1, 1)], state)
@@ -125,22 +115,11 @@ def test_rows_of_an_older_weir_have_workers_at_work_as_they_were_counted_then(
     assert (asked[older], asked[series]) == ([2, 2, 3, 4], [2, 2, 3, 3.5])
 
 
-def test_a_state_is_kept_as_its_place_from_good_to_bad() -> None:
-    nodes = {"n1": {"state": "TOOBUSY"}, "n2": {"state": None}, "n3": {"state": "IDLE"}}
-    snapshot = snapshot_of({"nodes": nodes})
-    assert dict(metrics.iterate_figures(snapshot)) == {"nodes.n1.state": 3, "nodes.n3.state": 0}
-
-
 @pytest.mark.parametrize(("since", "until"), [(-1e12, 0), (0, 1e300), (1e299, 1e300), (0, 0.5)])
 def test_a_range_without_data_is_empty_however_odd(
     since: float, until: float, control: redis.Redis, tmp_path: Path
 ) -> None:
     assert metric_history.read_columns(control, tmp_path, since, until, [SERIES]) == {"at": [], SERIES: []}
-
-
-@pytest.mark.parametrize(("seconds", "step"), [(60, 1), (7_200, 1), (7_201, 10), (7 * 86_400, 60), (9e9, 3_600)])
-def test_the_step_grows_with_the_range(seconds: float, step: int) -> None:
-    assert metric_history.step_seconds(seconds) == step
 
 
 def test_a_short_range_of_which_the_seconds_are_gone_comes_by_the_windows_that_are_kept(

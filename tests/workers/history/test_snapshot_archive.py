@@ -69,15 +69,6 @@ def test_what_is_not_kept_is_none_and_its_neighbours_are_named(tmp_path: Path) -
     assert find_nearest_times(tmp_path, START + 1_800) == (START, later)
 
 
-def test_a_minute_that_begins_on_the_day_before_is_found_after_midnight(tmp_path: Path) -> None:
-    midnight = 1_790_035_200.0
-    recorder = Recorder(tmp_path)
-    recorder.add(midnight - 0.8, snapshot_text(midnight - 0.8))
-    recorder.add(midnight + 59.2, snapshot_text(midnight + 59.2))
-    found = snapshot_at(tmp_path, midnight + 10)
-    assert found is not None and found.at == midnight - 0.8
-
-
 @pytest.mark.parametrize("torn", [1, 5, 40])
 def test_the_next_recorder_seals_what_a_killed_one_left_without_its_torn_line(tmp_path: Path, torn: int) -> None:
     times = keep(Recorder(tmp_path), START, 3)
@@ -99,12 +90,6 @@ def test_a_block_sealed_twice_is_one_block(tmp_path: Path) -> None:
     snapshot_archive.seal(root, left)
     assert len(list(root.glob("day=*/*"))) == 1
     assert snapshot_at(tmp_path, times[2]).at == times[2]
-
-
-def test_a_clock_set_back_loses_nothing(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
-    times = keep(recorder, START, 3) + keep(recorder, START - 600, 3)
-    assert [snapshot_at(tmp_path, at).at for at in times] == times
 
 
 def test_a_large_plant_is_kept_less_often_until_a_minute_fits_its_budget(tmp_path: Path) -> None:

@@ -114,12 +114,6 @@ def test_counters_of_snapshots_become_events_of_slices():
     assert found.measures["worker host", "jobs@h1", "busy share"] == [0.5] * SLICES
 
 
-def test_of_one_queue_only_its_own_counts():
-    found = TimeRangeFigures()
-    add_snapshots(found, STRETCH, lambda at: snapshot_of(plant(at)), "other")
-    assert "node" not in found.counts and found.counts["producer"]["shop"] == [30.0] * SLICES
-
-
 def test_what_producers_sample_counts_for_queues_that_are_not_archived():
     def sampled(at: float) -> Snapshot:
         of_shop = {"events": 10, "type": {"order": 10}, "key": {"hot": 6, "k": 2}, "source": {"(none)": 10}}
@@ -135,11 +129,6 @@ def test_what_producers_sample_counts_for_queues_that_are_not_archived():
     assert of()["type"]["order"] == [150.0] * SLICES
     assert of(archived=("other",))["source"]["(none)"] == [120.0] * SLICES
     assert "key" not in of("old") and "key" not in of("alert", ("alert",))
-
-
-def test_where_nothing_is_kept_nothing_is_counted(tmp_path: Path):
-    found = compute_range_figures(STRETCH, tmp_path)
-    assert not found.counts and not found.measures
 
 
 def test_a_counter_that_began_anew_counts_nothing_below_zero():

@@ -108,13 +108,6 @@ def test_what_was_measured_before_a_change_of_size_is_gone_and_numbers_go_on():
     assert len(after["recent_seconds"]) <= min(RETAINED_SAMPLES, after["seq"] - before["seq"])
 
 
-def test_a_slot_that_a_batch_task_holds_is_not_waited_for():
-    workers = Workers(1, size=2)
-    workers.work(1, START, 50, 0.1, 1)
-    workers.departures.settle(START + 10, (1, 2), others=1)
-    assert workers.departures.to_json()["per_second"] == pytest.approx(10.0, rel=0.1)
-
-
 @given(
     st.integers(1, 5),
     st.lists(st.tuples(st.integers(1, 40), st.floats(0.01, 2.0), st.integers(1, 500)), min_size=1, max_size=8),

@@ -68,22 +68,17 @@ def _record_results(calls: Mapping[Future[str | None], Message], now: datetime) 
     """
     arrived, failure = 0, None
     for call, message in calls.items():
+        error = call.exception()
         try:
-            arrived += _record_result(message, call, now)
-        except Exception as error:
-            failure = failure or error
+            if error is None:
+                outbox.mark_delivered(message, now, call.result() or "")
+                arrived += 1
+            elif isinstance(error, Failed):
+                outbox.mark_failed(message, str(error), now, error.for_good, error.reached)
+            else:
+                outbox.mark_failed(message, repr(error), now)
+        except Exception as refused:
+            failure = failure or refused
     if failure is not None:
         raise failure
     return arrived
-
-
-def _record_result(message: Message, call: Future[str | None], now: datetime) -> bool:
-    error = call.exception()
-    if error is None:
-        outbox.mark_delivered(message, now, call.result() or "")
-        return True
-    if isinstance(error, Failed):
-        outbox.mark_failed(message, str(error), now, error.for_good, error.reached)
-    else:
-        outbox.mark_failed(message, repr(error), now)
-    return False

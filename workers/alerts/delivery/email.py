@@ -86,5 +86,4 @@ class _Server(EmailBackend):
 
 
 def _format_message_id(key: str) -> str:
-    """Return the Message-ID of a message's key."""
     return f"<{key}@weir>"

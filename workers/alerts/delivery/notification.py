@@ -1,16 +1,17 @@
 """Who was notified of an alert and when, and why others were not, by receiver.
 
-`notification` is a pure function of what is known of the alert, its receivers, and their deliveries; `notification_of`
-reads that.
+`build_notification` is a pure function of what is known of the alert, its receivers, and their deliveries;
+`load_notification` reads that.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from django.utils import timezone
 
+from controllers.framework.reason import format_count
 from workers.alerts.lifecycle.models import Alert, Delivery, Receiver
 from workers.alerts.lifecycle.open_alerts import find_suppression
 from workers.steering.scope import format_time
@@ -97,7 +98,20 @@ def load_notification(alert: Alert) -> Notification:
     rows = alert.deliveries.select_related("receiver", "message").order_by("pk")
     channels = {receiver.name: receiver.channel for receiver in Receiver.objects.filter(enabled=True)}
     off = dict(Receiver.objects.filter(enabled=False).values_list("name", "channel"))
-    return build_notification(_build_alert_facts(alert), channels, off, [_build_delivery_facts(row) for row in rows])
+    deliveries = []
+    for row in rows:
+        facts = DeliveryFacts(row.receiver.name, row.kind, row.state, row.created_at, step=row.step)
+        if (message := row.message) is not None:
+            facts = replace(
+                facts,
+                message=message.state,
+                tries=message.tries,
+                sent_at=message.sent_at,
+                due_at=message.due_at,
+                error=message.error,
+            )
+        deliveries.append(facts)
+    return build_notification(_build_alert_facts(alert), channels, off, deliveries)
 
 
 def build_notification(
@@ -113,40 +127,38 @@ def build_notification(
     steps = {delivery.step for delivery in deliveries if delivery.kind == Delivery.Kind.FIRING}
     notices = []
     for name in names:
-        own = [
-            delivery for delivery in deliveries if delivery.receiver == name and delivery.kind == Delivery.Kind.FIRING
-        ]
-        end = _end(deliveries, name, alert.now)
-        is_over_for_it = bool(end) and alert.resolved_at is None  # The alert came back since.
-        heard = None if is_over_for_it else _find_notified_time(own, alert.now)
-        unheard = _find_undelivered_notice(own, alert) or _explain_missing_notification(
+        to_it = [delivery for delivery in deliveries if delivery.receiver == name]
+        own = [delivery for delivery in to_it if delivery.kind == Delivery.Kind.FIRING]
+        heard = [delivery for delivery in own if delivery.message == "sent" and delivery.sent_at is not None]
+        sent = [delivery for delivery in to_it if delivery.message == "sent"]
+        end = ""
+        if sent and sent[-1].kind == Delivery.Kind.RESOLVED:
+            end = f" Notified of the resolution at {_clock(sent[-1].sent_at, alert.now)}."
+        # After an end, the alert came back since if it is not resolved: the receiver doesn't know of that.
+        if heard and not (end and alert.resolved_at is None):
+            again = f" {len(heard)} times, first" if len(heard) > 1 else ""
+            words = f"Notified{again} at {_clock(heard[0].sent_at, alert.now)}.{end}"
+            notices.append(Notice(name, known.get(name, ""), "notified", words, heard[0].sent_at))
+            continue
+        state, words, at = _find_undelivered_notice(own, alert) or _explain_missing_notification(
             alert, name, channels, switched_off, steps
         )
-        state, words, at = heard or unheard
-        notices.append(Notice(name, known.get(name, ""), state, f"{words} {end}".rstrip(), at))
+        notices.append(Notice(name, known.get(name, ""), state, f"{words}{end}", at))
     somebody = any(notice.state == "notified" for notice in notices)
     return Notification(notices, [] if somebody else list(_iterate_reasons(alert, notices)))
-
-
-def _find_notified_time(own: Sequence[DeliveryFacts], now: datetime) -> NoticeWords | None:
-    """Return when the receiver was notified of a start; None if it was not."""
-    sent = [delivery for delivery in own if delivery.message == "sent" and delivery.sent_at is not None]
-    if not sent:
-        return None
-    again = f" {len(sent)} times, first" if len(sent) > 1 else ""
-    return "notified", f"Notified{again} at {_clock(sent[0].sent_at, now)}.", sent[0].sent_at
 
 
 def _find_undelivered_notice(own: Sequence[DeliveryFacts], alert: AlertFacts) -> NoticeWords | None:
     """Return the notice that follows from undelivered messages on the start; None if there are none."""
     for delivery in reversed(own):
+        tries = format_count(delivery.tries, "attempt")
         if delivery.message == "failed":
-            given_up = f", stopped after {_format_tries(delivery.tries)}" if delivery.tries else ""
+            given_up = f", stopped after {tries}" if delivery.tries else ""
             words = f"Not delivered{given_up}: {delivery.error}"
             return "failed", words, None
         if delivery.message == "waiting" and delivery.tries:
             again = _clock(delivery.due_at, alert.now)
-            words = f"Not delivered after {_format_tries(delivery.tries)}, next attempt at {again}: {delivery.error}"
+            words = f"Not delivered after {tries}, next attempt at {again}: {delivery.error}"
             return "on its way", words, delivery.due_at
         if delivery.message == "waiting" or delivery.state == Delivery.State.WAITING:
             return "on its way", "The message is queued.", delivery.created_at
@@ -185,17 +197,19 @@ def _explain_missing_notification(
     return ("not yet", f"To be notified at {_clock(due, alert.now)} unless the alert is acknowledged.", due)
 
 
-def _end(deliveries: Sequence[DeliveryFacts], name: str, now: datetime) -> str:
-    """Return the last delivery, if it is an end: an alert that came back since is not over for it."""
-    sent = [delivery for delivery in deliveries if delivery.receiver == name and delivery.message == "sent"]
-    is_end = bool(sent) and sent[-1].kind == Delivery.Kind.RESOLVED
-    return f"Notified of the resolution at {_clock(sent[-1].sent_at, now)}." if is_end else ""
-
-
 def _iterate_reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
     """Return why nobody was notified: at least one sentence."""
     if alert.suppression is not None:
-        yield _explain_suppression(alert)
+        until = f" until {_clock(alert.until, alert.now)}" if alert.until else ""
+        reason = f": {alert.said}" if alert.said else "."
+        by = alert.who or "an unknown user"
+        yield {
+            "silenced": f"Silenced by {by}{until}{reason}",
+            "snoozed": f"Snoozed by {by}{until}{reason}",
+            "acknowledged": f"Acknowledged by {by}{until}, before any receiver was notified{reason}",
+            "explained": f"Explained by another alert{reason}",
+            "paused": f"Maintenance{reason}",
+        }[alert.suppression]
     if not notices:
         yield f"The rule {alert.rule} has no receivers."
         return
@@ -209,19 +223,6 @@ def _iterate_reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[s
         waits = [notice for notice in notices if notice.state == "not yet"]
         first = min(waits, key=lambda notice: (notice.at is None, notice.at or alert.fired_at))
         yield f"{first.receiver}: {first.words}"
-
-
-def _explain_suppression(alert: AlertFacts) -> str:
-    until = f" until {_clock(alert.until, alert.now)}" if alert.until else ""
-    reason = f": {alert.said}" if alert.said else "."
-    by = alert.who or "an unknown user"
-    return {
-        "silenced": f"Silenced by {by}{until}{reason}",
-        "snoozed": f"Snoozed by {by}{until}{reason}",
-        "acknowledged": f"Acknowledged by {by}{until}, before any receiver was notified{reason}",
-        "explained": f"Explained by another alert{reason}",
-        "paused": f"Maintenance{reason}",
-    }[alert.suppression or "paused"]
 
 
 def _build_alert_facts(alert: Alert) -> AlertFacts:
@@ -252,29 +253,6 @@ def _build_alert_facts(alert: Alert) -> AlertFacts:
         said=said,
         about_receiver=alert.labels.get("receiver", ""),
     )
-
-
-def _build_delivery_facts(row: Delivery) -> DeliveryFacts:
-    message = row.message
-    facts = DeliveryFacts(row.receiver.name, row.kind, row.state, row.created_at, step=row.step)
-    if message is None:
-        return facts
-    return DeliveryFacts(
-        row.receiver.name,
-        row.kind,
-        row.state,
-        row.created_at,
-        message.state,
-        message.tries,
-        message.sent_at,
-        message.due_at,
-        message.error,
-        row.step,
-    )
-
-
-def _format_tries(count: int) -> str:
-    return f"{count} {'attempt' if count == 1 else 'attempts'}"
 
 
 def _clock(at: datetime | None, now: datetime) -> str:

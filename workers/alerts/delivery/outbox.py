@@ -146,25 +146,27 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
     if messages and messages[0].receiver.channel == Receiver.Channel.ALERTMANAGER:
         messages = messages[:MAX_DETAILED]  # It needs each of them; the others make the next message.
     heard = _load_beginning_states(messages) if kind == Delivery.Kind.RESOLVED else {}
-    dropped = [
-        open_message for open_message in messages if _is_void(open_message, heard.get(open_message.alert_id, set()))
-    ]
-    Delivery.objects.filter(pk__in=[dropped_alert.pk for dropped_alert in dropped]).update(state=Delivery.State.DROPPED)
-    # Nobody is notified of an end before its start: a message in flight is delivered first.
-    waiting = {alert for alert, states in heard.items() if Waiting in states}
-    void = {dropped_alert.pk for dropped_alert in dropped}
-    sent_now = [
-        open_message
-        for open_message in messages
-        if open_message.pk not in void and open_message.alert_id not in waiting
-    ]
+    void, sent_now = [], []
+    for delivery in messages:
+        states = heard.get(delivery.alert_id, set())
+        # Void: it ended before anybody was notified, it fires again, or the receiver was not notified of its start.
+        is_over = delivery.alert.resolved_at is not None
+        is_void = is_over if kind == Delivery.Kind.FIRING else not is_over or states <= {Message.State.FAILED}
+        if is_void:
+            void.append(delivery.pk)
+        elif Waiting not in states:  # Nobody is notified of an end before its start: that is delivered first.
+            sent_now.append(delivery)
+    Delivery.objects.filter(pk__in=void).update(state=Delivery.State.DROPPED)
     if not sent_now:
         return None
     alerts = list({sent_alert.alert_id: sent_alert.alert for sent_alert in sent_now}.values())
+    # Later messages of an incident are threaded under the first one that this receiver got about any of these alerts.
+    about = Message.objects.filter(receiver=receiver, deliveries__alert__in=alerts)
+    earlier = about.order_by("pk").values_list("key", flat=True)
     message = Message.objects.create(
         key=secrets.token_hex(16),
         receiver_id=receiver,
-        content={**build_message_content(kind, alerts), "thread": _find_thread_key(receiver, alerts)},
+        content={**build_message_content(kind, alerts), "thread": earlier.first() or ""},
         created_at=now,
         due_at=now,
     )
@@ -172,15 +174,6 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
         state=Delivery.State.BUNDLED, message=message
     )
     return message
-
-
-def _find_thread_key(receiver: int, alerts: Sequence[Alert]) -> str:
-    """Return the key of the first message that this receiver got about any of these alerts.
-
-    Return "" if this is the first message. Later messages of an incident are threaded under its start.
-    """
-    earlier = Message.objects.filter(receiver=receiver, deliveries__alert__in=alerts)
-    return earlier.order_by("pk").values_list("key", flat=True).first() or ""
 
 
 def _load_beginning_states(ends: Sequence[Delivery]) -> dict[int, set[str]]:
@@ -194,18 +187,6 @@ def _load_beginning_states(ends: Sequence[Delivery]) -> dict[int, set[str]]:
         if key > ended.get((alert, receiver), 0):
             states.setdefault(alert, set()).add(state or Message.State.SENT)
     return states
-
-
-def _is_void(delivery: Delivery, heard: set[str]) -> bool:
-    """Return whether the end is void.
-
-    It is void if the alert ended before anybody was notified, if it fires again, or if the receiver was not notified of
-    its start.
-    """
-    is_over = delivery.alert.resolved_at is not None
-    if delivery.kind == Delivery.Kind.FIRING:
-        return is_over
-    return not is_over or heard <= {Message.State.FAILED}
 
 
 def build_message_content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:

@@ -335,7 +335,7 @@ def _list_event_shifts(events: list[Any], calendar: Any, zone: tzinfo | str, now
     return [
         _shift(occurrence, zone)
         for occurrence in occurrences
-        if not (str(occurrence.get("STATUS")).strip().upper() == "CANCELLED")
+        if str(occurrence.get("STATUS")).strip().upper() != "CANCELLED"
     ]
 
 

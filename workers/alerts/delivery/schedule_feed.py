@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
-from django.db import DatabaseError, close_old_connections, connections
 
 from common import environment as variables
 from common.errors import BadInput
@@ -20,6 +19,7 @@ from workers.alerts.delivery import schedule
 from workers.alerts.delivery.message_text import TIMEOUT_SECONDS
 from workers.alerts.delivery.schedule import Rota
 from workers.alerts.lifecycle.models import OnCallFeed, Receiver
+from workers.coordination.connections import repeat_until_stopped
 from workers.host import egress
 
 logger = logging.getLogger(__name__)
@@ -98,19 +98,8 @@ class FeedReader:
         return read
 
     def run(self, stop: threading.Event) -> None:
-        """Read until stopped; log an error once and try again."""
-        failing = False
-        while not stop.wait(CHECK_SECONDS):
-            try:
-                self.step(datetime.now(UTC))
-                failing = False
-            except Exception as error:
-                if not failing:
-                    logger.warning("On-call schedules can't be read: %r", error)
-                failing = True
-                if isinstance(error, DatabaseError):
-                    close_old_connections()
-        connections.close_all()
+        what = "On-call schedules can't be read"
+        repeat_until_stopped(stop, CHECK_SECONDS, lambda: self.step(datetime.now(UTC)), what)
 
     def _fetch_calendar(self, receiver: Receiver) -> bytes:
         """Return the calendar's text. Its address is a secret: no error contains it."""

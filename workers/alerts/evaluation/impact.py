@@ -81,7 +81,6 @@ class Impacts:
         return f"{said}{self._describe_other_queues(name) if with_others else ''}{SAFE}"
 
     def _describe_other_queues(self, name: str) -> str:
-        """Describe the other queues; "" if there are none."""
         others = [queue for queue in self._queues if queue != name]
         behind = [queue for queue in self._behind if queue != name]
         if behind:
