@@ -12,6 +12,6 @@ class ConsoleConfig(AppConfig):
 
         # The shared tasks of `workers` bind to this application; importing it registers it.
         import console.celery  # noqa: F401
-        from console.input import row_bounds
+        from console.input import storable
 
-        row_bounds.connect()
+        storable.connect()

@@ -27,8 +27,7 @@ from django.urls import get_resolver, path, re_path  # noqa: E402
 
 from console.api.ingestion.body_limit import BodyLimit, load_allowance  # noqa: E402
 from console.assistants.endpoint import AssistantEndpoint  # noqa: E402
-from console.live.consumer import LiveConsumer  # noqa: E402
-from console.live.origin import SameOrigin, refuse  # noqa: E402
+from console.live.consumer import LiveConsumer, SameOrigin, refuse  # noqa: E402
 from console.storage.database_limits import hold_limits  # noqa: E402
 from console.web.admission import Admission  # noqa: E402
 from console.web.charset import Utf8Only  # noqa: E402

@@ -131,12 +131,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "console.pages.frame.frame.frame",
             ],
-            "builtins": [
-                "console.templatetags.filters",
-                "console.templatetags.live",
-                "console.templatetags.batch",
-                "console.templatetags.listing",
-            ],
+            "builtins": ["console.templatetags.filters", "console.templatetags.live", "console.templatetags.listing"],
         },
     }
 ]

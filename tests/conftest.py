@@ -28,7 +28,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from console.actions import dead_letters
 from console.actions.queues import waiting_events
-from console.audit import refusals, repeats
+from console.audit import refusals
 from console.connections import control_server
 from console.live import fanout
 from console.pages.health import readiness
@@ -250,7 +250,7 @@ def _emptying_the_database_may_empty_the_audit() -> Iterator[None]:
 def _no_refusals_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test was refused, or repeated, within the minute is not folded into what the next one is."""
     monkeypatch.setattr(refusals, "fold", refusals.Fold())
-    monkeypatch.setattr(repeats, "fold", repeats.Fold())
+    monkeypatch.setattr(refusals, "entry_fold", refusals.Fold())
 
 
 @pytest.fixture(autouse=True)

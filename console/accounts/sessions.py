@@ -38,7 +38,9 @@ def _began(sender: Any, request: HttpRequest | None, user: User, **named: Any) -
     if request.session.session_key is None:
         request.session.create()
     UserSession.objects.update_or_create(
-        digest=digest_of(request), defaults=_record_visit(request, now), create_defaults=_first(request, user, now)
+        digest=digest_of(request),
+        defaults=_record_visit(request, now),
+        create_defaults={**_record_visit(request, now), "user": user, "created_at": now},
     )
 
 
@@ -86,10 +88,6 @@ def _record_visit(request: HttpRequest, now: datetime) -> dict[str, Any]:
         "address": request.META.get("REMOTE_ADDR"),
         "agent": request.headers.get("User-Agent", "")[:200],
     }
-
-
-def _first(request: HttpRequest, user: User, now: datetime) -> dict[str, Any]:
-    return {**_record_visit(request, now), "user": user, "created_at": now}
 
 
 def list_active_sessions(of: User | None = None) -> QuerySet[UserSession]:

@@ -1,9 +1,16 @@
-"""API tokens: created and revoked by their owner, on pages, by the API, and by `manage.py token`.
+"""API tokens: created and revoked by their owner, on pages, by the API, and by `manage.py token`; and their quotas.
 
 A token may create others only if its own actions name `token.mint`. Such a child has no more than its parent: neither
 role, queues, nor actions, and no later expiry; it ends with its parent, and creates no tokens itself.
+
+Publishing quotas are events per second and bytes per second, shared by all web processes. Each quota is a token bucket
+on the control server. It holds at most BURST_SECONDS of its rate and fills by the server's clock. A request is admitted
+while no bucket is below 0, then takes its cost, even if that exceeds the level: the debt delays the next request. A
+body of any size therefore passes once, and the average never exceeds the rate by more than the burst and one request.
+Levels: a hash `weir:quota:{subject}`, deleted when full.
 """
 
+import math
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -16,7 +23,6 @@ from django.db.models import Q, QuerySet
 
 from common import checks
 from common.errors import BadInput
-from common.parameter import Parameter
 from console.accounts.access import (
     ACTIONS,
     BY_NAME_ONLY,
@@ -32,7 +38,10 @@ from console.accounts.access import (
 )
 from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
+from console.connections.control_server import control
 from console.models import ApiToken, SharedLink
+from queues import keys
+from queues.lua.script import load_script
 from queues.models import Queue
 from workers.steering import plant_settings
 from workers.steering.overrides import read_reason
@@ -135,7 +144,9 @@ def _check_actions(actor: Actor, actions: Collection[str]) -> None:
             for known_action in ACTIONS
             if action in (known_action, get_action_family(known_action)) and actor.may(known_action)
         ]
-        if not mine or (actor.token is not None and not _is_within(actor, action)):
+        inherited = actor.actions is None or bool(actor.actions & {action, get_action_family(action)})
+        is_within = inherited and action not in BY_NAME_ONLY  # what a child of this token may be given
+        if not mine or (actor.token is not None and not is_within):
             raise BadInput("actions", f"{action} exceeds the permissions of {actor.name}.")
 
 
@@ -149,13 +160,6 @@ def _inherit_actions(parent: Actor) -> list[str]:
         own = ", ".join(sorted(parent.actions))
         raise BadInput("actions", f"{parent.name} has no actions that a child token can inherit; it has only {own}.")
     return actions
-
-
-def _is_within(parent: Actor, action: str) -> bool:
-    """Return whether a child of this token may be given the action or family."""
-    if action in BY_NAME_ONLY:
-        return False
-    return parent.actions is None or bool(parent.actions & {action, get_action_family(action)})
 
 
 @transaction.atomic
@@ -188,17 +192,14 @@ def set_quota(
     for name, value in wanted.items():
         setting = plant_settings.find_declaration(name.replace("quota_", "quota."))
         if value is not None:
-            _check_quota(setting, name.removeprefix("quota_"), value)
+            field = name.removeprefix("quota_")
+            try:
+                setting.check(value, field)
+            except BadInput as error:
+                raise BadInput(field, error.message) from None
     before = {name: getattr(token, name) for name in wanted}
     ApiToken.objects.filter(pk=token.pk).update(**wanted)
     audit_log.record(actor, "token.quota", token.name, reason=why, before=before, after=wanted)
-
-
-def _check_quota(setting: Parameter, field: str, value: Any) -> None:
-    try:
-        setting.check(value, field)
-    except BadInput as error:
-        raise BadInput(field, error.message) from None
 
 
 def is_own(actor: Actor, token: ApiToken) -> bool:
@@ -223,3 +224,49 @@ def end_links(authors: Iterable[str], now: datetime) -> None:
     """End active links to an instant that these authors have shared, named as in the audit log."""
     links = SharedLink.objects.filter(author__in=list(authors), ended_at=None, expires_at__gt=now)
     links.update(ended_at=now)
+
+
+BURST_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Quota:
+    """The quota of one subject; `subject` is a token or, for a session, its user."""
+
+    subject: str
+    events_per_second: int
+    bytes_per_second: int
+
+    def wait_seconds(self, size_bytes: int) -> int:
+        """Return 0 if a request of that size is admitted and counted, else the whole seconds to wait.
+
+        Raises `redis.RedisError` if the control server does not answer.
+        """
+        return math.ceil(self._take(0, size_bytes, ask=True) / 1000)
+
+    def charge(self, events: int, size_bytes: int) -> None:
+        """Count the events and bytes that an admitted request additionally contained.
+
+        Raises `redis.RedisError`.
+        """
+        self._take(events, size_bytes, ask=False)
+
+    def _take(self, events: int, size_bytes: int, ask: bool) -> int:
+        rates = (self.events_per_second, self.bytes_per_second, BURST_SECONDS)
+        words = (keys.QUOTA.build(self.subject), *rates, events, size_bytes, int(ask))
+        return int(control().eval(load_script("control/take_quota"), 1, *words))
+
+
+def get_actor_quota(actor: Actor) -> Quota:
+    """Return the token's own quota if it has one, else the plant's settings.
+
+    A child token shares its parent's quota; otherwise many children could publish many times as much.
+    """
+    token = actor.token and (actor.token.parent or actor.token)
+    own_events = token.quota_events_per_second if token else None
+    own_bytes = token.quota_bytes_per_second if token else None
+    return Quota(
+        f"token:{token.pk}" if token else f"user:{actor.user.pk if actor.user else 0}",
+        own_events or plant_settings.get_setting_value("quota.events_per_second"),
+        own_bytes or plant_settings.get_setting_value("quota.bytes_per_second"),
+    )

@@ -14,7 +14,7 @@ from django.utils.crypto import salted_hmac
 from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
-from console.input.shown_digest import check_unchanged
+from console.input.form_values import check_unchanged
 from workers.alerts import actions
 from workers.alerts.conditions.catalog import INTEGRITY
 from workers.alerts.delivery import outbox, receivers

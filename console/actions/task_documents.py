@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from common.errors import BadInput
 from common.stored_document import Seconds, Share, describe
-from console.input.shown_digest import digest_of
+from console.input.form_values import digest_of
 from workers.batch import catalog, timetable
 from workers.batch.jobs.job import Job
 from workers.batch.jobs.parameters import JobParameter

@@ -16,7 +16,7 @@ from console.accounts.access import Actor, admit, require_permission, require_re
 from console.actions import second_person
 from console.actions.task_documents import audit_document
 from console.audit import audit_log
-from console.input.shown_digest import check_unchanged
+from console.input.form_values import check_unchanged
 from workers.batch import runs, task_definitions
 from workers.batch.catalog import OWN
 from workers.batch.jobs.job import JobContext

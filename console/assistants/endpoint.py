@@ -12,7 +12,7 @@ from channels.db import database_sync_to_async
 from django.db import DatabaseError
 from django.utils import timezone
 
-from console.accounts import token_failures
+from console.accounts import authentication
 from console.accounts.access import Actor, claim_place, parse_bearer_secret
 from console.api.request.calls import InProcess
 from console.assistants.tools import Tools
@@ -64,10 +64,10 @@ def _authenticate_caller(scope: dict[str, Any]) -> Actor:
     headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
     address = (scope.get("client") or (None,))[0]
     try:
-        actor = token_failures.authenticate_token(
+        actor = authentication.authenticate_token(
             parse_bearer_secret(headers.get("authorization")), timezone.now(), address
         )
-    except token_failures.TooManyFailures as error:
+    except authentication.TooManyFailures as error:
         raise RequestRefused(429, str(error), error.seconds, "authorization") from None
     except DatabaseError:
         raise RequestRefused(503, UNANSWERED, 2, "") from None

@@ -18,7 +18,7 @@ from django.db.models import Q, QuerySet
 
 from common.checks import make_storable
 from common.errors import BadInput, Forbidden
-from console.audit import chain, refusals, repeats
+from console.audit import chain, refusals
 from console.models import AuditEntry
 
 MAXIMUM_TEXT = 200
@@ -50,27 +50,27 @@ def record(
     `before` and `after` are JSON values small enough for a table row; a target that is too long for its column (many
     queues at once) is truncated.
 
-    Actions that every viewer may repeat are limited (`console.audit.repeats`): returns None for an entry that was only
+    Actions that every viewer may repeat are limited (`console.audit.refusals`): returns None for an entry that was only
     counted. Raises `RateLimited`; the action must then not be done.
     """
     longest = refusals.MAX_TARGET
-    is_folded = repeats.is_of(action, repeats.FOLDED)
+    is_folded = refusals.is_of(action, refusals.FOLDED)
     # The entry of an export's end is limited together with the entry of its start.
-    is_counted = repeats.is_of(action, repeats.BUDGETED) and not action.endswith(".end")
+    is_counted = refusals.is_of(action, refusals.BUDGETED) and not action.endswith(".end")
     is_budgeted = is_counted and actor.account_key is not None
     if is_folded or is_budgeted:
         # By action: failed logins of an attacker must not hide the logins of the account's user.
         place = f"{actor.name} {action}"
         content = (target, reason, actor.address, repr(before), repr(after))
-        most = repeats.MAX_A_MINUTE if is_folded else sys.maxsize
-        folded = repeats.fold.ask(place, content, most)
+        most = refusals.MAX_A_MINUTE if is_folded else sys.maxsize
+        folded = refusals.entry_fold.ask(place, content, most)
         if folded is None:
             return None
         if is_budgeted:
-            repeats.spend_budget(action, str(actor.account_key))
+            refusals.spend_budget(action, str(actor.account_key))
         if folded:
             after = {"repeats_not_noted": folded, "about": after}
-        transaction.on_commit(lambda: repeats.fold.note(place, content), robust=True)
+        transaction.on_commit(lambda: refusals.entry_fold.note(place, content), robust=True)
     return chain.append(
         actor=actor.name,
         action=action,

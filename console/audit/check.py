@@ -6,21 +6,29 @@ check therefore covers all rows, and a long audit log is cheap to check.
 """
 
 import hashlib
+import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 import redis
-from django.db import OperationalError, connection
+from django.db import DatabaseError, OperationalError, close_old_connections, connection, connections
 from django.db.models import Max, Min
 
+from common.stored_document import convert, encode_document
 from console.audit import witness
 from console.audit.chain import CONTENT, ORIGIN, is_genuine
 from console.audit.witness import ForgedHead, Head
+from console.connections.control_server import control
 from console.models import AuditEntry
 from console.storage import append_only
+from queues import keys
+from workers.documents.alerts import AuditVerdict
 
 BLOCK_ROWS = 1_000
 ACCEPT = "audit.accept"
@@ -111,14 +119,21 @@ class Checker:
         heads, findings = self._read_heads()
         ends = AuditEntry.objects.aggregate(first=Min("sequence"), last=Max("sequence"))
         last = ends["last"] or 0
-        findings += list(_load_previous_digest(ends["first"]))
+        if ends["first"] is not None and ends["first"] < 1:
+            text = f"Entries were inserted before the first: the chain starts at 1, not {ends['first']}."
+            findings.append(Finding("inserted", ends["first"], text))
         counts = self._walk(last, began, findings)
         tip = Head(last, AuditEntry.objects.filter(sequence=last).values_list("digest", flat=True).first() or ORIGIN)
         findings += list(_compare_heads(heads, tip))
-        findings += list(_find_unprotected())
+        with connection.cursor() as cursor:
+            for name in append_only.list_missing(connection.vendor, cursor):
+                text = f"The trigger {name}, which protects the audit log, is missing."
+                findings.append(Finding("unprotected", 0, text, name))
         # Only rows that existed at the start: later ones are for the next check.
         entries = AuditEntry.objects.filter(sequence__lte=last).count()
-        findings += list(_too_many(entries, last))
+        if entries > last:
+            text = f"The table has {entries} rows, but the chain has {last} entries."
+            findings.append(Finding("inserted", last, text, str(entries)))
         open_ones, accepted = _sort_findings(findings)
         return Verdict(
             entries=entries,
@@ -136,7 +151,8 @@ class Checker:
         for number in range(-(-last // BLOCK_ROWS)):
             first, end = number * BLOCK_ROWS + 1, min((number + 1) * BLOCK_ROWS, last)
             known, rows = self._blocks.get(number), end - first + 1
-            if self._is_late(began) and known is None and end < last:
+            is_late = self._budget_seconds is not None and self._monotonic() - began > self._budget_seconds
+            if is_late and known is None and end < last:
                 counts["unchecked"] += rows
                 before = dict(_read_digests({end})).get(end, "")
                 continue
@@ -144,15 +160,17 @@ class Checker:
             if known is not None and known.fingerprint == print_now and known.before == before:
                 counts["compared"] += rows
             else:
-                known = _verify_range(first, end, before, print_now)
+                known = _Block(print_now, before, before)
+                for judged in _judge_rows(_read(first, end), first, end, before):
+                    if isinstance(judged, Finding):
+                        known.findings.append(judged)
+                    else:
+                        known.end = judged
                 self._blocks[number] = known
                 counts["verified"] += rows
             findings += known.findings
             before = known.end
         return counts
-
-    def _is_late(self, began: float) -> bool:
-        return self._budget_seconds is not None and self._monotonic() - began > self._budget_seconds
 
     def _read_heads(self) -> tuple[list[Head], list[Finding]]:
         """Return the statements kept elsewhere, read before the rows."""
@@ -189,31 +207,18 @@ _FINGERPRINTS = {
 }
 
 
-def _verify_range(first: int, last: int, before: str, print_now: str) -> _Block:
-    findings: list[Finding] = []
-    end = before
-    for judge_row in _judge_rows(_read(first, last), first, last, before):
-        if isinstance(judge_row, Finding):
-            findings.append(judge_row)
-        else:
-            end = judge_row
-    return _Block(print_now, before, end, findings)
-
-
 def _read(first: int, last: int) -> list[dict[str, Any]]:
     """Return the rows in order; of an unreadable row (invalid time, JSON, or text) only its place."""
     rows = AuditEntry.objects.filter(sequence__range=(first, last)).order_by("sequence")
-    try:
+    with suppress(*UNREADABLE):
         return list(rows.values(*COLUMNS))
-    except UNREADABLE:
-        return [_read_one(key, sequence) for key, sequence in rows.values_list("pk", "sequence")]
-
-
-def _read_one(key: int, sequence: int) -> dict[str, Any]:
-    try:
-        return cast(dict[str, Any], AuditEntry.objects.values(*COLUMNS).get(pk=key))
-    except UNREADABLE:
-        return {"pk": key, "sequence": sequence, "digest": "", "unreadable": True}
+    listed: list[dict[str, Any]] = []
+    for key, sequence in rows.values_list("pk", "sequence"):
+        try:
+            listed.append(cast(dict[str, Any], AuditEntry.objects.values(*COLUMNS).get(pk=key)))
+        except UNREADABLE:
+            listed.append({"pk": key, "sequence": sequence, "digest": "", "unreadable": True})
+    return listed
 
 
 def _judge_rows(rows: Iterable[dict[str, Any]], first: int, last: int, before: str) -> Iterator[Finding | str]:
@@ -255,18 +260,6 @@ def _find_missing(first: int, last: int) -> Finding:
     return Finding("missing", first, f"{which} missing.", str(last))
 
 
-def _load_previous_digest(first: int | None) -> Iterator[Finding]:
-    if first is not None and first < 1:
-        yield Finding("inserted", first, f"Entries were inserted before the first: the chain starts at 1, not {first}.")
-
-
-def _too_many(entries: int, last: int) -> Iterator[Finding]:
-    if entries > last:
-        yield Finding(
-            "inserted", last, (f"The table has {entries} rows, but the chain has {last} entries."), str(entries)
-        )
-
-
 def _compare_heads(heads: Sequence[Head], tip: Head) -> Iterator[Finding]:
     """Return the problems of recorded heads that are missing."""
     longest = max(heads, key=lambda head: head.sequence, default=tip)
@@ -290,12 +283,6 @@ def _read_digests(sequences: set[int]) -> Iterator[tuple[int, str]]:
         yield from chosen.values_list("sequence", "digest")
 
 
-def _find_unprotected() -> Iterator[Finding]:
-    with connection.cursor() as cursor:
-        for name in append_only.list_missing(connection.vendor, cursor):
-            yield Finding("unprotected", 0, (f"The trigger {name}, which protects the audit log, is missing."), name)
-
-
 def _sort_findings(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
     """Return findings as (open, accepted by an administrator at the host: `manage.py audit accept`).
 
@@ -311,3 +298,52 @@ def _sort_findings(findings: Iterable[Finding]) -> tuple[list[Finding], list[Fin
             known.update(row["after"].get("findings", []))
     accepted = [finding for finding in listed if finding.kind != "forged" and finding.key in known]
     return [finding for finding in listed if finding not in accepted], accepted
+
+
+logger = logging.getLogger(__name__)
+# With the check of the alerter (2 s) an altered row raises an alert within a minute.
+CHECK_SECONDS = 30.0
+# Time limit for recomputing digests in a check; the rest of a long audit log follows in the next ones.
+BUDGET_SECONDS = 5.0
+MAX_SAID = 5
+
+
+class AuditWatch:
+    """`step` is one check; `run` checks until it is stopped."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._checker = Checker(folder, BUDGET_SECONDS)
+
+    def step(self, now: datetime) -> Verdict:
+        verdict = self._checker.step()
+        if verdict.sound and verdict.last.sequence:
+            # The head of an audit log that was found intact is kept elsewhere.
+            kept = witness.read_disk_heads(self._folder, 1)
+            if not kept or kept[0].sequence < verdict.last.sequence:
+                witness.keep(self._folder, verdict.last)
+            witness.send_head(verdict.last.sequence, verdict.last.digest)
+        said = verdict.document()
+        said["findings"] = said["findings"][:MAX_SAID]
+        try:
+            document = convert(AuditVerdict, {"at": now.timestamp(), **said})
+            control().set(keys.AUDIT_VERDICT, encode_document(document))
+        except redis.RedisError as error:
+            logger.warning("The findings of the audit check could not be published: %s", error)
+        return verdict
+
+    def run(self, stop: threading.Event) -> None:
+        """Check repeatedly, the first time at once. An error is logged once, and the check is tried again."""
+        in_trouble, wait_seconds = False, 0.0
+        while not stop.wait(wait_seconds):
+            wait_seconds = CHECK_SECONDS
+            try:
+                self.step(datetime.now(UTC))
+                in_trouble = False
+            except Exception as error:
+                if not in_trouble:
+                    logger.warning("The audit log can't be checked: %r", error)
+                in_trouble = True
+                if isinstance(error, DatabaseError):
+                    close_old_connections()
+        connections.close_all()

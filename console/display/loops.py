@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from common.parameter import Parameter
-from console.display.human_units import HumanValues, build_human_values
+from console.display.formats import HumanValues, build_human_values
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law

@@ -19,7 +19,12 @@ def describe_worst_problem(snapshot: Snapshot) -> str:
     """Return the worst alert's title, or else the subject of the worst finding; "" if there is no problem."""
     alerts = [alert for alert in snapshot.alerts if alert.under is None and alert.title]
     if alerts:
-        return get_public_title(max(alerts, key=lambda state: _badness(state.severity)))
+        return get_public_title(
+            max(
+                alerts,
+                key=lambda state: next((place for place, name in enumerate(SEVERITIES) if name == state.severity), 0),
+            )
+        )
     subjects = [finding.subject for finding in snapshot.health.findings if finding.subject]
     return _name_subject(subjects[0]) if subjects else ""
 
@@ -33,10 +38,6 @@ def get_public_title(alert: AlertStatus) -> str:
 def _is_of_a_host(loop: str) -> bool:
     """Return whether the loop is about a host: pools of an attached plant are named after hosts, too."""
     return loop.startswith(LOOPS_OF_HOSTS) or "/" in loop.partition(AT_A_PLANT)[2]
-
-
-def _badness(severity: str) -> int:
-    return next((place for place, name in enumerate(SEVERITIES) if name == severity), 0)
 
 
 def _name_subject(subject: str) -> str:

@@ -21,7 +21,7 @@ from ninja.parser import Parser
 
 from common.documents import parse_json
 from common.errors import BadInput
-from console.input.plain_text import UNSTORABLE, is_plain
+from console.input.storable import UNSTORABLE, is_plain
 from console.web.problem import is_for_a_program
 from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
@@ -66,7 +66,11 @@ class Boundary(MiddlewareMixin):
             return build_refusal(request, 400, "query", f"must have at most {most:,} parameters.")
 
     def process_view(self, request: HttpRequest, *view: Any) -> HttpResponse | None:
-        if request.method != "POST" or request.content_type not in FORMS or _reads_itself(request):
+        if (
+            request.method != "POST"
+            or request.content_type not in FORMS
+            or (request.path_info.startswith(("/api/", "/control/")))
+        ):
             return None
         try:
             files = [(name, [file.name for file in held]) for name, held in request.FILES.lists()]
@@ -75,11 +79,6 @@ class Boundary(MiddlewareMixin):
             return build_refusal(request, 413, "body", "is too large for a form.")
         except (SuspiciousOperation, MultiPartParserError, UnreadablePostError):
             return build_refusal(request, 400, "body", "must be a valid form.")
-
-
-def _reads_itself(request: HttpRequest) -> bool:
-    """Return whether the view reads its body itself, as the API's endpoints do for any content type."""
-    return request.path_info.startswith(("/api/", "/control/"))
 
 
 def _first_refusal(request: HttpRequest, fields: Iterable[tuple[str, Sequence[str | None]]]) -> HttpResponse | None:

@@ -1,26 +1,60 @@
-"""Durations, numbers, and times as a form posts them, and forms filled in again.
+"""Values as a form or an address has them: numbers, times, IDs of rows, and digests of what was shown.
 
 Errors name the field.
 """
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from django.utils.dateparse import parse_datetime
+from pydantic import Field
 
+from common import parsing
 from common.errors import BadInput
 from common.parsing import parse_decimal_number
-from console.input.instant import TAKES, is_representable
 from workers.steering.overrides import Expiry
+
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+TAKES = "must be a time from 1970 to 2199, such as 2026-01-31T12:00:00Z."
+
+
+def is_representable(moment: datetime) -> bool:
+    """Return whether the time is accepted; without a zone it is taken as UTC."""
+    return EARLIEST <= (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) < LATEST
+
+
+Id = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+def parse_row_id(text: str) -> int | None:
+    """Return the ID in a text; None if no database has such an ID."""
+    return parsing.parse_digits(text)
+
+
+def digest_of(shown: Mapping[str, Any]) -> str:
+    """Return the digest of a thing as shown."""
+    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+
+
+def check_unchanged(name: str, shown: Mapping[str, Any], digest: str) -> None:
+    """Raise `BadInput` if the thing is not as it was shown. digest: "" if it was not shown."""
+    if digest and digest != digest_of(shown):
+        raise BadInput("digest", f"{name} was changed in the meantime; reload the page and repeat your change.")
+
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ENDLESS, CUSTOM = "endless", "until"
 WAS = "was-"  # prefix of a field's original value
+LINE = re.compile(r"line (\d+)\)?\.?$")
 FLAGS = {"true": True, "false": False}
 Form = TypeVar("Form", bound="DataclassInstance")
 
@@ -38,6 +72,13 @@ def parse_number(text: str, field: str) -> int | float:
     if not math.isfinite(value):
         raise BadInput(field, "must be a finite number.")
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def parse_whole_number(text: str, field: str) -> int:
+    value = parse_number(text, field)
+    if not isinstance(value, int):
+        raise BadInput(field, f"must be a whole number, not {text[:40]!r}.")
+    return value
 
 
 def is_untouched(posted: Mapping[str, str], field: str) -> bool:
@@ -101,3 +142,14 @@ def format_iso_time(moment: datetime) -> str:
     """
     utc = moment.astimezone(UTC)
     return utc.isoformat(timespec="milliseconds" if utc.microsecond else "seconds").replace("+00:00", "Z")
+
+
+def find_line_number(message: str) -> int | None:
+    """Return the line number at the end of a message; None if there is none. Errors of YAML have one."""
+    match = LINE.search(message)
+    return int(match[1]) if match else None
+
+
+def find_wrong_line(errors: Mapping[str, Sequence[str]]) -> int | None:
+    """Return the line number in the errors of a form."""
+    return find_line_number(" ".join(message for messages in errors.values() for message in messages))

@@ -3,26 +3,106 @@
 Its address may contain: `of`, a view of the snapshot (`console.live.view`), `packed=1` for messages in zlib's format,
 and `after=SEQ&at=TIME`, the snapshot that the browser has: then the deltas since then come first, if they are still
 available.
+
+Websockets are only accepted from our own pages: browsers send cookies with requests of any page. The open sockets of a
+person, and of a process, are limited.
 """
 
 import asyncio
 import logging
 from contextlib import suppress
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
+from weakref import WeakKeyDictionary
 
 import orjson
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
+from django.http.request import split_domain_port, validate_host
 
 from common.errors import BadInput
 from common.parsing import parse_option_whole_number, read_number
-from console.accounts.access import Actor
-from console.accounts.connection import authenticate_connection, run_in_thread
-from console.live.fanout import get_fanout
-from console.live.listener import Listener
-from console.live.places import PLACES, NoPlace
+from console.accounts.access import Actor, parse_bearer_secret
+from console.accounts.authentication import authenticate_connection, run_in_thread
+from console.live.fanout import Listener, get_fanout
 from console.live.view import find_view
+
+TRY_LATER = 1013
+TOO_MANY = 4429
+
+
+class NoPlace(Exception):  # noqa: N818
+    """A limit is reached: the close code, and the reason in words."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code, self.reason = code, reason
+
+
+class Places:
+    """The open sockets of this process, each with its person (None: not known yet)."""
+
+    def __init__(self) -> None:
+        self._holders: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def enter(self, socket: Any) -> None:
+        """Take a place in the process, before anything else is done for the socket. Raises `NoPlace`."""
+        limit = settings.WEIR_LIVE_SOCKETS
+        if len(self._holders) >= limit:
+            raise NoPlace(TRY_LATER, f"This console has {limit} live connections, the maximum; try again later.")
+        self._holders[socket] = None
+
+    def claim(self, socket: Any, person: Any) -> None:
+        """Assign the socket to this person. Raises `NoPlace`."""
+        limit = settings.WEIR_LIVE_SOCKETS_PER_PERSON
+        if sum(holder == person for holder in self._holders.values()) >= limit:
+            raise NoPlace(TOO_MANY, f"You have {limit} live connections, the maximum; close a page.")
+        self._holders[socket] = person
+
+    def leave(self, socket: Any) -> None:
+        self._holders.pop(socket, None)
+
+
+PLACES = Places()  # of this process
+
+
+class SameOrigin:
+    """Rejects a handshake whose Origin is not the requested host; without an Origin a token is required."""
+
+    def __init__(self, application: Any) -> None:
+        self.application = application
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
+        if is_ours(headers):
+            await self.application(scope, receive, send)
+        else:
+            await refuse(scope, receive, send)
+
+
+def is_ours(headers: dict[str, str]) -> bool:
+    host = headers.get("host", "")
+    if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+        return False
+    origin = headers.get("origin")
+    if origin is None:
+        # Not a browser, so no cookie was attached without the user's intention; a token identifies the
+        # caller.
+        return parse_bearer_secret(headers.get("authorization")) is not None
+    try:
+        parts = urlsplit(origin)
+    except ValueError:  # such as http://[
+        return False
+    # A page over http may have been modified on the way: if our cookies require https, so does an origin.
+    schemes = ("https",) if settings.SESSION_COOKIE_SECURE else ("http", "https")
+    return parts.scheme in schemes and parts.netloc.lower() == host.lower()
+
+
+async def refuse(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Deny the handshake: the server answers 403."""
+    await receive()
+    await send({"type": "websocket.close", "code": 4403})
+
 
 log = logging.getLogger(__name__)
 RECHECK_SECONDS = 30.0  # a thousand sockets query the database 33 times a second
@@ -75,12 +155,14 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self.listener is None or self.closing:
             return
-        if _count_bytes(text_data, bytes_data) > MAX_FRAME_BYTES:
+        if len(text_data.encode() if text_data is not None else bytes_data or b"") > MAX_FRAME_BYTES:
             await self.close(TOO_BIG, "A message must have at most 4,096 bytes.")
-        elif _asks_for_snapshot(text_data):
-            self.fanout.answer(self.listener)
-        else:
-            await self.close(NOT_UNDERSTOOD, 'Send {"ask": "snapshot"}; no other message is supported.')
+            return
+        with suppress(orjson.JSONDecodeError):
+            if text_data is not None and orjson.loads(text_data) == {"ask": "snapshot"}:
+                self.fanout.answer(self.listener)
+                return
+        await self.close(NOT_UNDERSTOOD, 'Send {"ask": "snapshot"}; no other message is supported.')
 
     async def close(self, code: int | None = None, reason: str | None = None) -> None:
         """Close the socket once.
@@ -92,7 +174,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         self.closing = True
         PLACES.leave(self)
         with suppress(OSError):  # already disconnected
-            await super().close(code, _shorten_reason(reason))
+            await super().close(
+                code, None if reason is None else reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
+            )
 
     async def disconnect(self, code: int) -> None:
         PLACES.leave(self)
@@ -149,22 +233,6 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         return authenticate_connection(
             session_key, None if authorization is None else authorization.decode("latin1"), address
         )
-
-
-def _asks_for_snapshot(text: str | None) -> bool:
-    if text is None:
-        return False
-    with suppress(orjson.JSONDecodeError):
-        return bool(orjson.loads(text) == {"ask": "snapshot"})
-    return False
-
-
-def _count_bytes(text: str | None, data: bytes | None) -> int:
-    return len(text.encode()) if text is not None else len(data or b"")
-
-
-def _shorten_reason(reason: str | None) -> str | None:
-    return None if reason is None else reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
 
 
 def parse_query(query: bytes) -> dict[str, Any]:

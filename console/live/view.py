@@ -54,18 +54,17 @@ class View:
     def narrow(self, document: Document) -> Document:
         """Return a snapshot or a patch with the fields of the view; the document itself is not changed."""
         result = dict(document)
-        if self.nodes is not None and document.get("nodes"):
-            result["nodes"] = _select_row_fields(document["nodes"], self.nodes)
-        if self.producers is not None and document.get("producers"):
-            result["producers"] = _select_row_fields(document["producers"], self.producers)
-        if self.hosts is not None and document.get("hosts"):
-            result["hosts"] = _select_row_fields(document["hosts"], self.hosts)
-        if self.plants is not None and document.get("plants"):
-            result["plants"] = _select_row_fields(document["plants"], self.plants)
+        kept = {"nodes": self.nodes, "producers": self.producers, "hosts": self.hosts, "plants": self.plants}
+        for part, fields in kept.items():
+            if fields is not None and document.get(part):
+                result[part] = _select_row_fields(document[part], fields)
         if self.loops is not None and document.get("loops"):
             result["loops"] = _select_row_fields(document["loops"], self.loops, self._is_about)
         if self.loops is not None and document.get("states"):
-            result["states"] = _select_state_fields(document["states"])
+            # There may be hundreds of loops: of their states only the fields for a list of problems are kept.
+            states = document["states"]
+            loops = {key: row for key, row in states.items() if key.startswith("loop/")}
+            result["states"] = {**states, **_select_row_fields(loops, JUDGED)}
         if self.containers is not None and document.get("queues"):
             result["queues"] = {name: self._queue(name, row) for name, row in document["queues"].items()}
         return result
@@ -82,15 +81,6 @@ class View:
         """Return whether a loop controls a container of the queue or node: law/queue/node."""
         _, *target = loop.split("/")
         return bool(target) and (target[0] == self.queue or target[-1] == self.node)
-
-
-def _select_state_fields(states: Mapping[str, Any]) -> Document:
-    """Return the states, with the fields for a list of problems for loops.
-
-    There may be hundreds of loops. Other states are complete.
-    """
-    loops = {key: row for key, row in states.items() if key.startswith("loop/")}
-    return {**states, **_select_row_fields(loops, JUDGED)} if loops else dict(states)
 
 
 def _select_row_fields(

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 
 from common.errors import BadInput
 from common.stored_document import StoredDocument, find_value
-from console.display import formats, state_words
+from console.display import formats, states
 from console.display.formats import format_compactly, is_finite_number
 from console.help.glossary import load_definitions
 from console.input.form_values import format_iso_time, parse_time
@@ -37,8 +37,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "css_share": formats.format_css_share,
     "coordinate": formats.format_coordinate,
     "brief": formats.format_brief_number,
-    "health_word": state_words.get_health_word,
-    "state_word": state_words.get_state_word,
+    "health_word": states.get_health_word,
+    "state_word": states.get_state_word,
 }
 for name, function in FILTERS.items():
     register.filter(name, function)

@@ -11,7 +11,7 @@ from typing import Any
 from django import template
 from django.template.context import Context
 
-from console.display.worst_first import rank
+from console.display.states import rank
 from controllers.worker_rate import law as worker_rate
 from workers.documents.loops import LoopStatus
 from workers.documents.queues import ContainerStatus
@@ -76,17 +76,11 @@ def listed(context: Context, rows: Mapping[str, Any], order: str) -> Listing:
     everything = list(rows.items())
     if len(everything) <= MAX_ROWS or (request is not None and request.GET.get("rows") == "all"):
         return Listing(everything, len(everything))
-    by = _by_state(context["snapshot"], BY_STATE[order]) if order in BY_STATE else _by_row(ORDERS[order])
-    worst = sorted(everything, key=by, reverse=True)
-    return Listing(worst[:MAX_ROWS], len(everything))
-
-
-def _by_state(snapshot: Snapshot, kind: str) -> Callable[[Row], Any]:
-    return lambda row: rank(snapshot, kind, row[0])
-
-
-def _by_row(order: Callable[[Any], Any]) -> Callable[[Row], Any]:
-    return lambda row: order(row[1])
+    if order in BY_STATE:
+        everything.sort(key=lambda row: rank(context["snapshot"], BY_STATE[order], row[0]), reverse=True)
+    else:
+        everything.sort(key=lambda row: ORDERS[order](row[1]), reverse=True)
+    return Listing(everything[:MAX_ROWS], len(everything))
 
 
 @register.filter

@@ -1,11 +1,13 @@
-"""Template tags for live values, states, bars, times, and signs."""
+"""Template tags for live values, states, bars, times, signs, and the runs of batch tasks."""
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from django import template
 from django.templatetags.static import static
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -19,15 +21,13 @@ from console.display.formats import (
     format_value,
     is_finite_number,
 )
-from console.display.loop_order import compute_tick_lateness
-from console.display.severity_states import SEVERITY_STATES
-from console.display.state_words import VERDICT_WORDS, get_state_word
+from console.display.states import SEVERITY_STATES, VERDICT_WORDS, compute_tick_lateness, get_state_word
 from console.templatetags.filters import at
+from controllers.framework.reason import format_count
 from queues.nodes.node_state import BUSY, IDLE, OFFLINE, TOOBUSY
 from workers.snapshot.evaluate import get_states
 
 register = template.Library()
-
 NOT_KNOWN = "Unknown"
 TIME_FORMATS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "date": "%a %-d %b, %H:%M:%S"}
 
@@ -141,6 +141,9 @@ def finding(snapshot: Any, kind: str, name: Any) -> SafeString:
 def bar(snapshot: Any, *path: Any, busy: Any = None, toobusy: Any = None) -> SafeString:
     """Render a share as a bar with its thresholds; its number is beside it, so screen readers skip it."""
     value = _resolve_path(snapshot, path)
+    limits = ((TOOBUSY, toobusy), (BUSY, busy))
+    known = is_finite_number(value)
+    passed = next((name for name, limit in limits if known and is_finite_number(limit) and value >= limit), "")
     marks = format_html_join(
         "", '<i style="--at: {}"></i>', ((mark,) for mark in (busy, toobusy) if is_finite_number(mark))
     )
@@ -150,17 +153,10 @@ def bar(snapshot: Any, *path: Any, busy: Any = None, toobusy: Any = None) -> Saf
         ".".join(map(str, path)),
         busy if is_finite_number(busy) else "",
         toobusy if is_finite_number(toobusy) else "",
-        _find_passed_threshold(value, busy, toobusy),
+        passed,
         min(value, 1.0) if is_finite_number(value) else 0,
         marks,
     )
-
-
-def _find_passed_threshold(value: Any, busy: Any, toobusy: Any) -> str:
-    """Return which threshold a share has passed, for its color."""
-    if is_finite_number(value) and is_finite_number(toobusy) and value >= toobusy:
-        return TOOBUSY
-    return BUSY if is_finite_number(value) and is_finite_number(busy) and value >= busy else ""
 
 
 @register.simple_tag
@@ -320,3 +316,67 @@ def icon(name: str) -> SafeString:
     return format_html(
         '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons/sprite.svg"), name
     )
+
+
+MIN_SHARE = 0.04  # minimum height, so that each bar is visible
+
+
+class RunWithLength(Protocol):
+    """The data of a run's bar (`console.actions.task_documents.DescribedRun`)."""
+
+    @property
+    def run(self) -> int: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def seconds(self) -> float | None: ...
+
+
+@register.simple_tag
+def run_state(state: str) -> SafeString:
+    """Return glyph and word of a run's or a chunk's state; only states that need attention are colored."""
+    return format_html(
+        '<span class="run-state" data-run-state="{}"><i class="glyph" aria-hidden="true"></i>{}</span>',
+        state,
+        "Canceled" if state == "cancelled" else state.capitalize(),
+    )
+
+
+@register.filter
+def lasting(seconds: Any) -> str:
+    """Return a duration in words: 0.8 s, 42 s, 3 min 20 s, 2 h 5 min."""
+    if seconds is None:
+        return format_value(None)
+    if seconds < 60:
+        return f"{format_value(seconds, 'seconds' if seconds < 10 else 'integer')} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+@register.simple_tag
+def durations(runs: Sequence[RunWithLength], linked: bool = False) -> SafeString:
+    """Return bars of the durations of runs, the oldest first; failed and canceled ones are highlighted."""
+    ended = [(run, run.seconds) for run in runs if run.seconds is not None]
+    if not ended:
+        return SafeString("")
+    longest = max(seconds for _, seconds in ended) or 1.0
+    bars = format_html_join("", "{}", ((_render_bar(run, seconds, longest, linked),) for run, seconds in ended))
+    if linked:
+        return format_html('<ol class="durations large">{}</ol>', bars)
+    label = f"The last {format_count(len(ended), 'run')} took up to {lasting(longest)}"
+    return format_html('<span class="durations" role="img" aria-label="{}">{}</span>', label, bars)
+
+
+def _render_bar(run: RunWithLength, seconds: float, longest: float, linked: bool) -> SafeString:
+    share = max(MIN_SHARE, seconds / longest)
+    bar = format_html('<i data-run-state="{}" style="--share: {}"></i>', run.state, f"{share:.3f}")
+    if not linked:
+        return bar
+    said = f"Run {run.run}: {run.state}, {lasting(seconds)}"
+    url = reverse("run", args=[run.run])
+    return format_html('<li><a href="{}" title="{}" aria-label="{}">{}</a></li>', url, said, said, bar)

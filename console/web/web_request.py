@@ -25,7 +25,9 @@ class WebRequest(HttpRequest):
     weir_submission: Any
     """console.accounts.submissions: its Submission."""
     weir_not_done: bool
-    """console.pages.frame.action: nothing was done, so its key is free."""
+    """console.pages.frame.page: nothing was done, so its key is free."""
+    weir_rejected_form: Any
+    """console.pages.frame.page: the RejectedForm that its page shows again."""
     weir_snapshot: Snapshot | None
     """console.pages.frame.frame"""
     weir_absence: Any

@@ -33,6 +33,7 @@ from workers.history import metric_history, snapshot_archive
 from workers.models import Loop
 from workers.steering import overrides, plant_settings
 
+FIRST_HOURS = 1.0
 MAX_HOURS = 6.0
 MAX_PLANT_HOURS = 2.0  # longest range read by the second (workers.history.metric_history)
 BUSY = ("totals.workers_at_work", "totals.nodes_in_use")

@@ -9,9 +9,10 @@ Without changes it makes the recorded decisions, entry for entry, which its test
 """
 
 import itertools
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from common.errors import BadInput
@@ -25,7 +26,7 @@ from workers.control.ledger import folds, ledger
 from workers.control.parts.kind import Display
 from workers.models import LedgerEntry, Loop
 
-MAXIMUM_HOURS = 24.0
+FIRST_HOURS, MAXIMUM_HOURS = 2.0, 24.0
 BUDGET_SECONDS = 10.0
 FIRST_DIFFERENCES = 20
 
@@ -96,6 +97,18 @@ class Rerun:
                 {**vars(step), "at": step.at.timestamp()} for step in self.differing[:FIRST_DIFFERENCES]
             ],
         }
+
+
+def check_hours(hours: float) -> float:
+    """Return hours back from now, in which to decide again. Raises `BadInput`."""
+    if not 0.0 < hours <= MAXIMUM_HOURS:
+        raise BadInput("hours", f"must be more than 0 and at most {MAXIMUM_HOURS:g}, not {hours:g}.")
+    return hours
+
+
+def rerun_last_hours(loop: Loop, changed: Mapping[str, Any], hours: float, now: datetime) -> "Rerun":
+    """Decide the last hours again. Raises `BadInput` that names the field."""
+    return rerun(loop, changed, now - timedelta(hours=check_hours(hours)), now, time.monotonic)
 
 
 def rerun(

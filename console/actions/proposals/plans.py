@@ -13,7 +13,7 @@ from django.db import transaction
 from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
-from console.input.shown_digest import check_unchanged
+from console.input.form_values import check_unchanged
 from queues import projection
 from queues.models import Container, Node
 from workers.documents.snapshot import Snapshot

@@ -16,7 +16,7 @@ from django.db import transaction
 from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
-from console.input.shown_digest import digest_of
+from console.input.form_values import digest_of
 from queues import projection
 from queues.models import Queue
 from queues.topology import Topology

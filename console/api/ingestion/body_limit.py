@@ -19,8 +19,8 @@ from django.http import parse_cookie
 
 from common.parsing import parse_digits
 from console.accounts.access import Actor
-from console.accounts.connection import authenticate_connection, run_in_thread
-from console.accounts.quotas import get_actor_quota
+from console.accounts.authentication import authenticate_connection, run_in_thread
+from console.accounts.tokens import get_actor_quota
 from console.actions.lab.traces import MAX_TRACE_BYTES
 from console.input.boundary import MAX_REPORT_BYTES, is_report
 from console.web.refusal import RequestRefused, refuse

@@ -26,13 +26,13 @@ from common import environment as variables
 from common.errors import BadInput
 from common.parsing import parse_digits
 from common.stored_document import describe
-from console.accounts import token_failures
+from console.accounts import authentication
 from console.accounts.access import Actor
 from console.actions import alerts
 from console.api.request.answers import Router, convert
 from console.api.request.refusals import RefusedError
 from console.input.boundary import parse_json_body
-from console.input.plain_text import UNSTORABLE, is_plain
+from console.input.storable import UNSTORABLE, is_plain
 from workers.alerts.delivery import apprise
 from workers.alerts.lifecycle.models import AlertEvent, Receiver
 
@@ -330,8 +330,8 @@ def _is_of_receiver(message: ChatMessage, receiver: Receiver | None) -> bool:
 def _refuse(actor: Actor) -> NoReturn:
     why = "the secret of this chat does not match"
     try:
-        token_failures.count(actor.address or "", actor.request_id, actor.name[:MAX_NAME], why)
-    except token_failures.TooManyFailures as error:
+        authentication.count(actor.address or "", actor.request_id, actor.name[:MAX_NAME], why)
+    except authentication.TooManyFailures as error:
         raise RefusedError(429, "authorization", str(error), error.seconds) from None
     raise AuthenticationError(message=f"{why.capitalize()}.")
 

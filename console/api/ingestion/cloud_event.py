@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from common.errors import BadInput
 from console.actions.marks import MAX_TEXT, MAX_TITLE, PART, OutsideChange, check_names
 from console.input.form_values import parse_time
-from console.input.plain_text import UNSTORABLE, is_plain
+from console.input.storable import UNSTORABLE, is_plain
 
 SPEC = "1.0"
 PREFIX = "ce-"

@@ -19,7 +19,7 @@ from ninja import Status
 from common.errors import BadInput, MalformedEvent, NoContainerAvailable
 from common.stored_document import Events, describe
 from console.accounts.access import require_permission
-from console.accounts.quotas import Quota, get_actor_quota
+from console.accounts.tokens import Quota, get_actor_quota
 from console.api.ingestion.body_limit import format_size_error
 from console.api.request.answers import Router
 from console.api.request.authentication import actor_for

@@ -8,7 +8,7 @@ from ninja.errors import AuthenticationError, HttpError
 from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 
-from console.accounts import submissions, token_failures
+from console.accounts import authentication, submissions
 from console.accounts.access import Actor, actor_of, add_request_id, admit, claim_place, parse_bearer_secret
 from console.api.request.refusals import RefusedError
 from console.web.refusal import RequestRefused
@@ -34,10 +34,10 @@ class Caller(HttpBearer):
     def authenticate(self, request: HttpRequest, token: str | None) -> Actor | None:
         address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
         try:
-            actor = token_failures.authenticate_token(token, timezone.now(), address, request_id)
+            actor = authentication.authenticate_token(token, timezone.now(), address, request_id)
             if actor is not None:
                 claim_place(getattr(request, "scope", {}), actor.user)
-        except token_failures.TooManyFailures as error:
+        except authentication.TooManyFailures as error:
             raise RefusedError(429, "authorization", str(error), error.seconds) from None
         except RequestRefused as refusal:
             raise RefusedError(refusal.status, "request", refusal.message, refusal.retry_after_seconds) from None

@@ -18,7 +18,7 @@ from common.errors import BadInput
 from console.accounts.access import Actor
 from console.audit import refusals
 from console.input.boundary import Boundary
-from console.input.plain_text import UNSTORABLE, is_plain
+from console.input.storable import UNSTORABLE, is_plain
 from console.web.web_request import WebRequest
 
 

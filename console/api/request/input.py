@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError, SchemaValidator, core_schema
 from common.checks import is_number
 from common.errors import BadInput
 from common.parsing import MAX_SHOWN, parse_any_number, parse_decimal_number
-from console.input.instant import TAKES, is_representable
+from console.input.form_values import TAKES, is_representable
 from queues.events.block import convert_number_to_us
 
 

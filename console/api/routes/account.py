@@ -17,7 +17,7 @@ from console.api.request.answers import Created, Json, Router, build_answer
 from console.api.request.authentication import actor_for
 from console.api.request.input import Reason, RequestBody
 from console.api.routes.control import get_loop_or_404
-from console.input.row_id import Id
+from console.input.form_values import Id
 from console.models import ApiToken, UserSession
 
 router = Router(tags=["settings"])

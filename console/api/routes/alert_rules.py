@@ -14,8 +14,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.input import Reason, RequestBody
 from console.api.routes.alerts import AlertRow, Severity, build_alert_document, convert_to_timestamp
 from console.connections.control_server import control
-from console.input.row_id import Id
-from console.input.shown_digest import digest_of
+from console.input.form_values import Id, digest_of
 from workers.alerts.evaluation import preview
 from workers.alerts.evaluation.preview import FiredEpisode
 from workers.alerts.lifecycle.models import AlertRule, AlertWatch, Message, OnCallFeed, Receiver, Silence

@@ -14,7 +14,7 @@ from console.api.request.answers import EXPORTED_ROWS, Json, NextPage, Router, b
 from console.api.request.authentication import actor_for
 from console.api.request.input import UtcTime, check_rows
 from console.audit.audit_log import AuditFilter
-from console.input.row_id import Id
+from console.input.form_values import Id
 from console.models import AuditEntry
 from workers.coordination import keyset
 

@@ -16,9 +16,9 @@ from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.api.routes.plant import get_node_or_404
 from console.connections.control_server import control
 from console.display import loops as loop_view
-from console.display.first_report import ShownReport, report_of
 from console.display.loops import DescribedLoop, build_parameter_rows, describe_loops
-from console.input.row_id import Id, parse_row_id
+from console.display.plant_words import ShownReport, report_of
+from console.input.form_values import Id, parse_row_id
 from controllers import catalog
 from workers.control.loops import NothingDesired, compute_desired
 from workers.documents.loops import OverrideFields

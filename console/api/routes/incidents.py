@@ -14,7 +14,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.input import RequestBody, check_rows
 from console.api.routes.alerts import Severity, find_alert
 from console.incidents.incident_timeline import IncidentEvent, list_timeline_events, review_of
-from console.input.row_id import Id
+from console.input.form_values import Id
 from workers.alerts import incidents
 from workers.alerts.lifecycle.models import Alert, FollowUp
 

@@ -24,7 +24,7 @@ from console.api.routes.control import KINDS
 from console.api.routes.plans import plan_row
 from console.connections.control_server import load_latest_snapshot
 from console.connections.surroundings import build_job_context
-from console.input.row_id import Id
+from console.input.form_values import Id
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.scenario import Scenario, get_metric
 from workers.documents.plans import PlanDocument

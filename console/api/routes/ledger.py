@@ -21,8 +21,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.input import UtcTime, check_rows
 from console.api.routes.control import get_loop_or_404
 from console.connections.control_server import control, load_latest_snapshot
-from console.input.form_values import parse_any_value
-from console.input.row_id import Id
+from console.input.form_values import Id, parse_any_value
 from workers.control import costs, what_if
 from workers.control.ledger import folds, ledger
 from workers.control.ledger.ledger_search import LedgerFilter

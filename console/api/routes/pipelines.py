@@ -12,7 +12,7 @@ from console.api.request.answers import NextPage, Router, build_answer, convert
 from console.api.request.authentication import actor_for
 from console.api.request.input import RequestBody
 from console.connections.control_server import control
-from console.input.row_id import Id
+from console.input.form_values import Id
 from workers.coordination import keyset
 from workers.documents.pipeline import ApplicationAtWork, PipelineOrder
 from workers.models import PipelineVersion

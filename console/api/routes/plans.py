@@ -12,7 +12,7 @@ from console.api.request.answers import Router, get_or_404
 from console.api.request.authentication import actor_for
 from console.api.request.input import Reason, RequestBody, check_rows
 from console.connections.control_server import control, load_latest_snapshot
-from console.input.row_id import Id
+from console.input.form_values import Id
 from workers.documents.plans import PlanDocument
 from workers.models import Plan
 from workers.placement.plans import build_plan_document

@@ -10,6 +10,7 @@ from ninja import Query
 
 from common.errors import BadInput, UnknownQueue
 from common.stored_document import Bytes, Instant, PerSecond, Points, Seconds, Share, Time, convert_to_plain, describe
+from console import navigation
 from console.actions.queues import processes
 from console.api.request.answers import Router, build_answer, convert
 from console.api.request.authentication import actor_for
@@ -19,8 +20,7 @@ from console.connections.control_server import control, load_latest_snapshot, lo
 from console.connections.supervisor import NoSupervisor, ProcessRow
 from console.display.downsampling import downsample
 from console.live.view import find_view
-from console.pages.frame import palette
-from console.pages.frame.palette import KINDS as PALETTE_KINDS
+from console.navigation import KINDS as PALETTE_KINDS
 from queues.models import Node, Queue
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus
@@ -220,9 +220,9 @@ class PaletteList(TypedDict):
 def search_everything(request: HttpRequest, text: str = "") -> PaletteList:
     """Return what matches all words of `text` and the caller may use, the best first, at most 20."""
     actor = actor_for(request, "plant.view")
-    if len(text) > palette.MAX_TEXT:
-        raise BadInput("text", f"must have at most {palette.MAX_TEXT} characters, not {len(text)}.")
-    results = palette.search(actor, load_latest_snapshot(), text)
+    if len(text) > navigation.MAX_TEXT:
+        raise BadInput("text", f"must have at most {navigation.MAX_TEXT} characters, not {len(text)}.")
+    results = navigation.search(actor, load_latest_snapshot(), text)
     return {"results": [build_answer(PaletteRow, entry) for entry in results.entries], "total": results.total}
 
 

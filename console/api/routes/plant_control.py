@@ -21,7 +21,7 @@ from console.api.request.authentication import Caller, actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError, add_refusals, build_no_snapshot
 from console.connections.control_server import control, load_latest_snapshot
 from console.input.boundary import Documents
-from console.input.row_id import parse_row_id
+from console.input.form_values import parse_row_id
 from controllers.parallelism.measured_topology import AGGREGATES, NAMES, Link, MeasuredOperator, MeasuredTopology
 from workers.documents.plants import PlantHolder
 from workers.plants import holding

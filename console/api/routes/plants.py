@@ -13,8 +13,8 @@ from console.api.request.input import Reason, RequestBody
 from console.api.routes.control import DesiredValue, compute_desired_value
 from console.api.routes.plant_control import load_current_topology
 from console.connections.control_server import control, load_latest_snapshot
-from console.display.found_plant import describe_discovered_plant
-from console.input.shown_digest import digest_of
+from console.display.plant_words import describe_discovered_plant
+from console.input.form_values import digest_of
 from workers.control.parts.operators import OWNERS
 from workers.documents.plants import FoundPlant, PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN

@@ -13,7 +13,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.input import GivenTime, Reason, RequestBody
 from console.api.routes.control import OverrideList, build_override
 from console.connections.control_server import load_latest_snapshot
-from console.input.row_id import Id
+from console.input.form_values import Id
 from console.models import AssistantProposal
 from workers.models import Tuning
 from workers.steering.overrides import Expiry

@@ -17,7 +17,7 @@ from console.api.request.input import GivenTime, RequestBody
 from console.api.routes.control import OverrideEnd, OverrideRow, build_override, build_override_end
 from console.api.routes.dead_letters import DeadLetterEvent
 from console.connections.control_server import control
-from console.input.shown_digest import digest_of
+from console.input.form_values import digest_of
 from queues.models import Queue
 from queues.topology import KINDS
 from workers.steering.overrides import Expiry

@@ -21,7 +21,7 @@ from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.incidents.change_sources import find_changes
 from console.incidents.differences import ComparisonRuns, compare
 from console.input.boundary import document_of
-from console.input.row_id import Id
+from console.input.form_values import Id
 from console.models import Mark, SharedLink
 from console.timeline import happenings
 from console.timeline.happenings import LimitedTimeRange

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import connection
 
 from common import own_process
-from console.audit.watch import AuditWatch
+from console.audit.check import AuditWatch
 from console.incidents.changes import ChangeKeeper
 from console.management.one_line import OneLineCommand
 from console.storage.database_limits import hold_work_limits

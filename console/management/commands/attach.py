@@ -17,7 +17,7 @@ from common.errors import BadInput
 from common.stored_document import convert_to_plain
 from console.accounts.access import Actor
 from console.actions import plant_registration
-from console.display.found_plant import describe_discovered_plant
+from console.display.plant_words import describe_discovered_plant
 from console.management.document import JsonCommand
 from workers.plants.foreign import adapters
 from workers.plants.foreign.kind import AdapterKind

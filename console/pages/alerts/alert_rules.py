@@ -9,21 +9,27 @@ from typing import Any
 import redis
 from django.conf import settings
 from django.db.models import Count, Q
-from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_POST
 
 from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import alerts
 from console.connections.control_server import control
-from console.input.form_values import parse_number
-from console.input.row_id import parse_row_id
-from console.pages.alerts.matchers import MatcherRow, build_matcher_rows, read_matchers
-from console.pages.frame.action import ActionResult, declare_action, text_of
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.input.form_values import parse_number, parse_row_id
+from console.pages.alerts.silences import MatcherRow, build_matcher_rows, read_matchers
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    declare_action,
+    declare_page,
+    get_rejected_form,
+    render_page,
+    text_of,
+)
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
 from workers.alerts.evaluation import preview as previews
@@ -89,24 +95,11 @@ class AlertRulesPage(FormPage):
     form: AlertRuleForm | None
 
 
-@require_safe
-@requires("plant.view")
-def alert_rules(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def rules_page(request: HttpRequest, name: str = "") -> HttpResponse:
     """Show the list of rules."""
-    return rules_page(request)
-
-
-@require_safe
-@requires("plant.view")
-def alert_rule(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the list with one rule open; `new` opens an empty form."""
-    return rules_page(request, name=name)
-
-
-def rules_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, name: str = ""
-) -> HttpResponse:
-    typed = submitted or QueryDict()
+    rejected = get_rejected_form(request)
+    typed, errors = rejected.submitted, rejected.errors
     name = name or typed.get("name", "")
     fired = Q(alerts__fired_at__gte=timezone.now() - timedelta(days=7))
     counted = AlertRule.objects.annotate(
@@ -123,8 +116,6 @@ def rules_page(
         rules=[ListedRule(row, format_rule(row)) for row in rows],
         rule=opened,
         form=_build_form(opened) if opened else None,
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page, "frame")
 
@@ -275,9 +266,7 @@ def change(request: HttpRequest) -> ActionResult:
         revision=parse_row_id(revision),
     )
     return ActionResult(
-        f"Saved {made.name}: {format_rule(made)}.", reverse("alert-rule", args=[made.name]), _open_rule(made, known)
+        f"Saved {made.name}: {format_rule(made)}.",
+        reverse("alert-rule", args=[made.name]),
+        {} if known else {"go": reverse("alert-rule", args=[made.name])},
     )
-
-
-def _open_rule(made: AlertRule, known: bool) -> dict[str, Any]:
-    return {} if known else {"go": reverse("alert-rule", args=[made.name])}

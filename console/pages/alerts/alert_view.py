@@ -15,18 +15,18 @@ from console.accounts.access import Actor
 from console.actions.alerts import may_quiet
 from console.incidents.changes import is_incident, load_changes
 from console.incidents.differences import MAX_READ
-from console.pages.alerts.incident_changes import ShownChange, build_change_rows
-from console.pages.alerts.quick_actions import (
+from console.incidents.quick_actions import (
     MINUTES,
     QuickAction,
     RelatedPage,
+    ShownChange,
+    build_change_rows,
     find_loop,
+    iterate_related_pages,
     list_quick_actions,
-    list_related_pages,
 )
 from workers.alerts import review
 from workers.alerts.conditions.catalog import CONDITIONS
-from workers.alerts.conditions.condition import Condition
 from workers.alerts.delivery.notification import Notification, load_notification
 from workers.alerts.evaluation import impact
 from workers.alerts.lifecycle import automaton, open_alerts, reported
@@ -168,6 +168,12 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
     loop = find_loop(alert)
     events = alert.events.select_related("by").order_by("-at", "-pk")[:MAX_EVENTS]
     changes = build_change_rows(load_changes(alert), actor) if is_incident(alert) else []
+    first_steps = ""
+    if alert.resolved_at is None:
+        node = snapshot.nodes.get(alert.labels.get("node", ""))
+        points = (node.points or 0) if node else 0
+        first_steps = impact.describe_first_step(alert.condition, alert.touches.get("kind", ""), points)
+    steps = alert.rule.escalation if alert.rule else []
     return AlertDetails(
         id=alert.pk,
         row=alert,
@@ -180,8 +186,8 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
         chart=_build_chart(alert),
         about=_list_steering_loops(alert, loop),
         impact=impact.read_recorded_impact(alert),
-        first_steps=_describe_first_steps(alert, snapshot),
         response=review.build_alert_response(alert),
+        first_steps=first_steps,
         is_incident=is_incident(alert),
         changes=changes[:MAX_CHANGES],
         more_changes=changes[MAX_CHANGES:],
@@ -190,30 +196,18 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
             quick_action for quick_action in list_quick_actions(alert, loop, snapshot) if actor.may(quick_action.may)
         ],
         quick_minutes=MINUTES,
-        related_pages=[related_page for related_page in list_related_pages(alert, loop) if actor.may(related_page.may)],
+        related_pages=[
+            related_page for related_page in iterate_related_pages(alert, loop) if actor.may(related_page.may)
+        ],
         events=list(events),
         reported=reported.list_concurrent_reports(alert, *review.find_response_range(alert), timezone.now()),
         explained=alert.explained.filter(resolved_at__isnull=True).select_related("incident").order_by("-fired_at"),
         flaps=alert.came_back >= automaton.FLAPS,
         links=_build_links(alert),
         runbook=rules.get_help_path(alert.rule) if alert.rule else "",
-        next_step=_next_step(alert),
+        next_step=impact.join_names(steps[alert.next_step]["receivers"]) if alert.next_step < len(steps) else "",
         notification=load_notification(alert),
     )
-
-
-def _describe_first_steps(alert: Alert, snapshot: Snapshot) -> str:
-    """Return the first steps; none for an alert that is over."""
-    if alert.resolved_at is not None:
-        return ""
-    node = snapshot.nodes.get(alert.labels.get("node", ""))
-    points = (node.points or 0) if node else 0
-    return impact.describe_first_step(alert.condition, alert.touches.get("kind", ""), points)
-
-
-def _next_step(alert: Alert) -> str:
-    steps = alert.rule.escalation if alert.rule else []
-    return impact.join_names(steps[alert.next_step]["receivers"]) if alert.next_step < len(steps) else ""
 
 
 def _list_steering_loops(alert: Alert, loop: Loop | None) -> str | None:
@@ -230,45 +224,31 @@ def _build_chart(alert: Alert) -> AlertChart | None:
     names = condition.list_series(alert.labels) if condition else []
     if condition is None or not names:
         return None
-    lanes = [_build_lane(condition, names, alert.threshold)]
+
+    def build_lane(title: str, names: list[str], scale: float = 1.0, threshold: float | None = None) -> ChartLane:
+        keys = [(name, name.rpartition(".")[2]) for name in names]
+        series = [ChartSeries(name, LABELS.sub("", key).replace("_", " ")) for name, key in keys]
+        return ChartLane(title or TITLES[keys[0][1]], scale, series, threshold)
+
+    # The measured value with its threshold, or the values that it is calculated from.
+    if condition.scale is not None:
+        title = f"{condition.help.rstrip('.')}, {condition.unit}"
+        threshold = alert.threshold / condition.scale if condition.scale else None
+        lanes = [build_lane(title, names, condition.scale or 1.0, threshold)]
+    else:
+        lanes = [build_lane("", names)]
     for label, path in BESIDE.items():
         name = path.format(**{label: alert.labels.get(label, "")})
         if label in alert.labels and name not in names:
-            lanes.append(ChartLane(TITLES[_get_last_key(path)], 1.0, _build_series([name]), None))
+            lanes.append(build_lane("", [name]))
             break
-    minutes, until = _compute_chart_span(alert)
-    return AlertChart(lanes, minutes, until)
-
-
-def _build_lane(condition: Condition, names: list[str], threshold: float) -> ChartLane:
-    """Return the measured value with its threshold, or the values that it is calculated from."""
-    watched = condition.scale is not None
-    title = f"{condition.help.rstrip('.')}, {condition.unit}"
-    return ChartLane(
-        title=title if watched else TITLES[_get_last_key(names[0])],
-        scale=condition.scale or 1.0,
-        series=_build_series(names),
-        threshold=threshold / condition.scale if condition.scale else None,
-    )
-
-
-def _build_series(names: list[str]) -> list[ChartSeries]:
-    return [ChartSeries(name, LABELS.sub("", _get_last_key(name)).replace("_", " ")) for name in names]
-
-
-def _get_last_key(path: str) -> str:
-    return path.rpartition(".")[2]
-
-
-def _compute_chart_span(alert: Alert) -> tuple[int, float | None]:
-    """Return the length of the alert's hour in minutes, and its end."""
     now = timezone.now()
     if alert.resolved_at is None:
         minutes = (now - alert.began_at + LEAD).total_seconds() / 60
-        return round(min(MAX_LIVE_MINUTES, max(MIN_MINUTES, minutes))), None
+        return AlertChart(lanes, round(min(MAX_LIVE_MINUTES, max(MIN_MINUTES, minutes))), None)
     end = min(now, alert.resolved_at + AFTER)
     minutes = min(MAX_SPAN, end - alert.began_at + BEFORE).total_seconds() / 60
-    return round(minutes), end.timestamp()
+    return AlertChart(lanes, round(minutes), end.timestamp())
 
 
 def _build_links(alert: Alert) -> dict[str, str]:
@@ -279,22 +259,16 @@ def _build_links(alert: Alert) -> dict[str, str]:
         if label in alert.labels:
             query[label] = alert.labels[label]
             break
+    # The range to compare includes some minutes before a short alert, and is limited to the first hours of a long one.
+    end = alert.resolved_at or timezone.now()
+    compared = min(alert.began_at, end - MIN_COMPARED)
+    compared_end = min(end, compared + MAX_READ)
+    compared_query = {"from": _format_iso_time(compared), "to": _format_iso_time(compared_end)}
     return {
-        "differences": f"{reverse('differences')}?{urlencode(_build_range_query(alert))}",
+        "differences": f"{reverse('differences')}?{urlencode(compared_query)}",
         "ledger": f"{reverse('ledger')}?{urlencode(query)}",
         "at": f"?{urlencode({'at': _format_iso_time(alert.began_at)})}",
     }
-
-
-def _build_range_query(alert: Alert) -> dict[str, str]:
-    """Return the time range to compare.
-
-    For a short alert it includes some minutes before it; for a long alert it is limited to its first hours, as on the
-    page.
-    """
-    end = alert.resolved_at or timezone.now()
-    since = min(alert.began_at, end - MIN_COMPARED)
-    return {"from": _format_iso_time(since), "to": _format_iso_time(min(end, since + MAX_READ))}
 
 
 def _format_iso_time(moment: datetime) -> str:

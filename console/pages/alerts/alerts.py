@@ -4,20 +4,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.core.paginator import Page, Paginator
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common import parsing
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions import alerts as alerting
 from console.input.form_values import parse_minutes
 from console.pages.alerts.alert_view import AlertDetails, ListedAlert, build_alert_details, sort_alerts
-from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.frame import Absence, absence_of, get_snapshot
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.frame.page import ActionResult, FormPage, declare_action, declare_page, render_page
 from console.pages.health.readiness import ALERTER_SECONDS
 from workers.alerts.evaluation.impact import join_names
 from workers.alerts.lifecycle.models import Alert, AlertWatch
@@ -48,30 +46,11 @@ class AlertsPage(FormPage):
     act: str  # what a link in a message requests, and the page focuses: acknowledge, now, or ""
 
 
-@require_safe
-@requires("plant.view")
-def alerts(request: HttpRequest) -> HttpResponse:
-    """Show the list and the first open alert."""
-    return alerts_page(request)
-
-
-@require_safe
-@requires("plant.view")
-def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
-    """Show the list and the alert of the address."""
-    return alert_page(request, alert_id)
-
-
-def alert_page(
-    request: HttpRequest, alert_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
+@declare_page("plant.view")
+def alerts_page(request: HttpRequest, alert_id: int | None = None) -> HttpResponse:
+    """Show the list with the alert of the address, or else with the first open alert."""
     fired = Alert.objects.filter(fired_at__isnull=False)
-    return alerts_page(request, errors, submitted, chosen=get_object_or_404(fired, pk=alert_id))
-
-
-def alerts_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, chosen: Alert | None = None
-) -> HttpResponse:
+    chosen = None if alert_id is None else get_object_or_404(fired, pk=alert_id)
     rows = Alert.objects.select_related("rule", "silence__owner", "acknowledged_by", "snoozed_by", "under", "incident")
     standing = sort_alerts(list(rows.filter(state__in=OPEN)))
     over = rows.filter(state=Alert.State.RESOLVED).order_by("-resolved_at", "-pk")
@@ -88,8 +67,6 @@ def alerts_page(
         unwatched=looked_at is None or timezone.now() - looked_at > UNWATCHED,
         unanswered=absence_of(request) == Absence.UNANSWERED,
         act=request.GET.get("act", ""),
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page, get_view_name(shown))
 
@@ -108,7 +85,7 @@ def _redirect_with_message(alert_id: int, message: str) -> ActionResult:
     return ActionResult(message, reverse("alert", args=[alert_id]))
 
 
-@declare_action("alert.acknowledge", alert_page)
+@declare_action("alert.acknowledge", alerts_page)
 def acknowledge(request: HttpRequest, alert_id: int) -> ActionResult:
     """Acknowledge an alert. Posted: note (optional)."""
     text, now = request.POST.get("note", ""), timezone.now()
@@ -119,7 +96,7 @@ def acknowledge(request: HttpRequest, alert_id: int) -> ActionResult:
     )
 
 
-@declare_action("alert.snooze", alert_page)
+@declare_action("alert.snooze", alerts_page)
 def snooze(request: HttpRequest, alert_id: int) -> ActionResult:
     """Snooze an alert. Posted: minutes."""
     minutes, now = parse_minutes(request.POST), timezone.now()
@@ -129,7 +106,7 @@ def snooze(request: HttpRequest, alert_id: int) -> ActionResult:
     )
 
 
-@declare_action("alert.escalate", alert_page)
+@declare_action("alert.escalate", alerts_page)
 def escalate(request: HttpRequest, alert_id: int) -> ActionResult:
     """Notify the next step now. Posted: note (optional), step (the number that the button shows)."""
     text, shown = request.POST.get("note", ""), parsing.parse_digits(request.POST.get("step", ""))
@@ -138,7 +115,7 @@ def escalate(request: HttpRequest, alert_id: int) -> ActionResult:
     return _redirect_with_message(alert_id, f"{join_names(step['receivers'])} will be notified within seconds.")
 
 
-@declare_action("alert.note", alert_page)
+@declare_action("alert.note", alerts_page)
 def note(request: HttpRequest, alert_id: int) -> ActionResult:
     """Add a note to an alert. Posted: note."""
     alerting.note(actor_of(request), alert_id, text=request.POST.get("note", ""), now=timezone.now())

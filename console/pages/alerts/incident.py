@@ -6,22 +6,19 @@ from datetime import date
 
 from django.conf import settings
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_date
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions import incidents as acting
 from console.audit import audit_log
 from console.incidents.incident_timeline import IncidentEvent, list_timeline_events, review_of
-from console.input.form_values import is_untouched
-from console.input.row_id import parse_row_id
-from console.pages.frame.action import ActionResult, declare_action
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.input.form_values import is_untouched, parse_row_id
+from console.pages.frame.page import ActionResult, FormPage, declare_action, declare_page, render_page
 from workers.alerts import incidents
 from workers.alerts.delivery.notification import Notification, load_notification
 from workers.alerts.lifecycle.models import Alert, AlertRule, FollowUp, Incident
@@ -59,20 +56,13 @@ class IncidentPage(FormPage):
     retained: Keep | None
 
 
-@require_safe
-@requires("plant.view")
-def incident(request: HttpRequest, alert_id: int) -> HttpResponse:
+@declare_page("plant.view")
+def incident_page(request: HttpRequest, alert_id: int) -> HttpResponse:
     """Show the incident of an alert.
 
     If another alert explains this one, the other's incident is shown, unless people have already written about this
     one: a review, a follow-up, or that its data is kept.
     """
-    return incident_page(request, alert_id)
-
-
-def incident_page(
-    request: HttpRequest, alert_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
     alert = _find_incident(alert_id)
     kept = incidents.get_incident(alert)
     roles = [RoleRow(name, help, kept.roles.get(name, "")) for name, help in incidents.ROLES.items()]
@@ -89,14 +79,11 @@ def incident_page(
         follow_ups=FollowUp.objects.filter(incident=alert.pk).order_by("done_at", "pk"),
         notification=load_notification(alert),
         retained=acting.find_retained_range(alert.pk),
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page, "frame")
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def markdown(request: HttpRequest, alert_id: int) -> HttpResponse:
     """Return the review as a Markdown file."""
     alert = _find_incident(alert_id)

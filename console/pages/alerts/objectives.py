@@ -3,25 +3,33 @@
 The page of one objective shows what used its budget.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions import objectives
-from console.input.form_values import parse_number
-from console.input.row_id import parse_row_id
-from console.pages.frame.action import ActionResult, declare_action, text_of
+from console.input.form_values import parse_number, parse_row_id
 from console.pages.frame.frame import get_snapshot
-from console.pages.frame.page import Errors, FormPage, Submitted, render_page
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    Submitted,
+    declare_action,
+    declare_page,
+    get_rejected_form,
+    open_page,
+    render_page,
+    text_of,
+)
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, TOOBUSY
 from workers.documents.objectives import ObjectiveStatus
 from workers.documents.snapshot import Snapshot
@@ -29,13 +37,14 @@ from workers.objectives import definitions
 from workers.objectives.definitions import NAMES
 from workers.objectives.error_budget import PAIRS
 from workers.objectives.models import Objective
-from workers.objectives.report import BurnReport, HourCount, IncidentBurn
+from workers.objectives.report import BurnReport
 
 NEW = "new"
 HOURS_PER_DAY = 24
 DAYS_SHOWN = 30
 # Hourly burn rate from which a cell gets the next shade.
 SHADES = (0.0, 1.0, 6.0, 14.4)
+SUBJECT_PAGES = {"queue": "queue", "application": "pipeline-application"}
 PAIR_WORDS = {"fast": "1 h and 5 min", "medium": "6 h and 30 min", "slow": "3 d and 6 h"}
 
 
@@ -52,10 +61,14 @@ class ListedObjective:
     state: str  # state of its budget, as of a node
 
     @property
+    def left(self) -> float | None:
+        """Return the share of the window's error budget that is left."""
+        return self.status.window_left_share if self.status else None
+
+    @property
     def is_spent(self) -> bool:
         """Return whether the whole error budget of the window is used up."""
-        left = self.status.window_left_share if self.status else None
-        return left is not None and left <= 0
+        return self.left is not None and self.left <= 0
 
 
 @dataclass(frozen=True)
@@ -134,24 +147,11 @@ class ObjectivesPage(FormPage):
     opened: OpenObjective | None
 
 
-@require_safe
-@requires("plant.view")
-def service_levels(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def objectives_page(request: HttpRequest, name: str = "") -> HttpResponse:
     """Show the list of objectives."""
-    return objectives_page(request)
-
-
-@require_safe
-@requires("plant.view")
-def objective(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the list with one objective open; `new` opens an empty form."""
-    return objectives_page(request, name=name)
-
-
-def objectives_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, name: str = ""
-) -> HttpResponse:
-    typed = submitted or QueryDict()
+    rejected = get_rejected_form(request)
+    typed, errors = rejected.submitted, rejected.errors
     name = name or typed.get("name", "")
     rows_listed = [
         _build_row(objective_row, get_snapshot(request))
@@ -164,57 +164,35 @@ def objectives_page(
         row = get_object_or_404(Objective, name=name)
         listed = next(listed_row for listed_row in rows_listed if listed_row.objective.pk == row.pk)
         opened = _open_objective(listed, definitions.document(row), typed)
-    page = ObjectivesPage(
-        objectives=sorted(rows_listed, key=_least_left_first), opened=opened, errors=errors or {}, submitted=typed
-    )
-    return render_page(request, page)
-
-
-def _least_left_first(row: ListedObjective) -> tuple[float, str]:
-    share = row.status.window_left_share if row.status else None
-    return (2.0 if share is None else share), row.objective.name
+    # The least left first; those that are not counted yet last.
+    rows_listed.sort(key=lambda row: (2.0 if row.left is None else row.left, row.objective.name))
+    return render_page(request, ObjectivesPage(objectives=rows_listed, opened=opened))
 
 
 def _build_row(row: Objective, snapshot: Snapshot) -> ListedObjective:
     status = snapshot.objectives.get(row.name)
-    good = max(0.0, 1 - status.bad / status.total) if status and status.total else None
-    rates = [speed for speed in (status.burn.values() if status else ()) if speed is not None]
+    about = f"{row.kind} {row.subject}" if row.subject else f"each {row.kind}"
+    if row.kind == Objective.Kind.PLANT:
+        about = "the plant"
+    promise = row.condition if not row.of else f"{row.condition}, of {row.of}"
+    if row.lost:
+        promise = f"({row.lost}) of ({row.of})" if " " in row.lost + row.of else f"{row.lost} of {row.of}"
+    state, rates = OFFLINE, dict[str, float]()
+    if status is not None:
+        rates = {name: rate for name, rate in status.burn.items() if rate is not None}
+        over = [pair.name for pair in PAIRS if rates.get(pair.name, -1.0) >= pair.rate]
+        if status.window_left_share is not None:
+            spent = status.window_left_share <= 0 or "fast" in over
+            state = TOOBUSY if spent else BUSY if over else NORMAL
     return ListedObjective(
         row,
-        _describe_subject(row),
-        _describe_promise(row),
+        about,
+        promise,
         status,
-        good,
-        max(rates, default=None),
-        _compute_state(status),
+        max(0.0, 1 - status.bad / status.total) if status and status.total else None,
+        max(rates.values(), default=None),
+        state,
     )
-
-
-def _describe_subject(row: Objective) -> str:
-    if row.kind == Objective.Kind.PLANT:
-        return "the plant"
-    return f"{row.kind} {row.subject}" if row.subject else f"each {row.kind}"
-
-
-def _describe_promise(row: Objective) -> str:
-    """Return the objective's promise, or what is lost, in its own words."""
-    if row.lost:
-        return f"({row.lost}) of ({row.of})" if " " in row.lost + row.of else f"{row.lost} of {row.of}"
-    return row.condition if not row.of else f"{row.condition}, of {row.of}"
-
-
-def _compute_state(status: ObjectiveStatus | None) -> str:
-    """Return the state: used up, burning faster than a pair's limit, or well."""
-    if status is None or status.window_left_share is None:
-        return OFFLINE
-    if status.window_left_share <= 0 or _is_over_burn_rate(status, "fast"):
-        return TOOBUSY
-    return BUSY if any(_is_over_burn_rate(status, pair.name) for pair in PAIRS) else NORMAL
-
-
-def _is_over_burn_rate(status: ObjectiveStatus, name: str) -> bool:
-    rate = status.burn.get(name)
-    return rate is not None and rate >= next(pair.rate for pair in PAIRS if pair.name == name)
 
 
 def _open_objective(listed: ListedObjective | None, document: dict[str, Any], typed: Submitted) -> OpenObjective:
@@ -222,69 +200,49 @@ def _open_objective(listed: ListedObjective | None, document: dict[str, Any], ty
     burnt = objectives.build_burn_report(row, timezone.now()) if row else None
     shown = {**document, "target": f"{100 * document['target']:.10g}"}
     form = {name: str(typed.get(name, shown.get(name, ""))) for name in definitions.FIELDS}
+    subjects, incidents = [], []
+    if row and burnt:
+        whole, page = burnt.bad or math.inf, SUBJECT_PAGES.get(row.kind)
+        for part in burnt.subjects:
+            url = reverse(page, args=[part.subject]) if page else ""
+            subjects.append(BurntPart(part.subject, url, part.bad, part.bad / whole))
+        for burn in burnt.incidents:
+            url = reverse("alert", args=[burn.incident.alert])
+            incidents.append(BurntPart(burn.incident.title, url, burn.bad, burn.bad / whole))
     return OpenObjective(
         row=listed,
         name=row.name if row else typed.get("name", ""),
         revision=row.revision if row else None,
         form=ObjectiveForm(**form),
-        speeds=_speeds(listed.status) if listed and listed.status else [],
+        speeds=([BurnSpeed(PAIR_WORDS[pair.name], listed.status.burn.get(pair.name), pair.rate) for pair in PAIRS])
+        if listed and listed.status
+        else [],
         days=_build_day_rows(row, burnt) if row and burnt else [],
-        subjects=_list_burnt_subjects(row, burnt) if row and burnt else [],
-        incidents=[_build_incident_part(incident, burnt.bad) for incident in burnt.incidents] if burnt else [],
+        subjects=subjects,
+        incidents=incidents,
         kinds=[(value, str(label)) for value, label in Objective.Kind.choices],
         pays=[(value, str(label)) for value, label in Objective.PaysFor.choices],
         names=[(kind, ", ".join(names)) for kind, names in NAMES.items()],
     )
 
 
-def _speeds(status: ObjectiveStatus) -> list[BurnSpeed]:
-    return [BurnSpeed(PAIR_WORDS[pair.name], status.burn.get(pair.name), pair.rate) for pair in PAIRS]
-
-
 def _build_day_rows(row: Objective, burnt: BurnReport) -> list[DayRow]:
     """Return the newest days, the latest first, of those with any counted data."""
-    by_hour = {burnt_hour.at: burnt_hour for burnt_hour in burnt.hours}
-    days = sorted({_midnight(burnt_hour.at) for burnt_hour in burnt.hours}, reverse=True)[:DAYS_SHOWN]
-    return [
-        DayRow(
-            f"{begin:%a} {begin.day} {begin:%b}",
-            [
-                _build_hour_cell(row, by_hour.get((begin + timedelta(hours=hour)).timestamp()), hour)
-                for hour in range(HOURS_PER_DAY)
-            ],
-        )
-        for begin in days
-    ]
-
-
-def _midnight(at: float) -> datetime:
-    return datetime.fromtimestamp(at, UTC).replace(hour=0)
-
-
-def _build_hour_cell(row: Objective, counted: HourCount | None, hour: int) -> HourCell:
-    if counted is None or counted.total <= 0:
-        return HourCell(None, f"{hour}:00: no data")
-    rate = counted.bad / counted.total / (1 - row.target)
-    shade = sum(rate > least for least in SHADES)
-    return HourCell(shade, f"{hour}:00: {100 * counted.bad / counted.total:.3g} % bad, burn rate {rate:.1f}")
-
-
-def _list_burnt_subjects(row: Objective, burnt: BurnReport) -> list[BurntPart]:
-    pages = {"queue": "queue", "application": "pipeline-application"}
-    return [
-        BurntPart(
-            subject.subject,
-            reverse(pages[row.kind], args=[subject.subject]) if row.kind in pages else "",
-            subject.bad,
-            subject.bad / burnt.bad if burnt.bad else 0.0,
-        )
-        for subject in burnt.subjects
-    ]
-
-
-def _build_incident_part(each: IncidentBurn, whole: float) -> BurntPart:
-    url = reverse("alert", args=[each.incident.alert])
-    return BurntPart(each.incident.title, url, each.bad, each.bad / whole if whole else 0.0)
+    by_hour = {datetime.fromtimestamp(counted.at, UTC): counted for counted in burnt.hours}
+    rows = []
+    for day in sorted({at.replace(hour=0) for at in by_hour}, reverse=True)[:DAYS_SHOWN]:
+        cells = []
+        for hour in range(HOURS_PER_DAY):
+            counted = by_hour.get(day + timedelta(hours=hour))
+            if counted is None or counted.total <= 0:
+                cells.append(HourCell(None, f"{hour}:00: no data"))
+                continue
+            bad = counted.bad / counted.total
+            rate = bad / (1 - row.target)
+            words = f"{hour}:00: {100 * bad:.3g} % bad, burn rate {rate:.1f}"
+            cells.append(HourCell(sum(rate > least for least in SHADES), words))
+        rows.append(DayRow(f"{day:%a} {day.day} {day:%b}", cells))
+    return rows
 
 
 @declare_action("objective.change", objectives_page)
@@ -293,15 +251,18 @@ def change(request: HttpRequest) -> ActionResult:
 
     Posted: name, the fields (target in %), revision (of the objective as shown; empty for a new one), reason.
     """
-    name = text_of(request, "name", "enter a name")
-    revision = request.POST.get("revision", "").strip()
+    name, posted = text_of(request, "name", "enter a name"), request.POST
+    revision = posted.get("revision", "").strip()
     if not revision and Objective.objects.filter(name=name).exists():
         raise BadInput("name", "is already taken by another objective; choose another name.")
+    texts = {name: posted.get(name, "") for name in ("kind", "subject", "condition", "lost", "of", "pays_for")}
+    percent = parse_number(posted.get("target", "").strip(), "target")
+    days = parse_number(posted.get("window_days", "").strip() or "30", "window_days")
     made = objectives.define(
         actor_of(request),
         name,
-        _read_fields(request.POST),
-        reason=request.POST.get("reason", ""),
+        {**texts, "target": round(percent / 100, 10), "window_days": days},
+        reason=posted.get("reason", ""),
         now=timezone.now(),
         revision=parse_row_id(revision),
     )
@@ -309,17 +270,9 @@ def change(request: HttpRequest) -> ActionResult:
     return ActionResult(f"{made.name} saved. Measurement starts now.", url, {} if revision else {"go": url})
 
 
-def _read_fields(posted: QueryDict) -> dict[str, Any]:
-    texts = {name: posted.get(name, "") for name in ("kind", "subject", "condition", "lost", "of", "pays_for")}
-    percent = parse_number(posted.get("target", "").strip(), "target")
-    days = parse_number(posted.get("window_days", "").strip() or "30", "window_days")
-    return {**texts, "target": round(percent / 100, 10), "window_days": days}
-
-
 @declare_action("objective.change", objectives_page)
 def remove(request: HttpRequest, name: str) -> ActionResult:
     """Remove an objective. Posted: reason."""
     objective_row = get_object_or_404(Objective, name=name)
     objectives.remove(actor_of(request), objective_row, reason=request.POST.get("reason", ""))
-    url = reverse("objectives")
-    return ActionResult(f"{name} and its counts were removed.", url, {"go": url})
+    return open_page(f"{name} and its counts were removed.", "objectives")

@@ -11,15 +11,20 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import Actor, actor_of, requires
+from console.accounts.access import Actor, actor_of
 from console.actions import alerts
-from console.input.form_values import fill_form
-from console.input.shown_digest import digest_of
-from console.pages.frame.action import ActionResult, declare_action, text_of
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.input.form_values import digest_of, fill_form
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    declare_action,
+    declare_page,
+    get_rejected_form,
+    render_page,
+    text_of,
+)
 from workers.alerts.delivery import alertmanager, apprise, schedule, webhook
 from workers.alerts.delivery import receivers as kept
 from workers.alerts.delivery.schedule_feed import VALID_FOR, list_people_on_call
@@ -97,16 +102,9 @@ class ReceiversPage(FormPage):
     watch: AlertWatch | None  # of the dead man's switch
 
 
-@require_safe
-@requires("plant.view")
-def receivers(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def receivers_page(request: HttpRequest) -> HttpResponse:
     """Show the list of receivers."""
-    return receivers_page(request)
-
-
-def receivers_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, **_: Any
-) -> HttpResponse:
     actor = actor_of(request)
     shows_secrets = actor.may("receiver.change") and actor.is_confirmed()
     rows = [_build_row(actor, receiver, shows_secrets) for receiver in Receiver.objects.order_by("name")]
@@ -116,18 +114,16 @@ def receivers_page(
         hides_secrets=actor.may("receiver.change") and not shows_secrets,
         editing=editing,
         digest=digest_of(alerts.describe_receiver(editing)) if editing else "",
-        form=_build_form(editing, submitted),
+        form=_build_form(editing, get_rejected_form(request).submitted),
         channels=Receiver.Channel.values,
         messages_sent=Message.objects.select_related("receiver").order_by("-pk")[:MAX_MESSAGES],
         mail_host=settings.EMAIL_HOST,
         watch=AlertWatch.objects.filter(pk=1).first(),
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page, "frame")
 
 
-def _build_form(editing: Receiver | None, submitted: QueryDict | None) -> ReceiverForm:
+def _build_form(editing: Receiver | None, submitted: QueryDict) -> ReceiverForm:
     """Return what was typed and rejected, or else the receiver being edited."""
     if submitted:
         return fill_form(ReceiverForm, submitted)

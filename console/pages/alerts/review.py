@@ -1,6 +1,6 @@
-"""The morning review of a time range, as a page and as CSV.
+"""The morning review of a time range, as a page and as CSV, and the weekly report.
 
-It shows alerts, their duration, what helped, and what flapped.
+The review shows alerts, their duration, what helped, and what flapped. The report is the page that is sent by mail.
 """
 
 from collections.abc import Sequence
@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import requires
 from console.actions.exports import export
 from console.input.form_values import format_iso_time, parse_time
-from console.pages.frame.page import ConsolePage, Errors, render_page
+from console.pages.frame.page import ConsolePage, Errors, declare_page, render_page
 from workers.alerts import review as reviews
+from workers.alerts.lifecycle.models import Receiver
+from workers.reports import LENGTH, WeekReport, build_week_report, compute_due_time
+from workers.steering import plant_settings
 
 HOURS = (12, 24, 72, 168)
 
@@ -41,8 +42,7 @@ class ReviewPage(ConsolePage):
     errors: Errors
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def review(request: HttpRequest) -> HttpResponseBase:
     """Show the review of the last `?hours=12`, or of `?from=…&to=…`; `&format=csv` (or json) downloads it."""
     since, until, errors = _span(request)
@@ -94,3 +94,42 @@ def _span(request: HttpRequest) -> tuple[datetime, datetime, dict[str, list[str]
 def _read_date(request: HttpRequest, field: str, otherwise: datetime) -> datetime:
     text = request.GET.get(field, "").strip()
     return parse_time(text, field) if text else otherwise
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportPage(ConsolePage):
+    """A week, and links to the weeks around it. later: None for the current week."""
+
+    TEMPLATE, NAME = "alerts/report.html", "alerts"
+
+    report: WeekReport
+    earlier: str
+    later: str | None
+    sent_at: datetime  # of the week that was sent last
+    receivers: list[str]  # receivers that request it
+    errors: Errors
+
+
+@declare_page("plant.view")
+def report(request: HttpRequest) -> HttpResponse:
+    """Show the report of the seven days before `?until=2026-11-23T07:00:00Z`, or else before now."""
+    now = timezone.now()
+    errors: dict[str, list[str]] = {}
+    until = now
+    if text := request.GET.get("until", "").strip():
+        try:
+            until = min(now, parse_time(text, "until"))
+        except BadInput as error:
+            errors = {error.field: [error.message]}
+    asking = Receiver.objects.filter(gets_reports=True, enabled=True).order_by("name")
+    page = ReportPage(
+        report=build_week_report(until),
+        earlier=format_iso_time(until - LENGTH),
+        later=None if until >= now else format_iso_time(min(now, until + LENGTH)),
+        sent_at=compute_due_time(
+            now, plant_settings.get_setting_value("report.weekday"), plant_settings.get_setting_value("report.hour")
+        ),
+        receivers=list(asking.values_list("name", flat=True)),
+        errors=errors,
+    )
+    return render_page(request, page, "frame")

@@ -1,4 +1,7 @@
-"""Silences: active and expired. A new silence is previewed with the alerts that it hides."""
+"""Silences: active and expired. A new silence is previewed with the alerts that it hides.
+
+Matchers are posted as rows of label, operator, and value. A row without a value is ignored.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -7,21 +10,52 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_POST
 
 from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import alerts
-from console.input.form_values import parse_minutes
-from console.input.row_id import parse_row_id
-from console.pages.alerts.matchers import MatcherRow, build_matcher_rows, read_matchers
-from console.pages.frame.action import ActionResult, declare_action
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.input.form_values import parse_minutes, parse_row_id
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    declare_action,
+    declare_page,
+    get_rejected_form,
+    render_page,
+)
 from controllers.framework.reason import format_count
 from workers.alerts.lifecycle.models import Alert, Silence
 from workers.alerts.rules import rules
 from workers.alerts.rules import silences as kept
 from workers.alerts.rules.silences import list_active_silences
+
+FIRST_LABELS = ("queue", "node", "loop", "severity")  # a form has a row for each
+
+
+@dataclass(frozen=True)
+class MatcherRow:
+    """A row of a matcher form; without a value it is not a matcher yet."""
+
+    label: str
+    operator: str
+    value: str
+
+
+def read_matchers(posted: QueryDict) -> list[dict[str, str]]:
+    """Return the matchers as typed, not checked yet."""
+    columns = (posted.getlist(f"matcher-{name}") for name in ("label", "is", "value"))
+    rows = [dict(zip(("label", "is", "value"), row, strict=True)) for row in zip(*columns, strict=False)]
+    return [row for row in rows if row["value"].strip()]
+
+
+def build_matcher_rows(matchers: list[dict[str, str]]) -> list[MatcherRow]:
+    """Return all rows of a form: first the given matchers, then labels that are not matched yet."""
+    filled = [MatcherRow(matcher["label"], matcher["is"], matcher["value"]) for matcher in matchers]
+    taken = {row.label for row in filled}
+    empty = [MatcherRow(label, "=", "") for label in FIRST_LABELS if label not in taken]
+    return [*filled, *empty[: max(1, len(FIRST_LABELS) - len(filled))]]
+
 
 MAX_ENDED = 25
 
@@ -48,17 +82,10 @@ class SilencesPage(FormPage):
     operators: Collection[str]
 
 
-@require_safe
-@requires("plant.view")
-def silences(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def silences_page(request: HttpRequest) -> HttpResponse:
     """Show the list of silences; `?alert=` fills in the form."""
-    return silences_page(request)
-
-
-def silences_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
-    now = timezone.now()
+    now, typed = timezone.now(), get_rejected_form(request).submitted
     current = [
         ListedSilence(
             active_silence,
@@ -74,11 +101,9 @@ def silences_page(
     page = SilencesPage(
         current=current,
         ended=[ListedSilence(silence, rules.format_matchers(silence.matchers)) for silence in ended],
-        rows=build_matcher_rows(read_matchers(submitted) if submitted else _read_matchers(request)),
+        rows=build_matcher_rows(read_matchers(typed) if typed else _read_matchers(request)),
         labels=rules.LABELS,
         operators=rules.OPERATORS,
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page, "frame")
 

@@ -12,44 +12,21 @@ from django.urls import reverse
 from common.stored_document import BadDocument
 from console.accounts.access import Actor, actor_of
 from console.connections.control_server import load_snapshot
-from console.display.state_words import get_health_word
+from console.display.states import get_health_word, list_calling_alerts
+from console.navigation import get_page_permission, load_pages, on_rail
 from console.pages.frame import past
-from console.pages.frame.declared_page import SECTIONS, load_pages
 from console.pages.frame.past import PastInstant
 from console.web.web_request import WebRequest
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import OverrideStatus
-from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Plan
 from workers.plants.registry import LOCAL
 
-# Declared pages are added to these (`console.pages.frame.declared_page`).
-RAIL = (
-    ("overview", "Overview", "watch"),
-    ("nodes", "Nodes", "watch"),
-    ("queues", "Queues", "watch"),
-    ("dead-letters", "Dead letters", "watch"),
-    ("workers", "Workers", "watch"),
-    ("pipeline", "Pipeline", "watch"),
-    ("alerts", "Alerts", "watch"),
-    ("objectives", "Service levels", "watch"),
-    ("loops", "Loops", "steer"),
-    ("overrides", "Overrides", "steer"),
-    ("plans", "Plans", "steer"),
-    ("tasks", "Tasks", "steer"),
-    ("ledger", "Ledger", "steer"),
-    ("timeline", "Timeline", "look"),
-    ("lab", "Lab", "look"),
-    ("processes", "Processes", "keep"),
-    ("audit", "Audit log", "keep"),
-    ("settings", "Settings", "keep"),
-    ("help", "Help", "keep"),
-)
 TABS = ("overview", "alerts", "loops", "timeline")  # on a phone; the others are under More
 PLANT_PAGES = ("plant", "plant-tasks", "plant-release", "plant-intervene", "plant-undo", "plant-remove")
-RAIL_ACTIONS = {"audit": "audit.view", "processes": "process.view"}
+COUNTED = {"plans": ("open_proposals", "to approve"), "alerts": ("open_alerts", "open")}
 
 
 class Absence(StrEnum):
@@ -136,21 +113,17 @@ def snapshot_of(request: HttpRequest) -> Snapshot | None:
     """
     noted = cast(WebRequest, request)
     if not hasattr(request, "weir_snapshot"):
-        noted.weir_snapshot, noted.weir_absence = _read(request)
+        noted.weir_snapshot = None
+        try:
+            if (asked := past.past_of(request)) is not None:
+                noted.weir_snapshot, noted.weir_absence = asked.snapshot, Absence.UNKEPT
+            else:
+                noted.weir_snapshot, noted.weir_absence = load_snapshot(), Absence.STARTING
+        except redis.RedisError:
+            noted.weir_absence = Absence.UNANSWERED
+        except BadDocument:  # the observer has another version, for example during an upgrade
+            noted.weir_absence = Absence.UNREAD
     return noted.weir_snapshot
-
-
-def _read(request: HttpRequest) -> tuple[Snapshot | None, Absence]:
-    """Return the snapshot, and the reason if there is none."""
-    asked = past.past_of(request)
-    if asked is not None:
-        return asked.snapshot, Absence.UNKEPT
-    try:
-        return load_snapshot(), Absence.STARTING
-    except redis.RedisError:
-        return None, Absence.UNANSWERED
-    except BadDocument:  # the observer has another version, for example during an upgrade
-        return None, Absence.UNREAD
 
 
 def absence_of(request: HttpRequest) -> Absence | None:
@@ -175,14 +148,21 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     unreached, match = past.find_unreachable_instant(request), request.resolver_match
     at_query = (was or unreached or past.NOW).query
     rail = _rail(actor, snapshot, at_query)
-    shown = _find_plant(request)
+    # Only pages of registered plants name a plant; the others belong to this one.
+    shown = match.kwargs["name"] if match and match.url_name in PLANT_PAGES else None
+    if snapshot is None:
+        strip = HealthStrip(None, get_health_word(None), str(absence), "", 0, None, None)
+    else:
+        health, more = snapshot.health, max(0, len(snapshot.health.findings) - 1)
+        word = get_health_word(health)
+        strip = HealthStrip(health.state, word, health.sentence, health.doing, more, snapshot.at, snapshot.seq)
     return {
         "frame": Frame(
             plant=shown or LOCAL,
             shows_plant=shown is not None,
             plants=known,
             plants_stale=any(plant.stale for plant in known),
-            strip=_build_health_strip(snapshot, absence),
+            strip=strip,
             absent=absence.name if absence else "",
             past=was,
             unreached=unreached,
@@ -204,83 +184,28 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
 
 
 def _rail(actor: Actor, snapshot: Snapshot | None, at_query: str) -> list[RailItem]:
-    counts = {"plans": count_proposals(snapshot), "alerts": len(list_calling_alerts(snapshot))}
-    shown = [entry for entry in on_rail() if actor.may_somewhere(get_page_permission(entry[0]))]
-    return [_build_rail_item(*entry, counts, at_query) for entry in shown]
-
-
-def _build_health_strip(snapshot: Snapshot | None, absence: Absence | None) -> HealthStrip:
-    if snapshot is None:
-        return HealthStrip(None, get_health_word(None), str(absence), "", 0, None, None)
-    health = snapshot.health
-    more = max(0, len(health.findings) - 1)
-    return HealthStrip(
-        health.state, get_health_word(health), health.sentence, health.doing, more, snapshot.at, snapshot.seq
-    )
+    """Return the rail. Links keep the instant of the past; a page that can't show it says so."""
+    proposals = sum(plan.state == Plan.State.PROPOSED for plan in (snapshot.plans if snapshot else ()))
+    counts = {"plans": proposals, "alerts": len(list_calling_alerts(snapshot))}
+    items = []
+    for name, label, section in on_rail():
+        if actor.may_somewhere(get_page_permission(name)):
+            page, (counted, words) = load_pages().get(name), COUNTED.get(name, (None, None))
+            icon, url = page.icon if page else name, reverse(name) + at_query
+            items.append(RailItem(name, label, icon, section, url, counts.get(name), counted, words))
+    return items
 
 
 def list_plants(snapshot: Snapshot | None) -> list[PlantChoice]:
     """Return this console's plant and the registered plants."""
     here = PlantChoice(LOCAL, reverse("overview"), NORMAL, "this console", stale=False)
     others = snapshot.plants if snapshot else {}
-    return [here, *(_build_plant_choice(name, row) for name, row in others.items())]
-
-
-def _build_plant_choice(name: str, row: PlantStatus) -> PlantChoice:
-    url, seen = reverse("plant", args=[name]), row.state == "seen"
-    if seen and row.error is None:
-        return PlantChoice(name, url, NORMAL, "seen", stale=False)
-    word = "invalid responses" if seen else "stale" if row.state == "stale" else "not observed yet"
-    return PlantChoice(name, url, BUSY if seen else OFFLINE, word, stale=not seen)
-
-
-def _find_plant(request: HttpRequest) -> str | None:
-    """Return the plant that the page names; other pages belong to this plant and name none."""
-    match = request.resolver_match
-    return match.kwargs["name"] if match and match.url_name in PLANT_PAGES else None
-
-
-def count_proposals(snapshot: Snapshot | None) -> int:
-    """Return the number of plans that wait for approval."""
-    return sum(plan.state == Plan.State.PROPOSED for plan in (snapshot.plans if snapshot else ()))
-
-
-def list_calling_alerts(snapshot: Snapshot | None) -> list[AlertStatus]:
-    """Return the open alerts that need somebody or are acknowledged.
-
-    Explained, silenced, and snoozed alerts are left out.
-    """
-    alerts = snapshot.alerts if snapshot else ()
-    return [row for row in alerts if row.quiet in (None, "acknowledged")]
-
-
-COUNTED = {"plans": "open_proposals", "alerts": "open_alerts"}
-COUNTED_WORDS = {"plans": "to approve", "alerts": "open"}
-
-
-def on_rail() -> list[tuple[str, str, str]]:
-    """Return name, label, and section of each page on the rail, in order."""
-    entries: list[tuple[str, str, str]] = list(RAIL)
-    entries += [(page.name, page.label, page.section) for page in load_pages().values()]
-    return sorted(entries, key=lambda entry: SECTIONS.index(entry[2]))
-
-
-def get_page_permission(name: str) -> str:
-    """Return the permission that is needed to see a page on the rail."""
-    page = load_pages().get(name)
-    return page.action if page else RAIL_ACTIONS.get(name, "plant.view")
-
-
-def _build_rail_item(name: str, label: str, section: str, counts: dict[str, int], at_query: str) -> RailItem:
-    """Build a rail item. Links keep the instant of the past; a page that can't show it says so."""
-    page = load_pages().get(name)
-    return RailItem(
-        name=name,
-        label=label,
-        icon=page.icon if page else name,
-        section=section,
-        url=reverse(name) + at_query,
-        count=counts.get(name),
-        counted=COUNTED.get(name),
-        counted_words=COUNTED_WORDS.get(name),
-    )
+    choices = [here]
+    for name, row in others.items():
+        url, seen = reverse("plant", args=[name]), row.state == "seen"
+        if seen and row.error is None:
+            choices.append(PlantChoice(name, url, NORMAL, "seen", stale=False))
+        else:
+            word = "invalid responses" if seen else "stale" if row.state == "stale" else "not observed yet"
+            choices.append(PlantChoice(name, url, BUSY if seen else OFFLINE, word, stale=not seen))
+    return choices

@@ -102,8 +102,6 @@ def _load_past_instant(asked: str) -> PastInstant:
         return PastInstant(at, error="The snapshot of that time can't be read. Choose another time.")
     if snapshot is not None:
         return PastInstant(at, snapshot)
-    return PastInstant(at, None, "", *map(_convert_to_datetime, find_nearest_times(settings.WEIR_DATA, at.timestamp())))
-
-
-def _convert_to_datetime(at_seconds: float | None) -> datetime | None:
-    return None if at_seconds is None else datetime.fromtimestamp(at_seconds, UTC)
+    times = find_nearest_times(settings.WEIR_DATA, at.timestamp())
+    near = (None if seconds is None else datetime.fromtimestamp(seconds, UTC) for seconds in times)
+    return PastInstant(at, None, "", *near)

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from django.http import FileResponse, Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
-from django.views.decorators.http import require_safe
 
-from console.accounts.access import requires
 from console.help import contents
 from console.help.contents import HelpGroup, HelpPage
 from console.help.rendering import RenderedPage, render_markdown
-from console.pages.frame.page import ConsolePage, render_page
+from console.pages.frame.page import ConsolePage, declare_page, render_page
 
 MAX_FOUND = 30
 MAX_SEARCH = 200
@@ -32,8 +30,7 @@ class DocumentationPage(ConsolePage):
     results: Sequence[HelpPage] | None
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def page(request: HttpRequest, address: str = "") -> HttpResponseBase:
     """Show the page at an address; an address that ends in .png returns the picture."""
     if address in contents.list_pictures():

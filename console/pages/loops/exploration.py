@@ -9,7 +9,7 @@ from typing import Any
 from common.errors import BadInput
 from common.parameter import Parameter, build
 from console.input.form_values import parse_number
-from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
+from console.pages.loops.prediction import Plane, PlaneLevel, PlaneTick
 from console.timeline.window import compute_value_ticks
 from controllers import catalog
 from controllers.concurrency.explorer import compute_target_threads
@@ -332,27 +332,26 @@ def _draw_curve(points: list[Point], curve: Curve | None, numbers: Numbers) -> C
     plane = Plane(0.0, ceil(widest * ROOM), 0.0, levels[-1])
     marks = (("rest", numbers.rest), ("would", numbers.would))
     return CurveDrawing(
-        points=[_build_dot(plane, point, numbers.threads) for point in points],
+        points=[
+            (
+                CurveDot(
+                    x=plane.x(point.threads),
+                    y=plane.y(point.per_second),
+                    threads=point.threads,
+                    per_second=point.per_second,
+                    now=point.threads == numbers.threads,
+                )
+            )
+            for point in points
+        ],
         line=None if curve is None else plane.build_svg_path(_compute_curve_points(curve, plane.right)),
         marks=[CurveMark(kind=kind, threads=n, x=plane.x(n)) for kind, n in marks if n],
         levels=[PlaneLevel(value, plane.y(value)) for value in levels],
-        ticks=[PlaneTick(value, plane.x(value)) for value in _list_whole_ticks(plane.right)],
+        ticks=[
+            PlaneTick(value, plane.x(value))
+            for value in (sorted({round(value) for value in compute_value_ticks(plane.right) if value <= plane.right}))
+        ],
     )
-
-
-def _build_dot(plane: Plane, point: Point, threads: int | None) -> CurveDot:
-    return CurveDot(
-        x=plane.x(point.threads),
-        y=plane.y(point.per_second),
-        threads=point.threads,
-        per_second=point.per_second,
-        now=point.threads == threads,
-    )
-
-
-def _list_whole_ticks(right: float) -> list[int]:
-    """Return whole numbers of threads for the axis labels."""
-    return sorted({round(value) for value in compute_value_ticks(right) if value <= right})
 
 
 def _compute_curve_points(curve: Curve, right: float) -> list[tuple[float, float]]:

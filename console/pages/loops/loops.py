@@ -1,51 +1,53 @@
 """Loop pages: what controls the plant, its parameters, and overrides."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions import loops as steering
 from console.connections.control_server import control
-from console.display.first_report import ShownReport, report_of
-from console.display.loop_order import compute_loop_severity, compute_tick_lateness
 from console.display.loops import DescribedLoop, build_guard_rows, build_parameter_rows, describe, describe_loops
-from console.display.override_words import describe_end, describe_replaced_overrides, format_short_value
+from console.display.override_words import describe_end, format_short_value
+from console.display.plant_words import ShownReport, report_of
+from console.display.states import compute_loop_severity, compute_tick_lateness
 from console.input.form_values import is_untouched, parse_expiry, parse_number
 from console.models import SavedFilter
-from console.pages.frame.action import ActionResult, declare_action
+from console.pages.frame.filtered_list import filters_of
 from console.pages.frame.frame import get_snapshot
-from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
-from console.pages.frame.saved_filters import filters_of
-from console.pages.loops import effect, exploration, parallelism_view, prediction, shedding_view, tuning_view
-from console.pages.loops.effect import ShownEffect
+from console.pages.frame.page import (
+    ActionResult,
+    ConsolePage,
+    FormPage,
+    declare_action,
+    declare_page,
+    render_page,
+    report_overrides,
+)
+from console.pages.loops import exploration, parallelism_view, prediction, shedding_view, workbench
 from console.pages.loops.exploration import ShownExploration
 from console.pages.loops.parallelism_view import ShownParallelism
-from console.pages.loops.prediction import ShownPrediction
+from console.pages.loops.prediction import ShownEffect, ShownPrediction
 from console.pages.loops.shedding_view import ShownShedding
-from console.pages.loops.tuning_view import ShownTuning
-from console.pages.loops.workbench import WOULD, Workbench, build_workbench, parse_value, read_value
-from console.pages.queues.ladder_view import LadderSteps, build_ladder
+from console.pages.loops.workbench import WOULD, ShownTuning, Workbench, build_workbench, parse_value, read_value
+from console.pages.queues.queues import LadderSteps, build_ladder
 from console.web.template_context import TemplateContext, render_context
 from controllers import catalog
 from controllers.concurrency.law import LAW as CONCURRENCY
-from controllers.framework.law import Law
 from controllers.shedding import ladder
 from controllers.shedding.law import LAW as SHEDDING
 from workers.control.kinds.registry import find_display, get_kind
 from workers.control.ledger import runs
 from workers.control.ledger.runs import TickRun
 from workers.control.parts.kind import Lanes
-from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
 from workers.steering.scope import Scope
@@ -125,48 +127,45 @@ class EffectPart(TemplateContext):
     effect: ShownEffect
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def loops(request: HttpRequest) -> HttpResponse:
     """Show the list of loops."""
     seen = get_snapshot(request)
-    rows = [_build_row(loop_, seen) for loop_ in describe_loops(timezone.now())]
+    rows = []
+    for described in describe_loops(timezone.now()):
+        status = seen.loops.get(described.name)
+        late = compute_tick_lateness(status, described.interval_seconds, seen.at)
+        lanes, badness = find_display(described.law, described.target).lanes, compute_loop_severity(status, late)
+        rows.append(ListedLoop(**vars(described), lanes=lanes, late_seconds=late, badness=badness))
     worst = sorted(rows, key=lambda row: -row.badness)  # equal severity: sorted by name, as listed
     page = LoopsPage(loops={row.name: row for row in worst}, saved=filters_of(request, SavedFilter.Page.LOOPS))
     return render_page(request, page, "loops")
 
 
-def _build_row(loop: DescribedLoop, seen: Snapshot) -> ListedLoop:
-    status = seen.loops.get(loop.name)
-    late = compute_tick_lateness(status, loop.interval_seconds, seen.at)
-    return ListedLoop(
-        **vars(loop),
-        lanes=find_display(loop.law, loop.target).lanes,
-        late_seconds=late,
-        badness=compute_loop_severity(status, late),
-    )
-
-
-@require_safe
-@requires("plant.view")
-def loop(request: HttpRequest, loop_id: int) -> HttpResponse:
+@declare_page("plant.view")
+def loop_page(request: HttpRequest, loop_id: int) -> HttpResponse:
     """Show one loop."""
-    return loop_page(request, loop_id)
-
-
-def loop_page(
-    request: HttpRequest, loop_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
     shown_loop = get_object_or_404(Loop, pk=loop_id)
     now = timezone.now()
     held = overrides.list_for_loop(shown_loop, now)
     counted = overrides.select_effective(shown_loop, held, now)
     law = catalog.get_law(shown_loop.law)
     effective = overrides.get_effective_parameters(law, shown_loop.parameters, counted, now)
-    shedding, unasked = _build_shedding(request, shown_loop, effective)
+    errors: dict[str, list[str]] = {}
+    shedding = None
+    if shown_loop.law == SHEDDING.name:
+        row = get_snapshot(request).pipeline.applications.get(shown_loop.target.get("application", ""))
+        try:
+            shedding = shedding_view.shed_view(shown_loop, effective, row, request.GET)
+        except BadInput as error:  # invalid requested values are left out
+            shedding = shedding_view.shed_view(shown_loop, effective, row, {})
+            errors = {error.field: [error.message]}
+    threads = None
+    with suppress(BadInput):  # an invalid number is ignored
+        threads = exploration.read_asked(request.GET.get("threads", ""))
     display = find_display(shown_loop.law, shown_loop.target)
     predicts = prediction.build_prediction(shown_loop.law, effective)
-    explored = exploration.build_exploration(shown_loop, effective, _read_threads(request))
+    explored = exploration.build_exploration(shown_loop, effective, threads)
     page = LoopPage(
         loop=describe(shown_loop, held, now),
         lanes=display.lanes,
@@ -179,51 +178,25 @@ def loop_page(
             build_guard_rows(law, shown_loop.guard, counted, now),
         ),
         prediction=predicts,
-        effect=None if predicts or explored else effect.build_effect(shown_loop, {}, now),
+        effect=None if predicts or explored else prediction.build_effect(shown_loop, {}, now),
         shedding=shedding,
-        ladder=build_ladder(shown_loop.target["queue"]) if _has_levels(shown_loop) else None,
+        ladder=build_ladder(shown_loop.target["queue"])
+        if (shown_loop.law == ladder.LAW.name and "queue" in shown_loop.target)
+        else None,
         parallelism=parallelism_view.build_view(
             shown_loop, get_snapshot(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
         ),
         exploration=explored,
-        tuning=tuning_view.build_proposal(shown_loop, now),
+        tuning=workbench.build_proposal(shown_loop, now),
         first_report=report_of(shown_loop.pk),
         entries=runs.list_latest_lines(shown_loop, LATEST_LINES),
-        errors=errors or unasked,
-        submitted=submitted or {},
+        errors=errors,
     )
     view = f"queue:{shown_loop.target['queue']}" if "queue" in shown_loop.target else "whole"
     return render_page(request, page, view)
 
 
-def _has_levels(found: Loop) -> bool:
-    """Return whether the loop's page shows the levels of a queue's ladder."""
-    return found.law == ladder.LAW.name and "queue" in found.target
-
-
-def _build_shedding(
-    request: HttpRequest, loop: Loop, effective: Mapping[str, Any]
-) -> tuple[ShownShedding | None, Errors]:
-    """Build the shedding part. Invalid requested values are added to the errors, and left out."""
-    if loop.law != SHEDDING.name:
-        return None, {}
-    row = get_snapshot(request).pipeline.applications.get(loop.target.get("application", ""))
-    try:
-        return shedding_view.shed_view(loop, effective, row, request.GET), {}
-    except BadInput as error:
-        return shedding_view.shed_view(loop, effective, row, {}), {error.field: [error.message]}
-
-
-def _read_threads(request: HttpRequest) -> int | None:
-    """Return the number of threads in the page's address; an invalid number is ignored."""
-    try:
-        return exploration.read_asked(request.GET.get("threads", ""))
-    except BadInput:
-        return None
-
-
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def render_prediction(request: HttpRequest, loop_id: int) -> HttpResponse:
     """Render the part of the loop's page that compares the parameters in force and the requested ones.
 
@@ -231,46 +204,35 @@ def render_prediction(request: HttpRequest, loop_id: int) -> HttpResponse:
     """
     shown_loop = get_object_or_404(Loop, pk=loop_id)
     if shown_loop.law != CONCURRENCY.name and get_kind(shown_loop.law).tuning.promise is None:
-        return _effect(request, shown_loop)
+        now, refusal, changed = timezone.now(), "", {}
+        try:
+            changed = _parse_values(request.GET, shown_loop, now)
+        except BadInput as error:
+            refusal = f"{error.field.removeprefix(WOULD).replace('_', ' ')} {error.message}"
+        effect = prediction.build_effect(shown_loop, changed, now, refusal)
+        return render_context(request, EffectPart(loop=shown_loop, effect=effect))
     law, now = catalog.get_law(shown_loop.law), timezone.now()
     in_force = overrides.get_effective_parameters(
         law, shown_loop.parameters, overrides.list_effective(shown_loop, now), now
     )
     refusal, would = "", None
     try:
-        would = {**in_force, **_read_parameters(request, law, in_force)}
+        would = dict(in_force)
+        for parameter in law.parameters:
+            field = WOULD + parameter.name
+            if request.GET.get(field, "").strip() and not is_untouched(request.GET, field):
+                would[parameter.name] = read_value(parameter, request.GET, parameter.name, in_force[parameter.name])
         asked = exploration.read_asked(request.GET.get("threads", ""))
         explored = exploration.build_exploration(shown_loop, in_force, asked, would)
     except BadInput as error:
-        refusal = f"{error.field.removeprefix('parameters.').replace('_', ' ')} {error.message}"
+        field = error.field.removeprefix(WOULD).removeprefix("parameters.")
+        refusal = f"{field.replace('_', ' ')} {error.message}"
         explored, would = exploration.build_exploration(shown_loop, in_force), None
     if explored is not None:
         part = ExplorationPart(loop=shown_loop, exploration=replace(explored, refusal=refusal))
         return render_context(request, part)
     told = prediction.build_prediction(shown_loop.law, in_force, would, refusal)
     return render_context(request, PredictionPart(loop=shown_loop, prediction=told))
-
-
-def _effect(request: HttpRequest, loop: Loop) -> HttpResponse:
-    now, refusal, changed = timezone.now(), "", {}
-    try:
-        changed = _parse_values(request.GET, loop, now)
-    except BadInput as error:
-        refusal = f"{error.field.removeprefix(WOULD).replace('_', ' ')} {error.message}"
-    return render_context(request, EffectPart(loop=loop, effect=effect.build_effect(loop, changed, now, refusal)))
-
-
-def _read_parameters(request: HttpRequest, law: Law, in_force: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters as typed. Raises `BadInput` that names the parameter."""
-    try:
-        return {
-            parameter.name: read_value(parameter, request.GET, parameter.name, in_force[parameter.name])
-            for parameter in law.parameters
-            if request.GET.get(WOULD + parameter.name, "").strip()
-            and not is_untouched(request.GET, WOULD + parameter.name)
-        }
-    except BadInput as error:
-        raise BadInput(error.field.removeprefix(WOULD), error.message) from None
 
 
 @declare_action("override.set", loop_page)
@@ -292,14 +254,13 @@ def override(request: HttpRequest, loop_id: int) -> ActionResult:
             expiry=parse_expiry(request.POST),
         )
     except BadInput as error:
-        raise _move_error_to_field(request, error) from None
-    what = ", ".join(
-        f"{made_override.name.replace('_', ' ')} is {format_short_value(made_override.value)}" for made_override in made
-    )
-    message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
-    return ActionResult(
-        message, reverse("loop", args=[loop_id]), {"overrides": [made_override.pk for made_override in made]}
-    )
+        # A parameter's error belongs to its own field if the page's fields were posted.
+        if error.field != "value" or "name" in request.POST:
+            raise
+        fields = [name for name in request.POST if name.startswith(WOULD)]
+        raise BadInput(fields[0] if len(fields) == 1 else "value", error.message) from None
+    what = ", ".join(f"{row.name.replace('_', ' ')} is {format_short_value(row.value)}" for row in made)
+    return report_overrides(f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.", made, "loop", loop_id)
 
 
 def _parse_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict[str, Any]:
@@ -323,14 +284,6 @@ def _parse_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict[
     return wanted
 
 
-def _move_error_to_field(request: HttpRequest, error: BadInput) -> BadInput:
-    """Move a parameter's error to its own field if the page's fields were posted."""
-    if error.field != "value" or "name" in request.POST:
-        return error
-    fields = [name for name in request.POST if name.startswith(WOULD)]
-    return BadInput(fields[0] if len(fields) == 1 else "value", error.message)
-
-
 @declare_action("loop.mode", loop_page)
 def mode(request: HttpRequest, loop_id: int) -> ActionResult:
     """Set the mode of a loop.
@@ -348,8 +301,5 @@ def mode(request: HttpRequest, loop_id: int) -> ActionResult:
         expiry=parse_expiry(request.POST),
         value=parse_number(value, "value") if value else None,
     )
-    url = reverse("loop", args=[loop_id])
-    if not made:
-        return ActionResult(f"{shown_loop.name} is in mode {request.POST['mode']}.", url)
-    said = f"{shown_loop.name} is in mode {made[0].value} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
-    return ActionResult(said, url, {"overrides": [made_override.pk for made_override in made]})
+    mode, end = (made[0].value, f" {describe_end(made[0])}") if made else (request.POST["mode"], "")
+    return report_overrides(f"{shown_loop.name} is in mode {mode}{end}.", made, "loop", loop_id)

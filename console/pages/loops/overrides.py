@@ -5,32 +5,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.parameter import Parameter
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions import loops
 from console.connections.control_server import control
-from console.display.override_words import (
-    describe_end,
-    describe_ended,
-    describe_replaced_overrides,
-    format_override_title,
-    format_short_value,
-)
+from console.display.override_words import describe_end, describe_ended, format_override_title, format_short_value
 from console.input.form_values import parse_any_value, parse_expiry
 from console.models import AuditEntry
-from console.pages.frame.action import ActionResult, declare_action
+from console.pages.frame.filtered_list import place_of, query_without_place
 from console.pages.frame.frame import get_snapshot
-from console.pages.frame.keyset import place_of, query_without_place
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    View,
+    call_page,
+    declare_action,
+    declare_page,
+    render_page,
+    report_overrides,
+)
 from console.pages.loops.loops import loop_page
-from console.pages.plant.plant import node_page
-from console.pages.plant.worker_hosts import worker_host_page
+from console.pages.plant.plant import node_page, worker_host_page
 from console.pages.queues.queues import queue_page
 from controllers import catalog
 from controllers.framework import guard
@@ -94,42 +94,32 @@ class OverridesPage(FormPage):
     choices: Sequence[OverrideOptions]
 
 
-@require_safe
-@requires("plant.view")
-def overrides(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def overrides_page(request: HttpRequest) -> HttpResponse:
     """Show the list of overrides."""
-    return overrides_page(request)
-
-
-def overrides_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
     now = timezone.now()
     rows = Override.objects.select_related(*RELATED)
     held = in_force.list_active(now).select_related(*RELATED)
+    hands = []
+    for hand in get_snapshot(request).hands:
+        action, noted = AUDITED.get(hand.kind), None
+        if not hand.owner and action is not None:
+            entries = AuditEntry.objects.filter(action=action, target=hand.of.partition("/")[2])
+            noted = entries.order_by("-pk").first()
+        hands.append(
+            ShownManualChange(hand, noted.actor if noted else hand.owner, noted.reason if noted else hand.reason)
+        )
     page = OverridesPage(
         in_force=in_force.sort_by_expiry(held),
-        hands=[_build_row(hand) for hand in get_snapshot(request).hands],
+        hands=hands,
         listed=keyset.load_page(rows.exclude(pk__in=held.values("pk")), PAGE_ROWS, **place_of(request.GET)),
         query=query_without_place(request),
         laws=list(catalog.LAWS),
         queues=Queue.objects.order_by("name").values_list("name", flat=True),
         nodes=Node.objects.order_by("name").values_list("name", flat=True),
         choices=list(list_override_options()),
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page)
-
-
-def _build_row(hand: ManualChange) -> ShownManualChange:
-    action, place = AUDITED.get(hand.kind), hand.of.partition("/")[2]
-    noted = None
-    if not hand.owner and action is not None:
-        noted = AuditEntry.objects.filter(action=action, target=place).order_by("-pk").first()
-    if noted is None:
-        return ShownManualChange(hand, hand.owner, hand.reason)
-    return ShownManualChange(hand, noted.actor, noted.reason)
 
 
 def list_override_options() -> Iterator[OverrideOptions]:
@@ -168,63 +158,63 @@ def create(request: HttpRequest) -> ActionResult:
     )
     (row,) = made
     what = f"{row.name.replace('_', ' ')} is {format_short_value(row.value)} on {Scope.build(row)}"
-    message = f"{what[:1].upper()}{what[1:]} {describe_end(row)}.{describe_replaced_overrides(made)}"
-    return ActionResult(message, reverse("overrides"), {"overrides": [row.pk]})
+    return report_overrides(f"{what[:1].upper()}{what[1:]} {describe_end(row)}.", made, "overrides")
 
 
-def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> HttpResponse:
-    """Return the page that shows an override: that of its loop, of its node, or of all overrides."""
-    override = get_object_or_404(Override.objects.select_related("node"), pk=override_id)
+def _find_override_page(override: Override) -> tuple[View, str, dict[str, Any]]:
+    """Return the page that shows an override, its name, and its arguments: of its loop, its node, or all overrides."""
     if override.loop_id:
-        return loop_page(request, override.loop_id, **refusal)
+        return loop_page, "loop", {"loop_id": override.loop_id}
     if override.node is not None and is_threshold(override):
-        return node_page(request, override.node.name, **refusal)
+        return node_page, "node", {"name": override.node.name}
     if is_pause(override):
-        return queue_page(request, override.queue, **refusal)
+        return queue_page, "queue", {"name": override.queue}
     if is_drain(override):
-        return worker_host_page(request, override.host, **refusal)
-    return overrides_page(request, **refusal)
+        return worker_host_page, "worker-host", {"name": override.host}
+    return overrides_page, "overrides", {}
 
 
-def build_override_url(override: Override) -> str:
-    if override.loop_id:
-        return reverse("loop", args=[override.loop_id])
-    if override.node is not None and is_threshold(override):
-        return reverse("node", args=[override.node.name])
-    if is_pause(override):
-        return reverse("queue", args=[override.queue])
-    if is_drain(override):
-        return reverse("worker-host", args=[override.host])
-    return reverse("overrides")
+def _find_override(override_id: int) -> Override:
+    return get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
 
 
-@declare_action("override.end", override_page)
+def _show_override_again(request: HttpRequest, override_id: int) -> HttpResponse:
+    page, _, named = _find_override_page(_find_override(override_id))
+    return call_page(page, request, **named)
+
+
+def _build_override_url(override: Override) -> str:
+    _, name, named = _find_override_page(override)
+    return reverse(name, kwargs=named)
+
+
+@declare_action("override.end", _show_override_again)
 def end_override(request: HttpRequest, override_id: int) -> ActionResult:
     """End an override. Posted: reason (optional). Ending twice is no error."""
-    override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
+    override = _find_override(override_id)
     reason = request.POST.get("reason", "")
     ended = loops.end_override(actor_of(request), override, now=timezone.now(), control=control(), reason=reason)
     return ActionResult(
         describe_ended(override) if ended else f"{format_override_title(override)} had already ended.",
-        build_override_url(override),
+        _build_override_url(override),
     )
 
 
-@declare_action("override.undo", override_page)
+@declare_action("override.undo", _show_override_again)
 def undo_override(request: HttpRequest, override_id: int) -> ActionResult:
     """Undo an override and everything that was set with it. Undoing twice is no error."""
-    override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
+    override = _find_override(override_id)
     undone = loops.undo_override(actor_of(request), override, now=timezone.now(), control=control())
     said = " ".join(describe_ended(*override) for override in undone)
-    return ActionResult(said or f"{format_override_title(override)} had already ended.", build_override_url(override))
+    return ActionResult(said or f"{format_override_title(override)} had already ended.", _build_override_url(override))
 
 
-@declare_action("override.extend", override_page)
+@declare_action("override.extend", _show_override_again)
 def extend_override(request: HttpRequest, override_id: int) -> ActionResult:
     """Extend an override. Posted: minutes (added to its expiry) or expires_at."""
-    override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
+    override = _find_override(override_id)
     expiry = parse_expiry(request.POST)
     longer = {"minutes": expiry.minutes, "expires_at": expiry.expires_at}
     loops.extend_override(actor_of(request), override, now=timezone.now(), control=control(), **longer)
     message = f"{format_override_title(override)} is in force {describe_end(override)}."
-    return ActionResult(message, build_override_url(override))
+    return ActionResult(message, _build_override_url(override))

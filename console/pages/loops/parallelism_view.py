@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import redis
 
-from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
+from console.pages.loops.prediction import Plane, PlaneLevel, PlaneTick
 from console.timeline.window import compute_value_ticks
 from controllers import catalog
 from controllers.parallelism import inputs
@@ -188,7 +188,7 @@ def build_view(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetim
     if loop.law not in OWNERS:
         return None
     topology, _ = build_topology_inputs(loop.target, snapshot, now.timestamp())
-    joint = _joint_of(loop)
+    joint = next((sibling for sibling in _list_siblings(loop) if sibling.law == JOINT), None)
     newest = ledger.find_last_entry(joint) if joint else None
     terms = dict(newest.terms) if newest else {}
     steered = inputs.list_steered_operators(topology) if topology else []
@@ -213,11 +213,6 @@ def list_manual_tasks(loop: Loop, now: datetime) -> dict[str, int]:
     law = catalog.get_law(loop.law)
     effective = overrides.get_effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
     return dict(effective["tasks_of"])
-
-
-def _joint_of(loop: Loop) -> Loop | None:
-    """Return the loop of the joint law with the same target."""
-    return next((sibling for sibling in _list_siblings(loop) if sibling.law == JOINT), None)
 
 
 def _list_siblings(loop: Loop) -> list[Loop]:

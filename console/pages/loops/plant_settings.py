@@ -3,20 +3,18 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions import plant_settings
 from console.display.loops import ParameterRow, build_guard_rows, build_parameter_rows
 from console.input.form_values import parse_number
 from console.models import AuditEntry
-from console.pages.frame.action import ActionResult, declare_action
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.frame.page import ActionResult, FormPage, declare_action, declare_page, render_page
 from console.pages.loops.workbench import parse_value
 from controllers import catalog
 from workers.control.kinds.registry import get_kind
@@ -48,26 +46,14 @@ class PlantSettingsPage(FormPage):
     own: list[OwnParameter]
 
 
-@require_safe
-@requires("plant.view")
-def settings(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def settings_page(request: HttpRequest, loop_id: int | None = None) -> HttpResponse:
     """Show the settings, and the loop that the address selects."""
-    return settings_page(request)
-
-
-def settings_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, **named: Any
-) -> HttpResponse:
     loops = list(list_active_loops().order_by("name"))
-    wanted = str(named.get("loop_id") or request.GET.get("loop", ""))
+    wanted = str(loop_id or request.GET.get("loop", ""))
     chosen = next((loop for loop in loops if str(loop.pk) == wanted), loops[0] if loops else None)
     page = PlantSettingsPage(
-        settings=plant_settings.list_setting_rows(),
-        loops=loops,
-        loop=chosen,
-        own=own_rows(chosen) if chosen else [],
-        errors=errors or {},
-        submitted=submitted or {},
+        settings=plant_settings.list_setting_rows(), loops=loops, loop=chosen, own=own_rows(chosen) if chosen else []
     )
     return render_page(request, page)
 

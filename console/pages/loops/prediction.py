@@ -1,13 +1,59 @@
-"""The predicted response of a loop with current and with other parameters, ready to be drawn."""
+"""The predicted response of a loop with current and with other values, ready to be drawn.
 
-from collections.abc import Mapping
+Laws without a model allow no prediction. For these, the last minutes are decided again with the other values: the
+recorded observations don't respond to the changed actions, and the sentence says so.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
+from common.errors import BadInput
 from common.parameter import build
-from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
 from controllers.flow.prediction import Prediction
-from workers.control.kinds.registry import get_kind
+from workers.control import what_if
+from workers.control.kinds.registry import find_display, get_kind
+from workers.models import Loop
+
+
+@dataclass(frozen=True)
+class PlaneLevel:
+    """A value that is labeled beside a plane, at y."""
+
+    value: float
+    y: float
+
+
+@dataclass(frozen=True)
+class PlaneTick:
+    """A label below a plane, at x."""
+
+    value: float | str
+    x: float
+
+
+@dataclass(frozen=True)
+class Plane:
+    """The value ranges of a plane."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+
+    def x(self, value: float) -> float:
+        return 100 * (value - self.left) / (self.right - self.left)
+
+    def y(self, value: float) -> float:
+        """Return y measured downwards, as on screens."""
+        return 100 * (self.high - value) / (self.high - self.low)
+
+    def build_svg_path(self, points: Iterable[tuple[float, float]]) -> str:
+        """Return a line through points as an SVG path."""
+        return "M" + "L".join(f"{self.x(x):.2f} {self.y(y):.2f}" for x, y in points)
+
 
 MIN_SAMPLES, MAX_SAMPLES = 10, 240
 ROOM = 1.5  # number of settling times that are shown
@@ -182,3 +228,64 @@ def _draw_plane(
         rest=round(plane.y(lines[0][1].rests_at), 2),
         ticks=[PlaneTick(f"{seconds * part / (MARKS - 1):.3g}", 100 * part / (MARKS - 1)) for part in range(MARKS)],
     )
+
+
+MINUTES = 15
+BUDGET_SECONDS = 2.0
+OPEN_LOOP = "The plant's response can't be predicted: this law has no plant model."
+
+
+@dataclass(frozen=True)
+class EffectRow:
+    """A figure of the decisions: as made, and as they would have been."""
+
+    name: str
+    did: float
+    would: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownEffect:
+    """An effect as a sentence and as figures; grave: the change will be rejected."""
+
+    sentence: str
+    grave: bool
+    rows: list[EffectRow]
+
+
+def build_effect(loop: Loop, changed: Mapping[str, Any], now: datetime, refusal: str = "") -> ShownEffect:
+    """Build the effect of changed values.
+
+    changed: parameters and `guard.NAME` that differ from those in force; refusal: why there are none.
+    """
+    if refusal:
+        return ShownEffect(sentence=f"No prediction: {refusal}", grave=True, rows=[])
+    if not changed:
+        sentence = f"Change a value to replay the decisions of the last {MINUTES} minutes with it."
+        return ShownEffect(sentence=sentence, grave=False, rows=[])
+    since = now - timedelta(minutes=MINUTES)
+    try:
+        rerun = what_if.rerun(loop, changed, since, now, time.monotonic, BUDGET_SECONDS)
+    except BadInput as error:
+        return ShownEffect(sentence=f"The change will be rejected: {error.message}", grave=True, rows=[])
+    return ShownEffect(sentence=_describe_effect(rerun), grave=False, rows=_build_effect_rows(loop, rerun))
+
+
+def _describe_effect(found: what_if.Rerun) -> str:
+    if not found.steps:
+        return f"No prediction: no decisions in the last {MINUTES} minutes."
+    differing, count = len(found.differing), len(found.steps)
+    if not differing:
+        return f"None of the last {count:,} decisions would differ. {OPEN_LOOP}"
+    return f"{differing:,} of the last {count:,} decisions would differ. {OPEN_LOOP}"
+
+
+def _build_effect_rows(loop: Loop, found: what_if.Rerun) -> list[EffectRow]:
+    if not found.steps:
+        return []
+    done = find_display(loop.law, loop.target).lanes.done
+    return [
+        EffectRow("Actions", found.did.actions, found.would.actions),
+        EffectRow(f"Total {done}", found.did.total, found.would.total),
+        EffectRow("Actuator movement", found.did.movement, found.would.movement),
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from common.errors import BadInput
 from console.input.form_values import is_untouched, parse_number
-from console.pages.queues.ladder_view import LadderSteps, build_ladder
+from console.pages.queues.queues import LadderSteps, build_ladder
 from controllers import catalog
 from controllers.framework.decision import Decision
 from controllers.framework.law import decide_next, start_state
@@ -113,7 +113,11 @@ def shed_view(
     law, observation = LAW, load_observation(loop)
     changes = read_changed_parameters(asked, effective, observation)
     made = _repeat_decision(law, (loop.state or {}).get("law") or {})
-    would = _simulate_decision(law, {**effective, **changes}, observation) if changes else None
+    would = (
+        (_compute_decision(law, {**effective, **changes}, {**observation, "permitted": True}) if observation else None)
+        if changes
+        else None
+    )
     patterns = row.patterns if row else {}
     sinks = (observation or {}).get("sinks") or {}
     weights = {name: effective["sink_weights"].get(name, worth) for name, worth in sinks.items()}
@@ -152,13 +156,6 @@ def _repeat_decision(law: Any, state: Mapping[str, Any]) -> Decision | None:
     if not solved:
         return None
     return _compute_decision(law, solved["parameters"], solved["observation"])
-
-
-def _simulate_decision(
-    law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any] | None
-) -> Decision | None:
-    """Return what the law would decide now if it shed."""
-    return _compute_decision(law, parameters, {**observation, "permitted": True}) if observation else None
 
 
 def _compute_decision(law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any]) -> Decision | None:

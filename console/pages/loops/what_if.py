@@ -1,22 +1,19 @@
 """What if a loop had other values: its recorded observations decided again, next to its actual decisions."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
 from common.parsing import parse_decimal_number
-from console.accounts.access import requires
 from console.display.loops import DescribedLoop, ParameterRow, build_guard_rows, build_parameter_rows, describe
 from console.input.form_values import is_untouched, parse_number
-from console.pages.frame.page import FormPage, render_page
+from console.pages.frame.page import FormPage, declare_page, render_page
 from console.pages.loops.workbench import UNIT, WOULD, read_value
 from controllers import catalog
 from workers.control import what_if
@@ -25,7 +22,6 @@ from workers.control.parts.kind import Lanes
 from workers.models import Loop
 from workers.steering import overrides
 
-FIRST_HOURS = 2.0
 PRESETS = (0.25, 1, 2, 6, 24)
 WIDTH, HEIGHT = 1_000.0, 200.0
 
@@ -73,8 +69,7 @@ class WhatIfPage(FormPage):
     presets: Sequence[float]
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def page(request: HttpRequest, loop_id: int) -> HttpResponse:
     """Show the page.
 
@@ -86,18 +81,32 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
     rows = build_parameter_rows(law, loop.parameters, counted, now) + build_guard_rows(law, loop.guard, counted, now)
     errors: dict[str, list[str]] = {}
     changed: dict[str, Any] = {}
-    rerun_result, hours = None, FIRST_HOURS
+    rerun_result, hours = None, what_if.FIRST_HOURS
+    # Values in the address may be in the law's own unit.
+    typed, asked_values = {}, {row.name: row.shown.effective for row in rows}
+    for row in rows:
+        text = request.GET.get(WOULD + row.name, "").strip()
+        if text and not is_untouched(request.GET, WOULD + row.name):
+            typed[row.name] = text
+            number = None if request.GET.get(UNIT + row.name) else parse_decimal_number(text)
+            is_own = number is not None and row.shown.factor != 1.0
+            asked_values[row.name] = number * row.shown.factor if is_own and number is not None else text
     try:
-        hours = parse_hours(request.GET.get("hours", ""))
-        changed = _read_changed_values(loop, rows, request.GET)
+        text = request.GET.get("hours", "")
+        hours = what_if.check_hours(float(parse_number(text, "hours")) if text.strip() else hours)
+        for row in rows:
+            if row.name in typed:
+                value = read_value(catalog.get_parameter(law, row.name), request.GET, row.name, row.effective)
+                if value != row.effective:
+                    changed[row.name] = value
         if changed:
-            rerun_result = rerun(loop, changed, hours, now)
+            rerun_result = what_if.rerun_last_hours(loop, changed, hours, now)
     except BadInput as error:
         errors = {error.field: [error.message]}
     asked = WhatIfPage(
         loop=describe(loop, held, now),
         lanes=find_display(loop.law, loop.target).lanes,
-        rows=[AskedParameter(**vars(row), would=_read_asked_value(row, request.GET)) for row in rows],
+        rows=[AskedParameter(**vars(row), would=asked_values[row.name]) for row in rows],
         changed=changed,
         rerun=rerun_result,
         chart=build_chart(rerun_result.steps) if rerun_result and rerun_result.steps else None,
@@ -106,42 +115,6 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
         errors=errors,
     )
     return render_page(request, asked)
-
-
-def rerun(loop: Loop, changed: Mapping[str, Any], hours: float, now: datetime) -> what_if.Rerun:
-    """Decide the last hours again. Raises `BadInput` that names the field."""
-    return what_if.rerun(loop, changed, now - timedelta(hours=hours), now, time.monotonic)
-
-
-def parse_hours(text: str) -> float:
-    """Return hours back from now. Raises `BadInput`."""
-    hours = float(parse_number(text, "hours")) if text.strip() else FIRST_HOURS
-    if not 0.0 < hours <= what_if.MAXIMUM_HOURS:
-        raise BadInput("hours", f"must be more than 0 and at most {what_if.MAXIMUM_HOURS:g}, not {hours:g}.")
-    return hours
-
-
-def _read_asked_value(row: ParameterRow, query: Mapping[str, str]) -> Any:
-    """Return an `AskedParameter`; the value in the address may be in the law's own unit."""
-    text, unit = query.get(WOULD + row.name, "").strip(), query.get(UNIT + row.name, "")
-    if not text or is_untouched(query, WOULD + row.name):
-        return row.shown.effective
-    if unit or row.shown.factor == 1.0:
-        return text
-    value = parse_decimal_number(text)
-    return text if value is None else value * row.shown.factor
-
-
-def _read_changed_values(loop: Loop, rows: Sequence[ParameterRow], query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values in the address that differ from those in force."""
-    law, changed = catalog.get_law(loop.law), {}
-    for row in rows:
-        field = WOULD + row.name
-        if query.get(field, "").strip() and not is_untouched(query, field):
-            value = read_value(catalog.get_parameter(law, row.name), query, row.name, row.effective)
-            if value != row.effective:
-                changed[row.name] = value
-    return changed
 
 
 def build_chart(steps: Sequence[what_if.RerunStep]) -> RerunChart:

@@ -17,13 +17,12 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from common.errors import BadInput
 from console.accounts import identity_provider, sessions, tokens
-from console.accounts.access import Actor, actor_of, requires, user_of
+from console.accounts.access import actor_of, requires, user_of
 from console.accounts.password_form import OwnPasswordForm
 from console.audit import audit_log
 from console.input.form_values import parse_number
 from console.models import ApiToken, UserSession
-from console.pages.frame.action import ActionResult, declare_action
-from console.pages.frame.page import ConsolePage, Errors, Submitted, render_page
+from console.pages.frame.page import ActionResult, ConsolePage, Errors, Submitted, declare_action, render_page
 from queues.models import Queue
 from workers.steering import plant_settings
 
@@ -95,9 +94,9 @@ def token_create(request: HttpRequest) -> HttpResponse:
         )
         token, secret = tokens.make(actor, posted.get("name", ""), posted.get("role", ""), days, timezone.now(), scope)
     except BadInput as error:
-        return _settings_page(request, _password_form(request), {error.field: [error.message]}, status=422)
+        return _settings_page(request, OwnPasswordForm(request), {error.field: [error.message]}, status=422)
     fresh = TokenShownOnce(token.name, secret)
-    page = _settings_page(request, _password_form(request), new_token=fresh)
+    page = _settings_page(request, OwnPasswordForm(request), new_token=fresh)
     page["Cache-Control"] = "no-store"  # not stored, not even for a repeated click
     return page
 
@@ -124,17 +123,7 @@ def session_end(request: HttpRequest, session_id: int) -> ActionResult:
 def settings_page(
     request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    return _settings_page(request, _password_form(request), errors, status=422 if errors else 200)
-
-
-def _password_form(request: HttpRequest) -> OwnPasswordForm:
-    return OwnPasswordForm(request)
-
-
-def _list_allowed_queues(actor: Actor) -> list[str]:
-    """Return the queues that the actor may access."""
-    names = Queue.objects.order_by("name").values_list("name", flat=True)
-    return [name for name in names if actor.can_access_queues([name])]
+    return _settings_page(request, OwnPasswordForm(request), errors, status=422 if errors else 200)
 
 
 def _settings_page(
@@ -144,12 +133,13 @@ def _settings_page(
     new_token: TokenShownOnce | None = None,
     status: int = 200,
 ) -> HttpResponse:
+    names = Queue.objects.order_by("name").values_list("name", flat=True)
     page = AccountPage(
         form=form,
         token_errors=token_errors or {},
         submitted=request.POST if token_errors else {},
         submitted_queues=request.POST.getlist("queues") if token_errors else [],
-        queues=_list_allowed_queues(actor_of(request)),
+        queues=[name for name in names if actor_of(request).can_access_queues([name])],
         has_password=not identity_provider.is_of(request.user),
         roles=tokens.list_grantable_roles(actor_of(request)),
         most_days=plant_settings.get_setting_value("token.maximum_days"),

@@ -143,10 +143,18 @@ def confirm(request: HttpRequest) -> HttpResponse:
     See `console.accounts.access.CONFIRMED`. Posted: password, or the code of a second factor; next.
     """
     following = login.next_of(request, reverse("overview"))
-    way = _way_to_confirm(request)
+    way = "password"
+    if identity_provider.is_of(request.user):
+        way = "provider"
+    elif second_factor.find_confirmed(user_of(request)):
+        way = "code"
     throttled = way == "code" and second_factor.is_throttled(user_of(request))
     if request.method == "POST" and way != "provider":
-        if _is_proved(request, way):
+        if way == "code":
+            is_proved = second_factor.is_right(user_of(request), request.POST.get("code", ""), timezone.now())
+        else:
+            is_proved = login.is_own_password(request, request.POST.get("password", ""))
+        if is_proved:
             login.confirm(request, way)
             return redirect(following)
         if way == "code":  # a wrong password is recorded where it is counted
@@ -167,15 +175,3 @@ def _note_wrong_code(actor: Actor, throttled: bool) -> None:
         return
     why = "too many wrong codes"
     refusals.note(refusals.Refusal(actor.name, "login", actor.name, why, actor.address, actor.request_id))
-
-
-def _way_to_confirm(request: HttpRequest) -> str:
-    if identity_provider.is_of(request.user):
-        return "provider"
-    return "code" if second_factor.find_confirmed(user_of(request)) else "password"
-
-
-def _is_proved(request: HttpRequest, way: str) -> bool:
-    if way == "code":
-        return second_factor.is_right(user_of(request), request.POST.get("code", ""), timezone.now())
-    return login.is_own_password(request, request.POST.get("password", ""))

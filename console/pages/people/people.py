@@ -3,24 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_POST
 
 from common.errors import BadInput
 from console.accounts import identity_provider, people, second_factor, sessions
 from console.accounts.access import actor_of, find_user_role, get_user_queues, requires
 from console.accounts.identity_settings import ROLES
 from console.models import ApiToken, UserSession
-from console.pages.frame.action import ActionResult, declare_action
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    call_page,
+    declare_action,
+    declare_page,
+    render_page,
+    render_rejected,
+)
 from queues.models import Queue
 
 
@@ -62,23 +68,21 @@ class UsersPage(FormPage):
     new_password: PasswordShownOnce | None
 
 
-@require_safe
-@requires("user.manage")
-def users(request: HttpRequest) -> HttpResponse:
-    """Show the list of users."""
-    return users_page(request)
-
-
-def users_page(
-    request: HttpRequest,
-    errors: Errors | None = None,
-    submitted: QueryDict | None = None,
-    new_password: PasswordShownOnce | None = None,
-    **address: Any,  # of the rejected form
-) -> HttpResponse:
+@declare_page("user.manage")
+def users_page(request: HttpRequest, new_password: PasswordShownOnce | None = None) -> HttpResponse:
+    """Show the list of users, and a new password once."""
     everybody = User.objects.prefetch_related("groups").order_by("username")
     page = UsersPage(
-        users=[_build_row(user) for user in everybody],
+        users=[
+            ListedUser(
+                user=user,
+                role=find_user_role(user),
+                queues=sorted(get_user_queues(user) or ()),
+                second_factor=second_factor.find_confirmed(user) is not None,
+                provider=identity_provider.is_of(user),
+            )
+            for user in everybody
+        ],
         queues=Queue.objects.order_by("name").values_list("name", flat=True),
         roles=ROLES,
         sessions=sessions.list_active_sessions(),
@@ -86,20 +90,8 @@ def users_page(
         tokens=ApiToken.objects.select_related("owner").order_by("owner__username", "-created_at"),
         now=timezone.now(),
         new_password=new_password,
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page)
-
-
-def _build_row(user: User) -> ListedUser:
-    return ListedUser(
-        user=user,
-        role=find_user_role(user),
-        queues=sorted(get_user_queues(user) or ()),
-        second_factor=second_factor.find_confirmed(user) is not None,
-        provider=identity_provider.is_of(user),
-    )
 
 
 @sensitive_post_parameters()
@@ -115,7 +107,7 @@ def create(request: HttpRequest) -> HttpResponse:
     try:
         user, password = people.create(actor_of(request), *given)
     except BadInput as error:
-        return _report_refusal(request, error)
+        return render_rejected(request, users_page, {error.field: [error.message]})
     return _show_password_once(request, user, password)
 
 
@@ -128,18 +120,12 @@ def reset(request: HttpRequest, user_id: int) -> HttpResponse:
     try:
         password = people.reset_password(actor_of(request), user, request.POST.get("reason", ""))
     except BadInput as error:
-        return _report_refusal(request, error)
+        return render_rejected(request, users_page, {error.field: [error.message]})
     return _show_password_once(request, user, password)
 
 
-def _report_refusal(request: HttpRequest, error: BadInput) -> HttpResponse:
-    page = users_page(request, {error.field: [error.message]}, request.POST)
-    page.status_code = 422
-    return page
-
-
 def _show_password_once(request: HttpRequest, user: User, password: str) -> HttpResponse:
-    page = users_page(request, new_password=PasswordShownOnce(user.get_username(), password))
+    page = call_page(users_page, request, new_password=PasswordShownOnce(user.get_username(), password))
     page["Cache-Control"] = "no-store"
     return page
 

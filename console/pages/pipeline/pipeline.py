@@ -1,25 +1,33 @@
 """The pipeline: its running graph, an operator next to it, and fixed values of its rules."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import redis
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import Actor, actor_of, requires
+from console.accounts.access import Actor, actor_of
 from console.actions import pipelines
 from console.actions.plant_control import HAND_MINUTES
 from console.connections.control_server import control
-from console.input.form_values import parse_expiry, parse_number
-from console.pages.frame.action import ActionResult, declare_action, text_of
+from console.input.form_values import parse_expiry, parse_number, parse_whole_number
 from console.pages.frame.frame import get_snapshot, snapshot_of
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    call_page,
+    declare_action,
+    declare_page,
+    read_or,
+    read_reason,
+    render_page,
+    text_of,
+)
 from console.pages.frame.past import past_of
 from console.pages.pipeline.pipeline_declaration import list_running_versions
 from controllers.flow import admission, balance
@@ -40,7 +48,6 @@ from workers.documents.pipeline import (
     PatternStatus,
     PipelineOrder,
 )
-from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import Application, parse_application_text
 from workers.pipeline.declaration.orders import NO_ORDER, Orders
@@ -129,40 +136,9 @@ class PipelinePage(FormPage):
     is_late: bool  # it has not reported yet, although it should have
 
 
-@require_safe
-@requires("plant.view")
-def pipeline(request: HttpRequest) -> HttpResponse:
-    """Show the first application."""
-    return pipeline_page(request)
-
-
-@require_safe
-@requires("plant.view")
-def application(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one application."""
-    return pipeline_page(request, name)
-
-
-@require_safe
-@requires("plant.view")
-def operator(request: HttpRequest, name: str, operator: str) -> HttpResponse:
-    """Show one application, and one operator in the drawer."""
-    return operator_page(request, name, operator)
-
-
-def operator_page(
-    request: HttpRequest, name: str, operator: str, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
-    return pipeline_page(request, name, operator, errors, submitted)
-
-
-def pipeline_page(
-    request: HttpRequest,
-    name: str = "",
-    operator: str = "",
-    errors: Errors | None = None,
-    submitted: QueryDict | None = None,
-) -> HttpResponse:
+@declare_page("plant.view")
+def pipeline_page(request: HttpRequest, name: str = "", operator: str = "") -> HttpResponse:
+    """Show an application, or else the first one, and one operator in the drawer."""
     rows, loops = get_snapshot(request).pipeline.applications, get_snapshot(request).loops
     # What the snapshot does not contain is only known for the present.
     present = past_of(request) is None
@@ -175,7 +151,10 @@ def pipeline_page(
     row = rows.get(name)
     if operator and row and operator not in row.operators:
         raise Http404(f"{name} has no operator {operator}.")
-    declared = _load_declaration(name, at_work)
+    declared, running, part = None, at_work.get(name), get_snapshot(request).parts.get(CONSUMERS["pipeline"])
+    if running is not None:
+        with suppress(BadInput):  # it can't be read by this version
+            declared = parse_application_text(running.text, pipelines.TABLES, name)
     hides_recent = not reads_events(actor_of(request), declared)
     page = PipelinePage(
         application=name,
@@ -184,17 +163,17 @@ def pipeline_page(
         flow=loops.get(f"{admission.LAW.name}/{name}"),
         balance=loops.get(f"{balance.LAW.name}/{name}"),
         shedding=loops.get(f"{shedding.LAW.name}/{name}"),
-        recent=_load_recent_events(name) if row and present and not hides_recent else [],
+        recent=read_or([], StateStore(control(), name).list_recent_events)
+        if row and present and not hides_recent
+        else [],
         hides_recent=hides_recent,
         operator=_build_operator(operator, row, declared) if operator and row else None,
-        criteria=_list_criteria(row, _holds(name) if present else {}) if row else [],
-        version=at_work.get(name),
+        criteria=_list_criteria(row, name if present else None) if row else [],
+        version=running,
         thresholds=StateThresholds(),
-        order=_order(name) if present else NO_ORDER,
+        order=read_or(NO_ORDER, lambda: Orders(control()).load(name)) if present else NO_ORDER,
         log=list_newest_lines(control()) if present else [],
-        is_late=_is_late(get_snapshot(request)),
-        errors=errors or {},
-        submitted=submitted or {},
+        is_late=get_snapshot(request).pipeline.state is None and part is not None and part.state == "silent",
     )
     return render_page(request, page)
 
@@ -204,98 +183,48 @@ def reads_events(actor: Actor, declared: Application | None) -> bool:
     return actor.can_access_queues(pipelines.list_application_queues(declared) if declared else None)
 
 
-def _is_late(snapshot: Snapshot) -> bool:
-    """Return whether the application should have started by now."""
-    part = snapshot.parts.get(CONSUMERS["pipeline"])
-    return snapshot.pipeline.state is None and part is not None and part.state == "silent"
-
-
-def _load_recent_events(name: str) -> list[ComplexEvent]:
-    """Return the newest complex events; none while the control server is unreachable."""
-    try:
-        return StateStore(control(), name).list_recent_events()
-    except redis.RedisError:
-        return []
-
-
-def _order(name: str) -> PipelineOrder:
-    try:
-        return Orders(control()).load(name)
-    except redis.RedisError:
-        return NO_ORDER
-
-
-def _holds(name: str) -> dict[str, CriterionHold]:
-    try:
-        return Controls.read(control().get(keys.PIPELINE_CONTROLS.build(name)), Controls()).list_held_criteria(
-            time.time()
-        )
-    except (redis.RedisError, BadInput):
-        return {}
-
-
-def _list_criteria(row: ApplicationStatus, held: dict[str, CriterionHold]) -> list[ShownCriterion]:
+def _list_criteria(row: ApplicationStatus, held_of: str | None) -> list[ShownCriterion]:
+    held: dict[str, CriterionHold] = {}
+    if held_of is not None:
+        with suppress(redis.RedisError, BadInput):
+            controls = Controls.read(control().get(keys.PIPELINE_CONTROLS.build(held_of)), Controls())
+            held = controls.list_held_criteria(time.time())
     names = sorted({*row.controls.criteria, *row.monitored})
     return [ShownCriterion(name, row.monitored.get(name), held.get(name)) for name in names]
 
 
 def _build_operator(operator: str, row: ApplicationStatus, declared: Application | None) -> OpenedOperator:
     patterns = {pattern.name: pattern for pattern in declared.patterns} if declared else {}
-    status, edges = row.operators[operator], _list_edges(row)
+    emitted = {(pattern.operator, pattern.emits): pattern.out_per_second for pattern in row.patterns.values()}
+    own = {emits: rate for (name, emits), rate in emitted.items() if name == operator}
+    status = row.operators[operator]
+    edges = [
+        ShownEdge(edge.source, edge.target, edge.type, emitted.get((edge.source, edge.type))) for edge in row.edges
+    ]
     reads = [edge for edge in edges if edge.target == operator]
     between = sum(edge.per_second or 0.0 for edge in reads)
     return OpenedOperator(
         name=operator,
         status=status,
         wanted_tasks=row.controls.tasks.get(operator, row.controls.parallelism),
-        patterns=[
-            ShownPattern(status_pattern, row.patterns[status_pattern], patterns.get(status_pattern))
-            for status_pattern in status.patterns
-        ],
+        patterns=[ShownPattern(name, row.patterns[name], patterns.get(name)) for name in status.patterns],
         reads=reads,
         source_per_second=max(0.0, status.in_per_second - between),
         feeds=[edge for edge in edges if edge.source == operator],
-        sinks=_list_sinks(operator, row),
+        sinks=[ShownSink(queue, emits, own[emits]) for emits in sorted(own) for queue in row.sinks.get(emits, [])],
     )
 
 
-def _list_edges(row: ApplicationStatus) -> list[ShownEdge]:
-    """Return the edges between operators, with their rates."""
-    emitted = {(pattern.operator, pattern.emits): pattern.out_per_second for pattern in row.patterns.values()}
-    return [ShownEdge(edge.source, edge.target, edge.type, emitted.get((edge.source, edge.type))) for edge in row.edges]
-
-
-def _list_sinks(operator: str, row: ApplicationStatus) -> list[ShownSink]:
-    """Return the queues that receive an operator's complex events, by type."""
-    own = {pattern.emits: pattern.out_per_second for pattern in row.patterns.values() if pattern.operator == operator}
-    return [ShownSink(queue, emits, own[emits]) for emits in sorted(own) for queue in row.sinks.get(emits, [])]
-
-
-def _load_declaration(name: str, at_work: Mapping[str, ApplicationAtWork]) -> Application | None:
-    """Return the running declaration; None if it can't be read here."""
-    running = at_work.get(name)
-    try:
-        return parse_application_text(running.text, pipelines.TABLES, name) if running else None
-    except BadInput:
-        return None
-
-
-@declare_action("pipeline.steer", operator_page)
+@declare_action("pipeline.steer", pipeline_page)
 def tasks(request: HttpRequest, name: str, operator: str) -> ActionResult:
     """Set the number of tasks of an operator for some minutes."""
-    reason = text_of(request, "reason", "give a reason for the audit log")
-    wanted = parse_number(text_of(request, "tasks", "enter a whole number"), "tasks")
-    if wanted != int(wanted):
-        raise BadInput("tasks", f"must be a whole number, not {wanted:g}")
+    reason = read_reason(request)
+    wanted = parse_whole_number(text_of(request, "tasks", "enter a whole number"), "tasks")
     minutes = parse_number(request.POST.get("minutes") or str(HAND_MINUTES), "minutes")
-    pipelines.set_tasks(actor_of(request), name, operator, int(wanted), reason, control(), minutes)
-    return ActionResult(
-        (
-            f"{operator} will have {format_count(int(wanted), 'task')} within two batches; loops "
-            f"hold for {minutes:g} min."
-        ),
-        reverse("pipeline-operator", args=[name, operator]),
-    )
+    pipelines.set_tasks(actor_of(request), name, operator, wanted, reason, control(), minutes)
+    count = format_count(wanted, "task")
+    message = f"{operator} will have {count} within two batches; loops hold for {minutes:g} min."
+    return ActionResult(message, reverse("pipeline-operator", args=[name, operator]))
 
 
 ORDERED = {
@@ -305,44 +234,40 @@ ORDERED = {
 }
 
 
-def order_page(request: HttpRequest, name: str, **shown: Any) -> HttpResponse:
-    """Render the page again when an order is rejected."""
-    return pipeline_page(request, name if name in get_snapshot(request).pipeline.applications else "", **shown)
+def _show_order_again(request: HttpRequest, name: str) -> HttpResponse:
+    """Show the page again when an order is rejected, even of an application that does not run."""
+    known = name if name in get_snapshot(request).pipeline.applications else ""
+    return call_page(pipeline_page, request, name=known)
 
 
-@declare_action("pipeline.steer", order_page)
+@declare_action("pipeline.steer", _show_order_again)
 def order(request: HttpRequest, name: str) -> ActionResult:
     """Order a restart, stop, or start. Posted: order (restart, stop, start), reason."""
     wanted = request.POST.get("order", "")
     if wanted not in ORDERED:
         raise BadInput("order", f"must be one of {', '.join(ORDERED)}, not {wanted[:40]!r}")
-    reason = text_of(request, "reason", "give a reason for the audit log")
+    reason = read_reason(request)
     getattr(pipelines, wanted)(actor_of(request), name, reason, control())
     return ActionResult(ORDERED[wanted].format(name), reverse("pipeline-application", args=[name]))
 
 
-def criterion_page(request: HttpRequest, name: str, criterion: str = "", **shown: Any) -> HttpResponse:
-    """Render the page again when a criterion can't be fixed or released."""
-    return pipeline_page(request, name, **shown)
-
-
-@declare_action("pipeline.steer", criterion_page)
+@declare_action("pipeline.steer", pipeline_page)
 def hold_criterion(request: HttpRequest, name: str) -> ActionResult:
     """Fix a criterion at a person's value until it expires."""
-    reason = text_of(request, "reason", "give a reason for the audit log")
+    reason = read_reason(request)
     criterion = text_of(request, "criterion", "choose a criterion")
     value = parse_number(text_of(request, "value", "enter a number"), "value")
     expiry = parse_expiry(request.POST)
     pipelines.hold_criterion(actor_of(request), name, criterion, value, expiry, reason, timezone.now(), control())
-    return ActionResult(f"{criterion} will be fixed at {value:g} within two batches.", _build_criteria_url(name))
+    return ActionResult(
+        f"{criterion} will be fixed at {value:g} within two batches.", reverse("pipeline-application", args=[name])
+    )
 
 
-@declare_action("pipeline.steer", criterion_page)
+@declare_action("pipeline.steer", pipeline_page)
 def release_criterion(request: HttpRequest, name: str, criterion: str) -> ActionResult:
     """Release a criterion, which gets its own value again."""
     pipelines.release_criterion(actor_of(request), name, criterion, control())
-    return ActionResult(f"{criterion} was released and is no longer fixed.", _build_criteria_url(name))
-
-
-def _build_criteria_url(name: str) -> str:
-    return reverse("pipeline-application", args=[name])
+    return ActionResult(
+        f"{criterion} was released and is no longer fixed.", reverse("pipeline-application", args=[name])
+    )

@@ -2,22 +2,28 @@
 
 from dataclasses import dataclass
 
-import redis
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_POST
 
 from common.errors import BadInput
 from console.accounts.access import actor_of, requires
 from console.actions import pipelines
 from console.connections.control_server import control
 from console.display.text_difference import MAX_LINES, TextDifference, compute_text_difference
-from console.input.row_id import parse_row_id
-from console.pages.frame.action import ActionResult, declare_action, text_of
-from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.frame.wrong_line import find_line_number, find_wrong_line
+from console.input.form_values import find_line_number, find_wrong_line, parse_row_id
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    declare_action,
+    declare_page,
+    get_rejected_form,
+    read_or,
+    read_reason,
+    render_page,
+)
 from controllers.framework.reason import capitalize, format_count
 from workers.alerts.evaluation.impact import join_names
 from workers.documents.pipeline import ApplicationAtWork
@@ -55,44 +61,31 @@ class DeclarationPage(FormPage):
 
 def list_running_versions() -> dict[str, ApplicationAtWork]:
     """Return the running version by application; nothing while the control server is unreachable."""
-    return _load_running() or {}
+    return read_or({}, Declarations(control()).load_running)
 
 
-def _load_running() -> dict[str, ApplicationAtWork] | None:
-    """Return the running versions; None while the control server is unreachable."""
-    try:
-        return Declarations(control()).load_running()
-    except redis.RedisError:
-        return None
-
-
-@require_safe
-@requires("plant.view")
-def declaration(request: HttpRequest, name: str) -> HttpResponse:
+@declare_page("plant.view")
+def declaration_page(request: HttpRequest, name: str) -> HttpResponse:
     """Show the text of an application, its versions, and the form for another version.
 
     The name `new` stands for a new application.
     """
-    return declaration_page(request, name)
-
-
-def declaration_page(
-    request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
-    at_work = _load_running()
+    at_work = read_or(None, Declarations(control()).load_running)
     versions = PipelineVersion.objects.filter(application=name).select_related("owner")
     newest = versions.order_by("-number").first()
     running = (at_work or {}).get(name)
     if at_work is not None and running is None and newest is None and name != NEW:
         raise Http404(f"Application {name} is not declared.")
-    asked, shipped = request.GET.get("version"), _load_shipped(name)
+    asked = request.GET.get("version")
+    shipped = read_or(None, lambda: Declarations(control()).load_shipped(name))
     as_shipped = asked == AS_SHIPPED and shipped is not None
     shown = None if as_shipped else newest
     if asked and not as_shipped:
         shown = get_object_or_404(versions, number=parse_row_id(asked) or 0)
     at_work_text = running.text if running else ""
     text = shown.text if shown else (shipped or "") if as_shipped else at_work_text
-    text = submitted.get("text", text) if submitted else text
+    rejected = get_rejected_form(request)
+    text = rejected.submitted.get("text", text)
     page = DeclarationPage(
         application=name,
         is_new=name == NEW,
@@ -100,24 +93,15 @@ def declaration_page(
         shown=shown,
         as_shipped=as_shipped,
         has_shipped=shipped is not None,
-        wrong_line=find_wrong_line(errors or {}),
+        wrong_line=find_wrong_line(rejected.errors),
         difference=compute_text_difference(at_work_text, text) if running else TextDifference(),
         version=running,
         is_answered=at_work is not None,
         of_file=OF_FILE,
         newest=newest.number if newest else 0,
         versions=versions.order_by("-number")[:VERSIONS_SHOWN],
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page)
-
-
-def _load_shipped(name: str) -> str | None:
-    try:
-        return Declarations(control()).load_shipped(name)
-    except redis.RedisError:
-        return None
 
 
 @require_POST
@@ -135,23 +119,16 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
         wanted = pipelines.parse_application_for(actor_of(request), text)
         count = format_count(len(wanted.graph.operators), "operator")
         what = f"reads {join_names(wanted.queues)} and has {count}"
-        said = f"The declaration is valid: {wanted.name} {what}. {_describe_difference(differs)}"
+        how = "No version is running." if differs is None else TOO_LONG if differs.too_long else "No differences."
+        if differs is not None and differs.count and not differs.too_long:
+            verb = "differs" if differs.count == 1 else "differ"
+            how = f"{format_count(differs.count, 'line')} {verb} from the running version."
+        said = f"The declaration is valid: {wanted.name} {what}. {how}"
     except BadInput as error:
         said, line = f"{capitalize(error.field)}: {error.message}", find_line_number(error.message)
     lines = differs.lines if differs else ()
     shown = [{"sign": text_line.sign, "text": text_line.text} for text_line in lines]
     return JsonResponse({"sentence": said, "rows": [], "line": line, "difference": shown})
-
-
-def _describe_difference(differs: TextDifference | None) -> str:
-    if differs is None:
-        return "No version is running."
-    if differs.too_long:
-        return TOO_LONG
-    if not differs.count:
-        return "No differences."
-    differ = "differs" if differs.count == 1 else "differ"
-    return f"{format_count(differs.count, 'line')} {differ} from the running version."
 
 
 @declare_action("pipeline.declare", declaration_page)
@@ -160,7 +137,7 @@ def declare(request: HttpRequest, name: str) -> ActionResult:
 
     Posted: text, version (the newest when shown), reason.
     """
-    reason = text_of(request, "reason", "give a reason for the audit log")
+    reason = read_reason(request)
     text = request.POST.get("text", "").replace("\r\n", "\n")
     declared = pipelines.parse_application_for(actor_of(request), text).name
     if name not in (NEW, declared):

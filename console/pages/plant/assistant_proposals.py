@@ -4,50 +4,32 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions.proposals import assistant_proposals
 from console.connections.control_server import load_latest_snapshot
 from console.models import AssistantProposal
-from console.pages.frame.action import ActionResult, declare_action, text_of
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.frame.page import ActionResult, FormPage, declare_action, declare_page, read_reason, render_page
 
 MAX_DECIDED = 50
 
 
-@dataclass(frozen=True)
-class ProposedArgument:
-    """One argument of an action, in words."""
-
-    name: str
-    value: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class ShownProposal:
-    """One proposal. about: what its action does; snapshot_at: time of the plant snapshot it was made on."""
+    """One proposal. about: what its action does; arguments: of the action, in words.
 
-    id: int
-    act: str
+    snapshot_at: time of the plant snapshot it was made on.
+    """
+
+    row: AssistantProposal
     about: str
-    arguments: list[ProposedArgument]
-    reason: str
-    proposed_by: str
-    owner: str
+    arguments: dict[str, str]
     snapshot_at: datetime
-    hash: str
-    short_hash: str
-    created_at: datetime
-    expires_at: datetime
     state: str
-    decided_by: str
-    note: str
-    outcome: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,21 +43,11 @@ class AssistantProposalsPage(FormPage):
     opened: int | None  # the number in the address
 
 
-@require_safe
-@requires("plant.view")
-def proposals(request: HttpRequest, proposal_id: int | None = None) -> HttpResponse:
+@declare_page("plant.view")
+def proposals_page(request: HttpRequest, proposal_id: int | None = None) -> HttpResponse:
     """Show all proposals; one that the address names is highlighted."""
     if proposal_id is not None:
         get_object_or_404(AssistantProposal, pk=proposal_id)
-    return proposals_page(request, proposal_id)
-
-
-def proposals_page(
-    request: HttpRequest,
-    proposal_id: int | None = None,
-    errors: Errors | None = None,
-    submitted: QueryDict | None = None,
-) -> HttpResponse:
     now = timezone.now()
     rows = AssistantProposal.objects.select_related("token__owner", "decided_by").order_by("-pk")
     waiting = assistant_proposals.open_proposals(now).select_related("token__owner")
@@ -84,8 +56,6 @@ def proposals_page(
         waiting=[_build_row(proposal, now) for proposal in waiting],
         decided=[_build_row(row, now) for row in rows.exclude(pk__in=numbers)[:MAX_DECIDED]],
         opened=proposal_id,
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page, "frame")
 
@@ -95,7 +65,7 @@ def decide(request: HttpRequest, proposal_id: int) -> ActionResult:
     """Decide on a proposal. Posted: decision (approve, reject), hash, reason."""
     proposal = get_object_or_404(AssistantProposal, pk=proposal_id)
     actor, now, url = actor_of(request), timezone.now(), reverse("proposals")
-    reason = text_of(request, "reason", "give a reason for the audit log")
+    reason = read_reason(request)
     if request.POST.get("decision") == "reject":
         assistant_proposals.reject(actor, proposal, reason=reason, now=now)
         return ActionResult(
@@ -108,22 +78,11 @@ def decide(request: HttpRequest, proposal_id: int) -> ActionResult:
 
 def _build_row(proposal: AssistantProposal, now: datetime) -> ShownProposal:
     return ShownProposal(
-        id=proposal.pk,
-        act=proposal.act,
+        row=proposal,
         about=assistant_proposals.ACTS[proposal.act].about,
-        arguments=[ProposedArgument(name, _format_value(value)) for name, value in proposal.arguments.items()],
-        reason=proposal.reason,
-        proposed_by=proposal.token.name,
-        owner=proposal.token.owner.get_username(),
+        arguments={name: _format_value(value) for name, value in proposal.arguments.items()},
         snapshot_at=datetime.fromtimestamp(proposal.snapshot_at, proposal.created_at.tzinfo),
-        hash=proposal.hash,
-        short_hash=proposal.hash[:8],
-        created_at=proposal.created_at,
-        expires_at=proposal.expires_at,
         state=assistant_proposals.compute_proposal_state(proposal, now),
-        decided_by=proposal.decided_by.get_username() if proposal.decided_by else "",
-        note=proposal.note,
-        outcome=proposal.outcome,
     )
 
 

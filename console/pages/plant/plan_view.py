@@ -9,8 +9,7 @@ from common.stored_document import copy_shared_values, replace_fields
 from console.display.dumbbell import Dumbbell
 from controllers.framework.reason import format_applied, format_count
 from queues.nodes.node_state import OVERLOADED
-from workers.documents.nodes import NodeStatus
-from workers.documents.plans import NodeForecast, PlanDocument, PlanMove
+from workers.documents.plans import PlanDocument, PlanMove
 from workers.documents.queues import ContainerStatus, QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
@@ -74,13 +73,12 @@ def describe_plan(plan: PlanDocument) -> str:
     return f"Move {points} {_PURPOSES[plan.kind](plan)}"
 
 
-def _rebalance_purpose(plan: PlanDocument) -> str:
-    left = any(node.state in OVERLOADED for node in plan.after.values())
-    return "to relieve the busiest nodes" if left else "so that no node is busy"
-
-
 _PURPOSES: dict[str, Callable[[PlanDocument], str]] = {
-    Plan.Kind.REBALANCE: _rebalance_purpose,
+    Plan.Kind.REBALANCE: lambda plan: (
+        "to relieve the busiest nodes"
+        if any(node.state in OVERLOADED for node in plan.after.values())
+        else "so that no node is busy"
+    ),
     Plan.Kind.BAND: lambda plan: "to balance the nodes",
     Plan.Kind.USE: lambda plan: f"to put {_join_names(move.target for move in plan.moves)} into service",
     Plan.Kind.RESTORE: lambda plan: (
@@ -96,37 +94,28 @@ def _join_names(names: Iterable[str]) -> str:
 def build_view(plan: PlanDocument, snapshot: Snapshot) -> ShownPlan:
     """Build the page's view of a plan."""
     rows = [_move(move, snapshot, bool(plan.empties)) for move in plan.moves]
+    rates = [row.events_per_second for row in rows if row.events_per_second is not None]
+    changes: dict[str, dict[str, int]] = {}
+    for move in plan.moves:
+        row = changes.setdefault(move.queue, {})
+        row[move.source] = row.get(move.source, 0) - move.points
+        row[move.target] = row.get(move.target, 0) + move.points
     return ShownPlan(
         **copy_shared_values(replace_fields(plan, reason=format_applied(plan.reason)), PlanDocument),
         headline=describe_plan(plan),
         state_words=STATES[plan.state],
         dumbbells=build_dumbbells(plan, snapshot),
         move_rows=rows,
-        events_per_second=_sum_known_values(row.events_per_second for row in rows),
+        events_per_second=sum(rates) if rates else None,
         moved_points=sum(move.points_moved for move in plan.moves),
-        took_seconds=_took_seconds(plan),
+        took_seconds=None if plan.started_at is None or plan.ended_at is None else plan.ended_at - plan.started_at,
         blocks=sum(move.blocks for move in plan.moves),
         bytes=sum(move.bytes for move in plan.moves),
         receivers=_join_names(move.target for move in plan.moves),
         others=sorted(set(snapshot.queues) - {move.queue for move in plan.moves}),
-        changes=_sum_point_changes(plan.moves),
+        changes=changes,
         points_share=plan.points / (1000 * len(snapshot.queues) or 1000),
     )
-
-
-def _took_seconds(plan: PlanDocument) -> float | None:
-    begun, ended = plan.started_at, plan.ended_at
-    return None if begun is None or ended is None else ended - begun
-
-
-def _sum_point_changes(moves: Iterable[PlanMove]) -> dict[str, dict[str, int]]:
-    """Return {queue: {node: points gained}}."""
-    changes: dict[str, dict[str, int]] = {}
-    for move in moves:
-        row = changes.setdefault(move.queue, {})
-        row[move.source] = row.get(move.source, 0) - move.points
-        row[move.target] = row.get(move.target, 0) + move.points
-    return changes
 
 
 def _move(move: PlanMove, snapshot: Snapshot, empties: bool) -> ShownMove:
@@ -146,29 +135,22 @@ def _move(move: PlanMove, snapshot: Snapshot, empties: bool) -> ShownMove:
     )
 
 
-def _sum_known_values(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
 def build_dumbbells(plan: PlanDocument, snapshot: Snapshot) -> list[Dumbbell]:
     """Return a row per node, the worst now first: utilization now and after, on one axis to 100 %."""
-    rows = [
-        _build_dumbbell(name, before, plan.after.get(name, before), snapshot.nodes.get(name))
-        for name, before in plan.before.items()
-    ]
+    rows = []
+    for name, before in plan.before.items():
+        after, limits = plan.after.get(name, before), snapshot.nodes.get(name)
+        rows.append(
+            Dumbbell(
+                name=name,
+                now=before.utilisation,
+                after=after.utilisation,
+                state=before.state,
+                state_after=after.state,
+                points=before.points,
+                points_after=after.points,
+                busy=limits.busy if limits else None,
+                toobusy=limits.toobusy if limits else None,
+            )
+        )
     return sorted(rows, key=lambda row: (-(row.now if row.now is not None else 2.0), row.name))
-
-
-def _build_dumbbell(name: str, before: NodeForecast, after: NodeForecast, limits: NodeStatus | None) -> Dumbbell:
-    return Dumbbell(
-        name=name,
-        now=before.utilisation,
-        after=after.utilisation,
-        state=before.state,
-        state_after=after.state,
-        points=before.points,
-        points_after=after.points,
-        busy=limits.busy if limits else None,
-        toobusy=limits.toobusy if limits else None,
-    )

@@ -1,24 +1,29 @@
 """Plans that move points: waiting, running, and finished ones, and everything that creates one."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.core.paginator import Page, Paginator
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import Actor, actor_of, requires
+from console.accounts.access import actor_of
 from console.actions.proposals import assistant_proposals
 from console.actions.proposals import plans as planning
 from console.connections.control_server import control
-from console.input.form_values import parse_number
-from console.pages.frame.action import ActionResult, declare_action, text_of
+from console.input.form_values import parse_whole_number
 from console.pages.frame.frame import get_snapshot, snapshot_of
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    call_page,
+    declare_action,
+    declare_page,
+    render_page,
+    text_of,
+)
 from console.pages.plant.plan_view import ShownPlan, build_view
 from console.pages.plant.plant import node_page, nodes_page
 from console.pages.queues.queues import queue_page
@@ -55,56 +60,32 @@ class PlansPage(FormPage):
     proposals_waiting: int  # of assistants
 
 
-@require_safe
-@requires("plant.view")
-def plans(request: HttpRequest) -> HttpResponse:
-    """Show the list of plans."""
-    return plans_page(request)
-
-
-@require_safe
-@requires("plant.view")
-def plan(request: HttpRequest, plan_id: int) -> HttpResponse:
-    """Show the list with one plan open."""
-    return plan_page(request, plan_id)
-
-
-def plan_page(
-    request: HttpRequest, plan_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
-    shown_plan = get_object_or_404(Plan.objects.select_related("owner"), pk=plan_id)
-    return plans_page(request, errors, submitted, opened=shown_plan)
-
-
-def plans_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, opened: Plan | None = None
-) -> HttpResponse:
-    snapshot = get_snapshot(request)
+@declare_page("plant.view")
+def plans_page(request: HttpRequest, plan_id: int | None = None) -> HttpResponse:
+    """Show the list of plans, with one plan open."""
     rows = Plan.objects.select_related("owner")
+    opened = None if plan_id is None else get_object_or_404(rows, pk=plan_id)
+    snapshot = get_snapshot(request)
     waiting = rows.filter(state__in=OPEN).order_by("created_at", "pk")
     ended = Paginator(rows.exclude(state__in=OPEN).order_by("-created_at", "-pk"), PER_PAGE)
     page_obj = ended.get_page(request.GET.get("page"))
+    approval = None
+    if opened and actor_of(request).may("plan.approve"):
+        needed = planning.count_required_approvals(actor_of(request))
+        refusal = explain_approval_refusal(opened, actor_of(request).user)
+        approval = VisitorApproval(needed, len(opened.approvals), refusal)
+    elif opened:
+        approval = VisitorApproval(1, len(opened.approvals), "")
     page = PlansPage(
         open_plans=[build_view(build_plan_document(waiting_plan), snapshot) for waiting_plan in waiting],
         ended=[build_view(build_plan_document(listed_plan), snapshot) for listed_plan in page_obj.object_list],
         page_obj=page_obj,
         plan=build_view(build_plan_document(opened), snapshot) if opened else None,
-        approval=_build_approval(actor_of(request), opened) if opened else None,
+        approval=approval,
         undone_by=opened.undone_by.order_by("-pk").first() if opened else None,
         proposals_waiting=assistant_proposals.open_proposals(timezone.now()).count(),
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page)
-
-
-def _build_approval(actor: Actor, plan: Plan) -> VisitorApproval:
-    approvals = len(plan.approvals)
-    if not actor.may("plan.approve"):
-        return VisitorApproval(needed=1, approvals=approvals, refusal="")
-    return VisitorApproval(
-        planning.count_required_approvals(actor), approvals, explain_approval_refusal(plan, actor.user)
-    )
 
 
 def _open_plan(made: Plan, message: str) -> ActionResult:
@@ -123,15 +104,14 @@ def rebalance(request: HttpRequest) -> ActionResult:
     return _open_plan(made, f"Plan {made.pk} waits for approval.")
 
 
-def use_page(request: HttpRequest, **refusal: Any) -> HttpResponse:
-    """Render the page where the node was chosen: its own page if it is known, else the list."""
+def _show_use_again(request: HttpRequest) -> HttpResponse:
+    """Show the page where the node was chosen: its own page if it is known, else the list."""
     name = request.POST.get("node", "")
-    if Node.objects.filter(name=name).exists():
-        return node_page(request, name, **refusal)
-    return nodes_page(request, **refusal)
+    page = node_page if Node.objects.filter(name=name).exists() else nodes_page
+    return call_page(page, request, name=name)
 
 
-@declare_action("node.use", use_page)
+@declare_action("node.use", _show_use_again)
 def use(request: HttpRequest) -> ActionResult:
     """Change the use of a node.
 
@@ -163,7 +143,7 @@ def points(request: HttpRequest, name: str) -> ActionResult:
     """
     get_object_or_404(Queue, name=name)
     wanted = {
-        field.removeprefix(POINTS): _parse_whole_number(text, field)
+        field.removeprefix(POINTS): parse_whole_number(text, field)
         for field in request.POST
         if field.startswith(POINTS) and (text := request.POST.get(field, "")).strip()
     }
@@ -179,34 +159,19 @@ def points(request: HttpRequest, name: str) -> ActionResult:
             digest=request.POST.get("digest", ""),
         )
     except BadInput as error:
-        raise _move_error_to_field(error) from None
+        # On the page, `points.n1` is the field points-n1.
+        kind, _, node = error.field.partition(".")
+        raise BadInput(POINTS + node, error.message) if kind == "points" and node else error from None
     return _open_plan(made, f"Plan {made.pk} waits for approval.")
 
 
-def _parse_whole_number(text: str, field: str) -> int:
-    value = parse_number(text, field)
-    if not isinstance(value, int):
-        raise BadInput(field, "must be a whole number.")
-    return value
-
-
-def _move_error_to_field(error: BadInput) -> BadInput:
-    """Rename the error's field: `points.n1` is the field points-n1 on the page."""
-    kind, _, node = error.field.partition(".")
-    return BadInput(POINTS + node, error.message) if kind == "points" and node else error
-
-
-def _find_plan(plan_id: int) -> Plan:
-    return get_object_or_404(Plan, pk=plan_id)
-
-
-@declare_action("plan.approve", plan_page)
+@declare_action("plan.approve", plans_page)
 def approve(request: HttpRequest, plan_id: int) -> ActionResult:
     """Approve a plan. Posted: hash (of the plan as shown), reason."""
     posted = request.POST
     made = planning.approve(
         actor_of(request),
-        _find_plan(plan_id),
+        get_object_or_404(Plan, pk=plan_id),
         posted.get("hash", ""),
         posted.get("reason", ""),
         snapshot_of(request),
@@ -220,24 +185,32 @@ def approve(request: HttpRequest, plan_id: int) -> ActionResult:
     return ActionResult(said, reverse("plan", args=[plan_id]))
 
 
-@declare_action("plan.approve", plan_page)
+@declare_action("plan.approve", plans_page)
 def reject(request: HttpRequest, plan_id: int) -> ActionResult:
     """Reject a plan. Posted: reason."""
-    planning.reject(actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), timezone.now())
+    planning.reject(
+        actor_of(request), get_object_or_404(Plan, pk=plan_id), request.POST.get("reason", ""), timezone.now()
+    )
     return ActionResult(f"Plan {plan_id} was rejected; nothing was moved.", reverse("plan", args=[plan_id]))
 
 
-@declare_action("plan.stop", plan_page)
+@declare_action("plan.stop", plans_page)
 def stop(request: HttpRequest, plan_id: int) -> ActionResult:
     """Stop a plan. Posted: reason."""
-    planning.stop(actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), timezone.now())
+    planning.stop(
+        actor_of(request), get_object_or_404(Plan, pk=plan_id), request.POST.get("reason", ""), timezone.now()
+    )
     return ActionResult(f"Plan {plan_id} was stopped; completed moves stay.", reverse("plan", args=[plan_id]))
 
 
-@declare_action("plan.propose", plan_page)
+@declare_action("plan.propose", plans_page)
 def roll_back(request: HttpRequest, plan_id: int) -> ActionResult:
     """Roll back a plan: open a plan with the inverse moves. Posted: reason."""
     made = planning.roll_back(
-        actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), snapshot_of(request), timezone.now()
+        actor_of(request),
+        get_object_or_404(Plan, pk=plan_id),
+        request.POST.get("reason", ""),
+        snapshot_of(request),
+        timezone.now(),
     )
     return _open_plan(made, f"Plan {made.pk} rolls back plan {plan_id}; it waits for approval.")

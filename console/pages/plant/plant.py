@@ -1,29 +1,37 @@
-"""Pages that show the current plant: overview, nodes, workers, and pipeline."""
+"""Pages that show the current plant: overview, nodes, and workers."""
 
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions.loops import THRESHOLDS, override_thresholds
+from console.actions.queues import stops
 from console.connections.control_server import control
-from console.display.override_words import describe_end, describe_replaced_overrides
-from console.display.worst_first import RankedSubject, rank_subjects
+from console.display.override_words import describe_end
+from console.display.states import RankedSubject, is_known_host, rank_subjects
 from console.input.form_values import is_untouched, parse_expiry, parse_number
-from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.frame import get_snapshot, snapshot_of
-from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
-from console.pages.frame.past import time_shown
+from console.pages.frame.page import (
+    ActionResult,
+    ConsolePage,
+    FormPage,
+    declare_action,
+    declare_page,
+    render_page,
+    report_overrides,
+)
+from console.pages.frame.past import past_of, time_shown
 from console.pages.plant.plant_view import AttachedPlant, list_attached
 from queues.models import Node
 from queues.nodes.node_state import SILENT
 from workers.control.ledger import runs
 from workers.control.ledger.runs import TickRun
+from workers.documents.hosts import HostStatus
+from workers.documents.loops import LoopStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.parts import Parts, find_starting_parts
 from workers.models import LedgerEntry, Override
@@ -77,48 +85,31 @@ class WorkersPage(ConsolePage):
     TEMPLATE, NAME = "plant/workers.html", "workers"
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def overview(request: HttpRequest) -> HttpResponse:
     """Show what is worst, and the last actions of the loops."""
     worst, attached = rank_subjects(snapshot_of(request)), list_attached(get_snapshot(request))
+    parts = get_snapshot(request).parts
     page = OverviewPage(
         decisions=runs.list_news_lines(time_shown(request), LATEST_DECISIONS),
         worst=worst[:WORST],
         worst_queues=[row for row in worst if row.kind == "queue"][:WORST],
-        starting=_list_starting_parts(get_snapshot(request).parts),
+        starting=dict(sorted(parts.items())) if find_starting_parts(parts) else {},
         attached=attached[:MAX_ATTACHED],
         more_attached=max(0, len(attached) - MAX_ATTACHED),
     )
     return render_page(request, page, "flow")
 
 
-def _list_starting_parts(parts: Parts) -> Parts:
-    """Return the checklist of a start; empty once all parts have run."""
-    return dict(sorted(parts.items())) if find_starting_parts(parts) else {}
-
-
-@require_safe
-@requires("plant.view")
-def nodes(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def nodes_page(request: HttpRequest) -> HttpResponse:
     """Show the list of nodes."""
-    return nodes_page(request)
+    return render_page(request, NodesPage(), "nodes")
 
 
-def nodes_page(request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None) -> HttpResponse:
-    return render_page(request, NodesPage(errors=errors or {}, submitted=submitted or {}), "nodes")
-
-
-@require_safe
-@requires("plant.view")
-def node(request: HttpRequest, name: str) -> HttpResponse:
+@declare_page("plant.view")
+def node_page(request: HttpRequest, name: str) -> HttpResponse:
     """Show one node."""
-    return node_page(request, name)
-
-
-def node_page(
-    request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
     node_row = get_object_or_404(Node, name=name)
     queues, row = get_snapshot(request).queues, get_snapshot(request).nodes.get(name)
     page = NodePage(
@@ -128,8 +119,6 @@ def node_page(
         can_get_back=row is not None and row.state not in SILENT and recovery.can_restore_points(name, row.points),
         queues_here=[queue for queue, shown in queues.items() if name in shown.containers],
         overrides=list_active_at(time_shown(request)).filter(node=node_row).select_related("owner"),
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page, f"node:{name}")
 
@@ -156,12 +145,60 @@ def thresholds(request: HttpRequest, name: str) -> ActionResult:
         expiry=parse_expiry(request.POST),
     )
     what = " and ".join(f"{override.name.removesuffix('_threshold')} at {override.value:g}" for override in made)
-    message = f"Thresholds of {name}: {what} of capacity {describe_end(made[0])}.{describe_replaced_overrides(made)}"
-    return ActionResult(message, reverse("node", args=[name]), {"overrides": [override.pk for override in made]})
+    return report_overrides(f"Thresholds of {name}: {what} of capacity {describe_end(made[0])}.", made, "node", name)
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def workers(request: HttpRequest) -> HttpResponse:
     """Show the worker hosts."""
     return render_page(request, WorkersPage())
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerHostPage(FormPage):
+    """One worker host, and the actions on it."""
+
+    TEMPLATE, NAME = "plant/worker_host.html", "workers"
+
+    name: str
+    row: HostStatus | None  # its part of the snapshot
+    others: list[str]  # hosts of the same role that accept work
+    loop: LoopStatus | None  # the loop that sizes its pool
+    overrides: QuerySet[Override]
+
+
+@declare_page("plant.view")
+def worker_host_page(request: HttpRequest, name: str) -> HttpResponse:
+    """Show one worker host; 404 for an unknown name."""
+    seen = get_snapshot(request)
+    row = seen.hosts.get(name)
+    has_snapshot = snapshot_of(request) is not None
+    if row is None and has_snapshot and past_of(request) is None and not is_known_host(name):
+        raise Http404(f"{name} is not a worker host.")
+    page = WorkerHostPage(
+        name=name,
+        row=row,
+        others=[
+            other
+            for other, each in seen.hosts.items()
+            if row is not None and each.role == row.role and other != name and each.draining is None
+        ],
+        loop=next((loop for loop in seen.loops.values() if loop.target.get("host") == name), None),
+        overrides=list_active_at(time_shown(request)).filter(host=name).select_related("owner"),
+    )
+    return render_page(request, page, "frame")
+
+
+@declare_action("host.drain", worker_host_page)
+def drain(request: HttpRequest, name: str) -> ActionResult:
+    """Drain a worker host. Posted: reason, expiry."""
+    made = stops.drain_host(
+        actor_of(request),
+        name,
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        expiry=parse_expiry(request.POST),
+        control=control(),
+    )
+    said = f"{name} accepts no new work {describe_end(made)}; running work is finished."
+    return report_overrides(said, [made], "worker-host", name)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common.errors import BadInput
-from console.display.first_report import ShownReport, report_of
+from console.display.plant_words import ShownReport, report_of
 from controllers.framework.reason import format_count, format_names
 from controllers.parallelism.inputs import compute_rate_per_second, compute_service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
@@ -66,16 +66,12 @@ class ShownGroup:
     status: ConsumerGroup
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ShownTask:
-    """The events that one task of an operator received, processed, and emitted in the window."""
+    """A task of an operator, and what it measured in the window: inputs, executions, outputs, …; None if unknown."""
 
     name: str
-    utilisation: float | None
-    inputs: float | None
-    executions: float | None
-    outputs: float | None
-    service_seconds: float | None
+    measures: Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -153,7 +149,11 @@ def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:
         return ShownPlant(name, "weir", "unseen", None, "there is no snapshot yet", None, None, None)
     if name == LOCAL:
         held = snapshot.steered_by or PlantHolder()
-        topology, error = _find_local_topology(snapshot)
+        topology, error = None, None
+        try:
+            topology = build_topology(snapshot)
+        except BadInput as refused:
+            error = str(refused)
         return ShownPlant(name, "weir", "seen", 0.0, error, topology, held.holder, held.until)
     row = snapshot.plants.get(name)
     if row is None:
@@ -187,13 +187,6 @@ def list_groups(groups: Mapping[str, ConsumerGroup]) -> list[ShownGroup]:
     return sorted(groups_shown, key=lambda group: (-(group.status.lag_seconds or -1.0), group.name))
 
 
-def _find_local_topology(snapshot: Snapshot) -> tuple[MeasuredTopology | None, str | None]:
-    try:
-        return build_topology(snapshot), None
-    except BadInput as error:
-        return None, str(error)
-
-
 def count_settable_tasks(plant: ShownPlant) -> int | None:
     """Return the operators whose tasks can be set."""
     if plant.topology is None:
@@ -222,20 +215,9 @@ def _build_operator(operator: MeasuredOperator, window_seconds: float) -> ShownO
         utilisation=operator.aggregate("utilisation", "MAX"),
         latency_seconds=operator.measure("latency_seconds"),
         tasks=[
-            _build_task(name, operator.tasks[place] if place < len(operator.tasks) else {})
+            ShownTask(name, operator.tasks[place] if place < len(operator.tasks) else {})
             for place, name in enumerate(operator.task_names)
         ],
-    )
-
-
-def _build_task(name: str, measures: Mapping[str, float | None]) -> ShownTask:
-    return ShownTask(
-        name=name,
-        utilisation=measures.get("utilisation"),
-        inputs=measures.get("inputs"),
-        executions=measures.get("executions"),
-        outputs=measures.get("outputs"),
-        service_seconds=measures.get("service_seconds"),
     )
 
 

@@ -5,24 +5,28 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-import redis
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions import plant_control, plant_registration
 from console.connections.control_server import control
-from console.input.form_values import parse_number
-from console.input.shown_digest import digest_of
-from console.pages.frame.action import ActionResult, declare_action, text_of
+from console.input.form_values import digest_of, parse_number, parse_whole_number
 from console.pages.frame.frame import get_snapshot, snapshot_of
-from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.plant.plant_form import FormOption, PlantForm, build_form, iterate_form_options, read_options
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    declare_action,
+    declare_page,
+    get_rejected_form,
+    read_or,
+    render_page,
+    text_of,
+)
+from console.pages.plant.attach import FormOption, PlantForm, build_form, iterate_form_options, read_options
 from console.pages.plant.plant_view import (
     PlantLoop,
     ShownOperator,
@@ -35,7 +39,6 @@ from console.pages.plant.plant_view import (
     list_operators,
     list_paths,
 )
-from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import AdapterKind, InterventionKind
@@ -91,16 +94,9 @@ class PlantPage(FormPage):
     in_force: Sequence[Intervention] | None  # None while the control server is unreachable
 
 
-@require_safe
-@requires("plant.view")
-def plants(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def plants_page(request: HttpRequest) -> HttpResponse:
     """Show the list of plants."""
-    return plants_page(request)
-
-
-def plants_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, **_: Any
-) -> HttpResponse:
     snapshot = snapshot_of(request)
     rows = {row.name: row for row in adapters.list_adapters()}
     plant_rows = [
@@ -108,35 +104,26 @@ def plants_page(
             rows.get(name),
             each := build_view(snapshot, name),
             count_settable_tasks(each),
-            _get_kind_title(rows.get(name)),
+            adapters.get_title(rows[name].kind) if name in rows else "",
         )
         for name in (LOCAL, *rows)
     ]
-    changes = submitted.get("changes", "") if submitted else ""
-    editing = rows.get(request.GET.get("edit", "") or changes)
+    rejected = get_rejected_form(request)
+    editing = rows.get(request.GET.get("edit", "") or rejected.submitted.get("changes", ""))
     page = PlantsPage(
         plants=plant_rows,
         kinds=list(adapters.list_kinds().values()),
-        options=list(iterate_form_options(editing, submitted, errors)),
+        options=list(iterate_form_options(editing, rejected.submitted, rejected.errors)),
         editing=editing,
         digest=digest_of(plant_registration.describe_registration(editing)) if editing else "",
-        form=build_form(editing, submitted),
-        errors=errors or {},
-        submitted=submitted or {},
+        form=build_form(editing, rejected.submitted),
     )
     return render_page(request, page, "frame")
 
 
-@require_safe
-@requires("plant.view")
-def plant(request: HttpRequest, name: str) -> HttpResponse:
+@declare_page("plant.view")
+def plant_page(request: HttpRequest, name: str) -> HttpResponse:
     """Show one plant."""
-    return plant_page(request, name)
-
-
-def plant_page(
-    request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
     row = RegisteredPlant.objects.filter(name=name).first()
     if row is None and name != LOCAL:
         raise Http404(f"No plant {name} is registered.")
@@ -149,7 +136,7 @@ def plant_page(
     page = PlantPage(
         shown=view,
         row=row,
-        title=_get_kind_title(row),
+        title=adapters.get_title(row.kind) if row else "",
         is_local=name == LOCAL,
         operators=operators,
         tasks=sum(settable_operator.parallelism or 0 for settable_operator in settable),
@@ -161,22 +148,9 @@ def plant_page(
         interventions=adapters.list_kinds()[row.kind].interventions
         if row and row.kind in adapters.list_kinds()
         else (),
-        in_force=_list_active(name) if row else (),
-        errors=errors or {},
-        submitted=submitted or {},
+        in_force=read_or(None, lambda: interventions.list_active(control(), name)) if row else (),
     )
     return render_page(request, page, "plants")
-
-
-def _list_active(name: str) -> Sequence[Intervention] | None:
-    try:
-        return interventions.list_active(control(), name)
-    except redis.RedisError:
-        return None
-
-
-def _get_kind_title(row: RegisteredPlant | None) -> str:
-    return "" if row is None else adapters.get_title(row.kind)
 
 
 @declare_action("plant.register", plants_page)
@@ -218,28 +192,31 @@ def remove(request: HttpRequest, name: str) -> ActionResult:
 def tasks(request: HttpRequest, name: str) -> ActionResult:
     """Set tasks. Posted: operator, tasks, minutes, reason."""
     operator = text_of(request, "operator", "choose an operator")
-    wanted = parse_number(text_of(request, "tasks", "enter a whole number"), "tasks")
+    wanted = parse_whole_number(text_of(request, "tasks", "enter a whole number"), "tasks")
     minutes = parse_number(text_of(request, "minutes", "enter a duration"), "minutes")
-    if wanted != int(wanted):
-        raise BadInput("tasks", f"must be a whole number, not {wanted:g}")
-    with _convert_plant_errors(), _adapter(request, name) as elastic:
+    with _convert_plant_errors(), _open_adapter(request, name) as elastic:
+        snapshot = snapshot_of(request)
+        if snapshot is None:
+            raise PlantUnavailable("There is no snapshot yet.")
+        if old := plant_control.describe_staleness(snapshot, timezone.now()):
+            raise PlantUnavailable(old)
         plant_control.set_by_hand(
             actor_of(request),
             elastic,
-            _find_topology(request, name),
-            {operator: int(wanted)},
+            find_topology(snapshot, name),
+            {operator: wanted},
             control(),
             minutes=minutes,
             reason=request.POST.get("reason", ""),
         )
-    count = f"{int(wanted)} task{'' if int(wanted) == 1 else 's'}"
+    count = f"{wanted} task{'' if wanted == 1 else 's'}"
     return ActionResult(f"{operator} gets {count}; loops hold for {minutes:g} min.", reverse("plant", args=[name]))
 
 
 @declare_action("plant.scale", plant_page)
 def release(request: HttpRequest, name: str) -> ActionResult:
     """Release the tasks that were set by hand: the loops decide again. Nothing is posted."""
-    with _convert_plant_errors(), _adapter(request, name) as elastic:
+    with _convert_plant_errors(), _open_adapter(request, name) as elastic:
         plant_control.release_hand(actor_of(request), elastic, name, control())
     return ActionResult(f"The loops of {name} set tasks again.", reverse("plant", args=[name]))
 
@@ -279,6 +256,10 @@ def undo(request: HttpRequest, name: str) -> ActionResult:
     return ActionResult(f"{subject} was restored.", reverse("plant", args=[name]))
 
 
+def _open_adapter(request: HttpRequest, name: str) -> AbstractContextManager[ElasticPlant]:
+    return adapters.open_plant(name, PublishedPlant(control(), time.time), actor_of(request).name)
+
+
 @contextmanager
 def _convert_plant_errors() -> Iterator[None]:
     """Report errors of another plant, or of the process that holds it, at the form."""
@@ -289,16 +270,3 @@ def _convert_plant_errors() -> Iterator[None]:
         raise BadInput("plant", f"is controlled by {error.holder} until {until:%H:%M:%S} UTC.") from error
     except (PlantUnavailable, InvalidPlantResponse) as error:
         raise BadInput("plant", str(error)) from error
-
-
-def _find_topology(request: HttpRequest, name: str) -> MeasuredTopology:
-    snapshot = snapshot_of(request)
-    if snapshot is None:
-        raise PlantUnavailable("There is no snapshot yet.")
-    if old := plant_control.describe_staleness(snapshot, timezone.now()):
-        raise PlantUnavailable(old)
-    return find_topology(snapshot, name)
-
-
-def _adapter(request: HttpRequest, name: str) -> AbstractContextManager[ElasticPlant]:
-    return adapters.open_plant(name, PublishedPlant(control(), time.time), actor_of(request).name)

@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions.queues import processes as actions
 from console.connections import supervisor
 from console.connections.supervisor import NoSupervisor, ProcessRow
-from console.pages.frame.action import ActionResult, declare_action
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.frame.page import ActionResult, FormPage, declare_action, declare_page, render_page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,35 +26,21 @@ class ProcessesPage(FormPage):
     lines: Sequence[str]
 
 
-@require_safe
-@requires("process.view")
-def processes(request: HttpRequest) -> HttpResponse:
+@declare_page("process.view")
+def processes_page(request: HttpRequest) -> HttpResponse:
     """Show the list; with `log` the last lines of a process."""
-    return processes_page(request)
-
-
-def processes_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
     actor, opened = actor_of(request), request.GET.get("log", "")
     rows: list[ProcessRow] = []
     lines: list[str] = []
-    said = dict(errors or {})
+    errors: dict[str, list[str]] = {}
     try:
         rows = actions.list_processes(actor) if supervisor.is_there() else []
         lines = actions.log_lines(actor, opened) if opened and rows else []
     except NoSupervisor as error:
-        said["supervisor"] = [str(error)]
+        errors["supervisor"] = [str(error)]
     except BadInput as error:
-        said[error.field], opened = [error.message], ""
-    page = ProcessesPage(
-        supervised=supervisor.is_there(),
-        processes=rows,
-        opened=opened,
-        lines=lines,
-        errors=said,
-        submitted=submitted or {},
-    )
+        errors[error.field], opened = [error.message], ""
+    page = ProcessesPage(supervised=supervisor.is_there(), processes=rows, opened=opened, lines=lines, errors=errors)
     return render_page(request, page, "frame")
 
 

@@ -10,19 +10,24 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput, NodeUnavailable
-from console.accounts.access import actor_of, admit, require_permission, requires
+from console.accounts.access import actor_of, admit, require_permission
 from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letter_steering import EDITABLE
 from console.actions.dead_letters import DeadLetterFilter, ErrorGroup, FoundDeadLetters, Name, NamedDeadLetter
 from console.display.formats import format_for_input
-from console.input.form_values import parse_number, parse_time
-from console.input.row_id import parse_row_id
-from console.pages.frame.action import ActionResult, declare_action
-from console.pages.frame.keyset import read_filter, span_of
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.input.form_values import parse_number, parse_row_id, parse_time
+from console.pages.frame.filtered_list import read_filter, span_of
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    call_page,
+    declare_action,
+    declare_page,
+    get_rejected_form,
+    render_page,
+)
 from queues.models import Queue
 
 PAGE_ROWS = 50
@@ -77,17 +82,11 @@ class DeadLetterPage(FormPage):
     form: Mapping[str, str]  # the event's fields as text
 
 
-@require_safe
-@requires("plant.view")
-def letters(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def letters_page(request: HttpRequest) -> HttpResponse:
     """Show the dead letters that the address requests."""
-    return letters_page(request)
-
-
-def letters_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
     # A rejected form is shown over the filter from which it was made.
+    submitted = get_rejected_form(request).submitted
     asked = _read_filter(submitted) if submitted else request.GET
     wanted, wrong = read_filter(filter_of, asked)
     none, actor = FoundDeadLetters([], [], False), actor_of(request)
@@ -108,8 +107,7 @@ def letters_page(
         types=sorted({kind for letter in page_obj for kind in letter.types}),
         query=query.urlencode(),
         through=found_letters.newest.isoformat(),
-        errors=errors or wrong,
-        submitted=submitted or {},
+        errors=wrong,
     )
     return render_page(request, page, "frame")
 
@@ -127,25 +125,16 @@ def _read_filter(submitted: QueryDict) -> QueryDict:
     return query
 
 
-@require_safe
-@requires("plant.view")
-def letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
+@declare_page("plant.view")
+def letter_page(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
     """Show one letter; 404 if it is gone."""
-    return letter_page(request, queue, node, dead_id)
-
-
-def letter_page(
-    request: HttpRequest,
-    queue: str,
-    node: str,
-    dead_id: str,
-    errors: Errors | None = None,
-    submitted: QueryDict | None = None,
-) -> HttpResponse:
     get_object_or_404(Queue, name=queue)
+    submitted = get_rejected_form(request).submitted
     shown_letter, unreachable = _find_letter(request, queue, node, dead_id)
-    row = _parse_row_index(request.GET.get("event", "") or (submitted or QueryDict()).get("row", ""), shown_letter)
-    event = shown_letter.events[row] if shown_letter and shown_letter.events else None
+    row = parse_row_id(request.GET.get("event", "") or submitted.get("row", "")) or 0
+    events = shown_letter.events if shown_letter else []
+    row = row if row < len(events) else 0
+    event = events[row] if events else None
     page = DeadLetterPage(
         queue=queue,
         node=node,
@@ -154,24 +143,19 @@ def letter_page(
         unreachable=unreachable,
         row=row,
         event_id=event["id"] if event else None,
-        form=_read_event(submitted) if submitted else _as_text(event),
-        errors=errors or {},
-        submitted=submitted or {},
+        form=({field: submitted.get(EVENT + field, "") for field in EDITABLE}) if submitted else _as_text(event),
     )
     return render_page(request, page, "frame", 200 if shown_letter else 503 if unreachable else 404)
 
 
-@require_safe
-@requires("queue.peek")
+@declare_page("queue.peek")
 def download_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
     """Return the letter's bytes as a file, even if unreadable; the letter's page if it is gone."""
     require_permission(actor_of(request), "queue.peek", [queue])
     shown_letter, _ = _find_letter(request, queue, node, dead_id)
-    return (
-        dead_letters.build_download_response(shown_letter)
-        if shown_letter
-        else letter_page(request, queue, node, dead_id)
-    )
+    if shown_letter is None:
+        return call_page(letter_page, request, queue=queue, node=node, dead_id=dead_id)
+    return dead_letters.build_download_response(shown_letter)
 
 
 def _find_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> tuple[NamedDeadLetter | None, bool]:
@@ -183,11 +167,6 @@ def _find_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> t
         return None, True
 
 
-def _parse_row_index(text: str, found: NamedDeadLetter | None) -> int:
-    row = parse_row_id(text) or 0
-    return row if found and row < len(found.events) else 0
-
-
 def _as_text(event: Mapping[str, Any] | None) -> dict[str, str]:
     """Return an event's fields as editable text."""
     if event is None:
@@ -195,10 +174,6 @@ def _as_text(event: Mapping[str, Any] | None) -> dict[str, str]:
     cells = {field: "" if event[field] is None else event[field] for field in EDITABLE}
     time = event["time"].isoformat().replace("+00:00", "Z")
     return {**cells, "time": time, "value": format_for_input(event["value"])}
-
-
-def _read_event(submitted: QueryDict) -> dict[str, str]:
-    return {field: submitted.get(EVENT + field, "") for field in EDITABLE}
 
 
 @declare_action("dead_letters.requeue", letters_page)

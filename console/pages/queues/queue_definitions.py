@@ -5,21 +5,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_POST
 
 from common.errors import BadInput
 from console.accounts.access import ConfirmationNeeded, actor_of, requires
 from console.actions.queues import definitions as queue_definitions
 from console.actions.queues.definitions import FIELDS
 from console.connections.control_server import control
-from console.input.form_values import parse_number
-from console.input.shown_digest import digest_of
-from console.pages.frame.action import ActionResult, declare_action, text_of
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.input.form_values import digest_of, parse_number
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    declare_action,
+    declare_page,
+    get_rejected_form,
+    render_page,
+    text_of,
+)
 from queues.models import Queue
 from workers.consumer.handlers.registry import HANDLERS
 
@@ -40,42 +46,27 @@ class QueueDefinitionPage(FormPage):
     digest: str
 
 
-@require_safe
-@requires("queue.define")
-def new(request: HttpRequest) -> HttpResponse:
+@declare_page("queue.define")
+def new_page(request: HttpRequest) -> HttpResponse:
     """Show the form of a new queue."""
-    return new_page(request)
-
-
-def new_page(request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None) -> HttpResponse:
     empty = queue_definitions.get_queue_definition(Queue())
-    return _page(request, "", Queue.Kind.JOBS, empty, errors, submitted)
+    return _render_definition(request, "", Queue.Kind.JOBS, empty)
 
 
-@require_safe
-@requires("queue.define")
-def definition(request: HttpRequest, name: str) -> HttpResponse:
+@declare_page("queue.define")
+def definition_page(request: HttpRequest, name: str) -> HttpResponse:
     """Show the form that changes a queue."""
-    return definition_page(request, name)
-
-
-def definition_page(
-    request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
     queue = get_object_or_404(Queue, name=name)
-    return _page(request, name, queue.kind, queue_definitions.get_queue_definition(queue), errors, submitted)
+    return _render_definition(request, name, queue.kind, queue_definitions.get_queue_definition(queue))
 
 
-def _page(
-    request: HttpRequest,
-    name: str,
-    kind: str,
-    now: Mapping[str, Any],
-    errors: Errors | None,
-    submitted: QueryDict | None,
-) -> HttpResponse:
-    shown = {field: _format_value(now[field]) for field in FIELDS}
-    typed = {field: str(submitted[field]) for field in FIELDS if submitted and field in submitted}
+def _render_definition(request: HttpRequest, name: str, kind: str, now: Mapping[str, Any]) -> HttpResponse:
+    submitted = get_rejected_form(request).submitted
+    shown = {
+        field: json.dumps(now[field], ensure_ascii=False) if isinstance(now[field], dict) else str(now[field])
+        for field in FIELDS
+    }
+    typed = {field: str(submitted[field]) for field in FIELDS if field in submitted}
     page = QueueDefinitionPage(
         name=name,
         kind=kind,
@@ -83,14 +74,8 @@ def _page(
         fields={**shown, **typed},
         handlers=sorted(HANDLERS),
         digest=digest_of(now),
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page, "frame")
-
-
-def _format_value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
 
 
 def read_fields(posted: Mapping[str, str]) -> dict[str, Any]:
@@ -98,23 +83,17 @@ def read_fields(posted: Mapping[str, str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name in FIELDS:
         text = posted.get(name, "").strip()
+        if not text:
+            continue
+        given[name] = parse_number(text, name) if name in NUMBERS else text
         if name == "handler_options":
-            given |= {name: _parse_json_object(text)} if text else {}
-        elif name in NUMBERS:
-            given |= {name: parse_number(text, name)} if text else {}
-        elif text:
-            given[name] = text
+            try:
+                given[name] = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise BadInput(name, f"must be JSON ({str(error)[:80]}).") from None
+            if not isinstance(given[name], dict):
+                raise BadInput(name, 'must be a JSON object, such as {"rows": 500}.')
     return given
-
-
-def _parse_json_object(text: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInput("handler_options", f"must be JSON ({str(error)[:80]}).") from None
-    if not isinstance(document, dict):
-        raise BadInput("handler_options", 'must be a JSON object, such as {"rows": 500}.')
-    return document
 
 
 @require_POST

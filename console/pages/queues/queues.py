@@ -1,31 +1,133 @@
-"""Queue pages."""
+"""Queues: their backlog, remedy ladders, pauses, and waiting events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.views.decorators.http import require_safe
+from django.urls import reverse
+from django.utils import timezone
 
-from console.accounts.access import actor_of, requires
+from common.errors import BadInput, NodeUnavailable
+from console.accounts.access import actor_of
 from console.actions import dead_letters
 from console.actions.dead_letters import NamedDeadLetter
-from console.input.shown_digest import digest_of
+from console.actions.queues import ladders, stops, waiting_events
+from console.actions.queues.waiting_events import FEW_EVENTS, ORDERS, PeekRequest, WaitingEvents
+from console.connections.control_server import control
+from console.display.override_words import describe_end
+from console.input.form_values import digest_of, parse_expiry, parse_number
 from console.pages.frame.frame import get_snapshot
-from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
+from console.pages.frame.page import (
+    ActionResult,
+    ConsolePage,
+    FormPage,
+    declare_action,
+    declare_page,
+    read_reason,
+    render_page,
+    report_overrides,
+    text_of,
+)
 from console.pages.frame.past import past_of, time_shown
-from console.pages.queues.ladder_view import LadderSteps, build_ladder
-from controllers.shedding.ladder import LEVELS
+from controllers import catalog
+from controllers.shedding.ladder import LAW, LEVELS
+from queues import pausing
 from queues.models import Node, Queue
 from queues.nodes.node_state import OFFLINE
 from queues.pausing import PARTS
-from workers.documents.nodes import NodeStatus
+from queues.segments.peek import MAX_EVENTS
+from workers.control.ledger import ledger
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
-from workers.models import Override
+from workers.models import Loop, Override
+from workers.steering import overrides
 from workers.steering.overrides import list_active_at
+
+WORDS = {
+    "rebalance": "Points move to nodes with free capacity",
+    "workers": "More workers, threads, or tasks",
+    "nodes": "More nodes",
+    "throttle": "Producers are delayed",
+    "shed": "Events are dropped",
+}
+
+
+@dataclass(frozen=True)
+class LadderStep:
+    """One level. kind: of its glyph and color (engaged, spent, ready, never)."""
+
+    name: str
+    about: str
+    kind: str
+    word: str
+
+
+@dataclass(frozen=True)
+class LadderSteps:
+    """A queue's ladder.
+
+    loop: its number; cap: the highest level allowed; own_cap: the cap without overrides; reason, at: of its last
+    decision.
+    """
+
+    queue: str
+    loop: int
+    mode: str
+    acts: bool
+    cap: str
+    own_cap: str
+    never_shed: bool
+    reason: str | None
+    at: datetime | None
+    steps: list[LadderStep]
+
+    @property
+    def name(self) -> str:
+        """Return the name of its loop."""
+        return f"{LAW.name}/{self.queue}"
+
+
+def build_ladder(queue: str) -> LadderSteps | None:
+    """Return the current ladder; None for a queue without one."""
+    loop = Loop.objects.filter(name=f"{LAW.name}/{queue}").first()
+    if loop is None:
+        return None
+    now = timezone.now()
+    held = overrides.list_effective(loop, now)
+    cap = overrides.get_effective_parameters(LAW, loop.parameters, held, now)["cap"]
+    mode = overrides.get_effective_mode(loop, held, now)
+    entry = ledger.find_last_entry(loop)
+    rung = int(({**entry.terms.get("manual", {}), **entry.terms} if entry else {}).get("rung", 0))
+    saturated = ((entry.observation or {}) if entry else {}).get("saturated") or {}
+    # A decision of another mode is not in force: the next decision is.
+    is_done = mode in Loop.ACTING and entry is not None and entry.mode == mode
+    steps = []
+    for place, name in enumerate(LEVELS):
+        if place > LEVELS.index(cap):
+            kind, word = "never", "not allowed for this queue"
+        elif place < rung:
+            kind, word = "engaged", "enabled" if is_done else "would be enabled"
+            if saturated.get(name):
+                word += ", exhausted"
+        else:
+            kind, word = ("spent", "exhausted now") if saturated.get(name) else ("ready", "ready")
+        steps.append(LadderStep(name, WORDS[name], kind, word))
+    return LadderSteps(
+        queue=queue,
+        loop=loop.pk,
+        mode=mode,
+        acts=mode in Loop.ACTING,
+        cap=cap,
+        own_cap=catalog.read_parameters(LAW, loop.parameters)["cap"],
+        never_shed=cap != LEVELS[-1],
+        reason=entry.reason if entry else None,
+        at=entry.at if entry else None,
+        steps=steps,
+    )
+
 
 LETTERS = 5
 
@@ -64,23 +166,15 @@ class QueuePage(FormPage):
     levels: Sequence[str]
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def queues(request: HttpRequest) -> HttpResponse:
     """Show the list of queues."""
     return render_page(request, QueuesPage(), "frame")
 
 
-@require_safe
-@requires("plant.view")
-def queue(request: HttpRequest, name: str) -> HttpResponse:
+@declare_page("plant.view")
+def queue_page(request: HttpRequest, name: str) -> HttpResponse:
     """Show one queue."""
-    return queue_page(request, name)
-
-
-def queue_page(
-    request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
     queue_row = get_object_or_404(Queue, name=name)
     letters = dead_letters.read_newest_letters(queue_row, LETTERS, actor_of(request))
     division = list_points_by_node(queue_row, get_snapshot(request))
@@ -95,8 +189,6 @@ def queue_page(
         unreachable=letters.unreachable,
         ladder=build_ladder(name) if past_of(request) is None else None,  # as of now
         levels=LEVELS,
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page, f"queue:{name}")
 
@@ -112,15 +204,85 @@ def list_points_by_node(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:
     Plans are computed from the points in the database, not from those of the last snapshot.
     """
     held = dict(queue.containers.values_list("node__name", "points"))
-    return [
-        PointsOfNode(node.name, held.get(node.name, 0), _explain_closed(node, snapshot.nodes.get(node.name)))
-        for node in Node.objects.order_by("name")
-    ]
+    rows = []
+    for node in Node.objects.order_by("name"):
+        seen = snapshot.nodes.get(node.name)
+        closed = "offline" if seen is not None and seen.state == OFFLINE else ""
+        closed = "drained" if node.drained else "cordoned" if node.cordoned else closed
+        rows.append(PointsOfNode(node.name, held.get(node.name, 0), closed))
+    return rows
 
 
-def _explain_closed(node: Node, seen: NodeStatus | None) -> str:
-    if node.drained:
-        return "drained"
-    if node.cordoned:
-        return "cordoned"
-    return "offline" if seen is not None and seen.state == OFFLINE else ""
+@declare_action("ladder.cap", queue_page)
+def cap(request: HttpRequest, name: str) -> ActionResult:
+    """Limit a queue's ladder without expiry. Posted: cap (a level), reason."""
+    reason = read_reason(request)
+    highest = text_of(request, "cap", f"choose one of {', '.join(LEVELS)}")
+    ladders.set_cap(actor_of(request), name, highest, reason=reason, now=timezone.now())
+    said = f"{name} may shed again" if highest == LEVELS[-1] else f"{name} is limited to level {highest}"
+    return ActionResult(f"{said}, from the next decision on.", reverse("queue", args=[name]))
+
+
+MEANS = {
+    pausing.INTAKE: "publishers are rejected and asked to retry",
+    pausing.CONSUMPTION: "waiting events stay in the queue; blocks in progress are finished",
+}
+
+
+@declare_action("queue.pause", queue_page)
+def pause(request: HttpRequest, name: str) -> ActionResult:
+    """Pause a queue. Posted: part (intake or consumption), reason, expiry."""
+    part = text_of(request, "part", f"choose {' or '.join(pausing.PARTS)}")
+    made = stops.pause_queue(
+        actor_of(request),
+        name,
+        part,
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        expiry=parse_expiry(request.POST),
+        control=control(),
+    )
+    said = f"{part.capitalize()} of {name} is paused {describe_end(made)}: {MEANS[part]}."
+    return report_overrides(said, [made], "queue", name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingEventsPage(FormPage):
+    """Waiting events of a container. waiting: None until requested, or if the node does not answer."""
+
+    TEMPLATE, NAME = "queues/waiting_events.html", "queues"
+
+    name: str
+    nodes: Sequence[str]
+    orders: Sequence[str]
+    most_events: int
+    waiting: WaitingEvents | None
+
+
+@declare_page("queue.peek")
+def show_waiting_events(request: HttpRequest, name: str) -> HttpResponse:
+    """Show the form, and with `node` the events: order (newest or oldest), events (maximum number)."""
+    queue = get_object_or_404(Queue, name=name)
+    waiting, errors, status = None, {}, 200
+    if "node" in request.GET:
+        try:
+            events = parse_number(request.GET.get("events", str(FEW_EVENTS)), "events")
+            order = request.GET.get("order", ORDERS[0])
+            asked = PeekRequest(name, request.GET["node"], order, events)  # type: ignore[arg-type]
+            waiting = waiting_events.peek_at(actor_of(request), asked)
+        except BadInput as error:
+            errors, status = {error.field: [error.message]}, 422
+        except NodeUnavailable:
+            said = "is not responding; its waiting events are kept."
+            errors, status = {"node": [said]}, 503
+    nodes = queue.containers.order_by("node__name").values_list("node__name", flat=True)
+    page = WaitingEventsPage(
+        name=name,
+        nodes=list(nodes),
+        orders=ORDERS,
+        most_events=MAX_EVENTS,
+        waiting=waiting,
+        errors=errors,
+        submitted={"order": ORDERS[0], "events": FEW_EVENTS, **request.GET.dict()},
+    )
+    return render_page(request, page, "frame", status)

@@ -10,20 +10,16 @@ import redis
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import requires
 from console.connections.control_server import control, load_latest_snapshot
 from console.input.form_values import parse_number
-from console.pages.frame.page import ConsolePage, Errors, render_page
+from console.pages.frame.page import ConsolePage, Errors, declare_page, render_page
 from workers.control import costs
-from workers.control.costs import CostPrices, LoopCosts, PlantCosts
+from workers.control.costs import FIRST_HOURS, CostPrices, LoopCosts, PlantCosts
 from workers.control.kinds.registry import KINDS
 from workers.models import Loop
 from workers.steering.scope import list_active_loops
-
-FIRST_HOURS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +40,7 @@ class CostsPage(ConsolePage):
     errors: Errors
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def page(request: HttpRequest) -> HttpResponse:
     """Show the costs of `?loop=ID&hours=…`; without a loop, of the plant only."""
     errors: dict[str, list[str]] = {}

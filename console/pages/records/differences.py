@@ -6,13 +6,12 @@ from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import Actor, actor_of, require_data_access, requires
+from console.accounts.access import Actor, actor_of, require_data_access
 from console.actions.task_documents import DescribedRun, describe_run
 from console.connections.surroundings import build_job_context
 from console.incidents.differences import (
@@ -25,13 +24,19 @@ from console.incidents.differences import (
     find_last_run,
 )
 from console.input.form_values import format_iso_time, parse_time
-from console.pages.frame.action import ActionResult, declare_action
-from console.pages.frame.page import ConsolePage, Errors, render_page
+from console.pages.frame.page import (
+    ActionResult,
+    ConsolePage,
+    Errors,
+    declare_action,
+    declare_page,
+    get_rejected_form,
+    render_page,
+)
 from controllers.diagnosis.differences import Difference
 from queues.models import Queue
 from workers.batch import runs
 from workers.history.stretches import ReadLimitExceeded
-from workers.models import Run
 
 FIRST = timedelta(minutes=15)
 SIZES = ((0.8, "large"), (0.5, "medium"), (0.2, "small"), (0.0, "slight"))
@@ -89,24 +94,17 @@ class DifferencesPage(ConsolePage):
     errors: Errors
 
 
-@require_safe
-@requires("plant.view")
-def differences(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def differences_page(request: HttpRequest) -> HttpResponse:
     """Compare `?from=…&to=…&against=before|day|week&queue=…`; without times, the last 15 minutes."""
-    return differences_page(request)
-
-
-def differences_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
-    """Render the page; with errors if the count in Spark was rejected."""
-    given, now, actor = submitted or request.GET, timezone.now(), actor_of(request)
+    rejected, now, actor = get_rejected_form(request), timezone.now(), actor_of(request)
+    given = rejected.submitted or request.GET
     asked = AskedComparison(now - FIRST, now, given.get("against", "before"), given.get("queue", "").strip())
-    comparison, run, too_much, refused, status = None, None, "", errors or {}, 200
+    comparison, run, too_much, refused, status = None, None, "", rejected.errors, 200
     try:
         asked = _read_window(given, now, actor)
         require_data_access(actor, "plant.view", [asked.queue] if asked.queue else None)
-        run = _run_of(asked)
+        run = find_last_run(asked.queue, *build_compared_ranges(asked.since, asked.until, asked.against))
         if not (refused or (run and run.state in runs.OPEN)):
             comparison = compare(asked.since, asked.until, asked.against, asked.queue, settings.WEIR_DATA)
     except ReadLimitExceeded as error:
@@ -158,11 +156,6 @@ def _read_window(given: Mapping[str, str], now: datetime, actor: Actor) -> Asked
     until = min(parse_time(given["to"], "to"), now) if given.get("to", "").strip() else now
     since = parse_time(given["from"], "from") if given.get("from", "").strip() else until - FIRST
     return AskedComparison(since, until, given.get("against", "before"), queue)
-
-
-def _run_of(asked: AskedComparison) -> Run | None:
-    """Return the run of a comparison. Raises `BadInput` for ranges that can't be compared."""
-    return find_last_run(asked.queue, *build_compared_ranges(asked.since, asked.until, asked.against))
 
 
 def format_row(row: Difference) -> ShownDifference:

@@ -1,4 +1,4 @@
-"""The ledger, filtered by the URL, page by page; and one entry with its replay."""
+"""The ledger and the audit log, filtered by the URL, page by page; and one decision with its replay."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,14 +6,13 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import requires
-from console.models import SavedFilter
-from console.pages.frame.keyset import FilteredList, build_listing, span_of
-from console.pages.frame.page import ConsolePage, Document, render_page
-from console.pages.frame.saved_filters import filters_of
+from console.accounts.access import ACTIONS
+from console.audit.audit_log import AuditFilter
+from console.models import AuditEntry, SavedFilter
+from console.pages.frame.filtered_list import FilteredList, build_listing, filters_of, span_of
+from console.pages.frame.page import ConsolePage, Document, declare_page, render_page
 from controllers import catalog
 from controllers.framework import guard
 from queues.models import Node, Queue
@@ -66,8 +65,7 @@ class EntryPage(ConsolePage):
     replay: ledger_of_loops.Replay
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def ledger(request: HttpRequest) -> HttpResponse:
     """Show the decisions that the address requests."""
     pages = list_ticks if any(request.GET.get(name) for name in NARROW) else runs.load_page
@@ -94,8 +92,7 @@ def list_ticks(
     return replace(page, rows=runs.load_entries([entry.pk for entry in page.rows]))
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     """Show one decision, with its replay."""
     ledger_entry = folds.find_entry(entry_id)
@@ -105,3 +102,28 @@ def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
         entry=ledger_entry, export=ledger_of_loops.export(ledger_entry), replay=ledger_of_loops.replay(ledger_entry)
     )
     return render_page(request, page, "frame")
+
+
+AUDIT_TEXTS = ("actor", "action", "target", "text", "address", "request")
+
+
+def audit_filter_of(query: Mapping[str, str]) -> AuditFilter:
+    """Return the filter that an address names. Raises `BadInput` that names the field."""
+    given: dict[str, Any] = {name: query.get(name, "").strip() for name in AUDIT_TEXTS}
+    return AuditFilter(**given | span_of(query)).check()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditListPage(FilteredList, ConsolePage):
+    """Actions of users."""
+
+    TEMPLATE, NAME = "records/audit.html", "audit"
+
+    actions: Sequence[str]  # choices of the filter
+
+
+@declare_page("audit.view")
+def audit(request: HttpRequest) -> HttpResponse:
+    """Show the entries that the address requests."""
+    listed = build_listing(request, audit_filter_of, AuditEntry.objects.all())
+    return render_page(request, AuditListPage(**vars(listed), actions=sorted(ACTIONS)), "frame")

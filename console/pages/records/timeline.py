@@ -8,26 +8,32 @@ from zoneinfo import ZoneInfo
 
 import redis
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
 from common.files import iterate_csv_text
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions import marks, shared_links
 from console.actions.exports import CSV, format_query, record_export, stream_download
 from console.audit import audit_log
 from console.connections.control_server import control
-from console.input.form_values import parse_time
-from console.input.row_id import parse_row_id
+from console.input.form_values import parse_row_id, parse_time
 from console.models import Mark, SharedLink
-from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.frame import snapshot_of
-from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    declare_action,
+    declare_page,
+    read_or,
+    render_page,
+    render_rejected,
+    text_of,
+)
 from console.timeline import export
 from console.timeline.view import PlantMoment, Timeline, build_timeline, load_plant_at, read_time_zone, style_sheet
 from console.timeline.window import PRESETS, Window, parse_window
@@ -77,43 +83,39 @@ class TimelineDocument(TemplateContext):
     origin_root: str  # prefix of a path there
 
 
-@require_safe
-@requires("plant.view")
-def timeline(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def timeline_page(request: HttpRequest) -> HttpResponse:
     """Show the window that the address requests."""
-    return timeline_page(request)
-
-
-def timeline_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
-    now, wrong = timezone.now(), dict(errors or {})
+    now, wrong = timezone.now(), dict[str, Sequence[str]]()
     window = _read_window(request.GET, now, wrong)
     listed, older = marks.list_newest_marks(window.since, window.until, MAX_MARKS)
+    may_share = shared_links.may_share(actor_of(request))
+    links = shared_links.open_at(now) if may_share else ()
     page = TimelinePage(
         window=window,
         presets=PRESETS,
-        shown=_build_context(request, window),
+        shown=_load_timeline(request, window),
         plant=load_plant_at(window, settings.WEIR_DATA, snapshot_of(request)),
         refresh_seconds=max(MIN_REFRESH_SECONDS, round(window.seconds * REFRESH_SHARE)),
-        steps=_build_window_steps(window, now),
+        steps={
+            "earlier": window.shift(-0.5, now),
+            "later": window.shift(0.5, now),
+            "closer": window.zoom(0.5, now),
+            "wider": window.zoom(2.0, now),
+        },
         resume_minutes=min(PRESETS, key=lambda minutes: abs(minutes * 60 - window.seconds)),
         marks=listed,
         older_marks=older,
-        may_share=shared_links.may_share(actor_of(request)),
-        links=_links(request, now),
+        may_share=may_share,
+        links=[(link, request.build_absolute_uri(shared_links.format_link_address(link))) for link in links],
         errors=wrong,
-        submitted=submitted or {},
     )
     return render_page(request, page, "frame")
 
 
-def _links(request: HttpRequest, now: datetime) -> list[tuple[SharedLink, str]]:
-    if not shared_links.may_share(actor_of(request)):
-        return []
-    return [
-        (link, request.build_absolute_uri(shared_links.format_link_address(link))) for link in shared_links.open_at(now)
-    ]
+def _load_timeline(request: HttpRequest, window: Window) -> Timeline | None:
+    zone = read_time_zone(request.COOKIES)
+    return read_or(None, lambda: build_timeline(window, control(), settings.WEIR_DATA, zone))
 
 
 def _read_window(query: Mapping[str, str], now: datetime, errors: dict[str, Sequence[str]]) -> Window:
@@ -125,24 +127,7 @@ def _read_window(query: Mapping[str, str], now: datetime, errors: dict[str, Sequ
         return parse_window({}, now)
 
 
-def _build_context(request: HttpRequest, window: Window) -> Timeline | None:
-    try:
-        return build_timeline(window, control(), settings.WEIR_DATA, read_time_zone(request.COOKIES))
-    except redis.RedisError:
-        return None
-
-
-def _build_window_steps(window: Window, now: datetime) -> dict[str, Window]:
-    return {
-        "earlier": window.shift(-0.5, now),
-        "later": window.shift(0.5, now),
-        "closer": window.zoom(0.5, now),
-        "wider": window.zoom(2.0, now),
-    }
-
-
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def table(request: HttpRequest) -> HttpResponseBase:
     """Return the window as CSV: `what` is figures or events."""
     what = request.GET.get("what", "figures")
@@ -152,30 +137,30 @@ def table(request: HttpRequest) -> HttpResponseBase:
         # Checked before the file starts: a row that can't be read later only truncates the file.
         control().ping()
     except BadInput as error:
-        return _report_refusal(request, {error.field: [error.message]})
+        return render_rejected(request, timeline_page, {error.field: [error.message]})
     except redis.RedisError as error:
-        return _report_refusal(request, {"control": [(f"is not responding ({error}); try again in a moment.")]}, 503)
+        errors = {"control": [f"is not responding ({error}); try again in a moment."]}
+        return render_rejected(request, timeline_page, errors, 503)
     listed = record_export(request, f"timeline-{what}", pages, window=_format_file_time(window))
     return stream_download(
         request, iterate_csv_text(header, listed), f"weir-{what}-{_format_file_time(window)}.csv", CSV
     )
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def document(request: HttpRequest) -> HttpResponse:
     """Return the window as one self-contained HTML file."""
     errors: dict[str, Sequence[str]] = {}
     window = _read_window(request.GET, timezone.now(), errors)
     if errors:
-        return _report_refusal(request, errors)
+        return render_rejected(request, timeline_page, errors)
     zone = read_time_zone(request.COOKIES)
     plant = load_plant_at(window, settings.WEIR_DATA, snapshot_of(request))
     listed, older = marks.list_newest_marks(window.since, window.until, MAX_MARKS)
     with timezone.override(zone):
         context = TimelineDocument(
             window=window,
-            shown=_build_context(request, window),
+            shown=_load_timeline(request, window),
             plant=plant,
             marks=listed,
             older_marks=older,
@@ -194,22 +179,11 @@ def document(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def _report_refusal(request: HttpRequest, errors: Errors, status: int = 422) -> HttpResponse:
-    """Render the page with the error instead of a file; it is not a download, so that it is read."""
-    response = timeline_page(request, errors)
-    response.status_code = status
-    return response
-
-
 def _format_file_time(window: Window) -> str:
     return f"{window.since:%Y%m%dT%H%M%S}-{window.until:%Y%m%dT%H%M%S}"
 
 
-def _timeline_again(request: HttpRequest, errors: Errors, submitted: QueryDict, **named: Any) -> HttpResponse:
-    return timeline_page(request, errors, submitted)
-
-
-@declare_action("mark.add", _timeline_again)
+@declare_action("mark.add", timeline_page)
 def mark_add(request: HttpRequest) -> ActionResult:
     """Add a mark. Posted: kind, title, text, at, until (empty: an instant)."""
     posted = request.POST
@@ -220,7 +194,7 @@ def mark_add(request: HttpRequest) -> ActionResult:
     return ActionResult(f"Mark {mark.title} added.", reverse("timeline"), {"mark": mark.pk})
 
 
-@declare_action("mark.remove", _timeline_again)
+@declare_action("mark.remove", timeline_page)
 def mark_remove(request: HttpRequest) -> ActionResult:
     """Remove a mark. Posted: mark (its number), reason."""
     number = text_of(request, "mark", "choose the mark to remove")

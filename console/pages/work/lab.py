@@ -1,17 +1,16 @@
 """The lab: experiments are created, run, read, compared, and applied to the plant."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 from django.core.paginator import Page, Paginator
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions.lab import experiments as lab_steering
 from console.actions.lab.experiment_documents import (
     DescribedExperiment,
@@ -25,12 +24,19 @@ from console.actions.lab.experiment_documents import (
 )
 from console.actions.lab.experiments import PlantEquivalent, list_applicable_settings
 from console.connections.surroundings import build_job_context
-from console.display.override_words import describe_end, describe_replaced_overrides, format_short_value
-from console.input.form_values import parse_expiry
-from console.input.row_id import parse_row_id
-from console.pages.frame.action import ActionResult, declare_action
+from console.display.override_words import describe_end, format_short_value
+from console.input.form_values import parse_expiry, parse_row_id
 from console.pages.frame.frame import snapshot_of
-from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
+from console.pages.frame.page import (
+    ActionResult,
+    ConsolePage,
+    FormPage,
+    declare_action,
+    declare_page,
+    get_rejected_form,
+    render_page,
+    report_overrides,
+)
 from console.pages.work.lab_form import LabForm, build_lab_form, read_experiment
 from controllers.framework.reason import format_count
 from controllers.simulation.catalog import SCENARIOS
@@ -74,7 +80,7 @@ class DifferingSetting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabPage(LabForm, ConsolePage):
+class LabPage(LabForm, FormPage):
     """The form of an experiment, and all experiments."""
 
     TEMPLATE, NAME = "work/lab.html", "lab"
@@ -82,7 +88,6 @@ class LabPage(LabForm, ConsolePage):
     listed: list[DescribedExperiment]
     page_obj: Page[Experiment]
     query: str
-    errors: Errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,14 +117,10 @@ class ComparePage(ConsolePage):
     too_many: bool
 
 
-@require_safe
-@requires("plant.view")
-def lab(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def lab_page(request: HttpRequest) -> HttpResponse:
     """Show the form, and the list of experiments."""
-    return lab_page(request)
-
-
-def lab_page(request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None) -> HttpResponse:
+    submitted = get_rejected_form(request).submitted
     asked = (submitted or request.GET).get("scenario", "")
     actor = actor_of(request)
     scenario = SCENARIOS.get(asked) or next(iter(SCENARIOS.values()))
@@ -129,38 +130,31 @@ def lab_page(request: HttpRequest, errors: Errors | None = None, submitted: Quer
         listed=[describe_experiment(listed_experiment) for listed_experiment in page_obj.object_list],
         page_obj=page_obj,
         query=f"scenario={scenario.name}" if asked else "",
-        errors=errors or {},
     )
     return render_page(request, page, "frame")
 
 
-@require_safe
-@requires("plant.view")
-def experiment(request: HttpRequest, experiment_id: int) -> HttpResponse:
+@declare_page("plant.view")
+def experiment_page(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Show one experiment."""
-    return experiment_page(request, experiment_id)
-
-
-def experiment_page(
-    request: HttpRequest, experiment_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
     actor = actor_of(request)
     shown_experiment = experiment_for(actor, "plant.view", experiment_id)
     page = ExperimentPage(
-        **vars(build_lab_form(actor, SCENARIOS.get(shown_experiment.scenario), submitted, shown_experiment)),
+        **vars(
+            build_lab_form(
+                actor, SCENARIOS.get(shown_experiment.scenario), get_rejected_form(request).submitted, shown_experiment
+            )
+        ),
         experiment=describe_experiment(shown_experiment),
         table=build_results_table([shown_experiment]),
         series=list_series_names(settings.WEIR_DATA, [shown_experiment]),
         is_open=shown_experiment.run is not None and shown_experiment.run.state in runs.OPEN,
         applied=_build_applied(shown_experiment),
-        submitted=submitted or {},
-        errors=errors or {},
     )
     return render_page(request, page, "frame")
 
 
-@require_safe
-@requires("plant.view")
+@declare_page("plant.view")
 def compare(request: HttpRequest) -> HttpResponse:
     """Compare two or more experiments, by `id` in the URL."""
     ids = [known for text in request.GET.getlist("id") if (known := parse_row_id(text)) is not None]
@@ -214,9 +208,8 @@ def apply(request: HttpRequest, experiment_id: int) -> ActionResult:
         expiry=parse_expiry(posted),
     )
     what = ", ".join(f"{override.name.replace('_', ' ')} {format_short_value(override.value)}" for override in made)
-    message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
-    url = reverse("experiment", args=[chosen_experiment.pk])
-    return ActionResult(message, url, {"overrides": [override.pk for override in made]})
+    said = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}."
+    return report_overrides(said, made, "experiment", chosen_experiment.pk)
 
 
 @declare_action("plan.propose", experiment_page)
@@ -240,22 +233,14 @@ def _build_applied(found: Experiment) -> list[AppliedLaw]:
     for law, each in list_applicable_settings(found).items():
         loops = lab_steering.list_law_loops(each)
         held = [lab_steering.list_active_overrides(loop, now) for loop in loops]
-        rows = [_build_applied_row(name, value, held, incidental) for name, value in each.values.items()]
+        rows = []
+        for name, value in each.values.items():
+            # The value in force; None if loops differ.
+            values = [held_value.get(name) for held_value in held]
+            is_now = values[0] if values and all(value == values[0] for value in values) else None
+            rows.append(AppliedValue(name, value, is_now, is_now != value and name not in incidental))
         shown.append(AppliedLaw(law, each, loops, rows))
     return shown
-
-
-def _build_applied_row(
-    name: str, value: Any, held: Sequence[Mapping[str, Any]], incidental: Collection[str]
-) -> AppliedValue:
-    is_now = _find_common_value(held, name)
-    return AppliedValue(name, value, is_now, is_now != value and name not in incidental)
-
-
-def _find_common_value(held: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """Return the value in force; None if loops differ."""
-    values = [held_value.get(name) for held_value in held]
-    return values[0] if values and all(value == values[0] for value in values) else None
 
 
 def _list_differing(found: list[Experiment]) -> list[DifferingSetting]:

@@ -12,8 +12,7 @@ from common.parameter import Parameter
 from console.accounts.access import Actor, actor_of
 from console.actions.lab.experiments import WantedExperiment, get_scenario, parse_setting, read_wanted
 from console.actions.lab.traces import Trace, find_trace, list_traces, load_experiment_trace, save_upload
-from console.input.form_values import parse_number
-from console.input.row_id import parse_row_id
+from console.input.form_values import parse_number, parse_row_id
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.scenario import Scenario
 from workers.lab.models import Experiment
@@ -69,13 +68,23 @@ def build_lab_form(
     """
     if scenario is None:
         return LabForm(scenarios=SCENARIOS, scenario=None)
-    chosen, typed = _list_chosen_laws(scenario, submitted, experiment), submitted or QueryDict()
-    same = _find_trace_experiment(actor, typed.get("trace", ""), experiment)
+    typed = submitted or QueryDict()
+    chosen = typed.getlist("law") if submitted else experiment.laws if experiment else scenario.laws
+    kept = experiment.settings if experiment else {}
+    # The arrivals of the page's experiment are offered again, or of the one that was selected there.
+    choice = typed.get("trace", "")
+    number = parse_row_id(choice.removeprefix(SAME)) if choice.startswith(SAME) else None
+    same = experiment if number is None else Experiment.objects.filter(pk=number).first()
+    if same is not None and not (same.trace and actor.can_access_queues(same.queues)):
+        same = None
     return LabForm(
         scenarios=SCENARIOS,
         scenario=scenario,
         laws=[LawChoice(law, law in chosen) for law in scenario.laws],
-        rows=[_build_setting(setting, submitted, experiment) for setting in scenario.settings],
+        rows=[
+            LabSetting(each, typed.get(SET + each.name, kept.get(each.name, each.default)))
+            for each in scenario.settings
+        ],
         seed=typed.get("seed", experiment.seed if experiment else 1),
         title=typed.get("title", ""),
         column=typed.get("column", ""),
@@ -85,36 +94,17 @@ def build_lab_form(
     )
 
 
-def _find_trace_experiment(actor: Actor, choice: str, experiment: Experiment | None) -> Experiment | None:
-    """Return the experiment whose arrivals are offered: the page's, or the one selected there."""
-    number = parse_row_id(choice.removeprefix(SAME)) if choice.startswith(SAME) else None
-    shown = experiment if number is None else Experiment.objects.filter(pk=number).first()
-    return shown if shown is not None and shown.trace and actor.can_access_queues(shown.queues) else None
-
-
-def _list_chosen_laws(scenario: Scenario, submitted: QueryDict | None, experiment: Experiment | None) -> list[str]:
-    if submitted:
-        return list(submitted.getlist("law"))
-    return experiment.laws if experiment else list(scenario.laws)
-
-
-def _build_setting(declared: Parameter, submitted: QueryDict | None, found: Experiment | None) -> LabSetting:
-    value = found.settings.get(declared.name, declared.default) if found else declared.default
-    if submitted:
-        value = submitted.get(SET + declared.name, value)
-    return LabSetting(declared, value)
-
-
 def read_experiment(request: HttpRequest) -> WantedExperiment:
     """Read the posted form. Raises `BadInput` that names its field."""
     posted = request.POST
     scenario = get_scenario(posted.get("scenario", ""))
     declared = {setting.name: setting for setting in scenario.settings}
     try:
-        given = {
-            name: parse_setting(declared[name], text) if name in declared else text
-            for name, text in _read_settings(posted).items()
-        }
+        given = {}
+        for field in posted:
+            name, text = field.removeprefix(SET), posted.get(field, "").strip()
+            if field.startswith(SET) and text:
+                given[name] = parse_setting(declared[name], text) if name in declared else text
         seed = parse_number(posted.get("seed", ""), "seed")
         names, title = posted.getlist("law"), posted.get("title", "")
         if not names:
@@ -127,14 +117,6 @@ def read_experiment(request: HttpRequest) -> WantedExperiment:
     # Done last, since an uploaded file is kept.
     trace = _trace(request)
     return WantedExperiment(wanted.scenario, wanted.laws, wanted.settings, wanted.seed, wanted.title, trace)
-
-
-def _read_settings(posted: QueryDict) -> dict[str, str]:
-    return {
-        field.removeprefix(SET): text
-        for field in posted
-        if field.startswith(SET) and (text := posted.get(field, "").strip())
-    }
 
 
 def _trace(request: HttpRequest) -> Trace | None:

@@ -9,7 +9,7 @@ from django.utils import timezone
 from common.errors import BadInput
 from console.actions.task_documents import RunParameter, describe_task
 from console.actions.tasks import WantedTask
-from console.input.form_values import WAS, parse_number
+from console.input.form_values import WAS, parse_whole_number
 from workers.models import Task
 
 SET = "set-"  # the fields of a job's parameters
@@ -50,37 +50,27 @@ def read_task(posted: QueryDict, job: str) -> WantedTask:
     when = posted.get("when", "hand")
     if when not in WHEN:
         raise BadInput("when", f"must be one of {', '.join(WHEN)}, not {when[:40]!r}.")
+    interval = None
+    if when == "interval":
+        unit = posted.get("unit", "seconds")
+        if unit not in UNITS:
+            raise BadInput("unit", f"must be one of {', '.join(UNITS)}, not {unit[:40]!r}.")
+        interval = parse_whole_number(posted.get("interval", "").strip(), "interval") * UNITS[unit]
+    done_by = posted.get("done_by", "").strip()
+    try:
+        deadline = time.fromisoformat(done_by) if done_by else None
+    except ValueError:
+        raise BadInput("done_by", f"must be a time of day such as 06:00, not {done_by[:40]!r}.") from None
     return WantedTask(
         job=job,
         parameters=read_parameters(posted),
-        parallel=_parse_whole_number(posted.get("parallel", "1"), "parallel"),
+        parallel=parse_whole_number(posted.get("parallel", "1"), "parallel"),
         requirements=posted.getlist("requirement"),
-        interval_seconds=_parse_interval(posted) if when == "interval" else None,
+        interval_seconds=interval,
         crontab=posted.get("crontab", "").strip() if when == "calendar" else None,
-        deadline=_clock(posted.get("done_by", "").strip()),
+        deadline=deadline,
         enabled=posted.get("enabled", "") == "1",
     )
-
-
-def _parse_interval(posted: QueryDict) -> int:
-    unit = posted.get("unit", "seconds")
-    if unit not in UNITS:
-        raise BadInput("unit", f"must be one of {', '.join(UNITS)}, not {unit[:40]!r}.")
-    return _parse_whole_number(posted.get("interval", "").strip(), "interval") * UNITS[unit]
-
-
-def _clock(text: str) -> time | None:
-    try:
-        return time.fromisoformat(text) if text else None
-    except ValueError:
-        raise BadInput("done_by", f"must be a time of day such as 06:00, not {text[:40]!r}.") from None
-
-
-def _parse_whole_number(text: str, field: str) -> int:
-    value = parse_number(text, field)
-    if not isinstance(value, int):
-        raise BadInput(field, f"must be a whole number, not {text[:40]!r}.")
-    return value
 
 
 def move_error_to_field(error: BadInput, posted: QueryDict) -> BadInput:

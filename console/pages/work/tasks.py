@@ -1,24 +1,25 @@
-"""Batch tasks on pages: state, schedule, duration; run now, change."""
+"""Batch tasks on pages: state, schedule, duration; their runs and the chunks of a run; run now, change."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from django.core.paginator import Page, Paginator
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from common.errors import BadInput
-from console.accounts.access import actor_of, requires
+from console.accounts.access import actor_of
 from console.actions import second_person
 from console.actions import tasks as task_steering
 from console.actions.task_documents import (
+    DescribedChunk,
     DescribedRun,
     DescribedTask,
     RunParameter,
+    describe_chunk,
     describe_run,
     describe_task,
     list_last_runs,
@@ -27,9 +28,15 @@ from console.actions.task_documents import (
 from console.connections.surroundings import build_job_context
 from console.input.form_values import parse_time
 from console.models import AuditEntry
-from console.pages.frame.action import ActionResult, declare_action, text_of
-from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
-from console.pages.work.run import open_run
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    declare_action,
+    declare_page,
+    get_rejected_form,
+    render_page,
+    text_of,
+)
 from console.pages.work.task_form import (
     TaskForm,
     build_form,
@@ -41,7 +48,65 @@ from console.pages.work.task_form import (
 )
 from workers.batch import catalog, runs
 from workers.batch.jobs.job import REQUIREMENTS, Job
-from workers.models import Run, Task
+from workers.models import Chunk, Run, Task
+
+CHUNKS_PER_PAGE = 50
+ORDER = (Chunk.State.FAILED, Chunk.State.WORKING, Chunk.State.PENDING, Chunk.State.DONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPage(FormPage):
+    """One run, and its chunks: those that need attention first."""
+
+    TEMPLATE, NAME = "work/run.html", "tasks"
+
+    run: DescribedRun
+    is_open: bool
+    resumable: bool
+    chunks: list[DescribedChunk]  # those of page_obj
+    skipped: list[dict[str, str]]  # [{"file", "why"}] of files that chunks could not read and left out
+    page_obj: Page[Chunk]
+    query: str = ""
+
+
+@declare_page("plant.view")
+def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Show one run."""
+    shown_run = get_object_or_404(Run.objects.select_related("task", "owner"), pk=run_id)
+    ordered = sorted(shown_run.chunks.all(), key=lambda chunk: (ORDER.index(chunk.state), chunk.place))
+    page_obj = Paginator(ordered, CHUNKS_PER_PAGE).get_page(request.GET.get("page"))
+    page = RunPage(
+        run=describe_run(shown_run),
+        is_open=shown_run.state in runs.OPEN,
+        resumable=shown_run.state in runs.RESUMABLE and shown_run.chunks_total != 0,
+        chunks=[describe_chunk(chunk) for chunk in page_obj.object_list],
+        skipped=[skip for chunk in ordered for skip in chunk.skipped],
+        page_obj=page_obj,
+    )
+    return render_page(request, page, "frame")
+
+
+@declare_action("task.cancel", run_page)
+def cancel(request: HttpRequest, run_id: int) -> ActionResult:
+    """Cancel a run. Posted: reason."""
+    chosen_run = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
+    made = task_steering.cancel(actor_of(request), chosen_run, request.POST.get("reason", ""), timezone.now())
+    return open_run(made, f"Run {run_id} was canceled; finished work is kept.")
+
+
+@declare_action("task.resume", run_page)
+def resume(request: HttpRequest, run_id: int) -> ActionResult:
+    """Resume a run. Posted: reason."""
+    chosen_run = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
+    made = task_steering.resume(actor_of(request), chosen_run, request.POST.get("reason", ""), timezone.now())
+    return open_run(made, f"Run {run_id} continues with the unfinished work.")
+
+
+def open_run(run: Run, message: str) -> ActionResult:
+    """Return a result that opens the run."""
+    url = reverse("run", args=[run.pk])
+    return ActionResult(message, url, {"run": run.pk, "go": url})
+
 
 TREND_RUNS = 24
 RUNS_PER_PAGE = 15
@@ -57,9 +122,14 @@ class TaskWithTrend(DescribedTask):
     last: DescribedRun | None
     longest_seconds: float | None
 
+    @property
+    def has_failed(self) -> bool:
+        """Return whether its last run failed."""
+        return self.last is not None and self.last.state == Run.State.FAILED
+
 
 @dataclass(frozen=True, kw_only=True)
-class TasksPage(ConsolePage):
+class TasksPage(FormPage):
     """All tasks and their runs, and the form of a new task."""
 
     TEMPLATE, NAME = "work/tasks.html", "tasks"
@@ -75,7 +145,6 @@ class TasksPage(ConsolePage):
     jobs: Mapping[str, Job]
     form: TaskForm
     requirements: Sequence[str]
-    errors: Errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,46 +165,31 @@ class TaskPage(FormPage):
     now_text: str
 
 
-@require_safe
-@requires("plant.view")
-def tasks(request: HttpRequest) -> HttpResponse:
+@declare_page("plant.view")
+def tasks_page(request: HttpRequest) -> HttpResponse:
     """Show the list of tasks."""
-    return tasks_page(request)
-
-
-def tasks_page(request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None) -> HttpResponse:
     now = timezone.now()
     rows = Run.objects.select_related("task", "owner")
     state = request.GET.get("state", "")
     chosen = rows.filter(state=state) if state in ENDED else rows.exclude(state__in=runs.OPEN)
     page_obj = Paginator(chosen.order_by("-ended_at", "-pk"), RUNS_PER_PAGE).get_page(request.GET.get("page"))
     described = [_build_row(task, now) for task in Task.objects.select_related("periodic")]
+    described.sort(key=lambda task: (task.sound and not task.has_failed, task.name))
+    lately = list(Run.objects.filter(ended_at__gt=now - DAY).values_list("state", flat=True))
     page = TasksPage(
-        tasks=sorted(described, key=_rank_worst_first),
-        coming=min(
-            (described_task for described_task in described if described_task.next_at), key=_next_at, default=None
-        ),
+        tasks=described,
+        coming=min((task for task in described if task.next_at), key=lambda task: str(task.next_at), default=None),
         open_runs=[describe_run(run) for run in rows.filter(state__in=runs.OPEN).order_by("pk")],
         ended=[describe_run(run) for run in page_obj.object_list],
         page_obj=page_obj,
         state=state if state in ENDED else "",
         query=f"state={state}" if state in ENDED else "",
-        lately=_count_recent_runs(now),
+        lately={state.value: lately.count(state) for state in ENDED},
         jobs=catalog.JOBS,
-        form=build_form(submitted),
+        form=build_form(get_rejected_form(request).submitted),
         requirements=REQUIREMENTS,
-        errors=errors or {},
     )
     return render_page(request, page, "frame")
-
-
-def _rank_worst_first(task: TaskWithTrend) -> tuple[bool, str]:
-    failed = task.last is not None and task.last.state == Run.State.FAILED
-    return task.sound and not failed, task.name
-
-
-def _next_at(task: TaskWithTrend) -> str:
-    return str(task.next_at)
 
 
 def _build_row(task: Task, now: datetime) -> TaskWithTrend:
@@ -145,29 +199,17 @@ def _build_row(task: Task, now: datetime) -> TaskWithTrend:
     return TaskWithTrend(**vars(describe_task(task, now)), trend=trend, last=last, longest_seconds=longest)
 
 
-def _count_recent_runs(now: datetime) -> dict[str, int]:
-    """Count runs that finished within a day, by result."""
-    states = Run.objects.filter(ended_at__gt=now - DAY).values_list("state", flat=True)
-    return {state.value: list(states).count(state) for state in ENDED}
-
-
-@require_safe
-@requires("plant.view")
-def task(request: HttpRequest, name: str) -> HttpResponse:
+@declare_page("plant.view")
+def task_page(request: HttpRequest, name: str) -> HttpResponse:
     """Show one task."""
-    return task_page(request, name)
-
-
-def task_page(
-    request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
     shown_task = get_object_or_404(Task.objects.select_related("periodic"), name=name)
     mine = shown_task.runs.select_related("task", "owner").order_by("-created_at", "-pk")
     page_obj = Paginator(mine, RUNS_PER_PAGE).get_page(request.GET.get("page"))
     rows = list_run_parameters(shown_task)
     # There are two forms: what was typed for one run is neither the task's schedule nor a parameter of every
     # run.
-    changes = submitted if submitted and "parallel" in submitted else None
+    submitted = get_rejected_form(request).submitted
+    changes = submitted if "parallel" in submitted else None
     page = TaskPage(
         task=_build_row(shown_task, timezone.now()),
         runs=[describe_run(run) for run in page_obj.object_list],
@@ -178,8 +220,6 @@ def task_page(
         proposals=second_person.list_waiting(name, timezone.now()),
         requirements=REQUIREMENTS,
         now_text=f"{timezone.now().astimezone(UTC):%H:%M}",
-        errors=errors or {},
-        submitted=submitted or {},
     )
     return render_page(request, page, "frame")
 

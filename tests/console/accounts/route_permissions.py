@@ -15,7 +15,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from console.accounts.access import ACTIONS
 from console.api import v1
 from console.api.routes import plant_control
-from console.pages.frame.declared_page import load_pages
+from console.navigation import load_pages
 
 # No session helps there: who posts proves itself by a secret of its own (tests/console/api/test_chat.py).
 BY_SECRET = frozenset({"POST api/v1/chat/<receiver>"})
@@ -25,7 +25,6 @@ DESCRIBING = ("GET api/", "GET api/schema", "GET control/")  # of the API itself
 POLICY = {
     "free": (
         "GET shared/<str:signed>/",
-        "GET shared/<str:signed>/picture.png",
         "GET login/",
         "POST login/",
         "GET logged-out/",

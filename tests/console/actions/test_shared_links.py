@@ -1,28 +1,21 @@
 """A link to an instant: it shows that to who has it, nothing else, to nobody else, and not for ever."""
 
-import re
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
-from io import BytesIO
 from pathlib import Path
 
 import orjson
 import pytest
-import redis
 from django.core.exceptions import PermissionDenied
 from django.core.signing import Signer
 from django.test import Client
 from django.utils import timezone
-from PIL import Image, ImageDraw
 
 from common.errors import BadInput
 from console.accounts import tokens
 from console.accounts.access import Actor
 from console.actions import shared_links
-from console.display import plant_picture
-from console.display.plant_picture import HEIGHT, WIDTH, PlantCard, render_png
 from console.models import ApiToken, AuditEntry, QueueLimit, SharedLink
-from console.pages.records import shared_link
 from tests.console.conftest import sample_snapshot
 from workers.history.snapshot_archive import Recorder
 
@@ -30,11 +23,6 @@ pytestmark = pytest.mark.django_db
 THEN = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
 AT = "2026-11-20T03:12:00Z"
 OPERATOR = Actor("ada", "operator")
-
-
-@pytest.fixture(autouse=True)
-def _no_picture_of_before():
-    shared_link._draw_picture.cache_clear()
 
 
 @pytest.fixture
@@ -60,7 +48,6 @@ def test_who_has_the_link_sees_the_plant_at_that_time_without_a_login(kept):
     assert answer.status_code == 200
     assert "Too busy" in body and "Node n1 is" not in body
     assert "&lt;script&gt;n1" in body and "<script>n1" not in body
-    assert 'property="og:image" content="http://testserver/shared/' in body
     assert "grace.hopper" not in body and "redis://" not in body
     assert answer["Cache-Control"].startswith("max-age=0") and "no-store" in answer["Cache-Control"]
     assert answer["Referrer-Policy"] == "no-referrer" and answer["X-Robots-Tag"].startswith("noindex")
@@ -94,7 +81,7 @@ NAMING = {
 
 
 @pytest.mark.parametrize("case", TOLD)
-def test_strangers_are_shown_what_is_unwell_and_not_why(case, settings, tmp_path, control, monkeypatch):
+def test_strangers_are_shown_what_is_unwell_and_not_why(case, settings, tmp_path):
     settings.WEIR_DATA = tmp_path
     subject, sentence, title = TOLD[case]
     was = deepcopy(sample_snapshot())
@@ -104,19 +91,14 @@ def test_strangers_are_shown_what_is_unwell_and_not_why(case, settings, tmp_path
     alert = {"id": 1, "severity": "critical", "title": title, "sentence": sentence, "since": was["at"]}
     was["alerts"] = [alert] if title else []
     Recorder(tmp_path).add(was["at"], orjson.dumps(was))
-    cards: list[PlantCard] = []
-    monkeypatch.setattr(shared_link, "render_png", lambda card: cards.append(card) or b"a picture")
-    address = shared_links.format_link_address(shared())
-    body = Client().get(address).content.decode() + repr(Client().get(f"{address}picture.png") and cards)
+    body = Client().get(shared_links.format_link_address(shared())).content.decode()
     assert not [each for each in SECRETS if each in body], body
     said = title or subject.partition("/")[0].capitalize()
-    assert f'og:description" content="Normal: {said}"' in body and cards[0].sentence == said
+    assert f'og:description" content="Normal: {said}"' in body
 
 
 @pytest.mark.parametrize("rule", NAMING)
-def test_a_title_that_names_a_host_or_a_person_is_shown_to_strangers_as_its_rule(
-    rule, settings, tmp_path, control, monkeypatch
-):
+def test_a_title_that_names_a_host_or_a_person_is_shown_to_strangers_as_its_rule(rule, settings, tmp_path):
     settings.WEIR_DATA = tmp_path
     title, labels = NAMING[rule]
     was = deepcopy(sample_snapshot())
@@ -124,84 +106,21 @@ def test_a_title_that_names_a_host_or_a_person_is_shown_to_strangers_as_its_rule
     alert = {"id": 1, "severity": "critical", "title": title, "rule": rule, "labels": labels}
     was["alerts"] = [{**alert, "since": was["at"]}]
     Recorder(tmp_path).add(was["at"], orjson.dumps(was))
-    cards: list[PlantCard] = []
-    monkeypatch.setattr(shared_link, "render_png", lambda card: cards.append(card) or b"a picture")
-    address = shared_links.format_link_address(shared())
-    body = Client().get(address).content.decode() + repr(Client().get(f"{address}picture.png") and cards)
+    body = Client().get(shared_links.format_link_address(shared())).content.decode()
     assert not [each for each in SECRETS if each in body], body
-    assert cards[0].sentence == rule.replace("-", " ").capitalize() and cards[0].sentence in body
+    assert rule.replace("-", " ").capitalize() in body
 
 
-def test_its_picture_is_one_that_chats_show(kept, control):
-    answer = Client().get(f"{shared_links.format_link_address(shared())}picture.png")
-    assert answer["Content-Type"] == "image/png"
-    assert Image.open(BytesIO(answer.content)).size == (WIDTH, HEIGHT)
-
-
-def test_a_picture_is_drawn_once_however_often_it_is_asked_for(kept, control, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(shared_link, "render_png", lambda card: drawn.append(card) or b"a picture")
-    address = f"{shared_links.format_link_address(shared())}picture.png"
-    assert [Client().get(address).content for _ in range(3)] == [b"a picture"] * 3
-    assert len(drawn) == 1
-
-
-def test_while_the_disk_is_away_a_link_opens_nothing_and_its_picture_comes_back_with_it(
-    kept, control, settings, tmp_path
-):
+def test_while_the_disk_is_away_a_link_opens_nothing(kept, tmp_path):
     address = shared_links.format_link_address(shared())
     (file,) = (tmp_path / "snapshots").glob("open-*.jsonl")
     aside = file.rename(tmp_path / "aside")
-    assert [Client().get(f"{address}{more}").status_code for more in ("", "picture.png")] == [404, 404]
+    assert Client().get(address).status_code == 404
     file.mkdir()  # what can't be read, as on a disk that fails
-    assert [Client().get(f"{address}{more}").status_code for more in ("", "picture.png")] == [404, 404]
+    assert Client().get(address).status_code == 404
     file.rmdir()
     aside.rename(file)
-    assert [Client().get(f"{address}{more}").status_code for more in ("", "picture.png")] == [200, 200]
-
-
-def test_while_the_control_server_is_away_no_picture_is_kept(kept, control_server, monkeypatch):
-    address = f"{shared_links.format_link_address(shared())}picture.png"
-
-    def away(*_args, **_named):
-        raise redis.ConnectionError("away")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shared_link.metric_history, "read_columns", away)
-        assert Client().get(address).status_code == 404
     assert Client().get(address).status_code == 200
-
-
-def test_text_without_an_end_costs_a_picture_nothing(monkeypatch):
-    measured = []
-    real = ImageDraw.ImageDraw.textlength
-
-    def noted(draw, text, *more):
-        measured.append(text)
-        return real(draw, text, *more)
-
-    monkeypatch.setattr(ImageDraw.ImageDraw, "textlength", noted)
-    for endless in ("x" * 100_000, "word " * 20_000):
-        render_png(PlantCard(title=endless, severity="", state="", sentence=endless, tiles=(), rates=[], about=""))
-    assert len(measured) < 1_000 and max(map(len, measured)) <= 400
-
-
-def test_its_colours_are_those_of_the_console():
-    """A picture has no style sheet: what it repeats of the tokens is held equal here."""
-    tokens = (Path(__file__).parents[3] / "static" / "css" / "tokens.css").read_text()
-    light = dict(re.findall(r"--([a-z]+): light-dark\((#[0-9a-f]{6}),", tokens))
-    of = {"well": "normal", "notice": "muted", "warning": "busy", "critical": "toobusy"}
-    assert {name: light[token] for name, token in of.items()} == plant_picture.SEVERITY_COLOURS
-    assert (light["text"], light["muted"]) == (plant_picture.INK, plant_picture.FAINT)
-
-
-@pytest.mark.parametrize("rates", [[], [1.0], [None, 3.0, 4.0, None, 0.0], [0.0, 0.0]])
-def test_a_picture_is_drawn_of_whatever_there_is(rates):
-    words = "A node's name without an end " + "x" * 300
-    card = PlantCard(
-        title=words, severity="unheard of", state="", sentence=words, tiles=(), rates=rates, about="Events/s"
-    )
-    assert Image.open(BytesIO(render_png(card))).size == (WIDTH, HEIGHT)
 
 
 def test_it_opens_nothing_else(kept):
@@ -233,7 +152,6 @@ def test_a_link_that_nobody_made_opens_nothing(kept):
     for each in forged:
         answer = Client().get(f"/shared/{each}/")
         assert answer.status_code == 404 and b"This link is not valid" in answer.content, each
-        assert Client().get(f"/shared/{each}/picture.png").status_code == 404
     assert Client().get(f"/shared/{signed}/").status_code == 200
 
 
@@ -244,7 +162,6 @@ def test_it_ends_at_its_time_or_when_somebody_ends_it(kept):
     shared_links.end(OPERATOR, made, reason="it went to the wrong room", now=timezone.now())
     shared_links.end(OPERATOR, made, reason="it went to the wrong room", now=timezone.now())
     assert Client().get(shared_links.format_link_address(made)).status_code == 404
-    assert Client().get(f"{shared_links.format_link_address(made)}picture.png").status_code == 404
     said = list(AuditEntry.objects.order_by("pk").values_list("action", "target"))
     name = f"link {made.pk} to 2026-11-20T03:12:00Z"
     assert said == [("link.make", name), ("link.make", str(brief)), ("link.end", name)]

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from django.db import OperationalError
 
-from console.accounts import token_failures
+from console.accounts import authentication
 from console.assistants import endpoint
 from console.assistants.endpoint import AssistantEndpoint
 from console.web.refusal import RequestRefused
@@ -50,7 +50,7 @@ def test_while_the_database_does_not_answer_it_says_so(monkeypatch):
     def away(*asked: Any) -> Any:
         raise OperationalError("the connection is lost")
 
-    monkeypatch.setattr(token_failures, "find_token_actor", away)
+    monkeypatch.setattr(authentication, "find_token_actor", away)
     start, body = asyncio.run(asked(headers=[(b"authorization", b"Bearer weir_x")]))
     assert (start["status"], dict(start["headers"])[b"retry-after"]) == (503, b"2")
     assert "database" in orjson.loads(body["body"])["detail"]

@@ -14,8 +14,7 @@ from django.urls import get_resolver
 from console.accounts.access import Actor
 from console.audit import audit_log, chain, witness
 from console.audit.chain import get_entry_content, is_genuine
-from console.audit.check import Checker
-from console.audit.watch import AuditWatch
+from console.audit.check import AuditWatch, Checker
 from console.models import AuditEntry
 from workers.models import Loop
 

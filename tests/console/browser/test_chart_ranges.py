@@ -84,15 +84,6 @@ def test_the_range_is_chosen_by_a_click_and_stays_in_the_address(open_page, obse
     assert "compare=week" in page.url
 
 
-@pytest.mark.thorough
-def test_any_stretch_stands_still_in_an_address(open_page, observer, archive, worker_loop):
-    begin, end = (archive - timedelta(days=days) for days in (3, 2.5))
-    page = open_page(f"{worker_loop}?from={begin:%Y-%m-%dT%H:%M:%SZ}&to={end:%Y-%m-%dT%H:%M:%SZ}")
-    live(page, observer)
-    page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest === 3 || trace.highest === 2)")
-    assert page.locator("[data-range] [aria-pressed=true]").count() == 0
-
-
 HISTORY = re.compile("/api/v1/history")
 STEPS = """() => {
   const data = document.querySelector("figure.chart .js-plotly-plot")?.data;

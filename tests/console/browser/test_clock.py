@@ -10,8 +10,6 @@ from playwright.sync_api import Page, expect
 from tests.console.browser import screen
 from tests.console.browser.screen import BROWSER, Observer, figure, live
 from tests.console.browser.test_forms import reverting
-from tests.console.browser.test_live_figures import without_socket
-from tests.waiting import until
 
 pytestmark = BROWSER
 HOURS = {"two hours fast": 2, "two hours slow": -2}
@@ -53,26 +51,3 @@ def follow_on(page: Page, observer: Observer, rate: float) -> None:
     observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(in_per_second=rate))
     expect(figure(page, "nodes.n1.in_per_second")).to_have_text(f"{rate:,}")
     live(page, observer)
-
-
-@pytest.mark.thorough
-def test_a_fast_clock_makes_nothing_old_where_a_page_has_to_poll(open_page, observer):
-    def prepare(page: Page) -> None:
-        page.add_init_script("const now = Date.now; Date.now = () => now() + 7_200_000;")
-        without_socket(page)
-
-    page = open_page("/nodes/", before=prepare)
-    page.evaluate("""() => {
-      window.states = [];
-      document.addEventListener("weir:connection", ({ detail }) => window.states.push(detail.state));
-    }""")
-
-    def polls() -> bool:
-        page.evaluate("window.states.length = 0")
-        for _ in range(2):
-            observer.publish()
-            with page.expect_response("**/api/v1/live?*"):
-                pass
-        return set(page.evaluate("window.states")) == {"polling"}
-
-    until(polls)

@@ -1,6 +1,5 @@
 """Whatever is wrong, a page says what each subject was evaluated to be, or marks what it shows as old."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -80,30 +79,6 @@ def test_whatever_is_wrong_a_page_says_what_was_evaluated(path, open_page, obser
         assert said, f"{path} names no subject"
     if path != "/":
         expect(page.locator(".strip .sentence")).to_have_text(observer.snapshot["health"]["sentence"])
-
-
-def test_a_burst_is_said_with_its_true_wait(open_page, observer):
-    page = open_page("/")
-    live(page, observer)
-    observer.publish(burst)
-    expect(page.locator("h1 .finding")).to_have_text("Queue alert falls behind: its oldest event has waited 42 s.")
-    expect(page.locator('[data-derived="backlog"]')).to_have_text("Backlog rising")
-    assert "447" not in page.locator("main").inner_text()
-
-
-@pytest.mark.thorough
-def test_a_failed_pipeline_is_drawn_as_failed_and_its_replicas_are_not_idle(open_page, observer):
-    page = open_page("/pipeline/")
-    live(page, observer)
-    observer.publish(failed_pipeline)
-    title = page.locator(".title [data-subject]")
-    expect(title).to_have_text("Failed")
-    boxes = page.locator("#pipeline-map .at-TOOBUSY")
-    expect(boxes.first).to_contain_text("Failed")
-    expect(page.locator("#pipeline-map")).not_to_contain_text("Idle")
-    assert page.locator("#pipeline-map .band.old").count() > 0
-    assert page.locator("#pipeline-map .band:not(.old)").count() == 0
-    expect(page.locator("section.figures")).to_have_attribute("data-stale", "")
 
 
 def starting_application(snapshot: Snapshot) -> None:
@@ -218,21 +193,3 @@ def test_the_connection_and_the_age_are_never_cut_off(width, open_page, observer
         assert page.evaluate(CUT_OFF) == [], (width, words)
         assert page.locator("#connection").bounding_box()["width"] == slot["width"]
     assert overhang(page) <= 0
-
-
-def test_what_a_hand_set_is_counted_as_an_override(open_page, observer):
-    hand = {
-        "kind": "tasks",
-        "of": "plant/main",
-        "value": "parallelism loops on hold",
-        "owner": "anna",
-        "reason": "",
-        "until": 4_000_000_000.0,
-    }
-    page = open_page("/overrides/")
-    live(page, observer)
-    expect(page.locator("#strip-overrides")).to_contain_text("No overrides")
-    observer.publish(lambda snapshot: snapshot.update(hands=[hand]))
-    expect(page.locator("#strip-overrides")).to_contain_text(re.compile(r"1\s+override"))
-    page.reload()
-    expect(page.locator("#hands")).to_contain_text("Tasks of plant main: parallelism loops on hold")

@@ -15,9 +15,9 @@ from django.urls import resolve, reverse
 from playwright.sync_api import BrowserContext, Error, Page, expect
 
 from console.input.form_values import format_iso_time
-from console.pages.frame.frame import on_rail
+from console.navigation import on_rail
 from tests.console.accounts.route_permissions import ROUTE_PERMISSIONS
-from tests.console.browser.furnished import clear, furnish, recorded, with_objective
+from tests.console.browser.furnished import clear, furnish, with_objective
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Snapshot, live, overhang, violations
 from tests.console.pipeline_sample import DECLARATION
 from tests.console.served import Served
@@ -261,15 +261,6 @@ def test_names_as_long_as_they_may_be_fit_a_phone(path, open_page, observer, tmp
     assert overhang(page) <= 0
     for table in page.locator("#phone-nodes table, #hand-rows table").all():
         assert table.evaluate("(table) => table.offsetWidth <= table.parentElement.clientWidth")
-
-
-@pytest.mark.slow
-def test_a_phone_shows_every_cost_without_scrolling(open_page, observer, served, things):
-    """Of the plant and of a loop beside its baselines."""
-    with recorded(served, things["loop"]):
-        page = open_page(f"/costs/?loop={things['loop']}", viewport=PHONE)
-    widths = "[...document.querySelectorAll('.scroll')].map((each) => each.scrollWidth - each.clientWidth)"
-    assert page.evaluate(widths) == [0, 0]
 
 
 def test_the_keyboard_reaches_everything(open_page, observer):

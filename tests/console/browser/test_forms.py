@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.browser.screen import BROWSER, PHONE, Observer, live, overhang
+from tests.console.browser.screen import BROWSER, Observer, live
 from tests.console.served import PASSWORD
 
 pytestmark = BROWSER
@@ -215,24 +215,6 @@ def test_a_form_is_copied_as_a_command(open_page, observer):
     )
 
 
-NO_CLIPBOARD = """
-Object.defineProperty(Navigator.prototype, "clipboard", { value: undefined });
-document.addEventListener("copy", () => { window.copied = document.activeElement.value; });
-"""
-
-
-@pytest.mark.thorough
-def test_over_plain_http_a_form_is_copied_as_well(open_page, observer):
-    """There a page has no clipboard of its own."""
-    page = open_page("/overrides/", before=lambda page: page.add_init_script(NO_CLIPBOARD))
-    live(page, observer)
-    choose_scope(page, "a sale")
-    page.locator("form[data-scope]").get_by_role("button", name="Copy as command").click()
-    expect(page.locator(".toast")).to_contain_text("Copied: manage.py weir overrides create --queue alert")
-    assert page.evaluate("window.copied").startswith("manage.py weir overrides create --queue alert")
-    expect(page.get_by_role("button", name="Copy as command").first).to_be_focused()
-
-
 def reverting(observer: Observer, seconds: float) -> Callable[[dict[str, Any]], None]:
     def change(snapshot: dict[str, Any]) -> None:
         now = time.time()
@@ -268,17 +250,6 @@ def test_before_an_override_reverts_the_strip_says_so_and_offers_more_time(open_
     toast = page.locator(".toast")
     expect(toast).to_contain_text("Upper limit 700 on queue alert reverts in 1:")
     expect(toast.get_by_role("button", name="Extend by 30 min")).to_be_visible()
-
-
-@pytest.mark.parametrize(("seconds", "said"), [(90, r"1:[23]\d"), (30_000, "1")])
-def test_the_strip_fits_a_phone_whatever_it_says(seconds, said, open_page, observer):
-    """What reverts soon counts down there; what reverts later is a count, whose page says when."""
-    page = open_page("/nodes/", viewport=PHONE)
-    live(page, observer)
-    observer.publish(reverting(observer, seconds))
-    expect(page.locator("#strip-overrides :visible").get_by_text(re.compile(f"^{said}$"))).to_be_visible()
-    page.evaluate("document.querySelector('#connection .word').textContent = 'Observer not responding for 12 min'")
-    assert overhang(page) <= 0
 
 
 def test_script_in_a_reason_is_text_wherever_it_stands(open_page, observer, ask, ended):

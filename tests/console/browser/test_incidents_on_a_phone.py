@@ -11,7 +11,6 @@ import pytest
 import redis
 from playwright.sync_api import Locator, Page, expect
 
-from queues import keys
 from tests.console.browser.screen import BROWSER, PHONE, Observer, Snapshot, live, overhang
 from tests.console.pipeline_sample import DECLARATION
 from tests.console.served import ROOT, Served
@@ -151,30 +150,3 @@ def test_a_node_that_is_too_busy_is_relieved_by_an_approved_plan(phone):
     on.tap(approve)
     on.hears("approved")
     assert on.taps <= MAX_TAPS
-
-
-@pytest.mark.parametrize(
-    ("rule", "button", "heard"),
-    [
-        ("queue-behind", "Pause intake for 30 min", "intake"),
-        ("queue-latency", "Pause intake for 30 min", "intake"),
-        ("dead-letters", "Pause consumption for 30 min", "consumption"),
-        ("pipeline-down", "Restart performance", "performance"),
-        ("pipeline-stalled", "Restart performance", "performance"),
-        ("loop-oscillates", "Hold loop for 30 min", "hold"),
-        ("loop-harmful", "Hold loop for 30 min", "hold"),
-        ("override-ending", "End override", "ended"),
-    ],
-)
-def test_one_button_with_a_reason_that_is_written_already_handles_it(phone, rule, button, heard):
-    on = phone(rule)
-    on.press(button)
-    on.hears(heard)
-    assert on.taps <= MAX_TAPS
-
-
-def test_what_is_refused_is_said_where_it_was_pressed(phone, control):
-    on = phone("pipeline-down")
-    control.delete(keys.PIPELINE_AT_WORK)
-    on.press("Restart performance")
-    expect(on.page.locator("#alert-quick-actions [role=alert]")).to_have_text("performance is not running.")

@@ -199,22 +199,6 @@ def test_a_connection_that_died_unsaid_is_replaced_by_another(open_page, observe
     until(another, every_seconds=0.5)
 
 
-def test_a_silent_observer_leaves_no_headline_in_the_present_and_no_alert_denied(open_page, observer):
-    """The newest snapshot knows nothing of what came after it, least of all that it is the newest."""
-    page = open_page("/")
-    live(page, observer)
-    headline, alerts = page.locator("h1 .finding"), page.locator("#strip-alerts")
-    observer.publish(lambda snapshot: snapshot.update(alerts=[]))
-    expect(alerts).to_contain_text("No alerts")
-    now = headline.inner_text()
-    expect(headline).to_have_text(re.compile(rf"At \d\d:\d\d:\d\d: {re.escape(now)}"))
-    expect(alerts).to_have_text(re.compile("Alerts unknown"))
-    expect(page.locator("h1 .state")).to_have_attribute("data-stale", "")
-    live(page, observer)
-    expect(headline).to_have_text(now)
-    expect(alerts).to_contain_text("No alerts")
-
-
 @pytest.mark.thorough
 def test_readers_hear_once_that_the_observer_is_silent(open_page, observer):
     """Its age counts on, and is no news."""
@@ -302,19 +286,3 @@ def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page
     observer = Observer(control, whole_snapshot())
     live(page, observer)
     comes(observer, page.locator('[data-row="nodes.n1"]'))
-
-
-@pytest.mark.sweep(2)
-@pytest.mark.parametrize(
-    ("address", "part", "name", "figure"),
-    [("/queues/alert/", "queues", "alert", "Waiting events"), ("/nodes/n1/", "nodes", "n1", "Utilization")],
-)
-def test_a_page_of_what_the_observer_sees_later_comes_alive_by_itself(address, part, name, figure, open_page, control):
-    whole = whole_snapshot()
-    without = {each: row for each, row in whole[part].items() if each != name}
-    observer = Observer(control, {**whole, part: without})
-    page = open_page(address)
-    live(page, observer)
-    expect(page.locator("#missing")).to_contain_text("has not received")
-    observer.publish(lambda snapshot: snapshot[part].update({name: whole[part][name]}))
-    comes(observer, page.locator(".figure", has_text=figure))

@@ -7,8 +7,7 @@ from django.core.management import get_commands
 
 from console.help import contents, reference
 from console.help.rendering import render_markdown
-from console.pages.frame.declared_page import help_of
-from console.pages.frame.frame import on_rail
+from console.navigation import help_of, on_rail
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.rules import rules

@@ -15,8 +15,8 @@ from console.audit import audit_log
 from console.incidents import changes
 from console.incidents.change_sources import _describe_appearance, find_changes
 from console.incidents.changes import ChangeKeeper
+from console.incidents.quick_actions import build_change_rows
 from console.models import AuditEntry, Mark
-from console.pages.alerts.incident_changes import build_change_rows
 from queues.models import Node, Queue
 from tests.workers.alerts.checks import node, queue
 from tests.workers.snapshots import snapshot_of

@@ -14,7 +14,6 @@ from queues.events.block import BlockIds, cut, from_events
 from queues.models import Container, Node, Queue
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
-from tests.console.conftest import dead_letter
 from tests.queues.samples import blocks_of
 from tests.servers import Server
 
@@ -106,12 +105,6 @@ def test_of_large_letters_no_more_are_read_than_a_process_has_room_for(operator,
     found = page.context["listing"]
     assert 8 <= len(found.letters) == found.scanned < 13 and found.more
     assert f"of the first {found.scanned} dead" in " ".join(page.content.decode().split())
-
-
-def test_the_commonest_errors_lead_to_their_letters(operator, many, control):
-    groups = operator.get("/dead-letters/").context["groups"]
-    assert [(each.queue, each.letters, each.events) for each in groups] == [("orders", 60, 240), ("alert", 2, 2)]
-    assert len(operator.get(f"/dead-letters/?{groups[0].query}").context["listing"].letters) == 60
 
 
 def test_some_letters_are_put_in_again_and_the_others_stay(operator, poisoned, control):
@@ -288,12 +281,6 @@ def test_what_nobody_touched_of_an_event_stays_as_it_is(value, operator, poisone
     assert after == {**before, "type": "b"}
 
 
-def test_blanks_that_are_typed_into_an_event_are_kept(operator, poisoned, control):
-    answer = mend(operator, listed(operator)[0], key=" B 8 ", value=" 2.5 ")
-    (event,) = operator.get(answer.json()["go"]).context["letter"].events
-    assert (event["key"], event["value"]) == (" B 8 ", 2.5)
-
-
 def test_an_event_is_mended_and_its_original_is_in_the_audit(operator, poisoned, control):
     name = listed(operator)[0]
     address = mend(operator, name, type="b", value="2.5", attributes='{"unit": "%"}').json()["go"]
@@ -373,9 +360,3 @@ def test_the_api_lists_mends_requeues_and_discards(secrets, many, control):
     report = post("discard", {"filter": {"queue": "orders"}, "confirm": "orders", **counted}).json()
     assert (report["letters"], report["refused"]) == (60, [])
     assert Client().get("/api/v1/dead-letters/orders/n1/1-0", **headers).status_code == 404
-
-
-def test_a_queues_page_shows_its_letters_and_leads_to_them(operator, poisoned, stored_snapshot):
-    dead_letter(poisoned["n1"], "n1")
-    page = operator.get("/queues/alert/").content.decode()
-    assert "/dead-letters/?queue=alert" in page and page.count('data-href="/dead-letters/alert/') == 3

@@ -80,15 +80,6 @@ def ended(operator: Client, values: dict[str, dict[str, float | None]], **fields
     return Experiment.objects.get(pk=found.pk)
 
 
-def test_the_form_offers_what_the_catalog_has(operator):
-    for name, scenario in SCENARIOS.items():
-        page = operator.get(f"/lab/?scenario={name}")
-        assert [law.name for law in page.context["laws"]] == list(scenario.laws)
-        assert [row.declared for row in page.context["rows"]] == list(scenario.settings)
-        text = page.content.decode()
-        assert all(f'name="set-{each.name}"' in text for each in scenario.settings)
-
-
 def test_every_promised_metric_says_which_value_is_better():
     out = json.loads(_printed("lab", "list", "--json"))
     promised = {name for scenario in out["scenarios"].values() for name in scenario["metrics"]}
@@ -194,13 +185,6 @@ def test_the_best_of_each_metric_is_marked_and_what_says_nothing_is_not(operator
     assert re.search(r"<b>10</b>", operator.get(f"/lab/{found.pk}/").content.decode())
 
 
-def test_more_is_better_where_the_metric_says_so():
-    assert metrics.find_best_value("recall", [0.2, None, 0.9]) == 0.9
-    assert metrics.find_best_value("worker_runs", [3, 2]) == 2
-    assert metrics.find_best_value("worker_runs", [2, 2]) is None
-    assert metrics.find_best_value("somebody_elses", [1, 2]) is None
-
-
 def test_an_experiment_is_run_again_on_the_same_arrivals_though_their_file_has_gone(operator, people, tmp_path):
     text = "time,rate\n" + "".join(f"{row},{row % 7}\n" for row in range(70))
     file = SimpleUploadedFile("shop.csv", text.encode())
@@ -220,11 +204,6 @@ def test_an_experiment_is_run_again_on_the_same_arrivals_though_their_file_has_g
     assert form_of(plain, "/lab/begin")["trace"] == form["trace"], "a form that is refused keeps the choice"
 
 
-def test_an_experiment_on_the_scenarios_own_arrivals_offers_no_others(operator):
-    found = begun(operator)
-    assert form_of(operator.get(f"/lab/{found.pk}/"), "/lab/begin")["trace"] == ""
-
-
 def test_experiments_are_compared_side_by_side_with_what_differs(operator):
     one = ended(operator, {"worker_rate": {"worker_runs": 10}, "thesis": {"worker_runs": 12}})
     other = ended(operator, {"worker_rate": {"worker_runs": 8}}, **{"set-upper_limit": "500", "seed": "4"})
@@ -239,16 +218,6 @@ def test_experiments_are_compared_side_by_side_with_what_differs(operator):
     assert "Select at least two experiments" in operator.get(f"/lab/compare?id={one.pk}").content.decode()
 
 
-def test_the_command_gives_the_same_results(operator):
-    found = begun(operator, scenario="crash", law=["thesis"], **{"set-at": "400", "set-upper_limit": ""})
-    command = format_experiment_command(found)
-    assert command == "manage.py lab run crash --law thesis --set at=400 --seed 3"
-    printed = json.loads(_printed(*command.split()[1:], "--json"))
-    assert printed["parameters"] == found.settings
-    expected = SCENARIOS["crash"].run("thesis", found.settings, found.seed, None)
-    assert printed["results"]["thesis"] == dict(expected.metrics)
-
-
 def test_parameters_are_applied_as_overrides_where_they_differ_from_those_in_force(operator, loops):
     found = ended(operator, {"worker_rate": {"worker_runs": 10}})
     posted = {"law": "worker_rate", "name": ["upper_limit", "method"], "loop": "all", **WHY}
@@ -261,13 +230,6 @@ def test_parameters_are_applied_as_overrides_where_they_differ_from_those_in_for
     assert noted.after["loops"] == [each.name for each in loops]
     assert noted.target == f"experiment {found.pk}" and noted.after["upper_limit"] == 250
     assert refused(fetch(operator, f"/lab/{found.pk}/apply", posted)) == ["name"]  # all in force now
-
-
-def test_what_the_scenario_merely_begins_with_is_not_ticked(operator, loops):
-    found = ended(operator, {"worker_rate": {"worker_runs": 10}, "thesis": {"worker_runs": 12}})
-    applied = operator.get(f"/lab/{found.pk}/").context["applied"]
-    ticked = {each.law: [row.name for row in each.rows if row.chosen] for each in applied}
-    assert ticked == {"worker_rate": ["upper_limit"], "thesis": ["upper_limit", "method"]}
 
 
 def test_a_rival_is_applied_as_the_method_it_stands_for(operator, loops):
@@ -306,13 +268,6 @@ def test_a_law_that_moves_points_becomes_a_plan_or_says_why_not(operator, stored
     answer = fetch(operator, f"/lab/{found.pk}/plan", {"law": "greedy-band"})
     assert answer.status_code == 422  # the sample's one node has nobody to give points to
     assert refused(fetch(operator, f"/lab/{found.pk}/plan", {"law": "random-40"})) == ["law"]
-
-
-def test_an_open_experiment_is_cancelled_once(operator):
-    found = begun(operator)
-    assert fetch(operator, f"/lab/{found.pk}/cancel", {}).status_code == 200
-    assert Run.objects.get(pk=found.run_id).state == "cancelled"
-    assert refused(fetch(operator, f"/lab/{found.pk}/cancel", {})) == ["run"]
 
 
 def test_series_are_drawn_in_few_points_with_every_peak(operator, tmp_path, secrets):

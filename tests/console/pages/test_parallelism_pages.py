@@ -106,14 +106,6 @@ def test_tasks_set_for_a_short_time_do_not_cut_short_those_that_somebody_set_of_
     assert Override.objects.get(ended_at=None).value == {"performance/sites": 2}
 
 
-def test_tasks_set_for_longer_say_in_place_of_what(browsers, plant):
-    loop = loop_of("parallelism_joint")
-    by_hand(browsers["administrator"], loop, {"sites": 2}, 10)
-    answer = by_hand(browsers["operator"], loop, {"hosts": 3}, 480)
-    assert "Replaces administrator's performance/sites 2 on" in answer.json()["message"]
-    assert Override.objects.get(ended_at=None).value == {"performance/hosts": 3, "performance/sites": 2}
-
-
 def test_the_form_of_tasks_offers_no_value_that_has_ended(browsers, plant):
     loop = loop_of("parallelism_joint")
     by_hand(browsers["operator"], loop, {"hosts": 7}, 10)

@@ -109,14 +109,6 @@ def test_a_number_of_tasks_that_is_none_changes_nothing(client_of, at_work, cont
     assert not AuditEntry.objects.exists()
 
 
-def test_tasks_for_too_many_minutes_are_refused_at_their_field(client_of, at_work, control):
-    address = reverse("pipeline-tasks", args=["performance", "hosts"])
-    posted = {"tasks": "4", "minutes": "90", "reason": "why"}
-    answer = client_of("operator").post(address, posted, headers={"accept": "application/json"})
-    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["minutes"])
-    assert control.get(keys.PIPELINE_CONTROLS.build("performance")) is None
-
-
 def test_who_is_limited_to_other_queues_does_not_replace_an_application_as_shipped(client_of, at_work, people):
     """No version of it was ever declared: it is what the process has of its own file."""
     Queue.objects.create(name="own", kind="pipeline")
@@ -133,13 +125,6 @@ def test_a_queue_that_another_application_reads_can_not_be_declared_for_a_second
     refused = client_of("operator").post("/api/v1/applications", given, content_type="application/json")
     assert refused.status_code == 422 and "is already read by performance" in refused.content.decode()
     assert not PipelineVersion.objects.exists()
-
-
-def test_one_task_is_one_task(client_of, at_work, control):
-    address = reverse("pipeline-tasks", args=["performance", "hosts"])
-    posted = {"tasks": "1", "reason": "at night"}
-    said = client_of("operator").post(address, posted, headers={"accept": "application/json"}).json()
-    assert said["message"].startswith("hosts will have 1 task within two batches")
 
 
 def test_many_versions_are_given_newest_first_page_by_page(client_of, at_work, people, monkeypatch):
@@ -231,11 +216,6 @@ def test_a_text_says_before_it_runs_whether_it_is_valid_and_what_differs(client_
     assert not PipelineVersion.objects.exists()
     viewer = client_of("viewer").post(reverse("pipeline-declaration-preview", args=["performance"]))
     assert viewer.status_code == 403
-
-
-def test_the_line_that_was_refused_is_named_to_the_editor(client_of, at_work):
-    page = declare(client_of("operator"), DECLARATION.replace("SEQ(busy; load)", "SEQ(busy; "))
-    assert page.context["wrong_line"] == 10 and 'data-wrong-line="10"' in page.content.decode()
 
 
 def test_the_text_as_shipped_can_be_seen_and_run_again(client_of, at_work, control):

@@ -269,15 +269,6 @@ def test_sections_and_orders_come_and_go_while_the_page_is_open(browsers, east, 
     assert ("loop x" in part_of(page, "plant-orders")) == bool(rows)
 
 
-def test_counts_of_a_section_are_whole_and_operators_that_can_be_set_are_called_so(browsers, east):
-    section = {"title": "Workers", "columns": ["Worker", "Begun", "Run, s", "Pid"]}
-    east(sections=[{**section, "rows": [["one", 1014, 0.305, None]]}])
-    page = browsers["viewer"].get("/plants/east/").content.decode()
-    cells = re.findall(r"<td>(.*?)</td>", part_of(page, "plant-section-1"))
-    assert cells == ["one", "1,014", "0.305", "—"]
-    assert "On 1 adjustable operator" in " ".join(page.split())
-
-
 def test_the_slowest_path_is_named_by_its_ends_and_a_plant_where_nothing_is_says_so(browsers, east):
     operators = {
         "in": MeasuredOperator("in", "source", 1, fixed="a source"),
@@ -290,13 +281,6 @@ def test_the_slowest_path_is_named_by_its_ends_and_a_plant_where_nothing_is_says
     page = browsers["viewer"].get("/plants/east/").content.decode()
     assert "No operators. The plant is responding but runs no operators." in part_of(page, "plant-operators")
     assert "No adjustable operators" in part_of(page, "plant-figures")
-
-
-@pytest.mark.parametrize("kind", ["weir", "celery"])
-def test_only_another_weir_has_a_console_of_its_own(browsers, east, kind):
-    east(kind=kind)
-    page = " ".join(browsers["viewer"].get("/plants/east/").content.decode().split())
-    assert ("Its own console" in page) == (kind == "weir")
 
 
 def test_the_api_registers_lists_sets_and_removes_like_the_pages(browsers, east, control):

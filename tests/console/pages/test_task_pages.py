@@ -10,7 +10,7 @@ import redis
 from django.test import Client
 
 from console.models import AuditEntry
-from console.templatetags.batch import durations, lasting
+from console.templatetags.live import durations, lasting
 from tests.console.page_form import form_of
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker

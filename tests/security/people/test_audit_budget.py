@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console.accounts.access import ACTIONS, Actor, create_token, get_action_family
-from console.audit import audit_log, repeats
+from console.audit import audit_log, refusals
 from console.models import ApiToken, AuditEntry, SavedFilter
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,15 +21,15 @@ LEDGER = "/api/v1/ledger/export"
 def monotonic(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """What time it is for the folding: the test sets it."""
     now = [0.0]
-    monkeypatch.setattr(repeats, "fold", repeats.Fold(lambda: now[0]))
+    monkeypatch.setattr(refusals, "entry_fold", refusals.Fold(lambda: now[0]))
     yield now
 
 
 @pytest.fixture
 def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three at once, then one each 1,000 s: no test lasts so long."""
-    monkeypatch.setattr(repeats, "MAX_AT_ONCE", 3)
-    monkeypatch.setattr(repeats, "SECONDS_FOR_ONE", 1_000)
+    monkeypatch.setattr(refusals, "MAX_AT_ONCE", 3)
+    monkeypatch.setattr(refusals, "SECONDS_FOR_ONE", 1_000)
 
 
 def actions() -> list[str]:
@@ -49,7 +49,7 @@ def test_an_export_that_is_repeated_within_a_minute_is_one_entry_and_the_next_sa
     for _ in range(5):
         assert read(browsers["viewer"], LEDGER) == 200
     assert actions() == ["export.ledger", "export.ledger.end"]
-    monotonic[0] += repeats.MINUTE_SECONDS
+    monotonic[0] += refusals.MINUTE_SECONDS
     assert read(browsers["viewer"], LEDGER) == 200
     third = AuditEntry.objects.get(sequence=3)
     assert third.action == "export.ledger" and third.after["repeats_not_noted"] == 4
@@ -108,10 +108,10 @@ def test_logins_from_many_addresses_are_counted_beyond_the_most_of_a_minute(mono
     for number in range(100):
         actor = Actor("desk-2", "viewer", user=User(pk=7), address=f"192.0.2.{number}")
         audit_log.record(actor, "login", "desk-2", after={"by": "password"})
-    assert len(actions()) == repeats.MAX_A_MINUTE
-    monotonic[0] += repeats.MINUTE_SECONDS
+    assert len(actions()) == refusals.MAX_A_MINUTE
+    monotonic[0] += refusals.MINUTE_SECONDS
     audit_log.record(actor, "login", "desk-2", after={"by": "password"})
-    assert AuditEntry.objects.latest("sequence").after["repeats_not_noted"] == 100 - repeats.MAX_A_MINUTE
+    assert AuditEntry.objects.latest("sequence").after["repeats_not_noted"] == 100 - refusals.MAX_A_MINUTE
 
 
 def test_failed_logins_of_strangers_hide_no_login_of_the_account():
@@ -140,7 +140,7 @@ def test_changes_of_the_plant_are_never_folded():
 
 def test_whatever_a_viewer_may_do_is_bounded():
     """What is added to the table for viewers has to be named in `repeats`, too."""
-    bounded = repeats.FOLDED | repeats.BUDGETED | {"plant.view"}  # viewing adds nothing
+    bounded = refusals.FOLDED | refusals.BUDGETED | {"plant.view"}  # viewing adds nothing
     families = {get_action_family(each) for each in bounded}
     of_viewers = {action for action, role in ACTIONS.items() if role == "viewer"}
     assert {

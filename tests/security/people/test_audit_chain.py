@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from console.audit import watch
+from console.audit import check
 from console.audit.chain import ORIGIN, encode_canonical_entry
 from queues.nodes.server import free_port
 from tests.console.served import ROOT
@@ -330,7 +330,7 @@ def test_an_altered_row_is_an_alert_within_a_minute(written: Path, tmp_path: Pat
         process.wait(MAX_SECONDS)
     assert "does not match its digest" in sentence
     assert len(checks) <= 3, "the check before, the one that finds it, and at most one beside the alert"
-    assert watch.CHECK_SECONDS + watch.BUDGET_SECONDS + automaton.CHECK_SECONDS < 60
+    assert check.CHECK_SECONDS + check.BUDGET_SECONDS + automaton.CHECK_SECONDS < 60
 
 
 # On PostgreSQL.

@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from console.live.origin import is_ours
+from console.live.consumer import is_ours
 from console.models import ApiToken
 
 pytestmark = pytest.mark.django_db

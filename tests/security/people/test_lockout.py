@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.db.models import F
 from django.test import Client
 
-from console.accounts import lockout, second_factor, token_failures
+from console.accounts import authentication, lockout, second_factor
 from console.models import AuditEntry, SecondFactor
 from tests.console.conftest import PASSWORD
 
@@ -83,9 +83,9 @@ def test_wrong_tokens_are_limited_per_address_and_good_ones_are_not(people, secr
     def ask(secret: str, address: str = HERE):
         return Client(REMOTE_ADDR=address).get("/api/v1/loops", headers={"Authorization": f"Bearer {secret}"})
 
-    answers = [ask(f"weir_{number}") for number in range(token_failures.MAX_FAILURES + 1)]
-    assert [each.status_code for each in answers] == [401] * token_failures.MAX_FAILURES + [429]
-    assert 0 < int(answers[-1]["Retry-After"]) <= token_failures.WINDOW_SECONDS
+    answers = [ask(f"weir_{number}") for number in range(authentication.MAX_FAILURES + 1)]
+    assert [each.status_code for each in answers] == [401] * authentication.MAX_FAILURES + [429]
+    assert 0 < int(answers[-1]["Retry-After"]) <= authentication.WINDOW_SECONDS
     assert ask("weir_x", ELSEWHERE).status_code == 401
     assert ask(secrets["viewer"]).status_code == 200
 
@@ -113,9 +113,9 @@ def test_wrong_tokens_are_limited_per_customer_of_a_provider(people, secrets, co
         Client(REMOTE_ADDR=addresses.format(number))
         .get("/api/v1/loops", headers={"Authorization": f"Bearer weir_{number}"})
         .status_code
-        for number in range(token_failures.MAX_FAILURES + 1)
+        for number in range(authentication.MAX_FAILURES + 1)
     ]
-    assert statuses == [401] * token_failures.MAX_FAILURES + [429]
+    assert statuses == [401] * authentication.MAX_FAILURES + [429]
 
 
 def test_logins_are_noted_for_as_long_as_they_count_and_no_longer(people, control):

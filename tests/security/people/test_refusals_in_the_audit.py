@@ -9,11 +9,11 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 
-from console.accounts import token_failures
+from console.accounts import authentication
 from console.accounts.access import NOBODY, Actor, require_permission
 from console.audit import audit_log
 from console.audit import refusals as refused
-from console.audit.repeats import MAX_A_MINUTE
+from console.audit.refusals import MAX_A_MINUTE
 from console.models import AuditEntry
 from tests.console.hanging_up import HangingUp
 
@@ -85,13 +85,13 @@ def test_under_asgi_too():
 @pytest.mark.django_db(transaction=True)
 def test_who_hangs_up_before_the_refusal_is_noted_all_the_same(application, secrets, control, monkeypatch):
     sent = HangingUp("/api/v1/audit", method="GET", authorization=f"Bearer {secrets['viewer']}")
-    real = token_failures.authenticate_token
+    real = authentication.authenticate_token
 
     def cut_off(*args):
         sent.hang_up()
         return real(*args)
 
-    monkeypatch.setattr(token_failures, "authenticate_token", cut_off)
+    monkeypatch.setattr(authentication, "authenticate_token", cut_off)
     async_to_sync(sent.to)(application)
     (entry,) = refusals()
     assert (entry.actor, entry.action, entry.target) == ("token:of-viewer", "refused.audit.view", "GET /api/v1/audit")

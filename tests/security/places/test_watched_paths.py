@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from console.accounts import token_failures
+from console.accounts import authentication
 from console.assistants.endpoint import AssistantEndpoint
 from console.pages.health.readiness import ReadinessPart, SharedReadiness
 from console.web.admission import Admission
@@ -68,7 +68,7 @@ def test_however_many_ask_readiness_is_found_once_a_second():
 @in_virtual_time
 async def test_no_token_is_searched_for_an_assistant_that_finds_no_place(monkeypatch):
     looked_up = []
-    monkeypatch.setattr(token_failures, "authenticate_token", lambda *said: looked_up.append(said))
+    monkeypatch.setattr(authentication, "authenticate_token", lambda *said: looked_up.append(said))
     application = Admission(AssistantEndpoint(None), at_once=0)
 
     async def post(path: str) -> int:

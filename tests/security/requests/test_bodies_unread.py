@@ -12,8 +12,8 @@ from django.conf import settings
 from django.db import connection
 
 from console.accounts.access import Actor
-from console.accounts.connection import run_in_thread
-from console.accounts.quotas import Quota, get_actor_quota
+from console.accounts.authentication import run_in_thread
+from console.accounts.tokens import Quota, get_actor_quota
 from console.api.ingestion import body_limit
 from console.api.ingestion import events as publisher
 from console.api.ingestion.body_limit import LARGE_OF_ONE, STRANGER_BYTES, Allowance, BodyLimit

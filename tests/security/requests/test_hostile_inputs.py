@@ -11,7 +11,7 @@ from django.test import Client
 
 from common.errors import BadInput
 from console.api import v1
-from console.input.row_bounds import check_row
+from console.input.storable import check_row
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from tests.console.accounts.route_permissions import ROUTE_PERMISSIONS, address_of, of_api

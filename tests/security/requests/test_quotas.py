@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from console.accounts.quotas import BURST_SECONDS, Quota
+from console.accounts.tokens import BURST_SECONDS, Quota
 from console.models import ApiToken
 from queues import keys
 from queues.control.connection import NotReplicated

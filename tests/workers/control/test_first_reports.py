@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from console.display.first_report import report_of
+from console.display.plant_words import report_of
 from workers.control.loops import write_due
 from workers.models import FirstReport, LedgerEntry, Loop
 

@@ -45,12 +45,3 @@ def test_what_if_is_answered_as_it_is_typed(viewport, scheme, open_page, explore
     expect(part).to_contain_text("new 12")
     expect(page.locator("#explorations tbody tr").first).to_be_visible()
     assert violations(page) == [] and overhang(page) <= 0
-
-
-def test_the_workers_page_leads_from_a_host_to_its_loop(open_page, explored):
-    page = open_page("/workers/", viewport=DESKTOP)
-    live(page, explored)
-    row = page.locator("#hosts-rows tr", has_text="jobs@plant-1")
-    expect(row).to_contain_text("auto")
-    row.get_by_role("link", name="steady").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("jobs@plant-1")

@@ -95,52 +95,12 @@ def test_an_end_at_a_time_stays_chosen_where_the_form_is_written_anew(open_page,
     expect(page.locator("[data-override]")).to_have_count(0)
 
 
-@pytest.mark.thorough
-def test_what_is_discarded_takes_its_time_with_it(open_page, observer, worker_loop):
-    page = open_page(worker_loop)
-    live(page, observer)
-    steer = page.locator("#steer")
-    steer.get_by_label("Expires").select_option("until")
-    expect(steer.get_by_label("Until")).to_be_visible()
-    steer.get_by_role("button", name="Discard").click()
-    expect(steer.get_by_label("Until")).to_be_hidden()
-    expect(steer.get_by_label("Until")).to_be_disabled()
-
-
 def test_a_value_out_of_range_is_refused_as_it_is_typed(open_page, observer, worker_loop):
     page = open_page(worker_loop)
     live(page, observer)
     page.get_by_label("Upper limit").fill("0")
     expect(page.locator("#steer [data-difference]")).to_contain_text("must be at least 1")
     expect(page.locator("#steer button.primary")).to_be_disabled()
-
-
-@pytest.mark.thorough
-def test_a_mode_that_somebody_else_sets_for_good_is_shown(open_page, observer, worker_loop, ask):
-    page = open_page(worker_loop)
-    live(page, observer)
-    advise = page.get_by_role("button", name="Advise", exact=True)
-    expect(advise).to_have_attribute("aria-pressed", "false")
-    number, loop = worker_loop.strip("/").rpartition("/")[2], "worker_rate/alert/n1"
-    ask("POST", f"loops/{number}/mode", {"mode": "advise", "reason": "a test"})
-    try:
-        observer.publish(lambda snapshot: snapshot["loops"][loop].update(mode="advise"))
-        expect(advise).to_have_attribute("aria-pressed", "true")
-    finally:
-        ask("POST", f"loops/{number}/mode", {"mode": "auto", "reason": "a test"})
-
-
-@pytest.mark.thorough
-def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer, worker_loop):
-    page = open_page(worker_loop)
-    live(page, observer)
-    page.get_by_role("button", name="Hold loop for 30 min").click()
-    page.locator("#why").get_by_label("Reason").fill("look at the queue first")
-    page.locator("#why").get_by_role("button", name="Hold loop for 30 min").click()
-    expect(page.locator("[data-override]")).to_contain_text("Mode hold instead of auto")
-    expect(page.get_by_role("button", name="Hold", exact=True)).to_have_attribute("aria-pressed", "true")
-    page.get_by_role("button", name="End override").click()
-    expect(page.locator("[data-override]")).to_have_count(0)
 
 
 @pytest.mark.thorough

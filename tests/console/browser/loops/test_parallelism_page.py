@@ -56,14 +56,3 @@ def test_everybody_can_read_who_sets_tasks_and_why(law, viewport, scheme, open_p
     name = request.node.callspec.id
     page.screenshot(path=Path(PHOTOGRAPHS or tmp_path) / f"parallelism-{name}.png", full_page=True)
     assert violations(page) == [] and overhang(page) <= 0
-
-
-def test_tasks_are_set_by_hand_with_an_end(open_page, watched):
-    loop = watched.snapshot["loops"]["parallelism_joint/performance"]["id"]
-    page = open_page(f"/loops/{loop}/")
-    live(page, watched)
-    form = page.locator("#by-hand")
-    form.get_by_label("hosts").fill("3")
-    form.get_by_label("Reason").fill("load test")
-    form.get_by_role("button", name="Set tasks").click()
-    expect(page.locator("#loop-overrides")).to_contain_text("load test")

@@ -46,21 +46,3 @@ def test_gains_say_what_they_promise_while_they_are_typed(viewport, scheme, open
     expect(card).to_contain_text("Unstable in the model")
     page.locator("#steer").get_by_role("button", name="Discard").click()
     expect(card).to_contain_text("Expected behavior")
-
-
-def test_a_refusal_of_gains_stands_in_the_form(open_page, observer, pages):
-    page = open_page(pages["flow"])
-    live(page, observer)
-    page.locator("#would-ki").fill("-0.02")
-    page.locator("#steer").get_by_label("Reason").fill("quicker")
-    page.locator("#steer button.primary").click()
-    expect(page.locator("#steer .error").first).to_contain_text("unstable in the model")
-
-
-def test_balance_says_how_a_difference_comes_to_nothing(open_page, observer, pages):
-    page = open_page(pages["balance"])
-    live(page, observer)
-    expect(page.locator("#prediction")).to_contain_text("Settles in")
-    page.locator("#would-r").fill("40")
-    expect(page.locator("#prediction")).to_contain_text("instead of")
-    assert violations(page) == []

@@ -1,7 +1,6 @@
 """What was learned from a loop's record, in a browser: read by everybody, approved from the page."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,25 +49,3 @@ def test_a_tuning_can_be_read_by_everybody_and_fits(screen, open_page, observer,
     part.get_by_text("Daily cost").click()
     page.screenshot(path=Path(PHOTOGRAPHS or tmp_path) / f"tuning-{screen}.png", full_page=True)
     assert violations(page) == [] and overhang(page) <= 0
-
-
-def test_an_approval_puts_the_values_in_force_and_the_proposal_leaves_the_page(open_page, observer, loop):
-    page = open_page(f"/loops/{loop}/", viewport=DESKTOP)
-    part = page.locator("section", has=page.locator("#tuning-title"))
-    part.get_by_label("Reason").fill("the record speaks for it")
-    part.get_by_role("button", name="Approve tuning abababab").click()
-    expect(page.locator("#tuning-title")).to_have_count(0)
-    page.goto("/overrides/")
-    expect(page.locator("main")).to_contain_text("the record speaks for it")
-
-
-def test_the_time_that_the_page_proposes_as_an_end_is_taken_wherever_it_is_read(open_page, observer, served):
-    page = open_page(f"/loops/{learned_loop(served, 'learned_west')}/", timezone_id="America/New_York")
-    part = page.locator("section", has=page.locator("#tuning-title"))
-    part.get_by_label("Expires").select_option("until")
-    part.get_by_label("Reason").fill("an hour from now in New York")
-    part.get_by_role("button", name="Approve tuning abababab").click()
-    expect(page.locator("#tuning-title")).to_have_count(0)
-    page.goto("/overrides/")
-    approved = page.locator("[data-override]", has_text="an hour from now in New York").first
-    expect(approved.locator("[data-until]")).to_have_text(re.compile(r"^(5\d:\d\d|1:00:00)$"))

@@ -11,28 +11,6 @@ from tests.queues.samples import blocks_of
 pytestmark = [*BROWSER, pytest.mark.slow]
 
 
-def test_letters_are_put_in_again_or_discarded_by_name(open_page, observer, nodes):
-    dead_letter(nodes["n1"], "n1")
-    dead_letter(nodes["n2"], "n2")
-    page = open_page("/queues/alert/")
-    live(page, observer)
-    page.locator("#dead-letters").get_by_role("link", name="View all").click()
-    letters = page.locator("#letters tbody tr")
-    expect(letters).to_have_count(2)
-    letters.filter(has_text="e-n1").get_by_role("checkbox").check()
-    page.locator("#letters").get_by_label("Reason").fill("the sink is back")
-    page.get_by_role("button", name="Requeue 1 dead letter").click()
-    expect(page.locator(".toast").last).to_have_text("1 dead letter (1 event) requeued.")
-    expect(letters).to_have_count(1)
-    page.get_by_label("Select all shown").check()
-    page.locator("#letters").get_by_label("Reason").fill("test data")
-    page.get_by_role("button", name="Discard 1 dead letter permanently").click()
-    expect(page.locator("#letters .error")).to_contain_text("can't be restored")
-    page.get_by_label("Type alert to discard").fill("alert")
-    page.get_by_role("button", name="Discard 1 dead letter permanently").click()
-    expect(page.locator("#letters")).to_contain_text("No dead letters match this filter.")
-
-
 def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_again(open_page, observer, nodes):
     segment = Segment(nodes["n1"].client(), "alert")
     segment.publish(blocks_of(240))

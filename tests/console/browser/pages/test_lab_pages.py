@@ -7,7 +7,7 @@ import sys
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 from tests.console.served import ROOT, Served
 
 pytestmark = [*BROWSER, pytest.mark.slow]
@@ -45,24 +45,6 @@ def simulated(served: Served, chromium, session) -> list[str]:
     return numbers
 
 
-def test_an_experiment_is_made_up_refused_begun_and_cancelled(open_page, observer: Observer):
-    page = open_page("/lab/?scenario=manager")
-    live(page, observer)
-    page.get_by_label("Upper limit").fill("0")
-    page.get_by_role("button", name="Run experiment").click()
-    expect(page.locator(".lab-form .error")).to_contain_text("must be a number from 1")
-    page.get_by_label("Upper limit").fill("300")
-    page.get_by_role("button", name="Run experiment").click()
-    expect(page.locator("#experiment-results .run-state")).to_have_text("Queued")
-    live(page, observer)
-    run = page.locator("#experiment-results .side a").inner_text().removeprefix("run ")
-    figures = {"state": "running", "share": 0.5, "chunks_done": 1, "chunks_total": 2, "rows": 12_000}
-    observer.publish(lambda seen: seen.update(runs={run: {"task": "experiment", "working": 1, **figures}}))
-    expect(page.locator("[data-derived=run_percent]")).to_have_text("50 %")
-    page.get_by_role("button", name="Cancel").click()
-    expect(page.locator("#experiment-results .run-state")).to_have_text("Canceled")
-
-
 @pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"])
 def test_results_plots_and_comparison_can_be_used_by_everybody(viewport, scheme, open_page, observer, simulated):
     page = open_page(f"/lab/{simulated[0]}/", viewport=viewport, color_scheme=scheme)
@@ -76,22 +58,3 @@ def test_results_plots_and_comparison_can_be_used_by_everybody(viewport, scheme,
     expect(page.locator("table.results tbody tr")).to_have_count(4)
     expect(page.get_by_role("region", name="Table of different settings")).to_contain_text("Upper limit")
     assert violations(page) == [] and overhang(page) <= 0
-
-
-def test_experiments_are_chosen_compared_and_applied(open_page, observer, simulated):
-    page = open_page("/lab/")
-    live(page, observer)
-    expect(page.get_by_role("button", name="Compare")).to_be_disabled()
-    for number in simulated:
-        page.get_by_label(f"Select experiment {number}").check()
-    page.get_by_role("button", name="Compare 2 experiments").click()
-    expect(page.get_by_role("heading", name="Compare experiments")).to_be_visible()
-    page.goto(f"/lab/{simulated[1]}/")
-    live(page, observer)
-    form = page.locator("form[action$=apply]").first
-    form.get_by_label("Reason").fill("it waits less in the lab")
-    form.get_by_label("Expires").select_option("2")
-    form.get_by_role("button", name="Apply parameters").click()
-    expect(page.locator(".toast").last).to_contain_text("Upper limit 250")
-    page.get_by_role("button", name="Undo").click()
-    expect(page.locator(".toast").last).to_contain_text(re.compile("back|ended|reverted", re.I))

@@ -25,14 +25,6 @@ def test_the_worst_row_is_first_and_no_row_moves_under_the_pointer(open_page, ob
     expect(names).to_have_text(["n1", "n2", "n3"])
 
 
-@pytest.mark.thorough
-def test_a_node_that_joins_gets_its_row(open_page, observer):
-    page = open_page("/nodes/")
-    live(page, observer)
-    observer.publish(lambda snapshot: snapshot["nodes"].update(n4={**snapshot["nodes"]["n1"]}))
-    expect(page.locator('[data-row="nodes.n4"]')).to_be_visible()
-
-
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("screen", [{}, {"has_touch": True, "is_mobile": True}], ids=["mouse", "finger"])
 def test_a_list_that_was_sorted_by_hand_goes_on_with_the_plant(screen, open_page, observer):
@@ -124,22 +116,6 @@ def test_a_page_that_nobody_sees_fetches_its_lists_when_somebody_does(open_page,
     hide("false")
     comes(observer, page.locator('[data-row="nodes.n6"]'))
     assert fetched
-
-
-def test_a_node_is_cordoned_from_its_row_and_taken_back(open_page, observer, nodes):
-    page = open_page("/nodes/")
-    live(page, observer)
-    expect(page.get_by_role("button", name="Cordon")).to_be_disabled()
-    page.get_by_label("Select n2").check()
-    page.get_by_label("Reason").fill("a look at its disk")
-    page.get_by_role("button", name="Cordon n2").click()
-    expect(page.locator(".toast").last).to_contain_text("n2 is cordoned: it keeps its points and gets no more.")
-    observer.publish(lambda snapshot: snapshot["nodes"]["n2"].update(cordoned=True))
-    expect(page.locator('[data-row="nodes.n2"] .flags')).to_have_text("cordoned")
-    page.goto("/nodes/n2/")
-    page.locator("#node-use").get_by_label("Reason").fill("it is well")
-    page.get_by_role("button", name="Return n2 to service").click()
-    expect(page.locator("#node-use")).to_contain_text("Draining creates a plan")
 
 
 @pytest.mark.thorough

@@ -120,37 +120,3 @@ def test_a_burst_never_draws_anything_larger_than_the_map(open_page, observer):
             """(seq) => document.querySelector("#flow svg")?.dataset.snapshot === seq""", arg=sequence
         )
         assert outside_the_map(page) == [], rate
-
-
-@pytest.mark.thorough
-def test_a_burst_in_a_large_plant_fits_the_map_too(open_page, observer):
-    page = open_page("/")
-    live(page, observer)
-    for change in (large, arrivals(30_000.0), arrivals(1.0)):
-        observer.publish(change)
-        sequence = str(observer.snapshot["seq"])
-        page.wait_for_function(
-            """(seq) => document.querySelector("#flow svg")?.dataset.snapshot === seq""", arg=sequence
-        )
-        assert outside_the_map(page) == []
-
-
-def test_the_word_before_the_sentence_is_one_of_what_it_says(open_page, observer):
-    """No worker host is no load: it read "Too busy: 10 events wait, and no worker host reports."."""
-
-    def no_workers(snapshot: Snapshot) -> None:
-        calm = {**snapshot["nodes"]["n1"], "state": "NORMAL", "utilisation": 0.2}
-        snapshot["nodes"] = {name: dict(calm) for name in ("n1", "n2", "n3")}
-        snapshot["hosts"] = {}
-        snapshot["totals"] |= {"worker_slots": 0, "workers_busy": 0}
-
-    page = open_page("/")
-    live(page, observer)
-    observer.publish(no_workers)
-    assert observer.snapshot["health"]["state"] == "TOOBUSY"
-    expect(page.locator("h1 .word")).to_have_text("Critical: ")
-    expect(page.locator("#announcer")).to_contain_text("Critical: ")
-    written = page.request.get(page.url).text()
-    assert '<span class="word">Critical: </span>' in written
-    expect(open_page("/queues/").locator(".strip .health .word")).to_have_text("Critical")
-    assert "Too busy" not in page.locator(".strip").inner_text()

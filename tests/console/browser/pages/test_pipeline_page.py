@@ -52,20 +52,6 @@ def test_the_map_tints_the_band_to_a_busy_operator_and_follows_the_plant(open_pa
     expect(page.get_by_text("e-1")).to_be_visible()
 
 
-def test_a_click_opens_the_operator_and_its_tasks_can_be_set(open_page, at_work, control):
-    page = open_page("/pipeline/")
-    live(page, at_work)
-    page.locator("#pipeline-map a[href='/pipeline/performance/operators/hosts/']").click()
-    drawer = page.locator("#drawer")
-    expect(drawer.get_by_role("heading", name="hosts", level=2)).to_be_visible()
-    expect(drawer).to_contain_text("value > 85")
-    drawer.get_by_label("Tasks").fill("4")
-    drawer.get_by_label("Reason").fill("it is busy")
-    drawer.get_by_role("button", name="Set tasks").click()
-    expect(page.get_by_text("hosts will have 4 tasks within two batches").first).to_be_visible()
-    assert json.loads(control.get("weir:pipeline:controls:performance"))["tasks"] == {"hosts": 4}
-
-
 @pytest.mark.sweep(4)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.browser.screen import BROWSER, PHONE, Snapshot, live
+from tests.console.browser.screen import BROWSER, Snapshot, live
 
 pytestmark = BROWSER
 
@@ -23,33 +23,6 @@ def test_what_waits_for_nobody_knows_how_long_stands_first(open_page, observer):
     expect(page.locator("#queues-table tbody th")).to_have_text(["alert", "telemetry"])
     observer.publish(lambda snapshot: snapshot["queues"]["alert"].update(waiting_events=0))
     expect(page.locator("#queues-table tbody th")).to_have_text(["telemetry", "alert"])
-
-
-def test_a_queue_is_paused_from_a_phone_and_resumed(open_page, observer):
-    page = open_page("/queues/alert/", viewport=PHONE)
-    live(page, observer)
-    card = page.locator("#pause")
-    card.get_by_label("Intake").check()
-    card.get_by_label("Reason").fill("a disk is changed")
-    card.get_by_label("Expires").select_option("10")
-    card.get_by_role("button", name="Pause queue").click()
-    expect(page.locator("#toasts")).to_contain_text("Intake of alert is paused until")
-    page.reload()
-    held = page.locator("#queue-pauses .override")
-    expect(held).to_contain_text("Intake paused")
-    expect(held).to_contain_text("a disk is changed")
-    held.get_by_role("button", name="End override").click()
-    expect(page.locator("#toasts")).to_contain_text("Intake ended")
-
-
-@pytest.mark.thorough
-def test_a_paused_queue_says_so_in_its_list(open_page, observer):
-    page = open_page("/queues/")
-    live(page, observer)
-    pause = {"part": "consumption", "override": 1, "by": "ada", "reason": "a disk is changed"}
-    observer.publish(lambda snapshot: snapshot["queues"]["alert"].update(pauses=[pause]))
-    row = page.locator("#queues-table tbody tr", has=page.get_by_role("link", name="alert"))
-    expect(row).to_contain_text("consumption paused")
 
 
 @pytest.mark.thorough

@@ -5,16 +5,13 @@ import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from random import Random
 
 import orjson
 import pytest
-from django.template.loader import render_to_string
 from playwright.sync_api import Page, expect
 
-from console.timeline.happenings import Bar, arrange_in_rows
 from queues import keys
-from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live
 from tests.waiting import until
 from tests.workers.snapshots import snapshot_of
 from workers.history import metrics
@@ -22,7 +19,6 @@ from workers.history.snapshot_archive import Recorder
 
 pytestmark = [*BROWSER, pytest.mark.slow]
 MINUTES = 12
-CSS = Path(__file__).parents[4] / "static" / "css"
 
 
 @pytest.fixture
@@ -131,21 +127,6 @@ def test_a_clock_that_is_wrong_in_the_browser_changes_no_time(open_page, observe
     assert abs(datetime.now(UTC) - timedelta(minutes=5) - at) < timedelta(minutes=2)
 
 
-def test_a_note_on_the_range_shown_is_written_and_removed(open_page, observer, measured):
-    page = open_page("/timeline/?minutes=10")
-    live(page, observer)
-    page.get_by_label("Title", exact=True).fill("<i>load</i> test")
-    page.get_by_role("button", name="Use displayed range").click()
-    page.get_by_role("button", name="Add mark").click()
-    row = page.locator("#marks tr", has_text="<i>load</i> test")
-    expect(row).to_be_visible()
-    expect(page.locator(".happening.note")).to_contain_text("<i>load</i> test")
-    row.get_by_role("radio").check()
-    page.locator("#marks").get_by_label("Reason").fill("it was called off")
-    page.get_by_role("button", name=re.compile("Remove mark")).click()
-    expect(row).to_have_count(0)
-
-
 def test_the_exported_file_is_read_without_the_console(open_page, observer, measured, tmp_path: Path, chromium):
     page = open_page("/timeline/?minutes=10")
     live(page, observer)
@@ -189,39 +170,3 @@ def test_labels_never_overprint_at_any_width(open_page, observer, served):
     for width in (1920, 1440, 1280, 1190, 1024, 390):
         page.set_viewport_size({"width": width, "height": 900})
         until(lambda: page.evaluate(OVERLAPPING) == [], every_seconds=0.1)
-
-
-STYLES = ("tokens", "frame", "components", "timeline")
-LANE = """<div class="plots"><div class="track bars" style="--rows: 4; --phone-rows: 6">
-<h2 class="name">Lane</h2><div class="plot">%s</div><span class="value"></span></div></div>"""
-
-
-def bar(random: Random, kind: str) -> Bar:
-    """Many begin at the same few instants, some last, and some labels are long."""
-    begin = random.choice([0.0, 0.3, 0.31, 0.5, 0.502, random.random()])
-    end = begin if kind in ("deploy", "restart") else min(1.0, begin + random.choice([0.0, 0.02, 0.4]))
-    at = datetime.now(UTC)
-    return Bar(begin, end, kind, "x" * random.choice([3, 12, 40]), "title", at, None, state="BUSY")
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_no_label_of_any_kind_stands_over_another(seed: int, chromium) -> None:
-    random = Random(seed)
-    kinds = ["alert", "override", "note", "deploy", "restart"]
-    bars = sorted((bar(random, random.choice(kinds)) for _ in range(30)), key=lambda each: each.begin)
-    drawn = (render_to_string("records/parts/timeline_bar.html", {"bar": each}) for each in arrange_in_rows(bars))
-    style = "\n".join((CSS / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
-    page = chromium.new_page()
-    page.set_content(f"<style>{style}</style><main>{LANE % ''.join(drawn)}</main>")
-    assert page.locator(".words").count() == 30
-    for width in (1920, 1280, 1024, 390):
-        page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate(OVERLAPPING) == [], width
-    page.close()
-
-
-@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_the_timeline_can_be_used_by_everybody_and_fits(viewport, open_page, observer, measured):
-    page = open_page("/timeline/?minutes=15", viewport=viewport)
-    assert violations(page) == []
-    assert overhang(page) <= 0

@@ -4,7 +4,6 @@ import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
-import orjson
 import pytest
 from playwright.sync_api import Page, Route, expect
 
@@ -110,15 +109,6 @@ def test_while_the_plant_is_silent_an_open_page_says_that_nobody_evaluates_alert
     checked(60.0)
     expect(page.locator("#disconnected")).to_contain_text("Observer not responding")
     expect(page.locator("#alerts-watch")).to_contain_text("Alert evaluation is not running (last run:")
-
-
-def test_what_is_old_by_days_is_shown_with_its_day(open_page, observer):
-    page = open_page("/nodes/")
-    live(page, observer)
-    old = {**observer.snapshot, "at": datetime(2026, 1, 5, 9, tzinfo=UTC).timestamp()}
-    message = {"seq": old["seq"], "at": old["at"], "topic": "plant", "snapshot": old}
-    observer.control.publish(keys.LIVE, orjson.dumps(message))
-    expect(page.locator("#disconnected")).to_contain_text("as of Mon 5 Jan, ")
 
 
 def test_who_polls_and_may_not_see_any_more_is_not_called_disconnected(open_page, observer):

@@ -6,17 +6,17 @@ import pytest
 from django.utils import timezone
 
 from console.accounts.access import NOBODY
-from console.display.subject_pages import find_subject_page
+from console.display.states import find_subject_page
 from console.incidents.changes import IncidentChange
+from console.incidents.quick_actions import build_change_rows
 from console.models import AuditEntry
-from console.pages.alerts.incident_changes import build_change_rows
 from queues import keys
 from queues.models import Queue
 from tests.console.pages.alerts.checks import REASON, audited, fetch, opened
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.alerts.checks import lost
 from tests.workers.snapshots import snapshot_of
-from workers.models import Loop, Override, Plan
+from workers.models import Loop, Override
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.steering.overrides import MAXIMUM_REASON_LENGTH
 
@@ -127,29 +127,6 @@ def test_why_an_override_was_ended_stands_in_the_audit(operator, people, alert):
     assert AuditEntry.objects.get(action="override.end").reason == "it swings no more"
 
 
-def test_a_host_that_was_the_last_to_work_is_let_work_again_from_the_alert(operator, people, alert, control):
-    of_host = {"name": "work", "value": "draining", "host": "jobs@a", "reason": "x"}
-    end = timezone.now() + timedelta(minutes=20)
-    drain = Override.objects.create(expires_at=end, owner=people["operator"], **of_host)
-    draining = {"part": "work", "override": drain.pk, "by": "operator", "reason": "x"}
-    hosts = {"jobs@a": {"role": "jobs", "draining": draining}, "jobs@b": {"role": "jobs"}}
-    control.set(keys.SNAPSHOT, snapshot_of({**lost(), "hosts": hosts}).to_json())
-    found = opened("workers_missing")
-    [end] = operator.get(f"/alerts/{found.pk}/").context["alert"].quick_actions
-    assert end.words == "Return jobs@a to service"
-    assert fetch(operator, end.url, {end.name: end.value, **REASON}).status_code == 200
-    drain.refresh_from_db()
-    assert drain.ended_at is not None
-
-
-def test_processes_are_named_to_who_may_see_them(browsers, alert):
-    found = opened("workers_missing")
-    roles = ("operator", "administrator")
-    related = {role: browsers[role].get(f"/alerts/{found.pk}/").context["alert"].related_pages for role in roles}
-    assert [page.words for page in related["administrator"]] == ["Processes and logs"]
-    assert related["operator"] == []
-
-
 def test_a_failed_pipeline_is_restarted_from_its_alert(operator, alert, control):
     Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
     for name, kind in (("telemetry", "pipeline"), ("alert", "jobs")):
@@ -161,13 +138,3 @@ def test_a_failed_pipeline_is_restarted_from_its_alert(operator, alert, control)
     assert restart.words == "Restart performance"
     assert fetch(operator, restart.url, {restart.name: restart.value, **REASON}).status_code == 200
     assert ("operator", "pipeline.restart", "performance") in audited()
-
-
-def test_the_page_names_the_plans_that_nobody_had_to_make(operator, alert):
-    moves = [{"queue": "alert", "from": "n1", "to": "n2", "points": 334}]
-    fields = {"kind": "restore", "reason": "n1 is lost", "base": {}, "base_revision": 1, "hash": "0" * 64}
-    fields |= {"state": "done", "expires_at": alert.began_at, "created_at": alert.began_at}
-    Plan.objects.create(title="Restore the points of n1", moves=moves, **fields)
-    Plan.objects.create(title="Move n3", moves=[{**moves[0], "queue": "q", "from": "n3"}], **fields)
-    page = operator.get(f"/alerts/{alert.pk}/").content.decode()
-    assert "Restore the points of n1" in page and "Move n3" not in page

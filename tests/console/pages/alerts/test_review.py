@@ -68,11 +68,6 @@ def test_a_severity_that_a_person_says_is_that_of_the_lists_and_of_the_review(op
     assert page.context["alerts"][0].document()["severity"] == "notice"
 
 
-def test_a_time_without_alerts_says_so(operator, alert):
-    page = operator.get("/alerts/review/?from=2026-01-01T00:00&to=2026-01-02T00:00").content.decode()
-    assert "No alerts fired." in page
-
-
 def kept(name: str, minutes: float, ended_minutes: float = 1.0, **more) -> Alert:
     """An alert that fired so many minutes ago, and has ended."""
     now, made = timezone.now(), opened(name, node="n1")
@@ -100,15 +95,6 @@ def test_alerts_whose_cause_was_over_before_are_not_said_never_to_have_fired(ope
     assert page.context["summary"].sentence == "1 alert fired, explained by earlier alerts."
 
 
-def test_the_median_of_two_is_the_middle_between_them(operator, alert, people):
-    Alert.objects.filter(pk=alert.pk).update(fired_at=None)
-    for name, after in (("one", 10), ("other", 110)):
-        made = kept(name, 60)
-        made.refresh_from_db()
-        made.events.create(at=made.fired_at + timedelta(seconds=after), kind="acknowledged", by=people["operator"])
-    assert operator.get("/alerts/review/").context["summary"].acknowledged_seconds == pytest.approx(60)
-
-
 def test_a_test_message_that_was_given_up_is_no_message_of_the_night(operator, alert):
     receiver = Receiver.objects.create(name="desk-of-tests", channel="email")
     for number, kind in enumerate(("test", "alerts")):
@@ -116,9 +102,3 @@ def test_a_test_message_that_was_given_up_is_no_message_of_the_night(operator, a
             key=f"{number:032}", receiver=receiver, content={"kind": kind}, state="failed", error="refused"
         )
     assert operator.get("/alerts/review/").context["summary"].failed == 1
-
-
-def test_what_was_answered_in_a_chat_is_by_nobody_called_none(operator, alert):
-    alert.events.create(kind="note", text="anna, in a chat: I restart it")
-    said = operator.get("/alerts/review/").content.decode()
-    assert "anna, in a chat: I restart it" in said and "None" not in said

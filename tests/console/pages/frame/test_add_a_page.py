@@ -11,10 +11,9 @@ from types import ModuleType
 import pytest
 
 import console.pages.plant
-from console import urls
+from console import navigation, urls
 from console.accounts.access import ACTIONS
-from console.pages.frame import declared_page
-from console.pages.frame.declared_page import DeclaredPage, load_pages
+from console.navigation import DeclaredPage, load_pages
 from tests.console.accounts.route_permissions import EVERYBODY, of_declared_pages, request_route
 from tests.house import test_pages
 
@@ -34,7 +33,7 @@ def written(tmp_path, monkeypatch, settings):
     for name, text in BLOCK.findall(DOCS.read_text(encoding="utf-8")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    shipped = declared_page.list_url_patterns()
+    shipped = navigation.list_url_patterns()
     room = console.pages.plant
     monkeypatch.setattr(room, "__path__", [*room.__path__, str((tmp_path / MODULE).parent)])
     monkeypatch.setattr(room, "producers", None, raising=False)  # and is gone afterwards
@@ -51,7 +50,7 @@ def written(tmp_path, monkeypatch, settings):
 def addresses_anew(shipped, monkeypatch):
     """The name of a table of addresses as `console.urls` makes it, with what is declared by now."""
     table = ModuleType("urls_with_an_example")
-    table.urlpatterns = [*urls.urlpatterns[: len(urls.urlpatterns) - shipped], *declared_page.list_url_patterns()]
+    table.urlpatterns = [*urls.urlpatterns[: len(urls.urlpatterns) - shipped], *navigation.list_url_patterns()]
     table.handler403, table.handler500 = urls.handler403, urls.handler500
     monkeypatch.setitem(sys.modules, table.__name__, table)
     return table.__name__
@@ -103,7 +102,7 @@ def test_a_page_whose_view_asks_for_no_role_is_refused_at_the_start(written, mon
     open_to_all = DeclaredPage("open", "open/", lambda request: None, "Open", "watch")
     monkeypatch.setattr(module, "PAGE", open_to_all)
     load_pages.cache_clear()
-    with pytest.raises(ValueError, match="the view of the page open lacks @requires"):
+    with pytest.raises(ValueError, match="the view of the page open lacks @declare_page"):
         load_pages()
 
 

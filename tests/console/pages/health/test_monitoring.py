@@ -10,7 +10,7 @@ import yaml
 
 from common.stored_document import replace_fields
 from console.pages.health.exposition import render_exposition
-from console.pages.health.record_figures import RecordFigures, build_rejection_metric, record_families
+from console.pages.health.health import RecordFigures, build_rejection_metric, record_families
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import snapshot_of
 from workers.documents.consumer_groups import ConsumerGroup

@@ -9,13 +9,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from console.display.formats import format_for_input
-from console.display.human_units import get_human_unit
+from console.display.formats import format_for_input, get_human_unit
 from controllers import catalog
 from controllers.framework import guard
 from tests.console.page_form import form_of
 from tests.console.page_text import source_of
-from workers.control.kinds.registry import KINDS, find_display
+from workers.control.kinds.registry import KINDS
 from workers.models import LedgerEntry, Loop, Override
 from workers.steering import overrides
 
@@ -64,13 +63,6 @@ def test_a_unit_that_is_not_shown_is_refused_at_its_field(operator):
     body = {"would-busy": "65", "unit-busy": "furlongs", "reason": "a test", "minutes": "5"}
     answer = operator.post(f"/loops/{loop.pk}/override", body)
     assert list(answer.context["errors"]) == ["would-busy"] and not Override.objects.exists()
-
-
-def test_an_unchanged_value_in_the_shown_unit_is_no_change(operator):
-    loop = loop_of("rebalancing")
-    body = {"would-busy": "70", "unit-busy": "% of capacity", "reason": "a test", "minutes": "5"}
-    assert operator.post(f"/loops/{loop.pk}/override", body).status_code == 422
-    assert not Override.objects.exists()
 
 
 def test_a_value_that_nobody_touched_is_not_rounded_by_its_unit(operator):
@@ -159,10 +151,6 @@ def test_a_value_in_a_field_reads_back_as_the_same(value, text):
     assert value is None or float(text) == value
 
 
-def test_a_share_in_percent_has_no_digits_of_its_turning():
-    assert format_for_input(get_human_unit("share of capacity").convert(0.07)) == "7"
-
-
 TARGET = {"application": "performance", "operator": "hosts", "host": "h", "queue": "alert", "node": "n1"}
 
 
@@ -226,16 +214,6 @@ def test_what_a_change_would_have_done_is_counted_and_the_limit_of_that_is_said(
     part = operator.get(f"/loops/{loop.pk}/predicted?would-backlog_bound_seconds=5").content.decode()
     assert "of the last 4 decisions" in part or "no decisions in the last" in part
     assert "can't be predicted" in part.replace("&#x27;", "'") or "no decisions in the last" in part
-
-
-def test_a_pool_of_an_attached_plant_has_its_own_words_as_its_workers_stay(operator):
-    pool = loop_of("worker_rate", plant="shop", operator="celery@one")
-    container = loop_of("worker_rate", queue="alert", node="n1")
-    assert find_display("worker_rate", pool.target).past({"start": 3}) == "set 3 workers"
-    assert find_display("worker_rate", container.target).past({"start": 3}) == "started 3 workers"
-    page = operator.get(f"/loops/{pool.pk}/")
-    assert "short-lived" not in source_of(page) and "Sets the number of workers of a pool" in source_of(page)
-    assert "short-lived" in source_of(operator.get(f"/loops/{container.pk}/"))
 
 
 def test_a_ladder_that_only_advises_has_no_button_that_would_be_refused(operator):

@@ -6,21 +6,13 @@ import orjson
 import pytest
 from django.utils import timezone
 
-from console.display.loop_order import compute_loop_severity, compute_tick_lateness
-from console.templatetags.filters import loop_title
+from console.display.states import compute_loop_severity, compute_tick_lateness
 from queues import keys
 from queues.models import Queue
-from tests.house.test_loop_kinds import starts_of
-from workers.control.kinds.registry import KINDS
 from workers.documents.loops import LoopStatus
 from workers.models import LedgerEntry, Loop
 
 AT = 1_800_000_000.0
-
-
-def test_no_two_loops_of_a_plant_with_one_of_everything_are_alike():
-    titles = [loop_title(name) for kind in KINDS.values() for name in starts_of(kind)]
-    assert len(set(titles)) == len(titles) >= len(KINDS)
 
 
 @pytest.mark.parametrize(("age", "late"), [(1.0, 0.0), (5.0, 0.0), (20.0, 18.0)])

@@ -1,24 +1,125 @@
-"""Search for destinations and actions by name: pages, subjects, plans, alerts, actions, and help.
+"""Navigation: the pages on the rail, pages that declare themselves, and the search for pages and actions by name.
 
-Users (Ctrl-K) and programs use the same list. It contains only what the actor may do. An action links to the page where
-it is done, which asks for details such as a reason and an expiry.
+A declared page needs no list: a module in an area of `console.pages` has `PAGE = DeclaredPage(…)`. It gives
+the page its address, its place on the rail and in the palette, and the minimum role that the permissions test checks.
+
+Users (Ctrl-K) and programs use the same search. It contains only what the actor may do. An action links to the page
+where it is done, which asks for details such as a reason and an expiry.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Literal, get_args
 
 from django.db.models import F
-from django.urls import reverse
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path, reverse
 
 from console.accounts.access import Actor
 from console.actions.loops import list_scope_queues
 from console.help import contents
-from console.pages.frame.frame import get_page_permission, on_rail
+from controllers.framework.discovery import import_modules, import_subpackages
 from queues.models import Node, Queue
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Plan, Task
 from workers.steering.scope import Scope, list_active_loops
+
+Section = Literal["watch", "steer", "look", "keep"]
+SECTIONS: tuple[Section, ...] = get_args(Section)  # sections of the rail, in order
+# Declared pages are added to these.
+RAIL: tuple[tuple[str, str, Section], ...] = (
+    ("overview", "Overview", "watch"),
+    ("nodes", "Nodes", "watch"),
+    ("queues", "Queues", "watch"),
+    ("dead-letters", "Dead letters", "watch"),
+    ("workers", "Workers", "watch"),
+    ("pipeline", "Pipeline", "watch"),
+    ("alerts", "Alerts", "watch"),
+    ("objectives", "Service levels", "watch"),
+    ("loops", "Loops", "steer"),
+    ("overrides", "Overrides", "steer"),
+    ("plans", "Plans", "steer"),
+    ("tasks", "Tasks", "steer"),
+    ("ledger", "Ledger", "steer"),
+    ("timeline", "Timeline", "look"),
+    ("lab", "Lab", "look"),
+    ("processes", "Processes", "keep"),
+    ("audit", "Audit log", "keep"),
+    ("settings", "Settings", "keep"),
+    ("help", "Help", "keep"),
+)
+RAIL_ACTIONS = {"audit": "audit.view", "processes": "process.view"}
+
+
+@dataclass(frozen=True)
+class DeclaredPage:
+    """A page that needs only its module, its template, and its test.
+
+    name: the `NAME` of its context; addresses are made from it. address: starts with "/", without variable parts, as on
+    the rail. view: made by `declare_page`; the rail shows it to users it admits. section: of the rail, at whose end it
+    is placed. icon: of static/icons/sprite.svg. help: its page in Help, after /help/; "": the start page of Help.
+    """
+
+    name: str
+    address: str
+    view: Callable[..., HttpResponseBase]
+    label: str
+    section: Section
+    icon: str = "search"
+    help: str = ""
+
+    @property
+    def action(self) -> str:
+        """Return the permission that is needed to see the page."""
+        return str(vars(self.view)["action"])
+
+
+@cache
+def load_pages() -> dict[str, DeclaredPage]:
+    """Return all declared pages by name.
+
+    Imports every page, so call it when they can be imported. Raises ValueError if two pages have one name, or if a view
+    requires no role.
+    """
+    pages_by_name: dict[str, DeclaredPage] = {}
+    modules = (module for area in import_subpackages(import_module("console.pages")) for module in import_modules(area))
+    for module in modules:
+        page = getattr(module, "PAGE", None)
+        if not isinstance(page, DeclaredPage):
+            continue
+        if page.name in pages_by_name:
+            raise ValueError(f"two pages declare the name {page.name}")
+        if "action" not in vars(page.view):
+            raise ValueError(f"the view of the page {page.name} lacks @declare_page")
+        pages_by_name[page.name] = page
+    return dict(sorted(pages_by_name.items()))
+
+
+def list_url_patterns() -> list[URLPattern]:
+    """Return the URL patterns of all declared pages, for `console.urls`."""
+    return [path(page.address, page.view, name=page.name) for page in load_pages().values()]
+
+
+def help_of(name: str) -> str:
+    """Return the address of a page's help, after /help/; "" for a page without a name."""
+    page = load_pages().get(name)
+    return page.help if page else f"operate/pages/{name}/" if name else ""
+
+
+def on_rail() -> list[tuple[str, str, Section]]:
+    """Return name, label, and section of each page on the rail, in order."""
+    entries = [*RAIL, *((page.name, page.label, page.section) for page in load_pages().values())]
+    return sorted(entries, key=lambda entry: SECTIONS.index(entry[2]))
+
+
+def get_page_permission(name: str) -> str:
+    """Return the permission that is needed to see a page on the rail."""
+    page = load_pages().get(name)
+    return page.action if page else RAIL_ACTIONS.get(name, "plant.view")
+
 
 MAX_TEXT = 100
 MAX_FOUND = 20
@@ -116,8 +217,15 @@ def list_entries(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEnt
         yield PaletteEntry("loop", _format_loop_name(loop.name), reverse("loop", args=[loop.pk]), words=loop.name)
     for name, role in hosts.items():
         yield PaletteEntry("worker host", name, reverse("worker-host", args=[name]), f"role {role}")
-    yield from _iterate_apps_and_plants(snapshot)
-    yield from _iterate_actions(actor, nodes, queues, loops, hosts, tasks)
+    if snapshot is not None:
+        for name in snapshot.pipeline.applications:
+            yield PaletteEntry("application", name, reverse("pipeline-application", args=[name]), "pipeline")
+        for name in snapshot.plants:
+            yield PaletteEntry("plant", name, reverse("plant", args=[name]))
+    actions = (*PLANT_ACTIONS, *_iterate_subject_actions(nodes, queues, loops, hosts, tasks))
+    for permission, label, url, words, about in actions:
+        if actor.may_somewhere(permission) and actor.can_access_queues(about):
+            yield PaletteEntry("action", label, url if url.startswith("/") else _build_url(url), words=words)
     for page in contents.load_pages().values():
         yield PaletteEntry("help", page.title, reverse("help") + page.address)
 
@@ -129,15 +237,6 @@ def _iterate_pages(actor: Actor) -> Iterator[PaletteEntry]:
     for name, label, action in MORE_PAGES:
         if actor.may_somewhere(action):
             yield PaletteEntry("page", label, reverse(name))
-
-
-def _iterate_apps_and_plants(snapshot: Snapshot | None) -> Iterator[PaletteEntry]:
-    if snapshot is None:
-        return
-    for name in snapshot.pipeline.applications:
-        yield PaletteEntry("application", name, reverse("pipeline-application", args=[name]), "pipeline")
-    for name in snapshot.plants:
-        yield PaletteEntry("plant", name, reverse("plant", args=[name]))
 
 
 def _iterate_alerts(only_open: bool = False) -> Iterator[PaletteEntry]:
@@ -158,29 +257,41 @@ def _iterate_plans(only_open: bool = False) -> Iterator[PaletteEntry]:
         yield PaletteEntry("plan", f"Plan {row.pk}: {row.title}", url, row.state)
 
 
-def _iterate_actions(
-    actor: Actor,
-    nodes: Sequence[str],
-    queues: Sequence[str],
-    loops: Sequence[Loop],
-    hosts: Iterable[str],
-    tasks: Sequence[str],
-) -> Iterator[PaletteEntry]:
-    for permission, label, url, words, about in _iterate_possible_actions(nodes, queues, loops, hosts, tasks):
-        if actor.may_somewhere(permission) and actor.can_access_queues(about):
-            yield PaletteEntry("action", label, url, words=words)
-
-
 # Required permission, label, destination, more words, and the queues it is about (None: the whole plant;
 # empty: those that are chosen there).
-Possible = tuple[str, str, str, str, Collection[str] | None]
+PossibleAction = tuple[str, str, str, str, Collection[str] | None]
+# Their destinations are the name of a page, and a place on it.
+PLANT_ACTIONS: tuple[PossibleAction, ...] = (
+    ("silence.set", "Silence alerts", "silences#new-title", "mute", ()),
+    ("alert.acknowledge", "Acknowledge an alert", "alerts", "snooze escalate", ()),
+    ("alert_rule.change", "Change an alert rule", "alert-rules", "threshold", ()),
+    ("receiver.change", "Add an alert receiver", "receivers", "email webhook", ()),
+    ("plan.approve", "Approve a plan", "plans", "reject stop roll back", ()),
+    ("override.set", "Bulk override", "overrides#new-title", "parameter guard", ()),
+    ("override.end", "End an override", "overrides", "extend", ()),
+    ("mark.add", "Add a mark to the timeline", "timeline#mark-title", "deploy note", ()),
+    ("link.make", "Share a snapshot", "timeline#share-title", "link chat", ()),
+    ("dead_letters.requeue", "Requeue dead letters", "dead-letters", "requeue discard", ()),
+    ("lab.run", "Run an experiment", "lab", "simulate compare", ()),
+    ("plant.register", "Register a plant", "plants", "flink heron", ()),
+    ("settings.change", "Change plant settings", "plant-settings", "approvals quota", ()),
+    ("queue.define", "Create a queue", "queue-new", "new make", ()),
+    ("process.restart", "Restart a process", "processes#restart-title", "kill log", ()),
+    ("user.manage", "Add a user", "users", "user role", ()),
+    ("account.change", "Change my password", "settings#password-title", "account", ()),
+    ("token.mint", "Create an API token", "settings#tokens-title", "secret", ()),
+    ("plan.propose", "Balance all nodes", "queues", "rebalance points", None),
+)
 
 
-def _iterate_possible_actions(
-    nodes: Sequence[str], queues: Sequence[str], loops: Sequence[Loop], hosts: Iterable[str], tasks: Sequence[str]
-) -> Iterator[Possible]:
-    yield from ((*plant_entry, ()) for plant_entry in _list_plant_entries())
-    yield "plan.propose", "Balance all nodes", reverse("queues"), "rebalance points", None
+def _build_url(destination: str) -> str:
+    name, _, place = destination.partition("#")
+    return f"{reverse(name)}#{place}" if place else reverse(name)
+
+
+def _iterate_subject_actions(
+    nodes: Sequence[str], queues: Sequence[str], loops: Sequence[Loop], hosts: Collection[str], tasks: Sequence[str]
+) -> Iterator[PossibleAction]:
     for name in queues:
         url = reverse("queue", args=[name])
         waiting, definition = (reverse(page, args=[name]) for page in ("queue-waiting", "queue-definition"))
@@ -200,27 +311,6 @@ def _iterate_possible_actions(
         yield ("loop.mode", f"Hold loop {_format_loop_name(loop.name)}", url, words, list_scope_queues(Scope(loop)))
     for name in tasks:
         yield "task.run", f"Run task {name}", f"{reverse('task', args=[name])}#run-title", "start", ()
-
-
-def _list_plant_entries() -> Iterator[tuple[str, str, str, str]]:
-    yield "silence.set", "Silence alerts", f"{reverse('silences')}#new-title", "mute"
-    yield "alert.acknowledge", "Acknowledge an alert", reverse("alerts"), "snooze escalate"
-    yield "alert_rule.change", "Change an alert rule", reverse("alert-rules"), "threshold"
-    yield "receiver.change", "Add an alert receiver", reverse("receivers"), "email webhook"
-    yield "plan.approve", "Approve a plan", reverse("plans"), "reject stop roll back"
-    yield "override.set", "Bulk override", f"{reverse('overrides')}#new-title", "parameter guard"
-    yield "override.end", "End an override", reverse("overrides"), "extend"
-    yield "mark.add", "Add a mark to the timeline", f"{reverse('timeline')}#mark-title", "deploy note"
-    yield "link.make", "Share a snapshot", f"{reverse('timeline')}#share-title", "link chat picture"
-    yield "dead_letters.requeue", "Requeue dead letters", reverse("dead-letters"), "requeue discard"
-    yield "lab.run", "Run an experiment", reverse("lab"), "simulate compare"
-    yield "plant.register", "Register a plant", reverse("plants"), "flink heron"
-    yield "settings.change", "Change plant settings", reverse("plant-settings"), "approvals quota"
-    yield "queue.define", "Create a queue", reverse("queue-new"), "new make"
-    yield "process.restart", "Restart a process", f"{reverse('processes')}#restart-title", "kill log"
-    yield "user.manage", "Add a user", reverse("users"), "user role"
-    yield "account.change", "Change my password", f"{reverse('settings')}#password-title", "account"
-    yield "token.mint", "Create an API token", f"{reverse('settings')}#tokens-title", "secret"
 
 
 def _format_loop_name(name: str) -> str:

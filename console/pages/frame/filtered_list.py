@@ -1,4 +1,4 @@
-"""A page of the ledger or the audit log: position and filter from the address, and the rows."""
+"""A filtered list, such as the ledger: position and filter from its address, its rows, and a user's saved filters."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,12 +6,16 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect
+from django.urls import reverse
 
 from common.errors import BadInput
-from console.input.form_values import parse_time
-from console.input.row_id import parse_row_id
-from console.pages.frame.page import Errors
+from console.accounts.access import actor_of
+from console.actions import saved_filters
+from console.input.form_values import parse_row_id, parse_time
+from console.models import SavedFilter
+from console.pages.frame.page import ActionResult, Errors, declare_action
 from workers.control.ledger.runs import TickRunPage
 from workers.coordination import keyset
 
@@ -82,3 +86,34 @@ def read_filter(read: Any, query: Mapping[str, str]) -> tuple[Any, dict[str, lis
         return read(query), {}
     except BadInput as error:
         return None, {error.field: [error.message]}
+
+
+def filters_of(request: HttpRequest, page: str) -> list[SavedFilter]:
+    """Return the user's saved filters of a list, which are shown as links above it."""
+    return list(saved_filters.list_filters(request.user, page))
+
+
+def _get_list_url(request: HttpRequest) -> str:
+    page = request.POST.get("page", "")
+    return reverse(page if page in SavedFilter.Page.values else "ledger")
+
+
+def _show_list_again(request: HttpRequest) -> HttpResponse:
+    """Return to the filtered list; a form without a script shows nothing more."""
+    return redirect(_get_list_url(request))
+
+
+@declare_action("account.change", _show_list_again)
+def save(request: HttpRequest) -> ActionResult:
+    """Save a filter. Posted: page, name, query."""
+    posted = request.POST
+    texts = [posted.get(name, "") for name in ("page", "name", "query")]
+    kept = saved_filters.save(actor_of(request), request.user, *texts)
+    return ActionResult(f"Filter {kept.name} saved.", f"{reverse(kept.page)}?{kept.query}", {"filter": kept.pk})
+
+
+@declare_action("account.change", _show_list_again)
+def remove(request: HttpRequest) -> ActionResult:
+    """Remove a filter. Posted: page, filter (its number)."""
+    saved_filters.remove(actor_of(request), request.user, parse_row_id(request.POST.get("filter", "")) or 0)
+    return ActionResult("Filter removed.", _get_list_url(request))

@@ -1,14 +1,20 @@
-"""Wrong API tokens are counted per address: above MAX_FAILURES within WINDOW_SECONDS they are answered 429.
+"""Authentication by token, and of a connection before Django has a request of it.
 
-A valid token is never rejected because of others at its address.
+Wrong API tokens are counted per address: above MAX_FAILURES within WINDOW_SECONDS they are answered 429. A valid token
+is never rejected because of others at its address.
 """
 
 import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from typing import Any
 
 import redis
+from channels.db import database_sync_to_async
+from django.utils import timezone
 
-from console.accounts.access import Actor, find_token_actor
+from console.accounts.access import NOBODY, Actor, find_token_actor, get_session_actor, parse_bearer_secret
 from console.audit import refusals
 from console.connections.client_addresses import normalize_address
 from console.connections.control_server import control
@@ -56,3 +62,29 @@ def _count_failure(address: str) -> int:
         logger.warning("Invalid tokens can't be counted: %s", error)
         return 0
     return max(1, left) if count > MAX_FAILURES else 0
+
+
+# Only in Django has a request a thread of its own. Otherwise all connections would be looked up in one
+# thread, and each would wait for all before it while a server hangs; a thread for each could be a thousand.
+_THREADS = ThreadPoolExecutor(8, "connections")
+
+
+def run_in_thread(function: Callable[..., Any]) -> Any:
+    """Wrap a function, which may use the database, as a coroutine.
+
+    Its broken database connections are closed, which Django only does in its own threads.
+    """
+    return database_sync_to_async(function, thread_sensitive=False, executor=_THREADS)
+
+
+def authenticate_connection(session_key: str | None, authorization: str | None, address: str | None = None) -> Actor:
+    """Return the actor by token if given, else by session.
+
+    Return None for a wrong token, or after too many wrong ones.
+    """
+    if authorization is None:
+        return get_session_actor(session_key, address)
+    try:
+        return authenticate_token(parse_bearer_secret(authorization), timezone.now(), address) or NOBODY
+    except TooManyFailures:
+        return NOBODY

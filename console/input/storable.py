@@ -1,6 +1,7 @@
-"""Rejection of values that a column can't store.
+"""The text and the numbers that a database can store.
 
-They are rejected with their field before writing: SQLite stores them, and PostgreSQL fails.
+Others are rejected with their field before writing: SQLite stores them, and PostgreSQL fails. Text is UTF-8 without NUL
+(PostgreSQL stores none) and without lone surrogates.
 """
 
 import math
@@ -11,8 +12,16 @@ from django.db import models
 from django.db.backends.base.operations import BaseDatabaseOperations
 from django.db.models.signals import pre_save
 
+from common.checks import UNSTORABLE_CHARACTER
 from common.errors import BadInput
-from console.input.plain_text import UNSTORABLE, is_plain
+
+UNSTORABLE = "must be UTF-8 text without NUL characters or unpaired surrogates."
+
+
+def is_plain(text: str) -> bool:
+    """Return whether every database and every file can store the text."""
+    return UNSTORABLE_CHARACTER.search(text) is None
+
 
 OURS = ("console", "queues", "workers")
 
