@@ -39,7 +39,7 @@ NOT_COUNTED = (
     "workers/models.py",
     "console/api/answer/",
     "console/audit/chain.py",
-    "console/audit/repeats.py",
+    "console/audit/refusals.py",
     "console/input/",
     "console/models.py",
     "workers/documents/",

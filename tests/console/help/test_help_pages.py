@@ -100,5 +100,5 @@ def test_a_rule_may_name_another_runbook(settings):
 
 def test_every_command_of_ours_is_on_the_page_of_commands():
     ours = {name for name, application in get_commands().items() if str(application).startswith("console")}
-    assert {"weir", "top", "assistant"} <= ours
+    assert {"weir", "assistant"} <= ours
     assert ours == set(re.findall(r"^\| `(\w+)` \|", reference.build_commands_page(), re.MULTILINE))
