@@ -335,7 +335,6 @@ PIPELINE_STUCK_SECONDS = Seconds(
 )
 
 # Other programs, and other consoles.
-HERON = Variable("WEIR_HERON", "command that scales a Heron topology", "heron")
 PLANT_COMMANDS = Variable(
     "WEIR_PLANT_COMMANDS",
     "allowed commands of declared plants, separated by ;. A call must start with the same words, including"

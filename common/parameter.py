@@ -15,7 +15,7 @@ Values that code reads as fields are declared as a `msgspec.Struct` whose fields
 import functools
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -69,13 +69,19 @@ class Parameter:
     required: bool = False
     items: tuple["Parameter", ...] = ()  # for an object or row; for a map the declaration of its values
     or_null: bool = False  # null means "none"; if required, it has to be given
-    most: int | None = None  # items of a list
+    most: int | None = None  # items of a list, or characters of a text
     variants: tuple[tuple[str, tuple["Parameter", ...]], ...] = ()  # kind → its further values
+    # For the field of a form: its label, whether it has several lines, and name → a text to start from.
+    title: str = ""
+    many_lines: bool = False
+    examples: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
 
     def takes(self) -> str:
         span = f"from {self.minimum:g} to {self.maximum:g} ({self.unit})"
         if self.kind == "choice":
             text = f"must be one of {', '.join(self.choices)}"
+        elif self.kind == "text" and self.most is not None:
+            text = f"must be text of 1 to {self.most} characters"
         elif self.kind in OTHER_KINDS:
             text = OTHER_KINDS[self.kind]
         elif self.kind == "table":
@@ -145,7 +151,7 @@ class Parameter:
         if self.kind == "choice":
             return isinstance(value, str) and value in self.choices
         if self.kind == "text":
-            return isinstance(value, str) and value != ""
+            return isinstance(value, str) and 0 < len(value) <= (self.most or len(value))
         if self.kind == "flag":
             return checks.FLAG.accepts(value)
         if self.kind in LISTS:

@@ -273,7 +273,7 @@ PLANT_ACTIONS: tuple[PossibleAction, ...] = (
     ("link.make", "Share a snapshot", "timeline#share-title", "link chat", ()),
     ("dead_letters.requeue", "Requeue dead letters", "dead-letters", "requeue discard", ()),
     ("lab.run", "Run an experiment", "lab", "simulate compare", ()),
-    ("plant.register", "Register a plant", "plants", "flink heron", ()),
+    ("plant.register", "Register a plant", "plants", "flink kubernetes", ()),
     ("settings.change", "Change plant settings", "plant-settings", "approvals quota", ()),
     ("queue.define", "Create a queue", "queue-new", "new make", ()),
     ("process.restart", "Restart a process", "processes#restart-title", "kill log", ()),

@@ -8,7 +8,7 @@ from common.errors import BadInput
 from workers.plants.foreign import adapters
 from workers.plants.foreign.celery_app import ADAPTER, broker
 from workers.plants.foreign.celery_app.broker import AmqpBroker, RedisBroker, create_app
-from workers.plants.foreign.celery_app.transport.redis_layout import find_binding_separators, read_layout
+from workers.plants.foreign.celery_app.transport import find_binding_separators, read_layout
 from workers.plants.foreign.kind import PlantAddress
 
 USUAL = "\x06\x16"

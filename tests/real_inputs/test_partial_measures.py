@@ -15,7 +15,6 @@ from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.flink.flink_plant import _parse_number as parse_flink_number
-from workers.plants.foreign.heron import _parse_metric as parse_heron_number
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.api_server import ApiServer
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
@@ -276,10 +275,6 @@ def test_a_page_that_has_expired_leaves_no_half_of_a_list():
 
 def test_one_metric_of_flink_that_is_no_number_is_unknown():
     assert [parse_flink_number(each) for each in ("5", "NaN", "n/a", None, [], "1e400")] == [5.0, *[None] * 5]
-
-
-def test_one_minute_of_heron_that_is_no_number_is_left_to_the_others():
-    assert [parse_heron_number(each) for each in ("5", 7, "NaN", "-3", "n/a", None, {})] == [5.0, 7.0, *[None] * 5]
 
 
 # Workloads of which one can't be read

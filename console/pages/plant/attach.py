@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.views.decorators.http import require_http_methods
 
 from common.errors import BadInput
+from common.parameter import Parameter
 from console.accounts.access import actor_of, requires
 from console.actions import plant_registration
 from console.display.plant_words import describe_discovered_plant
@@ -14,7 +15,7 @@ from console.input.form_values import fill_form, find_wrong_line
 from console.pages.frame.page import Errors, FormPage, render_page
 from workers.documents.plants import FoundPlant
 from workers.plants.foreign import adapters
-from workers.plants.foreign.kind import AdapterKind, PlantOption
+from workers.plants.foreign.kind import AdapterKind
 from workers.plants.models import RegisteredPlant
 
 REACHED = ("name", "kind", "url", "secret_environment")  # of every kind of plant
@@ -39,8 +40,7 @@ class FormOption:
 
     kind: str
     name: str
-    title: str
-    about: PlantOption
+    about: Parameter
     value: str
     wrong_line: int | None = None
 
@@ -64,13 +64,12 @@ def iterate_form_options(
     wrong = find_wrong_line(errors or {})
     for kind in adapters.list_kinds().values():
         kept = editing.options if editing is not None and editing.kind == kind.name else {}
-        for name, about in kind.options.items():
+        for about in kind.options:
             option = FormOption(
                 kind=kind.name,
-                name=name,
-                title=about.title or name.capitalize(),
+                name=about.name,
                 about=about,
-                value=kept.get(name, about.examples.get(example, "")),
+                value=kept.get(about.name, about.examples.get(example, "")),
                 wrong_line=wrong if about.many_lines else None,
             )
             yield replace(option, value=submitted.get(option.field, "")) if submitted else option
@@ -78,8 +77,8 @@ def iterate_form_options(
 
 def read_options(posted: QueryDict, kind: str) -> dict[str, str]:
     """Return the posted options of a kind; an unknown kind has none."""
-    known = adapters.list_kinds()[kind].options if kind in adapters.list_kinds() else {}
-    return {name: posted.get(f"{kind}.{name}", "").strip() for name in known}
+    known = adapters.list_kinds()[kind].options if kind in adapters.list_kinds() else ()
+    return {option.name: posted.get(f"{kind}.{option.name}", "").strip() for option in known}
 
 
 @dataclass(frozen=True, kw_only=True)

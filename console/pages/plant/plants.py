@@ -161,7 +161,7 @@ def register(request: HttpRequest) -> ActionResult:
     if a registered plant is to be changed; digest: of the registration as shown.
     """
     name, kind = text_of(request, "name", "enter a name"), request.POST.get("kind", "")
-    known = adapters.list_kinds()[kind].options if kind in adapters.list_kinds() else {}
+    known = {option.name for option in adapters.list_kinds()[kind].options} if kind in adapters.list_kinds() else set()
     try:
         made = plant_registration.register(
             actor_of(request),

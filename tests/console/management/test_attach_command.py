@@ -9,7 +9,7 @@ from console.models import AuditEntry
 from queues.nodes.server import free_port
 from workers.documents.plants import FoundPart, FoundPlant
 from workers.plants.foreign import adapters, declared
-from workers.plants.foreign.kind import AdapterKind, PlantOption
+from workers.plants.foreign.kind import AdapterKind, declare_option
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantUnavailable
@@ -48,10 +48,10 @@ def asked(monkeypatch):
 
     made = {"make": lambda address: MemoryPlant(lambda: 5.0, [], {"parse": 2}), "inspect": inspect}
     broker = AdapterKind(
-        name="broker", title="A broker", schemes={"redis": 6379}, options={"queue": PlantOption("one")}, **made
+        name="broker", title="A broker", schemes={"redis": 6379}, options=(declare_option("queue", "one"),), **made
     )
     page = AdapterKind(
-        name="page", title="A page", schemes={}, file="text", options={"text": PlantOption("YAML")}, **made
+        name="page", title="A page", schemes={}, file="text", options=(declare_option("text", "YAML"),), **made
     )
     monkeypatch.setattr(adapters, "list_kinds", lambda: {"broker": broker, "page": page})
     return seen

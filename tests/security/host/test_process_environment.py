@@ -10,7 +10,6 @@ import pytest
 from tests.waiting import until
 from workers.host.environment import select_needed
 from workers.pipeline.runtime.cluster import build_environment
-from workers.plants.foreign import heron
 
 KEYS = ("WEIR_SECRET_KEY", "DATABASE_URL", "WEIR_WEBHOOK_SECRET", "AWS_SECRET_ACCESS_KEY")
 
@@ -33,16 +32,6 @@ def test_only_what_a_process_needs_is_passed_on(keys):
 def test_a_cluster_of_ours_knows_no_key(keys, tmp_path, monkeypatch):
     monkeypatch.setenv("WEIR_SPARK_SECRET", "s" * 32)
     assert "hunter2" not in build_environment(tmp_path).values()
-
-
-def test_herons_command_line_knows_no_key_and_may_say_what_is_no_text(keys, tmp_path, monkeypatch):
-    program = tmp_path / "heron"
-    program.write_text("#!/bin/sh\nenv\nprintf '\\361'\n")
-    program.chmod(0o700)
-    monkeypatch.setenv("WEIR_HERON", str(program))
-    monkeypatch.setenv("HERON_HOME", "/opt/heron")
-    said = heron.update(["update", "local"]).stdout
-    assert "HERON_HOME=/opt/heron" in said and "hunter2" not in said
 
 
 @pytest.mark.slow

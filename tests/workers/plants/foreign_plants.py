@@ -1,7 +1,6 @@
-"""REST APIs of attached systems: Flink's as recorded from a cluster of version 2.3, Heron's as documented."""
+"""The REST API of Flink, as recorded from a cluster of version 2.3."""
 
 import json
-import subprocess
 from urllib.parse import parse_qs
 
 import httpx
@@ -105,72 +104,3 @@ class FakeFlink:
         self.records += 100
         values = {"numRecordsIn": self.records, "numRecordsOut": self.records // 2, "busyTimeMsPerSecond": 500.0}
         return [{"id": each, "value": str(values[each.partition(".")[2]])} for each in wanted.split(",")]
-
-
-class FakeHeron:
-    """A tracker of one topology, and the command line that updates it."""
-
-    def __init__(self):
-        self.tasks, self.updates, self.error = {"word": 1, "exclaim": 2, "count": 2}, [], None
-
-    def transport(self):
-        return httpx.MockTransport(self.answer)
-
-    def answer(self, request):
-        if self.error is not None:
-            return self.error
-        endpoint, query = request.url.path.rpartition("/")[2], parse_qs(request.url.query.decode())
-        assert query["topology"] == ["ExclamationTopology"] and query["cluster"] == ["devcluster"]
-        result = self.info() if endpoint == "info" else self.timeline(query)
-        document = {"status": "success", "executiontime": 0.01, "message": "", "version": "0.17.8", "result": result}
-        return httpx.Response(200, json=document)
-
-    def run(self, arguments):
-        """`heron update devcluster/desk/default ExclamationTopology --component-parallelism=exclaim:3`"""
-        self.updates.append(list(arguments))
-        assert arguments[:3] == ["update", "devcluster/desk/default", "ExclamationTopology"]
-        for each in arguments[3:]:
-            name, _, count = each.removeprefix("--component-parallelism=").partition(":")
-            self.tasks[name] = int(count)
-        return subprocess.CompletedProcess(arguments, 0, "", "")
-
-    def instances(self, name):
-        return [f"container_1_{name}_{number}" for number in range(1, self.tasks[name] + 1)]
-
-    def info(self):
-        heard = {"exclaim": "word", "count": "exclaim"}
-        bolts = {
-            name: {
-                "outputs": [{"stream_name": "default"}] if name == "exclaim" else [],
-                "inputs": [{"component_name": before, "stream_name": "default", "grouping": "SHUFFLE"}],
-            }
-            for name, before in heard.items()
-            if name in self.tasks
-        }
-        spout = {"source": "NA", "type": "default", "outputs": [{"stream_name": "default"}]}
-        return {
-            "logical_plan": {"spouts": {"word": spout}, "bolts": bolts},
-            "physical_plan": {
-                "spouts": {"word": self.instances("word")},
-                "bolts": {name: self.instances(name) for name in bolts},
-                "instances": {},
-                "stmgrs": {},
-                "config": {"topology.message.timeout.secs": "30"},
-            },
-        }
-
-    def timeline(self, query):
-        """Return three minutes; 600 tuples per minute at the spout, 1 ms each at a bolt."""
-        name, start = query["component"][0], int(query["starttime"][0])
-        minutes = [str(start + 60 * n) for n in range(3)]
-
-        def values(metric):
-            if "latency" in metric:
-                return dict.fromkeys(minutes, "1000000.0")
-            events = 600 // self.tasks[name]
-            return dict(zip(minutes, (str(events), str(events + 6), str(events - 6)), strict=True))
-
-        timeline = {
-            metric: {instance: values(metric) for instance in self.instances(name)} for metric in query["metricname"]
-        }
-        return {"starttime": start, "endtime": start + 180, "component": name, "timeline": timeline}

@@ -9,7 +9,7 @@ from common.errors import BadInput
 from workers.host import egress
 from workers.plants.foreign import adapters
 from workers.plants.foreign.client import PlantClient
-from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, PlantOption
+from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, declare_option
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
 
@@ -33,11 +33,11 @@ BROKER = AdapterKind(
     title="A broker",
     schemes={"redis": 6379, "amqp": 5672},
     ports=frozenset({26379}),
-    options={
-        "app": PlantOption("its name", required=True),
-        "mode": PlantOption("how", choices=("one", "two")),
-        "page": PlantOption("of YAML", longest=20_000, many_lines=True),
-    },
+    options=(
+        declare_option("app", "its name", required=True),
+        declare_option("mode", "how", choices=("one", "two")),
+        declare_option("page", "of YAML", most=20_000, many_lines=True),
+    ),
     make=lambda address: Small(),
 )
 
@@ -54,8 +54,14 @@ def broker(monkeypatch):
 
 
 def test_an_adapter_is_found_because_its_module_declares_it():
-    assert {"weir", "flink", "heron"} <= set(adapters.list_kinds())
+    assert {"weir", "flink", "declared"} <= set(adapters.list_kinds())
     assert all(kind.name == name and kind.title for name, kind in adapters.list_kinds().items())
+
+
+def test_a_plant_of_a_kind_of_an_earlier_version_names_its_replacement():
+    for kind, said in (("prometheus", "declared plant with PromQL sensors"), ("heron", "remove the plant")):
+        with pytest.raises(BadInput, match=said):
+            adapters.create_adapter(registration(kind=kind, options={}))
 
 
 def test_every_adapter_stands_in_the_contract_that_keeps_adapters_apart():

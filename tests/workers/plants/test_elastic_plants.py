@@ -23,12 +23,11 @@ from tests.console.pipeline_sample import sample_application
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from tests.workers.plants.foreign.declared.examples import DeclaredRig
 from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, NAMESPACE, cluster
-from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron, client_of
+from tests.workers.plants.foreign_plants import FakeFlink, client_of
 from workers.documents.plants import PoolSamples
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
-from workers.plants.foreign.heron import HeronPlant
 from workers.plants.foreign.kind import Adapter, PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
 from workers.plants.foreign.remote import RemotePlant
@@ -166,22 +165,6 @@ class KubernetesRig(Rig):
         return len(self.far.patches())
 
 
-class HeronRig(Rig):
-    operators = ("exclaim", "count")
-    options = {"cluster": "devcluster", "role": "desk", "topology": "ExclamationTopology"}
-
-    def __init__(self):
-        self.far = FakeHeron()
-        client = client_of("heron", "http://tracker", self.far.transport())
-        self.plant = HeronPlant(client, self.options, self.far.run)
-
-    def vanish(self, operator):
-        del self.far.tasks[operator]
-
-    def changes(self):
-        return len(self.far.updates)
-
-
 class CeleryRig(Rig):
     """Two workers of one queue: in parallel, not one after the other."""
 
@@ -222,7 +205,7 @@ def secret(django_user_model):
     return create_token(owner, "weir-2", "operator", timezone.now() + timezone.timedelta(days=1))[1]
 
 
-ALONE = {"memory": MemoryRig, "simulated": SimulatedRig, "flink": FlinkRig, "heron": HeronRig, "celery": CeleryRig}
+ALONE = {"memory": MemoryRig, "simulated": SimulatedRig, "flink": FlinkRig, "celery": CeleryRig}
 
 
 @pytest.fixture
@@ -318,7 +301,7 @@ def test_a_sources_tasks_cannot_be_set(rig):
         rig.plant.set_parallelism({source: 2})
 
 
-@pytest.mark.parametrize("rig", ["memory", "local", "remote", "flink", "heron", "celery", "cluster"], indirect=True)
+@pytest.mark.parametrize("rig", ["memory", "local", "remote", "flink", "celery", "cluster"], indirect=True)
 def test_an_operator_that_vanished_is_refused_and_the_others_can_still_be_set(rig):
     first, second = rig.operators
     rig.vanish(second)

@@ -1,19 +1,15 @@
-"""Measures of a Flink job and a Heron topology, and what is not accepted as a measurement."""
+"""Measures of a Flink job, and what is not accepted as a measurement."""
 
-import subprocess
 from itertools import count
 
 import httpx
 import pytest
 
 from common.errors import BadInput, WeirError
-from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron, client_of
+from tests.workers.plants.foreign_plants import FakeFlink, client_of
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
-from workers.plants.foreign.heron import HeronPlant, check_options
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
-
-OPTIONS = {"cluster": "devcluster", "role": "desk", "topology": "ExclamationTopology"}
 
 
 @pytest.fixture
@@ -333,118 +329,6 @@ def test_what_flink_refuses_is_said(flink, job):
     flink.rescale = lambda wanted: httpx.Response(400, json={"errors": ["the vertex is not known"]})
     with pytest.raises(InvalidPlantResponse, match="the vertex is not known"):
         job.set_parallelism({"Calc[2]": 1})
-
-
-@pytest.fixture
-def heron():
-    return FakeHeron()
-
-
-@pytest.fixture
-def topology_of_heron(heron):
-    client = client_of("heron", "http://tracker", heron.transport())
-    return HeronPlant(client, OPTIONS, heron.run, lambda: 1_790_000_000.0)
-
-
-def test_a_topology_of_heron_is_measured_by_its_minutes(topology_of_heron):
-    topology = topology_of_heron.get_topology()
-    assert topology.paths == {"path1": ("word", "exclaim", "count")}
-    word, exclaim = topology.operators["word"], topology.operators["exclaim"]
-    assert (word.kind, word.acked, word.failed) == ("source", 1_800.0, 1_800.0)
-    assert exclaim.measure("executions") == 1_800.0
-    assert exclaim.measure("inputs") == 1_800.0  # what the spout emitted
-    assert exclaim.measure("service_seconds") == pytest.approx(0.001)
-    assert exclaim.group_by_task("executions_variance") == {"exclaim_1": 36.0, "exclaim_2": 36.0}
-    assert topology.operators["count"].measure("outputs") is None  # it emits to no stream
-
-
-def test_an_instance_of_heron_that_was_just_started_makes_no_load_lower_than_it_is(heron, topology_of_heron):
-    """The minutes before its start are not reported, and an instance without any minute is unknown."""
-    usual, minutes = topology_of_heron.get_topology().operators, heron.timeline
-
-    def changed_to(change):
-        def timeline(query):
-            found = minutes(query)
-            for instances in found["timeline"].values():
-                for instance in list(instances):
-                    if instance.endswith("exclaim_2"):
-                        change(instances, instance)
-            return found
-
-        return timeline
-
-    def last_minute(instances, instance):
-        instances[instance] = dict(list(instances[instance].items())[:1])
-
-    heron.timeline = changed_to(last_minute)
-    found = topology_of_heron.get_topology().operators
-    for name in ("exclaim", "count"):
-        for measure in ("inputs", "executions", "utilisation"):
-            assert found[name].measure(measure) == pytest.approx(usual[name].measure(measure))
-    heron.timeline = changed_to(lambda instances, instance: instances.pop(instance))
-    found = topology_of_heron.get_topology().operators
-    assert found["exclaim"].measure("executions") is None
-    assert found["count"].measure("inputs") is None  # which is what they emit
-
-
-def test_tasks_of_heron_are_set_by_its_command_line_and_only_when_they_are_others(heron, topology_of_heron):
-    topology_of_heron.set_parallelism({"exclaim": 3, "count": 2})
-    assert heron.updates == [
-        ["update", "devcluster/desk/default", "ExclamationTopology", "--component-parallelism=exclaim:3"]
-    ]
-
-
-@pytest.mark.parametrize(
-    ("run", "error", "said"),
-    [
-        (
-            lambda _: subprocess.CompletedProcess([], 1, "", "trace\nTopology is not running"),
-            InvalidPlantResponse,
-            "not running",
-        ),
-        (FileNotFoundError("heron"), InvalidPlantResponse, "the program heron was not found"),
-        (PermissionError(13, "Permission denied"), InvalidPlantResponse, "can't be started"),
-        (subprocess.TimeoutExpired("heron", 120), PlantUnavailable, "took more than 120 s"),
-    ],
-)
-def test_an_update_that_fails_says_why(heron, run, error, said):
-    def failing(arguments):
-        if isinstance(run, Exception):
-            raise run
-        return run(arguments)
-
-    client = client_of("heron", "http://tracker", heron.transport())
-    with pytest.raises(error, match=said):
-        HeronPlant(client, OPTIONS, failing).set_parallelism({"exclaim": 3})
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (httpx.Response(200, json={"status": "failure", "message": "no such topology"}), "no such topology"),
-        (httpx.Response(200, json={"status": "success", "result": {"logical_plan": {}}}), "invalid Heron topology"),
-        (httpx.Response(200, json={"status": "success", "result": None}), "invalid Heron topology"),
-    ],
-)
-def test_a_tracker_that_answers_wrongly_is_no_topology(heron, topology_of_heron, answer, said):
-    heron.error = answer
-    with pytest.raises(InvalidPlantResponse, match=said):
-        topology_of_heron.get_topology()
-
-
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"cluster": "a", "role": "b"}, "topology"),
-        ({**OPTIONS, "topology": "--config-path=/tmp"}, "topology"),
-        ({**OPTIONS, "role": "a/b"}, "role"),
-    ],
-)
-def test_what_the_command_line_could_take_for_something_else_is_refused(options, field):
-    check_options(OPTIONS)
-    with pytest.raises(BadInput) as refused:
-        check_options(options)
-    assert refused.value.field == field
 
 
 def test_a_flink_job_that_the_kubernetes_operator_scales_is_not_steered_as_well():

@@ -1,6 +1,6 @@
 """A real Prometheus: PromQL as a loop's sensor, from the load to the call to the proof.
 
-It also covers the scraped targets as a plant, and invalid answers.
+It also covers invalid answers.
 """
 
 import json
@@ -12,14 +12,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from tests.prometheus import program, prometheus, running
+from tests.prometheus import prometheus
 from tests.waiting import until
 from tests.workers.loops import PARALLELISM, ensured
 from workers.control import engine
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign import adapters
 from workers.plants.foreign.client import PlantClient
-from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.prometheus_client import PrometheusClient
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant
@@ -160,34 +159,14 @@ def test_a_loop_follows_promql_from_the_load_to_the_call_to_the_proof(shop, tmp_
     assert all(entry.error == "" for entry in acted)
 
 
-def test_a_prometheus_is_a_plant_whose_jobs_are_seen_and_never_set(shop, tmp_path, unused_tcp_port):
-    exporter = f"127.0.0.1:{unused_tcp_port}"
-    command = [program("prometheus-node-exporter"), f"--web.listen-address={exporter}", "--log.level=error"]
-    targets = {"shop": shop.url.removeprefix("http://"), "node": exporter, "gone": "127.0.0.1:1"}
-    with running(command, lambda: True), prometheus(tmp_path, targets) as url:
-        kind = adapters.get_kind("prometheus")
-        address = PlantAddress(name="metrics", url=url)
-        plant = kind.make(address)
-
-        def seen():
-            operators = plant.get_topology().operators
-            return {name: each.parallelism for name, each in operators.items()}
-
-        until(lambda: seen() == {"gone": 0, "node": 1, "shop": 1}, 30.0, 0.5)
-        [down] = plant.list_sections()
-        assert down.about == "1 of 3" and down.rows[0][0] == "gone" and "refused" in str(down.rows[0][2])
-        found = kind.run_inspection(address)
-        assert found.what.startswith("Prometheus 2.")
-        assert found.said[0] == "Targets up: 2 (3 jobs)."
-        assert all(each.fixed for each in found.parts) and "declare a plant" in found.needs[0]
-        plant.close()
-
+def test_a_query_is_one_number_unknown_or_refused(shop, tmp_path):
+    with prometheus(tmp_path, {"shop": shop.url.removeprefix("http://"), "gone": "127.0.0.1:1"}) as url:
         plant_client = PlantClient("metrics", url)
         client = PrometheusClient(plant_client)
-        until(lambda: (client.query_value("node_load1") or 0) > 0, 20.0, 0.5)
+        until(lambda: client.query_value("count(up)") == 2, 20.0, 0.5)
         assert client.query_value("vector(1) > 2") is None
         assert client.query_value("0 / 0") is None
-        with pytest.raises(InvalidPlantResponse, match="gives 3 series"):
+        with pytest.raises(InvalidPlantResponse, match="returned 2 series"):
             client.query_value("up")
         with pytest.raises(InvalidPlantResponse, match="parse error"):
             client.query_value("sum(")

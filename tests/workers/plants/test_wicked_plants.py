@@ -43,16 +43,11 @@ ADDRESSES = {
     "celery": ("redis://127.0.0.1:{port}/0", "amqp://127.0.0.1:{port}/shop"),
     "declared": ("",),
     "flink": ("http://127.0.0.1:{port}",),
-    "heron": ("http://127.0.0.1:{port}",),
     "kafka": ("kafka://127.0.0.1:{port}",),
     "kubernetes": ("http://127.0.0.1:{port}",),
-    "prometheus": ("http://127.0.0.1:{port}",),
     "weir": ("http://127.0.0.1:{port}/control/main/v1",),
 }
-OPTIONS = {
-    "heron": {"cluster": "local", "role": "me", "topology": "words"},
-    "kubernetes": {"namespace": "shop", "workloads": "x"},
-}
+OPTIONS = {"kubernetes": {"namespace": "shop", "workloads": "x"}}
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,15 @@ from workers.plants.plant import ElasticPlant
 from workers.plants.reached import USUAL, ConvergenceTimeout
 from workers.plants.registry import LOCAL, UnknownPlant
 
+# Kinds of earlier versions, whose plants may still be registered, and what replaces each.
+RETIRED_KINDS = {
+    "heron": "which is no longer supported, because Apache has retired Heron; remove the plant.",
+    "prometheus": (
+        "which is no longer supported: attach a declared plant with PromQL sensors in its place (see Prometheus in the"
+        " documentation), and remove this plant."
+    ),
+}
+
 
 @cache
 def load_adapter_modules() -> Mapping[str, AdapterKind]:
@@ -44,6 +53,8 @@ def list_kinds() -> Mapping[str, AdapterKind]:
 
 def get_kind(name: str) -> AdapterKind:
     """Return the kind with this name. Raise `BadInput`, listing the known kinds, if there is none."""
+    if name in RETIRED_KINDS:
+        raise BadInput("kind", f"is {name}, {RETIRED_KINDS[name]}")
     if name not in list_kinds():
         raise BadInput("kind", f"must be one of {', '.join(list_kinds())}, not {name[:40]!r}.")
     return list_kinds()[name]
@@ -130,12 +141,17 @@ def _check_secret_host(
 
 
 def _check_options(kind: AdapterKind, options: Mapping[str, str]) -> None:
+    declared = {option.name: option for option in kind.options}
     for name, value in options.items():
-        if name not in kind.options:
-            known = ", ".join(kind.options) or "none"
+        if name not in declared:
+            known = ", ".join(declared) or "none"
             raise BadInput(name, f"is unknown; options of {kind.name}: {known}.")
-        kind.options[name].check(name, value)
-    for name, option in kind.options.items():
+        if value != "":
+            try:
+                declared[name].check(value, "options")
+            except BadInput as error:
+                raise BadInput(name, f"{error.message}.") from None
+    for name, option in declared.items():
         if option.required and not options.get(name):
             raise BadInput(name, f"is required: {option.help}.")
 

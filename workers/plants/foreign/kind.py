@@ -5,11 +5,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import httpx
 
 from common.errors import BadInput
+from common.parameter import Parameter
 from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import (
@@ -32,29 +34,15 @@ SECTIONS_SECONDS = 10.0
 MAX_POOLS = 20  # first pools of a plant, by name, that have a concurrency loop
 
 
-@dataclass(frozen=True)
-class PlantOption:
-    """An option of a kind besides its address.
+def declare_option(
+    name: str, help: str, title: str = "", *, choices: tuple[str, ...] = (), most: int = MAX_OPTION, **more: Any
+) -> Parameter:
+    """Return an option of a kind besides its address: a text of at most `most` characters, or one of `choices`.
 
-    help: a description, shown after its name. choices: the allowed values; any text if empty. default: the meaning of
-    an empty value. examples: name → a text to start from.
+    default: the meaning of an empty value. The rest is as in `Parameter`.
     """
-
-    help: str
-    title: str = ""
-    required: bool = False
-    choices: tuple[str, ...] = ()
-    default: str = ""
-    longest: int = MAX_OPTION
-    many_lines: bool = False
-    examples: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def check(self, name: str, value: object) -> None:
-        """Raise `BadInput`, naming the option."""
-        if not isinstance(value, str) or len(value) > self.longest:
-            raise BadInput(name, f"must be a string of at most {self.longest} characters.")
-        if value and self.choices and value not in self.choices:
-            raise BadInput(name, f"must be one of {', '.join(self.choices)}, not {value[:40]!r}.")
+    kind: Literal["choice", "text"] = "choice" if choices else "text"
+    return Parameter(name, "", help, kind=kind, choices=choices, most=most, title=title or name.capitalize(), **more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +258,7 @@ class AdapterKind:
     check: Callable[[PlantAddress], None] | None = None
     schemes: Mapping[str, int] = field(default_factory=lambda: dict(WEB_SCHEMES))
     ports: frozenset[int] = frozenset()
-    options: Mapping[str, PlantOption] = field(default_factory=dict)
+    options: tuple[Parameter, ...] = ()
     secret: str = "its token"
     file: str = ""
     example: str = ""

@@ -1,10 +1,9 @@
-"""The part of Prometheus' HTTP API that Weir uses: numbers of queries, and the scraped targets.
+"""The part of Prometheus' HTTP API that Weir uses: the numbers of queries.
 
 https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from common.parsing import parse_measured_number
@@ -65,23 +64,6 @@ class PrometheusClient:
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise self._build_error(error) from error
 
-    def collect_values(self, query: str, label: str) -> dict[str, float | None]:
-        """Return the values of a vector by the value of this label, "" if a series has none.
-
-        Raise as `value` does.
-        """
-        data, missing = self._run_query(query)
-        if missing:
-            raise InvalidPlantResponse(missing)
-        try:
-            if data["resultType"] != "vector":
-                raise InvalidPlantResponse(f"{self._client.name}: {query[:80]} is not a vector.")
-            return {
-                str(sample["metric"].get(label, "")): _parse_number(sample["value"][1]) for sample in data["result"]
-            }
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise self._build_error(error) from error
-
     def _run_query(self, query: str) -> tuple[Any, str]:
         """Return the result of a query, and which part of it is missing ("" for none).
 
@@ -94,28 +76,6 @@ class PrometheusClient:
         missing = [text for text in texts if not text.lstrip().startswith(NOTE)]
         said = f"{self._client.name} returned a partial result: {missing[0][:300]}" if missing else ""
         return document.get("data"), said
-
-    def list_targets(self) -> list[Mapping[str, Any]]:
-        """Return the scraped targets: {"scrapePool", "health", "lastError", …} each."""
-        data = self._read_data("targets", state="active")
-        try:
-            return [dict(target) for target in data["activeTargets"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._build_error(error) from error
-
-    def read_version(self) -> str:
-        try:
-            return str(self._read_data("status/buildinfo")["version"])
-        except (KeyError, TypeError) as error:
-            raise self._build_error(error) from error
-
-    def list_metric_names(self) -> list[str]:
-        """Return all metric names, in the server's order."""
-        names = self._read_data("label/__name__/values")
-        return [str(name) for name in names] if isinstance(names, list) else []
-
-    def _read_data(self, endpoint: str, **query: Any) -> Any:
-        return self._document(endpoint, **query).get("data")
 
     def _document(self, endpoint: str, **query: Any) -> dict[str, Any]:
         """Return the data of a successful answer."""

@@ -1,12 +1,18 @@
 """A Celery app as a plant: its queues, the pools of its workers, and their tasks."""
 
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from common.errors import BadInput
+from common.stored_document import replace_fields
+from controllers.framework.reason import format_count, format_names
+from queues import keys
 from workers.coordination.connections import control_server
+from workers.documents.plants import FoundPlant
 from workers.host import egress
-from workers.plants.foreign.celery_app.asking.asked_workers import SharedAskedWorkers
-from workers.plants.foreign.celery_app.asking.late_workers import SharedInterventions
+from workers.plants.foreign import interventions as stored_interventions
 from workers.plants.foreign.celery_app.broker import (
     SCHEMES,
     create_app,
@@ -14,51 +20,79 @@ from workers.plants.foreign.celery_app.broker import (
     get_virtual_host,
     parse_database_number,
 )
-from workers.plants.foreign.celery_app.interventions import INTERVENTIONS
-from workers.plants.foreign.celery_app.known_workers import KnownWorkers, OwnKnownWorkers, SharedKnownWorkers
-from workers.plants.foreign.celery_app.listener import EventListener
-from workers.plants.foreign.celery_app.orders import SharedOrders
-from workers.plants.foreign.celery_app.port.inspection import inspect
-from workers.plants.foreign.celery_app.port.plant import ASK, LISTEN, CeleryPlant
+from workers.plants.foreign.celery_app.events import EventListener, TaskEvents
+from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, PAUSE, RETAINED_SECONDS
+from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
-from workers.plants.foreign.celery_app.resumed_queues import SharedResumedQueues
-from workers.plants.foreign.celery_app.task_events import TaskEvents
-from workers.plants.foreign.celery_app.transport.redis_layout import (
-    ANY_SEPARATOR,
-    MAX_OPTION_CHARACTERS,
-    SEPARATORS,
-    read_layout,
-)
-from workers.plants.foreign.celery_app.transport.redis_layout import OPTION as TRANSPORT_OPTIONS
+from workers.plants.foreign.celery_app.transport import ANY_SEPARATOR, MAX_OPTION_CHARACTERS, SEPARATORS, read_layout
+from workers.plants.foreign.celery_app.transport import OPTION as TRANSPORT_OPTIONS
+from workers.plants.foreign.celery_app.workers import ASKED_RETAINED_SECONDS, MISSED_SECONDS
 from workers.plants.foreign.group_measures import HELP, OPTION, parse_groups
-from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption, PlantPace
+from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantPace, declare_option, describe_topology
 from workers.plants.foreign.redaction import HIDDEN, SHOWN
+from workers.plants.foreign.stored_notes import ExpiringNotes, StoredNotes
 from workers.plants.reached import ConvergenceTimeout
 
-
-def make(address: PlantAddress) -> CeleryPlant:
-    """Build the plant. Raise `PlantUnavailable` if its name doesn't resolve or resolves to a forbidden address."""
-    return _build_adapter(address, SharedKnownWorkers(control_server(), address.name))
+# A worker sends a heartbeat every two seconds, so by this time it has been heard.
+LISTEN_SECONDS = 3.0
 
 
-def _build_unregistered(address: PlantAddress) -> CeleryPlant:
-    """Build a plant for an inspection only: nothing about it is stored."""
-    return _build_adapter(address, OwnKnownWorkers())
+def make(address: PlantAddress, is_registered: bool = True) -> CeleryPlant:
+    """Build the plant. Raise `PlantUnavailable` if its name doesn't resolve or resolves to a forbidden address.
 
+    is_registered: False for an inspection: which workers it has is not stored.
+    """
+    app, control, name = create_app(address), control_server(), address.name
 
-def _build_adapter(address: PlantAddress, known: KnownWorkers) -> CeleryPlant:
-    app = create_app(address)
+    def list_paused_queues() -> set[str]:
+        active = stored_interventions.list_active(control, name)
+        return {each.subject for each in active if each.kind == PAUSE and each.until > time.time()}
+
     return CeleryPlant(
         address,
-        RemoteControl(address.name, app.control.broadcast, app.close),
+        RemoteControl(name, app.control.broadcast, app.close),
         create_broker(address, app),
         EventListener(app, TaskEvents(address.get_option("arguments", SHOWN))),
-        SharedOrders(control_server(), address.name),
-        resumed=SharedResumedQueues(control_server(), address.name),
-        asked=SharedAskedWorkers(control_server(), address.name),
-        in_force=SharedInterventions(control_server(), address.name),
-        known=known,
+        orders=ExpiringNotes(keys.POOL_ORDER, name, control),
+        resumed=StoredNotes(keys.RESUMED_QUEUES.build(name), RETAINED_SECONDS, control),
+        asked=StoredNotes(keys.ASKED_WORKERS.build(name), ASKED_RETAINED_SECONDS, control),
+        known=StoredNotes(keys.KNOWN_WORKERS.build(name), MISSED_SECONDS, control) if is_registered else None,
+        paused=list_paused_queues,
     )
+
+
+_make_unregistered = partial(make, is_registered=False)
+
+
+def inspect(
+    address: PlantAddress,
+    make_plant: Callable[[PlantAddress], CeleryPlant] = _make_unregistered,
+    sleep: Callable[[float], None] = time.sleep,
+) -> FoundPlant:
+    """Return the queues and pools, and whether remote control and events answer; change nothing.
+
+    Raise what `topology` raises.
+    """
+    plant = make_plant(replace(address, options={**address.options, "events": LISTEN}))
+    try:
+        plant.get_topology()
+        sleep(LISTEN_SECONDS)
+        topology = plant.get_topology()
+        workers = [operator for operator in topology.operators.values() if operator.kind == "operator"]
+        queues = len(topology.operators) - len(workers)
+        processes = sum(worker.parallelism for worker in workers)
+        app = f"{format_count(queues, 'queue')}, {format_count(len(workers), 'worker')}"
+        what = f"A Celery app: {app} with {processes} process{'' if processes == 1 else 'es'}."
+        silent = plant.list_workers_without_events()
+        if not silent or address.get_option("events", ASK) != ASK:
+            return describe_topology(what, topology, plant.list_missing())
+        said = (
+            f"Workers that send no task events yet: {format_names(silent)}. When the app is added, Weir enables"
+            " their task events until it disconnects (option events)."
+        )
+        return replace_fields(describe_topology(what, topology, plant.list_missing(without_events=())), said=[said])
+    finally:
+        plant.close()
 
 
 def check(address: PlantAddress) -> None:
@@ -81,33 +115,41 @@ ADAPTER = AdapterKind(
     ports=frozenset(SCHEMES.values()),
     example="redis://redis.example:6379/0",
     secret="the broker's password",
-    options={
-        "user": PlantOption("username at the broker; empty for none (Redis) or guest (RabbitMQ)"),
-        "queues": PlantOption(
-            "additional queues to observe, besides the queues that workers consume, separated by commas"
+    options=(
+        declare_option("user", "username at the broker; empty for none (Redis) or guest (RabbitMQ)"),
+        declare_option(
+            "queues", "additional queues to observe, besides the queues that workers consume, separated by commas"
         ),
-        "events": PlantOption(
+        declare_option(
+            "events",
             "whether Weir enables task events on workers that send none, until it disconnects",
             choices=(ASK, LISTEN),
             default=ASK,
         ),
-        "arguments": PlantOption(
-            "task arguments: shown without recognizable secrets, or hidden", choices=(SHOWN, HIDDEN), default=SHOWN
+        declare_option(
+            "arguments",
+            "task arguments: shown without recognizable secrets, or hidden",
+            choices=(SHOWN, HIDDEN),
+            default=SHOWN,
         ),
-        OPTION: PlantOption(HELP),
-        "management": PlantOption("address of RabbitMQ's management plugin, for the number of unacknowledged messages"),
-        "prefix": PlantOption("prefix of all keys (global_keyprefix); Redis only"),
-        "separator": PlantOption(
+        declare_option(OPTION, HELP),
+        declare_option(
+            "management", "address of RabbitMQ's management plugin, for the number of unacknowledged messages"
+        ),
+        declare_option("prefix", "prefix of all keys (global_keyprefix); Redis only"),
+        declare_option(
+            "separator",
             "separator between queue and priority (sep): `usual` (Celery's default), `:`, or `any` (both); Redis only",
             choices=tuple(SEPARATORS),
             default=ANY_SEPARATOR,
         ),
-        TRANSPORT_OPTIONS: PlantOption(
+        declare_option(
+            TRANSPORT_OPTIONS,
             'broker_transport_options of the app, in JSON, such as {"sep": ":"}; Redis only',
             "Transport options",
-            longest=MAX_OPTION_CHARACTERS,
+            most=MAX_OPTION_CHARACTERS,
         ),
-    },
+    ),
     make=make,
     check=check,
     interventions=INTERVENTIONS,
@@ -122,5 +164,5 @@ ADAPTER = AdapterKind(
     patience=ConvergenceTimeout(more_seconds=30.0, fewer_seconds=3_600.0),
     ends_idle=True,
     completes=True,
-    inspect=partial(inspect, make=_build_unregistered),
+    inspect=inspect,
 )

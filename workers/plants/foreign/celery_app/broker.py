@@ -1,6 +1,6 @@
 """The broker of a Celery app: how it is reached, and how long its queues are.
 
-Redis (Valkey) stores a queue as one list for each priority (`transport.redis_layout`). A key that is not a list is not
+Redis (Valkey) stores a queue as one list for each priority (`transport`). A key that is not a list is not
 a queue: an app may store its own data as `orders:1`. Tasks that workers have taken and not acknowledged are in
 `unacked`, for all queues together. RabbitMQ reports how many messages are ready and how many consumers there are. Only
 its management plugin reports how many messages are unacknowledged and how many were published.
@@ -27,9 +27,7 @@ from common.parsing import parse_digits
 from workers.host import egress
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.answer_limit import answer_seconds
-from workers.plants.foreign.celery_app.outside import count_of
-from workers.plants.foreign.celery_app.transport import bounded_transports
-from workers.plants.foreign.celery_app.transport.redis_layout import read_layout
+from workers.plants.foreign.celery_app.transport import AmqpTransport, RedisTransport, count_of, read_layout
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -40,8 +38,8 @@ MAX_DATABASE_DIGITS = 5
 MAX_QUEUES = 200  # queues of an app: each is requested once per second
 TLS = ("rediss", "amqps")
 TRANSPORTS: Mapping[str, str] = {
-    "redis": f"{bounded_transports.__name__}:{bounded_transports.RedisTransport.__name__}",
-    "amqp": f"{bounded_transports.__name__}:{bounded_transports.AmqpTransport.__name__}",
+    "redis": f"{RedisTransport.__module__}:{RedisTransport.__name__}",
+    "amqp": f"{AmqpTransport.__module__}:{AmqpTransport.__name__}",
 }
 FAILURES = (OSError, OperationalError, AMQPError, redis.RedisError)
 

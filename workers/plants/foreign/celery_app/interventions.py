@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from common.errors import BadInput
 from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
-from workers.plants.foreign.celery_app.resumed_queues import ResumedQueues
 from workers.plants.foreign.kind import InterventionKind, PartialUndo
+from workers.plants.foreign.stored_notes import StoredNotes
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 PAUSE, LIMIT, REVOKE = "pause", "rate_limit", "revoke"
@@ -32,8 +32,10 @@ INTERVENTIONS = (
     ),
 )
 RATE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?(/[smh])?\Z")
-NONE = "0"
+NO_LIMIT = "0"
 MAX_NAMED = 20  # maximum number of names in an error message
+RETAINED_SECONDS = 90 * 24 * 3_600  # resumed queues, since the last pause at the app was undone
+Errors = dict[str, PlantUnavailable | InvalidPlantResponse]  # by worker
 
 
 class AppInterventions:
@@ -42,10 +44,11 @@ class AppInterventions:
     Raise `PlantUnavailable` if the app does not answer in time, and `InvalidPlantResponse` if it refuses.
 
     The former value of each worker is recorded with the time (seconds since 1970). A worker that was restarted since
-    has the setup of its owner, and keeps it.
+    has the setup of its owner, and keeps it. resumed: queue → {worker: (pid, time)}: who is to take from it again after
+    a pause (`CeleryPlant` orders it again).
     """
 
-    def __init__(self, control: RemoteControl, clock: Callable[[], float], resumed: ResumedQueues) -> None:
+    def __init__(self, control: RemoteControl, clock: Callable[[], float], resumed: StoredNotes) -> None:
         self._control, self._clock, self._resumed = control, clock, resumed
         self._noted: dict[tuple[str, str], set[str]] = {}  # workers whose former value `before` contains
 
@@ -63,11 +66,14 @@ class AppInterventions:
         pools = self._control.list_pools()
         noted = self._drop_restarted_workers(json.loads(earlier or "{}"), pools)
         if kind == PAUSE:
-            workers = self._find_queue_consumers(subject, pools)
+            workers = {worker: "" for worker, pool in pools.items() if subject in pool.queues}
+            known = _format_some(queue for pool in pools.values() for queue in pool.queues)
+            expected = f"must be a queue that workers consume ({known}), not {subject!r}."
         else:
-            workers = _list_limits(subject, self._control.list_rate_limits(self._list_all_pools(pools)))
+            workers = self._list_limits(subject, self._list_all_workers(pools))[0]
+            expected = f"must be the name of a task that workers have registered, not {subject!r}."
         if not workers and not noted:
-            raise BadInput("subject", self._unknown(kind, subject, pools))
+            raise BadInput("subject", expected)
         now = self._clock()
         self._noted[kind, subject] = workers.keys() | noted.keys()
         return json.dumps({worker: [was, now] for worker, was in workers.items()} | noted)
@@ -76,25 +82,21 @@ class AppInterventions:
         """Carry out an intervention. What is already in force stays.
 
         All workers are asked, even if one does not answer. A worker whose former value is not in `before` is left out,
-        because the change could not be undone there. The error names it, and the observer asks it later
-        (`late_workers`).
+        because the change could not be undone there. The error names it.
         """
         pools = self._control.list_pools()
+        workers = self._list_all_workers(pools)
         if kind == REVOKE:
-            workers, terminate = self._list_all_pools(pools), value == "terminate"
-            failed = self._control.order_all("revoke", workers, task_id=subject, terminate=terminate)
+            failed = self._control.order_all("revoke", workers, task_id=subject, terminate=value == "terminate")
         elif kind == PAUSE:
-            self._resumed.forget(subject)  # first, or the observer would resume it
-            asked, left_out = self._select_workers(
-                kind, subject, self._find_queue_consumers(subject, pools), self._control.late
-            )
+            self._resumed.forget([subject])  # first, or the observer would resume it
+            consumers = [worker for worker, pool in pools.items() if subject in pool.queues]
+            asked, left_out = self._select_workers(kind, subject, consumers, self._control.late)
             failed = self._control.order_all("cancel_consumer", asked, queue=subject) | left_out
         else:
-            limits = self._control.list_rate_limits(self._list_all_pools(pools))
-            silent = [worker for worker in self._list_all_pools(pools) if worker not in limits]
-            asked, left_out = self._select_workers(kind, subject, _list_limits(subject, limits), silent)
-            failed = self._control.order_all("rate_limit", asked, task_name=subject, rate_limit=value)
-            failed |= left_out
+            limits, silent = self._list_limits(subject, workers)
+            asked, left_out = self._select_workers(kind, subject, limits, silent)
+            failed = self._control.order_all("rate_limit", asked, task_name=subject, rate_limit=value) | left_out
         for error in failed.values():
             raise error
 
@@ -106,17 +108,17 @@ class AppInterventions:
         """
         noted, pools = json.loads(before), self._control.list_pools()
         here = [worker for worker in self._drop_restarted_workers(noted, pools) if worker in pools]
-        failed = {worker: f"{worker} is not responding" for worker in noted if worker not in pools}
+        errors: Errors = {}
         if kind == PAUSE:
             errors = self._control.order_all("add_consumer", here, queue=subject)
             self._note_resumed(subject, [worker for worker in here if worker not in errors], pools)
-            failed |= _join_errors(errors)
         else:
-            limits = {worker: noted[worker][0] or NONE for worker in here}
+            limits = {worker: noted[worker][0] or NO_LIMIT for worker in here}
             for limit in dict.fromkeys(limits.values()):
                 workers = [worker for worker in here if limits[worker] == limit]
-                answers = self._control.order_all("rate_limit", workers, task_name=subject, rate_limit=limit)
-                failed |= _join_errors(answers)
+                errors |= self._control.order_all("rate_limit", workers, task_name=subject, rate_limit=limit)
+        failed = {worker: f"{worker} is not responding" for worker in noted if worker not in pools}
+        failed |= {worker: str(error) for worker, error in errors.items()}
         if failed:
             left = {worker: noted[worker] for worker in failed}
             raise PartialUndo(f"{next(iter(failed.values())).rstrip('.')}.", json.dumps(left))
@@ -129,7 +131,7 @@ class AppInterventions:
             for worker, life in self._resumed.load_all().get(queue, {}).items()
             if worker in pools and pools[worker].matches_recorded_life(life, now)
         }
-        self._resumed.note(queue, before | {worker: (pools[worker].pid, now) for worker in workers})
+        self._resumed.put({queue: before | {worker: [pools[worker].pid, now] for worker in workers}})
 
     def _drop_restarted_workers(
         self, noted: Mapping[str, tuple[str, float]], pools: Mapping[str, WorkerPool]
@@ -142,45 +144,31 @@ class AppInterventions:
             if worker not in pools or pools[worker].was_alive_at(at, now)
         }
 
-    def _find_queue_consumers(self, queue: str, pools: Mapping[str, WorkerPool]) -> dict[str, str]:
-        return {worker: "" for worker, pool in pools.items() if queue in pool.queues}
-
-    def _list_all_pools(self, pools: Mapping[str, WorkerPool]) -> list[str]:
+    def _list_all_workers(self, pools: Mapping[str, WorkerPool]) -> list[str]:
         """Return all workers, including those whose queues are unknown."""
         return [*pools, *self._control.late]
 
+    def _list_limits(self, task: str, workers: list[str]) -> tuple[dict[str, str], list[str]]:
+        """Return the current limit of the task on each worker, and the workers that do not answer."""
+        limits = self._control.list_rate_limits(workers)
+        silent = [worker for worker in workers if worker not in limits]
+        return {worker: of[task] for worker, of in limits.items() if task in of}, silent
+
     def _select_workers(
         self, kind: str, subject: str, found: Collection[str], silent: Collection[str]
-    ) -> tuple[list[str], dict[str, PlantUnavailable | InvalidPlantResponse]]:
+    ) -> tuple[list[str], Errors]:
         """Return the workers to ask, and an error that names those that are left out."""
         known = self._noted.get((kind, subject), set(found))
         asked = [worker for worker in found if worker in known]
         left_out = [worker for worker in [*found, *silent] if worker not in asked]
         if not left_out:
             return asked, {}
-        said = (
-            f"The command was not sent to workers that responded late: {_format_some(left_out)};"
-            " Weir sends it when they respond."
-        )
+        names = _format_some(left_out)
+        said = f"The command was not sent to workers that responded late: {names}; repeat it to include them."
         return asked, {left_out[0]: PlantUnavailable(said)}
-
-    def _unknown(self, kind: str, subject: str, pools: Mapping[str, WorkerPool]) -> str:
-        if kind == LIMIT:
-            return f"must be the name of a task that workers have registered, not {subject!r}."
-        known = _format_some(queue for pool in pools.values() for queue in pool.queues)
-        return f"must be a queue that workers consume ({known}), not {subject!r}."
-
-
-def _list_limits(task: str, limits: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the current limit of the task on each worker."""
-    return {worker: of[task] for worker, of in limits.items() if task in of}
 
 
 def _format_some(names: Iterable[str]) -> str:
     known = list(dict.fromkeys(names))
     more = f" and {len(known) - MAX_NAMED} more" if len(known) > MAX_NAMED else ""
     return ", ".join(known[:MAX_NAMED]) + more if known else "none"
-
-
-def _join_errors(errors: Mapping[str, Exception]) -> dict[str, str]:
-    return {worker: str(error) for worker, error in errors.items()}

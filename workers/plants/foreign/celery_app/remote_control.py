@@ -17,8 +17,15 @@ from kombu.exceptions import ContentDisallowed, DecodeError
 
 from common.errors import describe_connection_error
 from workers.plants.foreign.celery_app.broker import FAILURES, MAX_QUEUES
-from workers.plants.foreign.celery_app.outside import MAX_NAME, count_of, parse_name, parse_seconds, parse_text
-from workers.plants.foreign.celery_app.transport.bounded_transports import NoWorkerBound, SeparatorDiffers
+from workers.plants.foreign.celery_app.transport import (
+    MAX_NAME,
+    NoWorkerBound,
+    SeparatorDiffers,
+    count_of,
+    parse_name,
+    parse_seconds,
+    parse_text,
+)
 from workers.plants.foreign.redaction import redact
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -33,7 +40,6 @@ GROWS = (PREFORK, GEVENT, "celery.concurrency.eventlet")
 UPTIME_SECONDS = 3.0
 VERSION, SAYS_SIZE = re.compile(r"celery:(\d{1,4})\.(\d{1,4})"), (5, 7)
 Version = tuple[int, int]
-Life = tuple[int | None, float]  # the life of a worker: its pid, and an instant of it, in seconds since 1970
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +78,8 @@ class WorkerPool:
         """
         return self.uptime_seconds is None or self.uptime_seconds >= now - at - UPTIME_SECONDS
 
-    def matches_recorded_life(self, noted: Life | None, now: float) -> bool:
-        """Return whether the recorded life is this one.
+    def matches_recorded_life(self, noted: Sequence[Any] | None, now: float) -> bool:
+        """Return whether the recorded life is this one: its pid, and an instant of it, in seconds since 1970.
 
         The pid is not enough, because it is the same in all containers.
         """

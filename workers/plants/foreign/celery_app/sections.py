@@ -10,8 +10,8 @@ from statistics import fmean
 from controllers.framework.reason import format_count
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.celery_app.broker import QueueLength
+from workers.plants.foreign.celery_app.events import PoolEvents, SeenTask, TaskEvents
 from workers.plants.foreign.celery_app.measures import PoolMeasures
-from workers.plants.foreign.celery_app.task_events import PoolEvents, SeenTask, TaskEvents
 
 LAST_TASKS, LAST_FAILURES, MAX_KINDS, MAX_NAMED = 50, 10, 200, 10
 Value = str | float | None

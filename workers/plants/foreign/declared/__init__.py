@@ -12,7 +12,7 @@ from workers.plants.foreign.declared.dry_run import make_dry_run
 from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.declared.measured import ONLY_BRINGS, ONLY_SEEN
 from workers.plants.foreign.declared.task_orders import SharedTaskOrders
-from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption
+from workers.plants.foreign.kind import AdapterKind, PlantAddress, declare_option
 
 OPTION = "declaration"
 
@@ -107,17 +107,18 @@ ADAPTER = AdapterKind(
     file=OPTION,
     title="Declared plant",
     schemes={},
-    options={
-        OPTION: PlantOption(
+    options=(
+        declare_option(
+            OPTION,
             "sensors to read and calls to make, in YAML",
             "Declaration",
             required=True,
-            longest=MAX_YAML_CHARACTERS,
+            most=MAX_YAML_CHARACTERS,
             many_lines=True,
             examples=EXAMPLES,
         ),
-        group_measures.OPTION: PlantOption(group_measures.HELP, "Lag sources"),
-    },
+        declare_option(group_measures.OPTION, group_measures.HELP, "Lag sources"),
+    ),
     secret="not used: the declaration names the variables with its secrets",
     make=make,
     inspect=inspect,

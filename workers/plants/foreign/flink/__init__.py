@@ -1,7 +1,7 @@
 """A job on a Flink session cluster as a plant: its vertices, and other data from its REST API."""
 
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
-from workers.plants.foreign.kind import AdapterKind, PlantOption
+from workers.plants.foreign.kind import AdapterKind, declare_option
 from workers.plants.reached import ConvergenceTimeout
 
 # A rescale waits for the cool-down of the previous one, 30 s unless the cluster is configured otherwise.
@@ -10,7 +10,7 @@ RESCALE_SECONDS = 45.0
 ADAPTER = AdapterKind(
     name="flink",
     title="Flink session cluster (REST API)",
-    options={"job": PlantOption("name or ID of the job; empty if only one is running", "Job")},
+    options=(declare_option("job", "name or ID of the job; empty if only one is running", "Job"),),
     example="http://flink.example:8081",
     patience=ConvergenceTimeout(more_seconds=RESCALE_SECONDS, fewer_seconds=RESCALE_SECONDS),
     make=lambda address: FlinkPlant(address.create_client(), address.get_option("job")),

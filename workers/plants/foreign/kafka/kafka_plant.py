@@ -23,16 +23,16 @@ from workers.plants.foreign.kafka import cluster
 from workers.plants.foreign.kafka.cluster import MAX_GROUPS, KafkaCluster, parse_broker, split_names
 from workers.plants.foreign.kafka.group_lag import WINDOW_SECONDS, GroupLags, Question
 from workers.plants.foreign.kafka.reading import Partition
-from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption, describe_topology
+from workers.plants.foreign.kind import Adapter, PlantAddress, declare_option, describe_topology
 
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-OPTIONS: Mapping[str, PlantOption] = {
-    "groups": PlantOption("names or patterns of groups (billing-*), separated by commas; empty for all", "Groups"),
-    "topics": PlantOption("names or patterns of topics, separated by commas; empty for all but __*", "Topics"),
-    "brokers": PlantOption("further bootstrap brokers, as host:port, separated by commas", "Brokers"),
-    "user": PlantOption("SASL username; empty for no authentication", "User"),
-    "mechanism": PlantOption("SASL mechanism", "Mechanism", choices=MECHANISMS, default=MECHANISMS[0]),
-}
+OPTIONS = (
+    declare_option("groups", "names or patterns of groups (billing-*), separated by commas; empty for all", "Groups"),
+    declare_option("topics", "names or patterns of topics, separated by commas; empty for all but __*", "Topics"),
+    declare_option("brokers", "further bootstrap brokers, as host:port, separated by commas", "Brokers"),
+    declare_option("user", "SASL username; empty for no authentication", "User"),
+    declare_option("mechanism", "SASL mechanism", "Mechanism", choices=MECHANISMS, default=MECHANISMS[0]),
+)
 NOT_SET = "Kafka can't start consumers; attach the system that runs them, with the option lag"
 NEEDS = (
     "To control consumers, attach the system that runs them: a Celery app, a Kubernetes Deployment, or a"

@@ -21,7 +21,7 @@ from controllers.framework.reason import format_count
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection
 from workers.plants.foreign.group_measures import HELP, OPTION, parse_groups
-from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption
+from workers.plants.foreign.kind import Adapter, PlantAddress, declare_option
 from workers.plants.foreign.kubernetes.api_server import AccessDenied, ApiServer
 from workers.plants.foreign.kubernetes.autoscalers import Autoscalers, list_items
 from workers.plants.holding import SECONDS
@@ -36,15 +36,18 @@ WINDOW_SECONDS = 30.0
 MIN_REPLICAS, MAX_REPLICAS, MAX_WORKLOADS = 1, 20, 20
 MAX_REPLICA_DIGITS = 5
 BOUNDS_SECONDS = 10.0
-OPTIONS: Mapping[str, PlantOption] = {
-    "namespace": PlantOption("namespace of the workloads", "Namespace", default="default"),
-    "workloads": PlantOption(
-        "Deployments, or statefulset/NAME, in processing order: parse > score, mail", "Workloads", required=True
+OPTIONS = (
+    declare_option("namespace", "namespace of the workloads", "Namespace", default="default"),
+    declare_option(
+        "workloads",
+        "Deployments, or statefulset/NAME, in processing order: parse > score, mail",
+        "Workloads",
+        required=True,
     ),
-    OPTION: PlantOption(HELP, "Lag sources"),
-    "minimum": PlantOption("minimum replicas of a workload", "Minimum", default=str(MIN_REPLICAS)),
-    "maximum": PlantOption("maximum replicas of a workload", "Maximum", default=str(MAX_REPLICAS)),
-}
+    declare_option(OPTION, HELP, "Lag sources"),
+    declare_option("minimum", "minimum replicas of a workload", "Minimum", default=str(MIN_REPLICAS)),
+    declare_option("maximum", "maximum replicas of a workload", "Maximum", default=str(MAX_REPLICAS)),
+)
 NEEDS = (
     "To read: get on deployments and statefulsets of the namespace (group apps).",
     "To control: patch on deployments/scale and statefulsets/scale; list and patch on"

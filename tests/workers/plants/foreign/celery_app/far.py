@@ -5,29 +5,15 @@ Its broker is a set of numbers, one per queue. Time advances by `run`.
 
 import threading
 
-from workers.plants.foreign.celery_app.asking.asked_workers import OwnAskedWorkers
-from workers.plants.foreign.celery_app.asking.late_workers import NoInterventions
+from queues import keys
 from workers.plants.foreign.celery_app.broker import QueueLength
-from workers.plants.foreign.celery_app.port.plant import CeleryPlant
+from workers.plants.foreign.celery_app.events import TaskEvents
+from workers.plants.foreign.celery_app.plant import CeleryPlant
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
-from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues
-from workers.plants.foreign.celery_app.task_events import TaskEvents
 from workers.plants.foreign.kind import PlantAddress
+from workers.plants.foreign.stored_notes import ExpiringNotes, StoredNotes
 
 FORKS_EACH_SECONDS = 5.0
-
-
-class MemoryOrders:
-    """`PoolOrders` of one process."""
-
-    def __init__(self):
-        self.noted = {}
-
-    def count_pending(self, worker, pid):
-        return self.noted.get((worker, pid))
-
-    def note(self, worker, pid, processes):
-        self.noted[worker, pid] = processes
 
 
 class FarListener:
@@ -60,16 +46,17 @@ class FakeCelery:
         self.busy = dict.fromkeys(processes, 0)
         self.begun = dict.fromkeys(processes, 0)
         self.stats, self.events_on, self.events_off = {}, [], []
-        self.sending, self.noted_workers = set(), OwnAskedWorkers()  # lives: (worker, pid)
-        self.listener, self.noted, self.resumed = FarListener(), MemoryOrders(), OwnResumedQueues()
+        self.sending, self.noted_workers = set(), StoredNotes()  # lives: (worker, pid)
+        self.listener, self.resumed = FarListener(), StoredNotes()
         self.now, self.orders, self.silent, self.pid = 100.0, 0, False, 7
+        self.noted = ExpiringNotes(keys.POOL_ORDER, "shop", monotonic=lambda: self.now)
         self.unacknowledged_now = 0
         self.version = "5.7.0 (opalescent)"
         self.asked, self.reserved = [], []
         self.paused, self.ever_paused, self.revoked = set(), set(), []
         self.limits = {"shop.work": "", "shop.mail": "10/m"}
-        self.in_force, self.late, self.limited = NoInterventions(), {}, []
-        self.known = None
+        self.late, self.limited = {}, []
+        self.known, self.paused_by_people = None, set()
 
     def plant(self, **options):
         address = PlantAddress(name="shop", url="redis://broker.example", options=options)
@@ -79,14 +66,14 @@ class FakeCelery:
             control,
             self,
             self.listener,
-            self.noted,
+            orders=self.noted,
+            resumed=self.resumed,
+            asked=self.noted_workers,
+            known=self.known,
+            paused=lambda: self.paused_by_people,
             clock=lambda: self.now,
             monotonic=lambda: self.now,
             sleep=self.run,
-            resumed=self.resumed,
-            asked=self.noted_workers,
-            in_force=self.in_force,
-            known=self.known,
         )
 
     def run(self, seconds):
@@ -94,7 +81,8 @@ class FakeCelery:
         if seconds >= FORKS_EACH_SECONDS:
             for worker in self.processes:
                 self.processes[worker] = self.wanted[worker]
-            self.noted.noted.clear()
+            for worker in self.processes:
+                self.noted.forget(worker)
 
     def reconnect(self):
         """Reconnect as Celery before 5.7 does: a queue that was ever paused is left alone."""

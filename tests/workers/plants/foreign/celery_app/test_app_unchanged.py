@@ -14,7 +14,7 @@ from celery import Celery
 from bench.celery.brokers import valkey
 from tests.waiting import until
 from workers.plants.foreign import celery_app
-from workers.plants.foreign.celery_app.transport.bounded_transports import BoundedChannel
+from workers.plants.foreign.celery_app.transport import BoundedChannel
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.plants.foreign.celery_app.arrivals import Arrivals
 from workers.plants.foreign.celery_app.broker import QueueLength
-from workers.plants.foreign.celery_app.consumers import AllConsumers
+from workers.plants.foreign.celery_app.measures import AllConsumers, Arrivals
 from workers.plants.foreign.celery_app.remote_control import WorkerPool
 
 

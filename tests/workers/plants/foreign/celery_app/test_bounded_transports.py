@@ -10,11 +10,10 @@ from kombu import Producer
 
 from tests.waiting import until
 from tests.workers.plants.foreign.endless_server import answering, drops
+from workers.plants.foreign.celery_app import transport
 from workers.plants.foreign.celery_app.broker import FAILURES, create_app
-from workers.plants.foreign.celery_app.listener import EventListener
+from workers.plants.foreign.celery_app.events import EventListener, TaskEvents
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
-from workers.plants.foreign.celery_app.task_events import TaskEvents
-from workers.plants.foreign.celery_app.transport import bounded_transports
 from workers.plants.foreign.kind import PlantAddress
 
 START = b"\x01\x00\x00"
@@ -40,7 +39,7 @@ def loopback(settings):
 )
 def test_a_broker_that_answers_without_end_is_left(scheme, begin, rest, monkeypatch):
     """Neither broker ever finishes: a client that does not leave stays until the test times out."""
-    monkeypatch.setattr(bounded_transports, "SECONDS", 0.5)
+    monkeypatch.setattr(transport, "SECONDS", 0.5)
     monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "0.5")
     before = psutil.Process().memory_info().rss
     with answering(scheme, itertools.chain([begin], rest)) as url:
@@ -65,7 +64,7 @@ def is_heard(control_server):
 @pytest.fixture
 def listener(app, is_heard, monkeypatch):
     """Return a running listener."""
-    monkeypatch.setattr("workers.plants.foreign.celery_app.listener.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("workers.plants.foreign.celery_app.events.AGAIN_SECONDS", 0.1)
     made = EventListener(app, TaskEvents())
     made.start()
     until(lambda: made.error is None and is_heard())
@@ -82,9 +81,9 @@ def send(app, worker, size):
 def test_an_event_larger_than_any_of_celery_is_not_taken_and_those_after_it_are(app, listener, is_heard):
     before = psutil.Process().memory_info().rss
     # Not so large that the server ends a subscription of which it has to keep two copies.
-    send(app, "celery@large", bounded_transports.MAX_BYTES + 2**20)
+    send(app, "celery@large", transport.MAX_BYTES + 2**20)
     until(lambda: listener.error is not None)
-    assert f"more than {bounded_transports.MAX_BYTES} bytes" in (listener.error or "")
+    assert f"more than {transport.MAX_BYTES} bytes" in (listener.error or "")
     until(lambda: listener.error is None and is_heard())
     send(app, "celery@small", 1)
     until(lambda: listener.events.pools)
@@ -94,7 +93,7 @@ def test_an_event_larger_than_any_of_celery_is_not_taken_and_those_after_it_are(
 
 def test_each_of_many_messages_has_the_whole_limit(app, listener):
     for number in range(8):
-        send(app, f"celery@{number}", bounded_transports.MAX_BYTES // 4)
+        send(app, f"celery@{number}", transport.MAX_BYTES // 4)
     until(lambda: len(listener.events.pools) == 8)
     assert listener.error is None
 

@@ -11,7 +11,7 @@ from common.errors import BadInput
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.celery_app import ADAPTER, broker
 from workers.plants.foreign.celery_app.broker import AmqpBroker, QueueLength, RedisBroker
-from workers.plants.foreign.celery_app.transport.redis_layout import SEPARATORS
+from workers.plants.foreign.celery_app.transport import SEPARATORS
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import InvalidPlantResponse
 
@@ -46,7 +46,7 @@ def test_lists_by_the_separator_of_the_app_are_counted(control, observed, separa
 
 
 def test_a_separator_that_is_none_is_refused_when_the_app_is_registered():
-    assert ADAPTER.options["separator"].choices == tuple(SEPARATORS)
+    assert {option.name: option for option in ADAPTER.options}["separator"].choices == tuple(SEPARATORS)
 
 
 @pytest.mark.parametrize("address", ["http://me:hunter2@rabbit:15672", "http://rabbit:15672/?token=hunter2", "rabbit"])

@@ -4,10 +4,8 @@ import pytest
 
 from common.errors import BadInput
 from controllers.parallelism import inputs, joint_law
-from tests.workers.plants.foreign.celery_app.far import FakeCelery, MemoryOrders
-from workers.plants.foreign.celery_app.asking.asked_workers import OwnAskedWorkers, SharedAskedWorkers
-from workers.plants.foreign.celery_app.orders import SharedOrders
-from workers.plants.foreign.celery_app.port.inspection import inspect
+from tests.workers.plants.foreign.celery_app.far import FakeCelery
+from workers.plants.foreign.celery_app import inspect
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -180,51 +178,6 @@ def test_a_worker_that_says_it_is_online_is_asked_again_and_what_it_said_since_c
     assert far.events_on == [ONE, ONE]
 
 
-def begin_unheard(far, plant, seconds):
-    for _ in range(seconds):
-        far.now += 1.0
-        far.begun[ONE] += 2
-        plant.get_topology()
-
-
-def test_a_worker_whose_events_somebody_switched_off_is_asked_again(far):
-    plant = far.plant()
-    with_tasks(far, plant)
-    far.sending.clear()
-    begin_unheard(far, plant, 5)
-    assert far.events_on == [ONE]
-    far.busy[ONE] = 2  # with tasks of 20 minutes, which started before
-    begin_unheard(far, plant, 3)
-    assert far.events_on == [ONE, ONE]
-    assert shown(plant, "Busy", "Waiting") == [2, 0]
-    plant.close()
-    assert far.events_off == [ONE]
-
-
-def test_of_a_worker_whose_events_never_come_it_is_asked_what_it_does_until_they_do(far):
-    plant = far.plant()
-    with_tasks(far, plant)
-    far.busy[ONE], far.reserved = 2, [{"name": "shop.work"}] * 5
-    begin_unheard(far, plant, 20)
-    assert shown(plant, "Busy", "Waiting") == [2, 5]
-    assert far.events_on == [ONE, ONE]
-    assert "do not arrive" in " ".join(plant.list_missing())
-    task(far, 9, "received")
-    far.now += 1.0
-    plant.get_topology()
-    assert shown(plant, "Busy", "Waiting") == [0, 1]
-
-
-def test_a_worker_that_begins_no_task_is_not_asked_again(far):
-    plant = far.plant()
-    with_tasks(far, plant)
-    for _ in range(60):
-        far.now += 1.0
-        plant.get_topology()
-    assert far.events_on == [ONE]
-    assert shown(plant, "Busy", "Waiting") == [1, 2]
-
-
 def test_where_remote_control_is_switched_off_the_queues_are_seen_and_it_is_said(far):
     far.silent = True
     far.queues["celery"] = 12
@@ -286,20 +239,6 @@ def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is
     assert ONE not in plant.get_topology().operators
 
 
-def test_a_worker_that_does_not_say_its_queues_in_time_is_as_it_was(far):
-    plant = far.plant()
-    busy(far, plant, 20, 9)
-    far.late = {"active_queues": [ONE]}
-    far.now += 1.0
-    topology = plant.get_topology()
-    assert topology.paths == {"path1": ("queue celery", ONE)}
-    far.late = {}
-    far.now += 1.0
-    far.begun[ONE] += 18
-    rate = joint_law.observe(plant.get_topology()).operators[ONE].rate_per_second
-    assert rate == pytest.approx(9.0, rel=0.15)
-
-
 def test_of_a_worker_that_is_late_the_load_is_not_taken_to_have_ended(far):
     plant = far.plant()
     busy(far, plant, 20, 9)
@@ -314,15 +253,6 @@ def test_of_a_worker_that_is_late_the_load_is_not_taken_to_have_ended(far):
     far.begun[ONE] += 9
     rate = joint_law.observe(plant.get_topology()).operators[ONE].rate_per_second
     assert rate == pytest.approx(9.0, rel=0.15)
-
-
-def test_what_is_ready_is_divided_by_the_processes_of_those_who_take_it():
-    far = FakeCelery({ONE: 1, TWO: 3})
-    far.queues["celery"] = 8
-    plant = far.plant()
-    plant.get_topology()
-    waiting = {each.pool.worker: each.waiting for each in plant._measured}
-    assert waiting == {ONE: 2, TWO: 6}
 
 
 def rates(plant, far, begun, growth=0):
@@ -443,11 +373,6 @@ def test_a_gevent_pool_of_celery_5_7_is_sized_and_asked_for_its_version_once(far
     assert far.asked.count("report") == 1
 
 
-def test_a_prefork_pool_is_not_asked_for_its_version(far):
-    far.plant().get_topology()
-    assert "report" not in far.asked
-
-
 def test_a_worker_that_refuses_or_does_not_answer_is_said_so(far):
     plant = far.plant()
     far.resize = lambda *_: {"error": "ValueError('no')"}
@@ -482,13 +407,6 @@ def test_its_page_shows_tasks_with_arguments_errors_and_rate_limits(far):
         assert all(len(row) == len(each.columns) for row in each.rows)
 
 
-def test_columns_of_its_page_say_how_long_tasks_run(far):
-    plant = far.plant()
-    plant.get_topology()
-    columns = {each.title: each.columns for each in plant.list_sections()}
-    assert all("Run, s" in columns[title] for title in ("Workers", "Task types", "Last tasks"))
-
-
 def inspected(far, **options):
     address = PlantAddress(name="shop", url="redis://broker.example", options=options)
     return inspect(address, lambda _: far.plant(events="listen"), far.run)
@@ -508,35 +426,6 @@ def test_an_inspection_says_what_is_there_and_changes_nothing(far):
     assert not {"enable_events", "pool_grow", "pool_shrink"} & set(far.asked)
 
 
-@pytest.fixture(params=["own", "shared"])
-def noted(request):
-    own = request.param == "own"
-    return OwnAskedWorkers() if own else SharedAskedWorkers(request.getfixturevalue("control"), "shop")
-
-
-def test_workers_that_were_asked_for_events_are_known_to_whoever_observes_next(noted):
-    noted.note({})
-    noted.forget([])
-    noted.note({ONE: (7, 100.5)})
-    noted.note({TWO: (None, 101.0)})
-    assert noted.load_all() == {ONE: (7, 100.5), TWO: (None, 101.0)}
-    noted.forget([ONE, "celery@three"])
-    assert noted.load_all() == {TWO: (None, 101.0)}
-
-
-@pytest.fixture(params=["memory", "shared"])
-def orders(request):
-    return MemoryOrders() if request.param == "memory" else SharedOrders(request.getfixturevalue("control"), "shop")
-
-
-def test_an_order_is_of_one_life_of_a_worker(orders):
-    assert orders.count_pending(ONE, 7) is None
-    orders.note(ONE, 7, 5)
-    assert orders.count_pending(ONE, 7) == 5
-    assert orders.count_pending(ONE, 8) is None
-    assert orders.count_pending(TWO, 7) is None
-
-
 def test_where_one_of_several_workers_fails_those_before_it_are_called_back():
     far = FakeCelery({ONE: 4, TWO: 2})
     far.late = {"pool_grow": [TWO]}
@@ -551,16 +440,7 @@ def test_a_worker_that_grows_and_can_not_be_called_back_is_named_where_another_o
     far.late = {"pool_grow": [TWO]}
     with pytest.raises(PlantUnavailable, match=f"Part of the change may be in effect: {ONE} could not be reverted"):
         far.plant().set_parallelism({ONE: 3, TWO: 5})
-    assert far.noted.count_pending(ONE, 7) == 3
-
-
-def test_a_worker_that_was_as_ordered_is_not_called_back():
-    far = FakeCelery({ONE: 2, TWO: 2})
-    far.late = {"pool_grow": [TWO]}
-    with pytest.raises(PlantUnavailable) as failed:
-        far.plant().set_parallelism({ONE: 2, TWO: 5})
-    assert str(failed.value).endswith("did not respond within 1 s.")
-    assert far.orders == 0
+    assert far.noted.get(ONE) == {"pid": 7, "processes": 3}
 
 
 def test_since_when_a_worker_lives_is_said_by_its_uptime_and_is_the_same_in_all_of_its_life(far):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from tests.workers.plants.foreign.celery_app.test_celery_plant import ONE, task
-from workers.plants.foreign.celery_app.completions import PoolCompletions
+from workers.plants.foreign.celery_app.events import PoolCompletions
 from workers.plants.foreign.kind import MAX_POOLS
 
 WALL = 1_790_000_000.0

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from common.stored_document import encode_document
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
-from workers.plants.foreign.celery_app import task_events
+from workers.plants.foreign.celery_app import events as celery_events
 from workers.plants.foreign.celery_app.broker import MAX_QUEUES
+from workers.plants.foreign.celery_app.events import MAX_WORKERS, TaskEvents
 from workers.plants.foreign.celery_app.remote_control import build_pool
-from workers.plants.foreign.celery_app.task_events import MAX_WORKERS, TaskEvents
 from workers.plants.foreign.redaction import redact
 from workers.plants.foreign.watch import PlantObserver
 from workers.plants.models import RegisteredPlant
@@ -99,7 +99,7 @@ def test_tracebacks_are_kept_of_the_last_errors_alone_and_these_stay_shown_howev
     assert not any(each.traceback for each in events.get_latest(10_000))
     errors = events.list_errors()
     assert errors[0].id == "199" and all(each.traceback for each in errors)
-    assert len(events._errors) == task_events.MAX_ERRORS
+    assert len(events._errors) == celery_events.MAX_ERRORS
 
 
 def test_of_workers_without_end_those_that_were_silent_longest_are_forgotten():
@@ -112,7 +112,7 @@ def test_of_workers_without_end_those_that_were_silent_longest_are_forgotten():
 
 
 def test_tasks_whose_end_nobody_says_do_not_wait_and_run_for_ever(monkeypatch):
-    monkeypatch.setattr(task_events, "MAX_TASKS", 100)
+    monkeypatch.setattr(celery_events, "MAX_TASKS", 100)
     events = TaskEvents()
     for number in range(1_000):
         events.apply(event(number, "task-received"), 1.0)

@@ -9,9 +9,7 @@ from common.errors import BadInput
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign import interventions
 from workers.plants.foreign.bounded import BoundedPlant
-from workers.plants.foreign.celery_app.asking.late_workers import SharedInterventions
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, LIMIT, PAUSE, REVOKE
-from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, SharedResumedQueues
 from workers.plants.foreign.kind import Adapter
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -202,19 +200,6 @@ def test_a_worker_that_goes_on_is_undone_however_long_it_has_been_up(far, contro
     assert not far.paused
 
 
-def test_what_can_t_be_undone_keeps_nothing_else_waiting(far, control, begin):
-    begin(PAUSE, "celery", until=150.0)
-    begin(LIMIT, "shop.mail", "1/m")
-    answer = far.answer
-    far.answer = lambda command, worker, **more: (
-        {"error": "no"} if command == "add_consumer" else answer(command, worker, **more)
-    )
-    undo_due(far, control, 200.0)
-    undo_due(far, control, 210.0)
-    assert far.limits["shop.mail"] == "10/m"
-    assert [each.kind for each in in_force(control)] == [PAUSE]
-
-
 def test_nothing_is_given_up_that_was_never_tried_however_late_it_is(far, control, begin):
     begin(PAUSE, "celery", until=150.0)
     begin(LIMIT, "shop.mail", "1/m")
@@ -252,72 +237,18 @@ def test_an_app_of_which_nobody_answers_is_silent_and_nothing_counts_as_done(far
     assert not in_force(control)
 
 
-@pytest.fixture
-def observer(far, control):
-    far.in_force = SharedInterventions(control, "shop")
-    return far.plant()
-
-
-@pytest.mark.parametrize("command", ["stats", "active_queues"])
-def test_a_worker_that_was_late_when_a_queue_was_paused_leaves_it_alone_once_it_answers_until_the_end(
-    far, control, begin, observer, command
-):
-    observer.get_topology()
+@pytest.mark.parametrize(("kind", "command"), [(PAUSE, "active_queues"), (LIMIT, "registered")])
+def test_a_worker_that_answers_late_is_named_and_a_repetition_includes_it(far, control, begin, kind, command):
+    subject, value = ("celery", "") if kind == PAUSE else ("shop.mail", "1/m")
     far.late = {command: [TWO]}
-    if command == "active_queues":
-        with pytest.raises(
-            PlantUnavailable,
-            match=rf"was not sent to workers .*: {TWO}; .* The intervention may have taken effect in part",
-        ):
-            begin(PAUSE, "celery")
-    else:  # it is not known to be there
-        begin(PAUSE, "celery")
-    assert far.paused == {(ONE, "celery")}
-    far.late = {}
-    far.now += 1.0
-    observer.get_topology()
-    assert far.paused == {(ONE, "celery"), (TWO, "celery")}
-    undo_due(far, control, 200.0)
-    assert not far.paused and not in_force(control)
-    far.now += 60.0
-    observer.get_topology()
-    assert not far.paused
-
-
-def test_a_worker_that_takes_from_a_paused_queue_all_the_same_is_asked_again_but_not_each_second(
-    far, control, begin, observer
-):
-    begin(PAUSE, "celery")
-    for _ in range(29):
-        far.paused.clear()
-        far.now += 1.0
-        observer.get_topology()
-    assert far.asked.count("cancel_consumer") == 1 + 1
-
-
-def test_a_worker_that_was_started_while_a_queue_is_paused_takes_from_it(far, control, begin, observer):
-    begin(PAUSE, "celery")
-    far.now, far.stats = 150.0, {"uptime": 10}
-    far.paused.clear()
-    observer.get_topology()
-    assert not far.paused
-
-
-def test_a_worker_that_was_late_when_a_rate_was_limited_is_limited_once_it_answers_and_undone(
-    far, control, begin, observer
-):
-    far.late = {"registered": [TWO]}
-    with pytest.raises(PlantUnavailable, match=f"was not sent to workers that responded late: {TWO}"):
-        begin(LIMIT, "shop.mail", "1/m")
-    assert far.limited == [(ONE, "1/m")]
-    far.late, far.limits["shop.mail"] = {}, "10/m"  # there; the other is not requested any more
-    for _ in range(3):
-        far.now += 1.0
-        observer.get_topology()
-        observer.list_sections()
-    assert far.limited[1:] == [(TWO, "1/m")]
-    undo(far, control, LIMIT, "shop.mail")
-    assert far.limited[2:] == [(ONE, "10/m"), (TWO, "10/m")]
+    with pytest.raises(PlantUnavailable, match=rf"was not sent to workers that responded late: {TWO}; repeat it"):
+        begin(kind, subject, value)
+    assert {worker for worker, _ in [*far.paused, *far.limited]} == {ONE}
+    far.late, far.limits["shop.mail"] = {}, "10/m"
+    begin(kind, subject, value)
+    assert {worker for worker, _ in [*far.paused, *far.limited]} == {ONE, TWO}
+    undo(far, control, kind, subject)
+    assert not far.paused and far.limits["shop.mail"] == "10/m"
 
 
 def test_a_worker_that_can_t_be_undone_is_not_asked(far, begin):
@@ -355,13 +286,6 @@ def test_an_undo_that_dies_in_its_midst_is_due(far, control, begin):
 def test_a_value_that_an_action_does_not_take_is_not_noted(far, control, begin):
     begin(PAUSE, "celery", "100/m")
     assert [each.value for each in in_force(control)] == [""]
-
-
-def test_of_queues_without_end_an_error_names_a_few(far, begin):
-    far.queues = dict.fromkeys((f"queue-{number}" for number in range(150)), 0)
-    with pytest.raises(BadInput, match="and 130 more") as refused:
-        begin(PAUSE, "nobody")
-    assert len(str(refused.value)) < 600
 
 
 def test_a_plant_without_interventions_says_so():
@@ -428,19 +352,3 @@ def test_a_worker_that_does_not_follow_is_ordered_again_but_not_at_each_check(fa
         far.now += 1.0
         observer.get_topology()
     assert told.count("add_consumer") == 2
-
-
-@pytest.fixture(params=["own", "shared"])
-def resumed(request):
-    own = request.param == "own"
-    return OwnResumedQueues() if own else SharedResumedQueues(request.getfixturevalue("control"), "shop")
-
-
-def test_who_took_a_queue_up_again_is_known_to_whoever_observes(resumed):
-    resumed.note("celery", {ONE: (7, 10.0)})
-    resumed.note("celery", {ONE: (7, 10.0), TWO: (9, 20.0)})
-    assert resumed.load_all() == {"celery": {ONE: (7, 10.0), TWO: (9, 20.0)}}
-    resumed.note("celery", {TWO: (9, 20.0)})  # the other was restarted
-    assert resumed.load_all() == {"celery": {TWO: (9, 20.0)}}
-    resumed.forget("celery")
-    assert resumed.load_all() == {}

@@ -2,16 +2,12 @@
 
 import pytest
 
+from queues import keys
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
-from workers.plants.foreign.celery_app import remote_control
-from workers.plants.foreign.celery_app.asking import event_requests
-from workers.plants.foreign.celery_app.known_workers import (
-    MAX_MISSED,
-    MissedWorkers,
-    OwnKnownWorkers,
-    SharedKnownWorkers,
-)
+from workers.plants.foreign.celery_app import remote_control, workers
 from workers.plants.foreign.celery_app.remote_control import GEVENT, WorkerPool
+from workers.plants.foreign.celery_app.workers import MAX_MISSED, MISSED_SECONDS, MissedWorkers
+from workers.plants.foreign.stored_notes import ExpiringNotes, StoredNotes
 
 ONE, TWO = "celery@one", "celery@two"
 
@@ -23,8 +19,35 @@ def far():
 
 @pytest.fixture(params=["own", "shared"])
 def known(request):
-    own = request.param == "own"
-    return OwnKnownWorkers() if own else SharedKnownWorkers(request.getfixturevalue("control"), "shop")
+    control = None if request.param == "own" else request.getfixturevalue("control")
+    return StoredNotes("weir:test", MISSED_SECONDS, control)
+
+
+def test_notes_are_kept_by_name_until_they_are_forgotten(known):
+    known.put({})
+    known.forget([])
+    known.put({ONE: {"pid": 7, "at": 100.5}})
+    known.put({TWO: {"pid": None, "at": 101.0}})
+    assert known.load_all() == {ONE: {"pid": 7, "at": 100.5}, TWO: {"pid": None, "at": 101.0}}
+    known.forget([ONE, "celery@three"])
+    assert known.load_all() == {TWO: {"pid": None, "at": 101.0}}
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_an_expiring_note_is_of_one_name_and_of_its_time(is_shared, request):
+    control = request.getfixturevalue("control") if is_shared else None
+    now = [0.0]
+    orders = ExpiringNotes(keys.POOL_ORDER, "shop", control, monotonic=lambda: now[0])
+    assert orders.get(ONE) is None
+    orders.put(ONE, {"pid": 7, "processes": 5}, 7.0)
+    assert orders.get(ONE) == {"pid": 7, "processes": 5} and orders.get(TWO) is None
+    if control:
+        assert 0 < control.pttl(keys.POOL_ORDER.build("shop", ONE)) <= 7_000
+    else:
+        now[0] = 7.0
+        assert orders.get(ONE) is None
+    orders.forget(ONE)
+    assert orders.get(ONE) is None
 
 
 def pool(worker: str) -> WorkerPool:
@@ -122,7 +145,7 @@ def test_of_names_without_end_those_that_are_gone_for_longest_are_forgotten(know
     missed = MissedWorkers(known)
     for number in range(MAX_MISSED + 20):
         missed.observe(float(number), [pool(f"celery@{number}")], ())
-    found = missed.get_missed_seconds()
+    found = missed.missed_seconds
     assert len(found) == MAX_MISSED == len(known.load_all()) - 1  # and the worker that answers
     assert "celery@0" not in found and f"celery@{MAX_MISSED + 18}" in found
 
@@ -144,7 +167,7 @@ def hosts(far, plant, count, seconds=20.0):
 
 def test_of_workers_that_were_asked_for_events_only_the_last_ones_are_noted(monkeypatch):
     """The record is read as a whole whenever a worker appears."""
-    monkeypatch.setattr(event_requests, "MAX_NOTED", 20)
+    monkeypatch.setattr(workers, "MAX_NOTED", 20)
     far = FakeCelery({STAYS: 2})
     plant = far.plant()
     hosts(far, plant, 60)
@@ -186,21 +209,16 @@ class Twins(FakeCelery):
 
 
 @pytest.mark.parametrize("pids", [(7, 8), (1, 1)])
-def test_of_two_workers_of_one_name_nothing_is_measured_and_none_is_set(pids):
+def test_of_two_workers_of_one_name_none_is_set(pids):
     far = Twins({ONE: 2})
     far.pids = pids
     plant = far.plant(events="listen")
     for _ in range(20):
         topology = plant.get_topology()
         far.now += 1.0
-    operator = topology.operators[ONE]
-    assert "two workers have this name" in operator.fixed
-    assert operator.measure("inputs") is None
-    assert [each for each in plant.list_missing() if each.startswith(f"{ONE}: two workers")]
+    assert "two workers have this name" in topology.operators[ONE].fixed
     far.pids = (7,)
     for _ in range(120):
         topology = plant.get_topology()
         far.now += 1.0
     assert topology.operators[ONE].fixed is None
-    assert topology.operators[ONE].measure("inputs") == pytest.approx(20.0, rel=0.1)
-    assert not [each for each in plant.list_missing() if "two workers" in each]

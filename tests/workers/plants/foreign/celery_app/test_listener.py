@@ -4,8 +4,7 @@ from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
-from workers.plants.foreign.celery_app.listener import EventListener
-from workers.plants.foreign.celery_app.task_events import TaskEvents
+from workers.plants.foreign.celery_app.events import EventListener, TaskEvents
 
 ONE = "celery@one"
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.plants.foreign.celery_app.task_events import TaskEvents, select_recent_seconds
+from workers.plants.foreign.celery_app.events import TaskEvents, select_recent_seconds
 
 WORKER = "celery@one"
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign.celery_app.broker import QueueLength
-from workers.plants.foreign.celery_app.unserved_queues import UnservedQueues
+from workers.plants.foreign.celery_app.workers import UnservedQueues
 
 ONE = "celery@one"
 

@@ -142,7 +142,7 @@ def test_a_secret_that_no_header_takes_is_not_quoted(secret, how):
 @pytest.mark.parametrize("secret", ["hunter2\n", "hünter2"])
 def test_nor_is_the_token_of_a_registered_plant(secret, monkeypatch):
     monkeypatch.setenv("WEIR_SECRET_X", secret)
-    for kind in ("flink", "kubernetes", "prometheus", "weir"):
+    for kind in ("flink", "kubernetes", "weir"):
         row = RegisteredPlant(name="east", kind=kind, url="http://east:8080", secret_environment="WEIR_SECRET_X")
         row.options = {"workloads": "x"}
         with pytest.raises(BadInput, match="whose value cannot be sent") as refused:

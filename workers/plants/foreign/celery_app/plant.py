@@ -11,43 +11,30 @@ Without task events there are no waits, arguments, and errors, and run times fol
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from controllers.parallelism.measured_topology import MeasuredTopology
+from queues import keys
 from workers.documents.plants import PlantSection, PoolSamples, UnservedQueue
 from workers.plants.foreign.celery_app import sections
-from workers.plants.foreign.celery_app.asking.asked_workers import AskedWorkers, OwnAskedWorkers
-from workers.plants.foreign.celery_app.asking.event_requests import EventRequests
-from workers.plants.foreign.celery_app.asking.late_workers import (
-    REPEAT_SECONDS,
-    LateWorkers,
-    NoInterventions,
-    NotedInterventions,
-)
-from workers.plants.foreign.celery_app.asking.same_names import SameNames
 from workers.plants.foreign.celery_app.broker import MAX_QUEUES, Broker, QueueLength
-from workers.plants.foreign.celery_app.consumers import AllConsumers, PoolDemand, split_ready_messages
+from workers.plants.foreign.celery_app.events import EventListener, PoolEvents
 from workers.plants.foreign.celery_app.interventions import AppInterventions
-from workers.plants.foreign.celery_app.known_workers import (
-    KnownWorkers,
-    MissedWorkers,
-    OwnKnownWorkers,
-    describe_missing_workers,
-)
-from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.measures import (
+    AllConsumers,
+    PoolDemand,
     PoolHistory,
     PoolMeasures,
     build_topology,
     build_unmeasured,
     describe_left_out,
+    split_ready_messages,
 )
-from workers.plants.foreign.celery_app.orders import PoolOrders
 from workers.plants.foreign.celery_app.remote_control import ANSWER_SECONDS, UPTIME_SECONDS, RemoteControl, WorkerPool
-from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, ResumedQueues
-from workers.plants.foreign.celery_app.task_events import PoolEvents
-from workers.plants.foreign.celery_app.unserved_queues import UnservedQueues
+from workers.plants.foreign.celery_app.workers import EventRequests, MissedWorkers, UnservedQueues
 from workers.plants.foreign.kind import MAX_POOLS, Adapter, PlantAddress
+from workers.plants.foreign.stored_notes import ExpiringNotes, StoredNotes
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 # Maximum of a pool. Loops and people have to choose much lower values themselves.
@@ -61,6 +48,12 @@ LATE_SECONDS = 8.0
 ALL_SECONDS = 30.0
 # Idle processes end at once; if too few are idle, they are requested again within this time.
 SHRINK_SECONDS, AGAIN_SECONDS = 0.5, 0.15
+# Celery executes `pool_grow` only at its next pool maintenance, every five seconds.
+SETTLES_SECONDS = 7.0
+# A worker that does not resume a queue is asked again after this time.
+RESUME_SECONDS = 30.0
+SAME_SECONDS = 100.0  # since two workers of one name last answered: three times ALL_SECONDS
+SAME_NAME = "two workers have this name, and a command would reach both; give each worker its own name (-n)"
 
 
 class CeleryPlant(Adapter):
@@ -75,30 +68,38 @@ class CeleryPlant(Adapter):
         control: RemoteControl,
         broker: Broker,
         listener: EventListener,
-        orders: PoolOrders,
+        *,
+        orders: ExpiringNotes | None = None,
+        resumed: StoredNotes | None = None,
+        asked: StoredNotes | None = None,
+        known: StoredNotes | None = None,
+        paused: Callable[[], Collection[str]] = list,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        resumed: ResumedQueues | None = None,
-        asked: AskedWorkers | None = None,
-        in_force: NotedInterventions | None = None,
-        known: KnownWorkers | None = None,
     ) -> None:
-        """Set up the plant. resumed, asked, in_force, known: None keeps them in this process alone."""
-        self._resumed = resumed or OwnResumedQueues()
+        """Set up the plant.
+
+        orders: worker → {pid, processes}, the number that was last ordered; until it is reached, the pool looks as if
+        it had no order, and a process that orders again must count from the ordered size. resumed: as in
+        `AppInterventions`; asked: as in `EventRequests`; known: as in `MissedWorkers`. None keeps them in this process
+        alone. paused: returns the queues that people have paused in Weir.
+        """
+        self._resumed = resumed or StoredNotes()
         self.control, self._interventions = control, AppInterventions(control, clock, self._resumed)
-        self._name, self._address = address.name, address
-        self._broker, self._listener, self._orders = broker, listener, orders
+        self._name, self._address, self._paused = address.name, address, paused
+        self._broker, self._listener = broker, listener
+        self._orders = orders or ExpiringNotes(keys.POOL_ORDER, address.name, monotonic=monotonic)
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
-        self._asks, self._same = address.get_option("events", ASK) == ASK, SameNames()
-        self._requests = EventRequests(control, listener, asked or OwnAskedWorkers(), clock, monotonic)
-        self._late = LateWorkers(control, in_force or NoInterventions(), clock)
-        self._missed = MissedWorkers(known or OwnKnownWorkers())
+        self._asks = address.get_option("events", ASK) == ASK
+        self._requests = EventRequests(control, listener, asked or StoredNotes(), clock, monotonic)
+        self._missed = MissedWorkers(known or StoredNotes())
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
         self._consumers, self._unserved = AllConsumers(), UnservedQueues()
         self._unserved_now: Mapping[str, UnservedQueue] = {}
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → (time of its answer, pool)
         self._lives: dict[str, float] = {}  # worker → start time, in seconds since 1970
+        self._same_at: dict[str, float] = {}  # name → when two workers of this name last answered
         self._known_queues: list[str] = []
         self._resumed_at: dict[tuple[str, str], float] = {}  # (worker, queue) → when it was asked to resume the queue
         self._all_at = -math.inf  # when all workers were asked
@@ -113,36 +114,27 @@ class CeleryPlant(Adapter):
     def get_topology(self) -> MeasuredTopology:
         """Return the current queues and pools. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         self._listener.start()
-        answering = self._list_answering()
-        pools = self._same.observe(self._monotonic(), self.control.twice, answering)
+        pools = self._list_answering()
         if self._asks:
             self._requests.ask(pools)
         self._resume_again(pools)
-        self._late.ask([pool for pool in pools if pool.worker in self._fresh], self._limits)
         self._lengths = self._broker.read_queue_lengths(self._list_queues(pools))
         self._unacknowledged = self._broker.count_unacknowledged()
         self._unserved_now = self._find_unserved_queues(pools)
-        at, ready, held = (
-            self._monotonic(),
-            split_ready_messages(pools, self._lengths),
-            self._list_reserved_tasks(pools),
-        )
+        at, ready, held = self._monotonic(), split_ready_messages(pools, self._lengths), self._list_held_tasks(pools)
         waiting = {worker: count for worker, (count, _) in held.items()}
         demands = self._consumers.observe(at, pools, self._fresh, self._lengths, waiting)
-        before = {measured_pool.pool.worker: measured_pool for measured_pool in self._measured}
-        blurred = self._same.list_blurred_workers(pools)
+        before = {measured.pool.worker: measured for measured in self._measured}
         # A late worker keeps its last measures: zero started tasks would be a guess.
         self._measured = [
-            build_unmeasured(pool)
-            if pool.worker in blurred
-            else self._measure(pool, at, ready[pool.worker], *held[pool.worker], demands[pool.worker])
+            self._measure(pool, at, ready[pool.worker], *held[pool.worker], demands[pool.worker])
             if pool.worker in self._fresh
             else before.get(pool.worker, build_unmeasured(pool))
             for pool in pools
         ]
         self._completions = self._measure_completions(pools, at)
         living = {pool.worker for pool in pools}
-        self._history = {key: each for key, each in self._history.items() if key[0] in living}
+        self._history = {key: history for key, history in self._history.items() if key[0] in living}
         self._requests.retain(living)
         return build_topology(self._name, self._clock(), self._measured, self._lengths, MAX_PROCESSES)
 
@@ -189,11 +181,10 @@ class CeleryPlant(Adapter):
 
     def list_missed_workers(self) -> Mapping[str, float]:
         """Return the missed workers that are not merely late."""
-        missed = self._missed.get_missed_seconds()
+        missed = self._missed.missed_seconds
         return {name: round(seconds, 1) for name, seconds in missed.items() if seconds > LATE_SECONDS}
 
     def list_unserved_queues(self) -> Mapping[str, UnservedQueue]:
-        """Return the unserved queues. See `UnservedQueues`."""
         return self._unserved_now
 
     def list_workers_without_events(self) -> list[str]:
@@ -210,22 +201,22 @@ class CeleryPlant(Adapter):
         without = self.list_workers_without_events() if without_events is None else without_events
         with self._listener.lock:
             beating = self._listener.events.list_punctual_workers(self._monotonic())
-        gone = describe_missing_workers(self._missed.get_missed_seconds(), beating, LATE_SECONDS, sections.MAX_NAMED)
-        error, asks = self._listener.error, self._asks
-        said = sections.describe_missing(workers, without, error, asks, self._left_queues, gone)
-        said += [*self._same.describe_workers(sections.MAX_NAMED), *self._broker.list_missing()]
-        return said + describe_left_out(self._measured, self._lengths) + self._list_workers_without_loops()
+        gone = self._missed.describe(beating, LATE_SECONDS, sections.MAX_NAMED)
+        said = sections.describe_missing(workers, without, self._listener.error, self._asks, self._left_queues, gone)
+        said += [*self._broker.list_missing(), *describe_left_out(self._measured, self._lengths)]
+        if (left := sum(pool.pool.fixed is None for pool in self._measured) - MAX_POOLS) > 0:
+            said.append(
+                f"Pools without a concurrency loop: {left:,}. Only the first {MAX_POOLS}, by name, have a loop."
+            )
+        return said
 
     def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
-        """Read the former values. See `AppInterventions`."""
         return self._interventions.read_before(kind, subject, value, earlier)
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
-        """Carry out an intervention. See `AppInterventions`."""
         self._interventions.intervene(kind, subject, value)
 
     def undo(self, kind: str, subject: str, before: str) -> None:
-        """Undo an intervention. See `AppInterventions`."""
         self._interventions.undo(kind, subject, before)
 
     def close(self) -> None:
@@ -236,29 +227,40 @@ class CeleryPlant(Adapter):
         self._broker.close()
 
     def _list_answering(self) -> list[WorkerPool]:
-        """Return the pools that answer, and for LATE_SECONDS those that answered before."""
+        """Return the pools that answer, and for LATE_SECONDS those that answered before.
+
+        Two workers that were started with the same name (`-n`), on two hosts or in two containers, are one for remote
+        control: an order reaches both, and either one answers. So they can't be set.
+        """
         now = self._monotonic()
-        pools = self.control.request_pools(self._count_expected_answers(now))
+        beating = self._listener.count_workers()
+        expected = None if beating is None else max(beating, len(self._answered))
+        if expected is None or now - self._all_at >= ALL_SECONDS:
+            self._all_at, expected = now, None
+        pools = self.control.request_pools(expected)
         self._fresh = set(pools)
         self._requests.observe(now, pools)
         self._answered |= {worker: (now, pool) for worker, pool in pools.items()}
-        self._answered = {
-            worker: (at, pool) for worker, (at, pool) in self._answered.items() if now - at <= LATE_SECONDS
-        }
-        begun = {worker: self._compute_start_time(pool) for worker, pool in pools.items()}
-        lives = {worker: self._lives.get(worker) for worker in self._answered} | begun
+        self._answered = {worker: each for worker, each in self._answered.items() if now - each[0] <= LATE_SECONDS}
+        starts = {worker: self._compute_start_time(pool) for worker, pool in pools.items()}
+        lives = {worker: self._lives.get(worker) for worker in self._answered} | starts
         self._lives = {worker: at for worker, at in lives.items() if at is not None}
         with self._listener.lock:
             left = set(self._listener.events.left)
         self._missed.observe(self._clock(), pools.values(), left)
-        return [pool for _, (_, pool) in sorted(self._answered.items())]
+        self._same_at |= dict.fromkeys(self.control.twice, now)
+        self._same_at = {worker: at for worker, at in self._same_at.items() if now - at < SAME_SECONDS}
+        return [
+            replace(pool, fixed=SAME_NAME) if worker in self._same_at else pool
+            for worker, (_, pool) in sorted(self._answered.items())
+        ]
 
     def _find_unserved_queues(self, pools: Sequence[WorkerPool]) -> dict[str, UnservedQueue]:
         now, answering = self._monotonic(), {pool.worker for pool in pools}
         with self._listener.lock:
             is_sure = set(self._listener.events.list_punctual_workers(now)) <= answering
         served = {queue for pool in pools for queue in pool.queues}
-        return self._unserved.observe(now, self._lengths, served, self._late.paused, is_sure)
+        return self._unserved.observe(now, self._lengths, served, self._paused(), is_sure)
 
     def _compute_start_time(self, pool: WorkerPool) -> float | None:
         """Return the earliest possible start time of the worker.
@@ -270,22 +272,17 @@ class CeleryPlant(Adapter):
         at, before = self._clock() - pool.uptime_seconds - UPTIME_SECONDS, self._lives.get(pool.worker)
         return at if before is None or abs(at - before) > UPTIME_SECONDS else before
 
-    def _count_expected_answers(self, now: float) -> int | None:
-        """Return after how many answers to stop waiting; None: wait for the full timeout."""
-        beating = self._listener.count_workers()
-        if beating is None or now - self._all_at >= ALL_SECONDS:
-            self._all_at = now
-            return None
-        return max(beating, len(self._answered))
-
     def _resume_again(self, pools: Iterable[WorkerPool]) -> None:
         """Ask workers again that no longer take from a queue whose pause was undone.
+
+        Before Celery 5.7, a worker that was asked to leave a queue (`cancel_consumer`) and to resume it
+        (`add_consumer`) forgets the second order when its broker was away (celery#7733).
 
         The resumed queues are read after the pools. A pause removes its queue from them first, so no pause is undone
         here.
         """
         now, clock = self._monotonic(), self._clock()
-        self._resumed_at = {key: at for key, at in self._resumed_at.items() if now - at < REPEAT_SECONDS}
+        self._resumed_at = {key: at for key, at in self._resumed_at.items() if now - at < RESUME_SECONDS}
         for queue, lives in self._resumed.load_all().items():
             idle = [
                 pool.worker
@@ -312,17 +309,11 @@ class CeleryPlant(Adapter):
         self._known_queues = names[:MAX_QUEUES]
         return self._known_queues
 
-    def _list_workers_without_loops(self) -> list[str]:
-        left = sum(pool.pool.fixed is None for pool in self._measured) - MAX_POOLS
-        if left <= 0:
-            return []
-        return [f"Pools without a concurrency loop: {left:,}. Only the first {MAX_POOLS}, by name, have a loop."]
-
     def _measure_completions(self, pools: Iterable[WorkerPool], now: float) -> dict[str, PoolSamples]:
         """Return the completions; a late worker keeps its last ones."""
         samples_by_worker: dict[str, PoolSamples] = {}
         with self._listener.lock:
-            for pool in [pool_ for pool_ in pools if pool_.fixed is None][:MAX_POOLS]:
+            for pool in [pool for pool in pools if pool.fixed is None][:MAX_POOLS]:
                 samples, events = None, self._listener.events.pools.get(pool.worker)
                 if pool.worker not in self._fresh:
                     samples = self._completions.get(pool.worker)
@@ -332,28 +323,25 @@ class CeleryPlant(Adapter):
                     samples_by_worker[pool.worker] = samples
         return samples_by_worker
 
-    def _list_reserved_tasks(self, pools: Iterable[WorkerPool]) -> dict[str, tuple[int, int | None]]:
+    def _list_held_tasks(self, pools: Iterable[WorkerPool]) -> dict[str, tuple[int, int | None]]:
         """Return for each worker its taken tasks that wait for a process, and its running tasks.
 
-        Workers that send no events are asked, all at once.
+        Tasks whose rate the worker limits don't wait for a process. Workers that send no events are asked, all at once.
         """
         fresh = [pool.worker for pool in pools if pool.worker in self._fresh]
         silent = [worker for worker in fresh if not self._requests.sends(worker)]
         taken, busy = self.control.list_reserved_tasks(silent), self.control.count_running_tasks(silent)
         held: dict[str, tuple[int, int | None]] = {}
-        for worker in silent:
-            limited = self._list_limited_tasks(worker)
-            held[worker] = sum(name not in limited for name in taken.get(worker, ())), busy.get(worker)
         with self._listener.lock:
-            for worker in set(fresh) - set(silent):
-                waiting = self._listener.events.count_waiting(worker, self._list_limited_tasks(worker))
-                pool = self._listener.events.pools.get(worker)
-                held[worker] = waiting, len(pool.running) if pool else 0
+            for worker in fresh:
+                limited = {name for name, limit in self._limits.get(worker, {}).items() if limit}
+                if worker in silent:
+                    held[worker] = sum(name not in limited for name in taken.get(worker, ())), busy.get(worker)
+                else:
+                    pool = self._listener.events.pools.get(worker)
+                    waiting = self._listener.events.count_waiting(worker, limited)
+                    held[worker] = waiting, len(pool.running) if pool else 0
         return held
-
-    def _list_limited_tasks(self, worker: str) -> set[str]:
-        """Return the names of the tasks whose rate the worker limits."""
-        return {name for name, limit in self._limits.get(worker, {}).items() if limit}
 
     def _measure(
         self, pool: WorkerPool, at: float, ready: float, waiting: int, busy: int | None, demand: PoolDemand
@@ -367,8 +355,8 @@ class CeleryPlant(Adapter):
 
     def _get_ordered_size(self, pool: WorkerPool) -> int:
         """Return the last ordered size while it may not have been reached; otherwise the current size."""
-        ordered = self._orders.count_pending(pool.worker, pool.pid)
-        return pool.processes if ordered is None else ordered
+        order = self._orders.get(pool.worker)
+        return int(order["processes"]) if order and order["pid"] == pool.pid else pool.processes
 
     def _call_back(self, done: Sequence[tuple[WorkerPool, int]]) -> str:
         """Revert these orders, and return the result as a sentence ("" if there are none).
@@ -388,33 +376,30 @@ class CeleryPlant(Adapter):
         return " The changes to other workers were reverted." if done else ""
 
     def _resize(self, pool: WorkerPool, count: int) -> None:
+        """Order processes. An order is recorded before it is sent: one whose answer is lost may have been executed.
+
+        As many processes as are idle end, in one order: a second order, before they have ended, would choose the same
+        processes. If too few are idle, some stay: a loop orders it again at its next tick, and a person's order is
+        repeated meanwhile (`repeated_orders`).
+        """
         now = self._get_ordered_size(pool)
         if count > now:
-            # Recorded first: an order whose answer is lost may have been executed, and must not be given
-            # twice.
-            self._orders.note(pool.worker, pool.pid, count)
+            self._note_order(pool, count)
             self.control.order("pool_grow", pool.worker, n=count - now)
-        elif count < now <= pool.processes:  # a pool that still grows has to finish growing first
-            self._shrink(pool, now, count)
-
-    def _count_running_tasks(self, worker: str) -> int:
-        busy = self.control.count_running_tasks([worker]).get(worker)
-        if busy is None:
-            raise PlantUnavailable(f"{self._name}: {worker} did not respond within {ANSWER_SECONDS:g} s.")
-        return busy
-
-    def _shrink(self, pool: WorkerPool, now: int, count: int) -> None:
-        """End as many processes as are idle, in one order.
-
-        A second order, before they have ended, would choose the same processes. If too few are idle, some stay: a loop
-        orders it again at its next tick, and a person's order is repeated meanwhile (`repeated_orders`).
-        """
+        if not count < now <= pool.processes:  # a pool that still grows has to finish growing first
+            return
         until = self._monotonic() + SHRINK_SECONDS
         while True:
-            if (fewer := min(now - count, now - self._count_running_tasks(pool.worker))) > 0:
+            busy = self.control.count_running_tasks([pool.worker]).get(pool.worker)
+            if busy is None:
+                raise PlantUnavailable(f"{self._name}: {pool.worker} did not respond within {ANSWER_SECONDS:g} s.")
+            if (fewer := min(now - count, now - busy)) > 0:
                 now -= fewer
-                self._orders.note(pool.worker, pool.pid, now)
+                self._note_order(pool, now)
                 self.control.order("pool_shrink", pool.worker, n=fewer)
             if now <= count or self._monotonic() >= until:
                 return
             self._sleep(AGAIN_SECONDS)
+
+    def _note_order(self, pool: WorkerPool, processes: int) -> None:
+        self._orders.put(pool.worker, {"pid": pool.pid, "processes": processes}, SETTLES_SECONDS)

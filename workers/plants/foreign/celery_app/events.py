@@ -1,18 +1,122 @@
-"""The state of an app from Celery's events: workers, tasks of each pool, and the last tasks.
+"""The events of a Celery app: received by a thread, and kept as the state of its workers and last tasks.
 
 A worker sends a heartbeat every two seconds. It sends task events only if it was started with -E, or was asked to.
 Times between events of one worker are from its own clock.
 """
 
+import logging
+import math
+import threading
+import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from workers.plants.foreign.celery_app.completions import PoolCompletions
-from workers.plants.foreign.celery_app.outside import count_of, parse_name, parse_seconds, parse_text
+from celery import Celery
+
+from common.errors import describe_connection_error
+from workers.documents.plants import PoolSamples
+from workers.plants.foreign.celery_app.broker import FAILURES
+from workers.plants.foreign.celery_app.transport import count_of, parse_name, parse_seconds, parse_text
 from workers.plants.foreign.redaction import SHOWN, format_arguments, redact
+from workers.pool.departures import BEGAN, DONE, ENDED, MAX_PENDING, Departures, WorkerNote
+
+STUCK_SECONDS = 30.0
+CLOCK_SECONDS = 10.0  # A clock that jumps further than this was set.
+DRIFT = 0.01  # of a clock that runs slower than the local one, or was set back by less; seconds per second
+
+
+class PoolCompletions:
+    """Times between completions in the pool of one worker (`workers.pool.departures`).
+
+    An event does not say which process ran a task. That isn't needed: each task that starts takes the lowest free
+    place, and leaves it when it ends. Times `at` are those of the worker's clock, and `now` of the local monotonic
+    clock. The offset between them is taken from the event with the shortest delay. If the worker's clock is set, or the
+    worker is replaced, counting restarts.
+
+    Events may be lost. A lost start event has no consequence. A lost end event would keep its place taken forever, so
+    if more places than processes are taken for STUCK_SECONDS, the oldest places are freed.
+    """
+
+    def __init__(self) -> None:
+        self._count: tuple[Departures, float] | None = None  # and its start, in seconds since 1970
+        self._places: dict[str, int] = {}  # task → its place, oldest first
+        self._most_places = 0
+        self._behind_seconds = math.inf  # how far the worker's clock is behind the local one
+        self._heard_at = 0.0
+        self._crowded_at: float | None = None
+        self._unsettled = 0  # notes since the last observation
+
+    def record_start(self, task: str, at: float | None, now: float) -> None:
+        """Record that a task started."""
+        if self._count is None or at is None or not self._keeps_time(at, now):
+            return
+        taken = set(self._places.values())
+        place = next(index for index in range(len(taken) + 1) if index not in taken)
+        self._places[task] = place
+        self._most_places = max(self._most_places, place + 1)
+        self._add(place, WorkerNote(at, place, BEGAN))
+
+    def record_end(self, task: str, at: float | None, now: float) -> None:
+        """Record that a started task ended, whatever its outcome."""
+        place = self._places.pop(task, None)
+        if self._count is None or place is None or at is None or not self._keeps_time(at, now):
+            return
+        self._add(place, WorkerNote(at, place, DONE, 1), WorkerNote(at, place, ENDED))
+
+    def begin_anew(self) -> None:
+        """Discard all counts."""
+        self._count, self._places = None, {}
+        self._behind_seconds, self._crowded_at, self._unsettled = math.inf, None, 0
+
+    def observe(self, size: int, now: float, clock: float) -> PoolSamples | None:
+        """Return the completions so far of a pool with `size` processes, or None if nothing is counted yet.
+
+        clock: seconds since 1970.
+        """
+        if self._count is None or math.isinf(self._behind_seconds):
+            self._count = self._count or (Departures(size, -math.inf), clock)
+            return None
+        at = now - self._behind_seconds
+        departures, since = self._count
+        departures.resize(size, at)
+        self._free_stuck(size, now)
+        self._unsettled = 0
+        departures.settle(at, range(self._most_places))
+        return PoolSamples(since=since, **departures.to_json())
+
+    def _add(self, place: int, *notes: WorkerNote) -> None:
+        """Add notes at once: every event is reported when it happens, so a running task delays nothing."""
+        self._unsettled += len(notes)
+        if self._unsettled > MAX_PENDING:  # no observer reads it
+            self.begin_anew()
+        elif self._count is not None:
+            self._count[0].add(notes, math.inf, place)
+
+    def _keeps_time(self, at: float, now: float) -> bool:
+        behind = now - at
+        if not math.isinf(self._behind_seconds) and abs(behind - self._behind_seconds) > CLOCK_SECONDS:
+            self.begin_anew()
+            return False
+        drifted = self._behind_seconds + DRIFT * max(0.0, now - self._heard_at)
+        self._behind_seconds, self._heard_at = min(drifted, behind), now
+        return True
+
+    def _free_stuck(self, size: int, now: float) -> None:
+        if len(self._places) <= size:
+            self._crowded_at = None
+            return
+        self._crowded_at = now if self._crowded_at is None else self._crowded_at
+        if now - self._crowded_at < STUCK_SECONDS:
+            return
+        for task in list(self._places)[: len(self._places) - size]:
+            place, at = self._places.pop(task), now - self._behind_seconds
+            self._add(place, WorkerNote(at, place, ENDED))
+        self._crowded_at = None
+
 
 SILENT_SECONDS = 20.0
 BEAT_SECONDS = 6.0  # three heartbeats
@@ -21,7 +125,7 @@ SAMPLE_SECONDS = 120.0
 MAX_TASKS, SHOWN_TASKS, MAX_ERRORS = 20_000, 200, 50
 # Beyond this number the longest silent workers are forgotten: worker names come and go with their hosts.
 MAX_WORKERS = 500
-WAITS, RUNS, ENDED = "waiting", "running", ("succeeded", "failed", "retried", "revoked", "rejected")
+WAITS, RUNS, OUTCOMES = "waiting", "running", ("succeeded", "failed", "retried", "revoked", "rejected")
 MAX_TRACEBACK = 4_000
 BEATS = ("heartbeat", "online")
 SENT = "task-sent"  # sent by the producer, not by a worker
@@ -191,7 +295,7 @@ class TaskEvents:
             self._record_received(pool, task, event, at)
         elif what == "started":
             self._record_started(pool, task, at, now)
-        elif what in ENDED:
+        elif what in OUTCOMES:
             self._record_ended(pool, task, what, event, at, now)
         task.at = now
 
@@ -263,3 +367,80 @@ def select_recent_seconds(samples: deque[TaskTime], now: float) -> list[float]:
     """Return the samples of the last SAMPLE_SECONDS, or the last FEW if those are fewer."""
     seconds = [sample.seconds for sample in samples if now - sample.at <= SAMPLE_SECONDS]
     return seconds if len(seconds) >= FEW else [sample.seconds for sample in list(samples)[-FEW:]]
+
+
+WAKE_SECONDS, AGAIN_SECONDS = 1.0, 2.0
+# By this time each worker has sent a heartbeat.
+HEARD_SECONDS = 5.0
+NOT_YET = "none received yet"
+logger = logging.getLogger(__name__)
+
+
+class EventListener:
+    """A thread that applies received events to `events`, also after the broker was away; a reader takes `lock`.
+
+    error: why no events arrive. gaps: how often events may have been missed: tasks that workers had taken or were
+    running may have ended since.
+    """
+
+    def __init__(self, app: Celery, events: TaskEvents, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.lock, self.events = threading.Lock(), events
+        self.error: str | None = NOT_YET
+        self.gaps = 0
+        self._app, self._monotonic = app, monotonic
+        self._since: float | None = None
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread on the first call only."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._listen, name="celery events", daemon=True)
+            self._thread.start()
+
+    def count_workers(self) -> int | None:
+        """Return the minimum number of workers, by their heartbeats, or None while it is unknown."""
+        now = self._monotonic()
+        if self.error is not None or self._since is None or now - self._since < HEARD_SECONDS:
+            return None
+        with self.lock:
+            return len(self.events.list_beating_workers(now)) or None
+
+    def close(self) -> None:
+        """Stop the thread; it ends within WAKE_SECONDS."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(2 * WAKE_SECONDS)
+
+    def _listen(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._receive()
+            except FAILURES as error:
+                self.error = f"can't be received ({describe_connection_error(error)})"
+            except Exception as error:  # No other exception of a driver may end the listener.
+                logger.exception("Receiving Celery events failed.")
+                self.error = f"can't be received ({type(error).__name__})"
+            self._ended.wait(AGAIN_SECONDS)
+
+    def _receive(self) -> None:
+        with self._app.connection_for_read() as connection:
+            receiver = self._app.events.Receiver(connection, handlers={"*": self._apply})
+            with receiver.consumer_context(wakeup=True) as (reading, _, _):  # by a connection of its own
+                self._begin()
+                while not self._ended.is_set():
+                    with suppress(TimeoutError):
+                        reading.drain_events(timeout=WAKE_SECONDS)
+
+    def _begin(self) -> None:
+        """Start receiving. Every start but the first follows a gap."""
+        with self.lock:
+            if self._since is not None:
+                self.gaps += 1
+                for worker in self.events.pools:
+                    self.events.begin_anew(worker)
+            self.error, self._since = None, self._monotonic()
+
+    def _apply(self, event: dict[str, Any]) -> None:
+        with self.lock:
+            self.events.apply(event, self._monotonic())

@@ -1,1 +1,0 @@
-"""Requests to the workers of an app: events of tasks, and orders that late workers missed."""

@@ -1,1 +1,0 @@
-"""A Celery app behind the plant interface, and the inspection of one before it is registered."""
