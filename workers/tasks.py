@@ -35,7 +35,7 @@ from workers.observability.spans import note
 from workers.pipeline.declaration import versions
 from workers.placement import execution, plans, recovery
 from workers.plants.foreign import adapters, interventions, repeated_orders
-from workers.plants.published import NotObserved, PublishedPlant
+from workers.plants.steered import NotObserved, PublishedPlant
 from workers.pool import hosts
 from workers.pool.departures import CompletionReporter
 from workers.steering import enforcing, overrides

@@ -5,10 +5,12 @@ import time
 
 import redis
 from django.conf import settings
+from django.utils import timezone
 
 from common.stored_document import BadDocument
 from queues import keys
 from queues.control.connection import connect
+from workers.batch.jobs.job import JobContext
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 
 TIMEOUT_SECONDS = 2.0
@@ -48,3 +50,8 @@ def load_latest_snapshot() -> Snapshot | None:
         return load_snapshot()
     except (redis.RedisError, BadDocument):
         return None
+
+
+def build_job_context() -> JobContext:
+    """Return the data folder, the control server, and the time."""
+    return JobContext(settings.WEIR_DATA, control(), timezone.now())

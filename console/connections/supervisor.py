@@ -134,7 +134,8 @@ def restart(name: str, at_once: bool) -> ProcessRow:
     process_row = get_process(name)
     if process_row.pid is None:
         with suppress(Fault):  # it has just started automatically
-            _ask("startProcess", _get_qualified_name(process_row), False)
+            groups = {info["name"]: info["group"] for info in _ask("getAllProcessInfo")}
+            _ask("startProcess", f"{groups[process_row.name]}:{process_row.name}", False)
     else:
         with suppress(ProcessLookupError):  # it has just ended
             if at_once:
@@ -142,12 +143,6 @@ def restart(name: str, at_once: bool) -> ProcessRow:
             else:
                 os.kill(process_row.pid, signal.SIGTERM)
     return process_row
-
-
-def _get_qualified_name(found: ProcessRow) -> str:
-    """Return the supervisor's name for it: group:name."""
-    groups = {info["name"]: info["group"] for info in _ask("getAllProcessInfo")}
-    return f"{groups[found.name]}:{found.name}"
 
 
 def _ask(method: str, *arguments: Any) -> Any:

@@ -4,17 +4,21 @@ import argparse
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO
 
+import psutil
 import redis
 
 from common import environment as variables
@@ -23,17 +27,72 @@ from common.files import keep_private, mend
 from common.own_process import raise_open_file_limit
 from common.parsing import MAX_SHOWN, parse_digits
 from console import release
-from console.embedded.leftovers import end_leftovers
-from console.embedded.listening import LOOPBACK, PageAddress
+from console.embedded.leftovers import end_leftovers, remove_of_dead_launchers
 from console.embedded.local import EmbeddedServers, check_whole
 from console.embedded.preparation import Preparation
 from console.embedded.processes import Process, list_plant_processes
-from console.embedded.runtime_folder import remove_of_dead_launchers
 from console.embedded.supervision import Supervisor, end_with_the_parent
 from queues.control.connection import connect
 from queues.nodes.addresses import parse_nodes
 from queues.nodes.file_sync import FileSync
 from queues.nodes.server import free_port, prepare_server_process
+
+LOOPBACK = "127.0.0.1"
+# Listens on every address of the machine; it is no address itself.
+WILDCARDS = {"0.0.0.0": LOOPBACK, "::": "::1"}
+
+
+@dataclass(frozen=True)
+class PageAddress:
+    """host: an address or a name of this machine, or a wildcard."""
+
+    host: str
+    port: int
+
+    @property
+    def probed(self) -> str:
+        """Return the address by which this machine reaches the page."""
+        return f"http://{_bracket_host(WILDCARDS.get(self.host, self.host))}:{self.port}"
+
+    @property
+    def announced(self) -> str:
+        """Return the address for people."""
+        name = "localhost" if self.host == LOOPBACK else self.host
+        name = socket.gethostname() if self.host in WILDCARDS else name
+        return f"http://{_bracket_host(name)}:{self.port}/"
+
+    def list_names(self) -> list[str]:
+        """Return the permitted host names, beside those of the loopback address."""
+        hosts = (
+            [self.host] if self.host not in WILDCARDS else [socket.gethostname(), socket.getfqdn(), *_list_addresses()]
+        )
+        return list(dict.fromkeys(map(_bracket_host, hosts)))
+
+    def is_free(self) -> bool:
+        """Return whether the page can listen there: the address is this machine's, and the port is free."""
+        try:
+            ((family, kind, _, _, address), *_) = socket.getaddrinfo(
+                self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            with socket.socket(family, kind) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+        except OSError:
+            return False
+        return True
+
+
+def _list_addresses() -> Iterator[str]:
+    for rows in psutil.net_if_addrs().values():
+        for row in rows:
+            # A link-local address includes the interface's name, which no browser sends.
+            if row.family in (socket.AF_INET, socket.AF_INET6) and "%" not in row.address:
+                yield row.address
+
+
+def _bracket_host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
 
 PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
 NODES = ("n1", "n2", "n3")
@@ -282,30 +341,6 @@ def archive_classes_later(data: Path) -> None:
     later.start()
 
 
-def announce(address: str, password: str | None) -> None:
-    say(f"Weir is at {address}")
-    if password:
-        say(f"First login: admin / {password}  (change it in Settings)")
-    say("Press Ctrl-C to stop.")
-
-
-def follow(supervisor: Supervisor) -> int:
-    """Print what ends and what restarts, until a signal stops the plant.
-
-    Returns the launcher's exit code if the supervisor ends unexpectedly: systemd, with Restart=on-failure, then starts
-    the launcher again.
-    """
-    for sentence in supervisor.iterate_process_events():
-        say(sentence)
-    say("The supervisor exited unexpectedly; stopping its processes.")
-    return 1
-
-
-def stop(supervisor: Supervisor) -> None:
-    ignore_signals()
-    supervisor.stop()
-
-
 def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     data = options.data.resolve()
@@ -348,22 +383,29 @@ def main(arguments: list[str]) -> int:
         wait_for_servers()
         if options.restore and not restore_backup(options.restore):
             return 1
-        supervisor.start_pipeline()
+        supervisor.start_processes("pipeline")  # it needs no database, and takes longest to start
         with Preparation(seed=True) as preparation:
             preparation.wait_until_migrated()
-            supervisor.start_page()
+            supervisor.start_processes("web")  # before the processes that work behind it: people wait for it
             password = preparation.read_password()
-        supervisor.start_plant()
+        supervisor.start_processes(*(process.name for process in plant if process.name not in ("pipeline", "web")))
         if not wait_for_page(page):
             say(f"The console is not responding yet; see {data}/logs/web.log")
         write_address(lock, page.announced)
-        announce(page.announced, password)
+        say(f"Weir is at {page.announced}")
+        if password:
+            say(f"First login: admin / {password}  (change it in Settings)")
+        say("Press Ctrl-C to stop.")
         archive_classes_later(data)
-        return follow(supervisor)
+        for sentence in supervisor.iterate_process_events():
+            say(sentence)
+        say("The supervisor exited unexpectedly; stopping its processes.")
+        return 1  # systemd, with Restart=on-failure, then starts the launcher again
     except KeyboardInterrupt:
         say("Stopping…")
     finally:
-        stop(supervisor)
+        ignore_signals()
+        supervisor.stop()
     return 0
 
 

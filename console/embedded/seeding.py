@@ -91,24 +91,16 @@ def seed_administrator(data: Path, password: str | None = None) -> None:
     if User.objects.filter(Q(groups__name="administrator") | Q(username=FIRST_ADMINISTRATOR)).exists():
         return
     if password:
-        _validate_password(password)
+        try:
+            validate_password(password)
+        except ValidationError as error:
+            raise BadInput(variables.ADMIN_PASSWORD.name, " ".join(error.messages)) from None
     else:
         password = secrets.token_urlsafe(12)
-        _keep_first_login(data / FIRST_LOGIN, password)
+        create_private_folder(data)
+        write_private(data / FIRST_LOGIN, f"{FIRST_ADMINISTRATOR} {password}\n")
     administrator = User.objects.create_user(FIRST_ADMINISTRATOR, password=password)
     administrator.groups.add(Group.objects.get(name="administrator"))
-
-
-def _validate_password(password: str) -> None:
-    try:
-        validate_password(password)
-    except ValidationError as error:
-        raise BadInput(variables.ADMIN_PASSWORD.name, " ".join(error.messages)) from None
-
-
-def _keep_first_login(path: Path, password: str) -> None:
-    create_private_folder(path.parent)
-    write_private(path, f"{FIRST_ADMINISTRATOR} {password}\n")
 
 
 def read_first_password(data: Path) -> str | None:

@@ -20,9 +20,8 @@ import msgspec
 from common import environment as variables
 from common.files import create_private_folder, write_private
 from console.connections.supervisor import ProcessEnd, ends_file, open_supervisor
-from console.embedded.leftovers import STOP_SECONDS, end_leftovers
+from console.embedded.leftovers import STOP_SECONDS, RuntimeFolder, end_leftovers
 from console.embedded.processes import Process
-from console.embedded.runtime_folder import RuntimeFolder
 
 HEAD = """[supervisord]
 nodaemon=true
@@ -103,7 +102,10 @@ class Supervisor:
         create_private_folder(self.data / "logs")
         end_leftovers(self.data)
         own, self.plant = list(servers), list(plant)
-        parts = [HEAD.format(data=_escape_folder(self.data), user=_format_user_option(), socket=self.socket)]
+        # Root must be explicit, and nobody else could change users. The environment's name is not used, since `su`
+        # keeps it: root's supervisor would become that user.
+        user = "user=0" if os.getuid() == 0 else ""
+        parts = [HEAD.format(data=_escape_folder(self.data), user=user, socket=self.socket)]
         parts += [self._format_program(process, autostart=True) for process in own]
         parts += [self._format_program(process, autostart=False) for process in self.plant]
         parts += [_group(SERVERS, own), _group(PLANT, self.plant)]
@@ -154,19 +156,7 @@ class Supervisor:
             logs=_escape_folder(_escape_folder(self.data / "logs")),  # it is parsed twice
         )
 
-    def start_pipeline(self) -> None:
-        """Start the pipeline before there is a database: it needs none, and takes longest to start."""
-        self._start("pipeline")
-
-    def start_page(self) -> None:
-        """Start the page before the processes that work behind it: people wait for it."""
-        self._start("web")
-
-    def start_plant(self) -> None:
-        early = ("pipeline", "web")
-        self._start(*(process.name for process in self.plant if process.name not in early))
-
-    def _start(self, *names: str) -> None:
+    def start_processes(self, *names: str) -> None:
         with open_supervisor(str(self.socket)) as supervisor:
             for name in names:
                 supervisor.startProcess(f"{PLANT}:{name}", False)
@@ -250,14 +240,6 @@ def end_with_the_parent() -> None:
     """Ask the kernel to end this process with its parent (Linux), since a killed launcher stops nothing."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-
-
-def _format_user_option() -> str:
-    """Return the user option: root must be explicit, and nobody else could change users.
-
-    The environment's name is not used, since `su` keeps it: root's supervisor would become that user.
-    """
-    return "user=0" if os.getuid() == 0 else ""
 
 
 def _escape_folder(folder: Path | str) -> str:

@@ -203,7 +203,10 @@ def _check_server(name: str, client: redis.Redis) -> Iterator[Symptom]:
         remedy = 'Start it with save "": the append-only file is sufficient. Check the disk of its folder.'
         yield Symptom("error", text, remedy, name)
     yield from _check_memory_limit(name, about)
-    yield from clock(name, _offset_seconds(client))
+    # The server's clock compared with this host's at the middle of the query.
+    asked = time.time()
+    seconds, microseconds = client.time()
+    yield from clock(name, float(seconds + microseconds / 1e6 - (asked + time.time()) / 2))
 
 
 def _check_memory_limit(name: str, about: Mapping[str, Any]) -> Iterator[Symptom]:
@@ -223,13 +226,6 @@ def _check_memory_limit(name: str, about: Mapping[str, Any]) -> Iterator[Symptom
         yield Symptom("error", f"The memory of {name} is full: {name} rejects all writes.", remedy, name)
     elif used >= WARNED_MEMORY_SHARE:
         yield Symptom("warning", f"{100 * used:.0f} % of the memory of {name} is used.", remedy, name)
-
-
-def _offset_seconds(client: redis.Redis) -> float:
-    """Return how far the server's clock is ahead of this host's, at the middle of the query."""
-    asked = time.time()
-    seconds, microseconds = client.time()
-    return float(seconds + microseconds / 1e6 - (asked + time.time()) / 2)
 
 
 def clock(name: str, ahead_seconds: float, reference: str = "this host") -> Iterator[Symptom]:

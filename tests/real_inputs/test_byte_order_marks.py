@@ -5,10 +5,9 @@ import gzip
 from contextlib import closing
 
 import httpx
-import orjson
 import pytest
 
-from common.documents import decode_text, parse_json, read_json, read_yaml
+from common.documents import decode_text, parse_json, read_json
 from common.environment import read_secret
 from console.input.boundary import document_of
 from console.management.commands.attach import _read_text
@@ -18,7 +17,7 @@ from workers.pipeline.rules.reference import ReferenceTable
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
-from workers.plants.foreign.prometheus_client import PrometheusClient
+from workers.plants.foreign.declared.sources import PrometheusClient
 
 MARKS = {
     "none": lambda text: text.encode(),
@@ -27,7 +26,6 @@ MARKS = {
     "utf-16-be": lambda text: codecs.BOM_UTF16_BE + text.encode("utf-16-be"),
 }
 marked = pytest.mark.parametrize("encode", MARKS.values(), ids=MARKS)
-MARKED_UTF8 = MARKS["utf-8"]
 
 
 def sensor(source, answer=b""):
@@ -55,15 +53,6 @@ def test_a_sensor_reads_a_number_and_json_in_a_file(encode, tmp_path, monkeypatc
     assert sensor(f"{{file: {document}, json: queue}}").value == 7.0
 
 
-def test_a_number_that_is_none_spoils_no_other_number_of_a_document():
-    body = b'{"queue": 5, "ratio": NaN}'
-    assert sensor("{url: 'http://shop/stats', json: queue}", body).value == 5.0
-    ratio = sensor("{url: 'http://shop/stats', json: ratio}", body)
-    assert (ratio.value, ratio.error) == (None, None)
-    deep = sensor("{url: 'http://shop/stats', json: queue}", b'{"queue":' * 100_000)
-    assert "invalid or incomplete JSON" in deep.error
-
-
 @marked
 def test_other_servers_answers_are_read(encode):
     answer = '{"status": "success", "data": {"resultType": "scalar", "result": [1, "5"]}}'
@@ -77,15 +66,6 @@ def test_documents_of_the_api_and_the_commands_are_read(encode, tmp_path):
     body = encode('{"name": "schön"}')
     assert document_of(body) == read_json(body) == parse_json(body) == {"name": "schön"}
     assert decode_text(encode("name: schön")) == "name: schön"
-
-
-def test_files_of_the_commands_are_read(tmp_path):
-    file = tmp_path / "document"
-    file.write_bytes(MARKED_UTF8('{"name": "shop"}'))
-    assert read_document(str(file)) == {"name": "shop"}
-    file.write_bytes(MARKED_UTF8("name: shop\n"))
-    assert read_yaml(_read_text(str(file))).value == {"name": "shop"}
-    assert read_yaml("\ufeffname: shop\n").value == {"name": "shop"}
 
 
 @marked
@@ -106,10 +86,3 @@ def test_a_reference_table_is_read(encode, tmp_path):
 
 def test_a_secret_that_was_read_of_a_file_is_without_it():
     assert read_secret("WEIR_SECRET_X", {"WEIR_SECRET_X": "\ufeffhunter2"}) == "hunter2"
-
-
-def test_what_is_no_text_is_still_refused():
-    with pytest.raises(UnicodeDecodeError):
-        decode_text(b"\xff\xfe\x00")
-    with pytest.raises(orjson.JSONDecodeError):
-        parse_json(codecs.BOM_UTF8 + b"{")

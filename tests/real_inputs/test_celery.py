@@ -76,20 +76,6 @@ def test_the_separator_of_kombu_is_the_separator_of_the_lists(options, sep, foll
     assert [key for priority, key in layout.list_queue_keys("q") if priority == 3] == lists
 
 
-@pytest.mark.parametrize(("steps", "priorities"), [([0, 5], [0, 5]), ([3, 9], [0, 3, 9]), ([0], [0])])
-def test_lists_are_counted_at_the_steps_of_the_app(steps, priorities):
-    address = redis_of(transport_options=json.dumps({"sep": ":", "priority_steps": steps}))
-    assert [priority for priority, _ in read_layout(address).list_queue_keys("q")] == priorities
-
-
-def test_a_prefix_is_the_same_for_both_by_either_option():
-    by_option, by_transport = redis_of(prefix="a-"), redis_of(transport_options='{"global_keyprefix": "a-"}')
-    for address in (by_option, by_transport):
-        assert channel_options(address)["global_keyprefix"] == "a-"
-        assert read_layout(address).list_queue_keys("q")[0] == (0, "a-q")
-        assert read_layout(address).unacknowledged == "a-unacked"
-
-
 @pytest.mark.parametrize(
     ("options", "field"),
     [

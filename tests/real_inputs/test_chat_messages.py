@@ -45,7 +45,3 @@ def test_what_is_kept_of_a_text_is_whole_lines_and_fits(most):
     assert len(kept) <= most
     if CUT in kept:
         assert kept.removesuffix(f"\n{CUT}").split("\n") == LINES[: kept.count("\n")]
-
-
-def test_a_text_that_fits_stays_as_it_is():
-    assert keep_whole_lines("a\n\nb", 4) == "a\n\nb"

@@ -14,7 +14,7 @@ from django.core.exceptions import SuspiciousOperation
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from console.accounts import identity_provider, identity_settings
-from console.accounts.identity_provider import Backend, ProviderError
+from console.accounts.identity_provider import Backend
 
 ISSUER = "https://id.shop.example/realms/shop"
 ENVIRONMENT = {
@@ -93,13 +93,6 @@ def test_an_algorithm_that_is_not_offered_is_refused(provider):
             accepted(text)
 
 
-def test_a_provider_that_offers_none_that_is_checked_is_said(provider):
-    for offered in (["HS256", "none"], ["ES256K"], "RS256", {"RS256": 1}):
-        provider[OFFERED] = offered
-        with pytest.raises(ProviderError, match="supports none of the signature algorithms"):
-            accepted(token("RS256"))
-
-
 def hmac_with_public_key(text: bytes) -> str:
     """A token whose HMAC key is the provider's public key: what an attacker can make."""
     head = base64.urlsafe_b64encode(json.dumps({"alg": "HS256", "kid": "k1"}).encode()).rstrip(b"=")
@@ -132,29 +125,6 @@ def test_no_confusion_of_algorithms_makes_a_token_that_counts(provider):
             accepted(text)
 
 
-def test_a_key_for_encryption_of_the_same_name_is_passed_over(provider):
-    provider["keys"] = [public("RS256", kid="k1", use="enc"), public("RS256", kid="k1", use="sig")]
-    assert accepted(token("RS256"))["sub"] == "s"
-
-
-def test_a_key_may_say_neither_its_use_nor_its_algorithm(provider):
-    provider["keys"] = [public("RS256", kid="k1")]
-    assert accepted(token("RS256"))["sub"] == "s"
-
-
-def test_an_issuer_may_end_with_a_slash(provider):
-    provider["issuer"] = f"{ISSUER}/"
-    provider["keys"] = [public("RS256", kid="k1")]
-    assert accepted(token("RS256", iss=f"{ISSUER}/"))["iss"] == f"{ISSUER}/"
-
-
-def test_several_audiences_take_this_client_as_the_authorized_party(provider):
-    provider["keys"] = [public("RS256", kid="k1")]
-    assert accepted(token("RS256", aud=["account", "weir"], azp="weir"))["azp"] == "weir"
-    with pytest.raises(SuspiciousOperation, match="another client"):
-        accepted(token("RS256", aud=["account", "weir"], azp="account"))
-
-
 def test_a_key_that_was_changed_is_found_at_the_next_login(provider):
     provider["keys"] = [public("RS256", kid="k1")]
     accepted(token("RS256"))
@@ -172,13 +142,6 @@ def test_a_token_without_a_key_name_takes_the_only_key_of_its_kind(provider):
     provider["keys"].append(public("ES256", kid="k3"))
     with pytest.raises(SuspiciousOperation, match="not have exactly one key"):
         accepted(token("ES256", None))
-
-
-def test_one_key_that_can_not_be_read_hides_no_other(provider):
-    provider["keys"] = [None, 7, {}, {"kty": ["RSA"]}, {"kty": "RSA", "kid": "k0", "n": 7}, public("RS256", kid="k1")]
-    assert accepted(token("RS256"))["sub"] == "s"
-    with pytest.raises(SuspiciousOperation, match="can't be read"):
-        accepted(token("RS256", "k0"))
 
 
 def test_the_nonce_must_be_that_of_this_login(provider):

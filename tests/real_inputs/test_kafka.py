@@ -109,8 +109,8 @@ ORDERS = {("orders", 0): 90, ("orders", 1): 95}
 def test_a_group_that_can_not_be_read_is_named_and_hides_no_other(code):
     plant = plant_of(SharedCluster({"billing": ORDERS, "secret": code}))
     plant.get_topology()
-    assert plant.list_groups()["billing"].lag_events == 15
-    assert plant.list_groups()["secret"].lag_events is None
+    assert plant.get_details().groups["billing"].lag_events == 15
+    assert plant.get_details().groups["secret"].lag_events is None
     assert f"Group secret can't be read: {KafkaError(code).name()}" in said_of(plant)
     assert "billing" not in said_of(plant)
 
@@ -119,16 +119,10 @@ def test_a_group_that_can_not_be_read_is_named_and_hides_no_other(code):
 def test_a_group_that_can_not_be_described_keeps_its_lag(code):
     plant = plant_of(SharedCluster({"billing": ORDERS, "audit": ORDERS}, described={"audit": code}))
     plant.get_topology()
-    assert {name: (group.state, group.lag_events) for name, group in plant.list_groups().items()} == {
+    assert {name: (group.state, group.lag_events) for name, group in plant.get_details().groups.items()} == {
         "billing": ("empty", 15),
         "audit": ("unknown", 15),
     }
-
-
-def test_groups_none_of_which_can_be_read_are_all_named_and_topics_stay():
-    plant = plant_of(SharedCluster({"one": DENIED, "two": DENIED}))
-    assert set(plant.get_topology().operators) == {"groups/one", "groups/two"}
-    assert "Group one" in said_of(plant) and "Group two" in said_of(plant)
 
 
 def test_a_cluster_of_which_nothing_answers_is_silent():
@@ -141,7 +135,7 @@ def test_a_cluster_of_which_nothing_answers_is_silent():
 def test_a_topic_that_can_not_be_read_is_named_and_hides_no_group(code):
     plant = plant_of(SharedCluster({"billing": ORDERS}, topics={"payroll": code}))
     plant.get_topology()
-    assert plant.list_groups()["billing"].lag_events == 15
+    assert plant.get_details().groups["billing"].lag_events == 15
     assert f"Topic payroll can't be read: {KafkaError(code).name()}" in said_of(plant)
 
 
@@ -150,7 +144,7 @@ def test_a_partition_whose_committed_offset_can_not_be_read_is_named(code):
     committed = {**ORDERS, ("payroll", 0): KafkaError(code)}
     plant = plant_of(SharedCluster({"billing": committed}))
     plant.get_topology()
-    assert plant.list_groups()["billing"].lag_events == 15
+    assert plant.get_details().groups["billing"].lag_events == 15
     assert f"Group billing on topic payroll can't be read: {KafkaError(code).name()}" in said_of(plant)
 
 
@@ -158,28 +152,9 @@ def test_a_partition_whose_committed_offset_can_not_be_read_is_named(code):
 def test_a_partition_whose_end_can_not_be_read_leaves_the_others_their_lag(code):
     plant = plant_of(SharedCluster({"billing": ORDERS}, partitions={("orders", 0): code}))
     plant.get_topology()
-    group = plant.list_groups()["billing"]
+    group = plant.get_details().groups["billing"]
     assert (group.lag_events, group.at_least) == (5, True)
     assert "Partition 0 of topic orders can't be read" in said_of(plant)
-
-
-def test_a_coordinator_that_does_not_list_its_groups_is_named():
-    plant = plant_of(SharedCluster({"billing": ORDERS}, listing=(KafkaError._TRANSPORT,)))
-    plant.get_topology()
-    assert plant.list_groups()["billing"].lag_events == 15
-    assert "Groups of some brokers can't be read: _TRANSPORT" in said_of(plant)
-
-
-def test_a_group_that_can_be_read_again_has_its_lag_at_once():
-    cluster = SharedCluster({"billing": ORDERS})
-    plant = plant_of(cluster)
-    plant.get_topology()
-    cluster.committed = {"billing": KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
-    plant.get_topology()
-    assert plant.list_groups()["billing"].lag_events is None
-    cluster.committed = {"billing": {("orders", 0): 95, ("orders", 1): 95}}
-    plant.get_topology()
-    assert plant.list_groups()["billing"].lag_events == 10 and said_of(plant) == ""
 
 
 def test_an_inspection_says_which_groups_can_not_be_read(monkeypatch):
@@ -205,7 +180,7 @@ def test_a_group_that_committed_nothing_yet_has_no_lag_and_names_the_reset_polic
     """Kafka says -1001 for it."""
     plant = plant_of(SharedCluster({"billing": {("orders", 0): -1001, ("orders", 1): 95}}))
     plant.get_topology()
-    group = plant.list_groups()["billing"]
+    group = plant.get_details().groups["billing"]
     assert group.lag_events == 5
     assert [row.lag_events for row in group.partitions] == [5]
     assert "reset policy" in NOT_COMMITTED
@@ -216,6 +191,6 @@ def test_an_offset_beyond_the_end_counts_as_no_lag():
     plant = plant_of(SharedCluster({"billing": {("orders", 0): 409}}))
     for _ in range(2):
         plant.get_topology()
-    group = plant.list_groups()["billing"]
+    group = plant.get_details().groups["billing"]
     assert group.lag_events == 0
     assert [row.said for row in group.partitions] == [BEYOND]

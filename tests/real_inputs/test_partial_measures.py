@@ -7,7 +7,6 @@ import pytest
 
 from common.stored_document import replace_fields
 from controllers.parallelism.measured_topology import MeasuredTopology
-from workers.alerts.conditions import attached_conditions
 from workers.control.parts.operators import build_topology_inputs
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN
@@ -193,25 +192,6 @@ def test_a_partial_answer_is_shown_as_such_and_nothing_relies_on_it(warnings):
         assert "PromQL info" not in lag.error
 
 
-def test_a_rule_treats_a_partial_number_as_unknown():
-    with chain(lag=vector("5", warnings=["a store is away"])) as plant:
-        plant.get_topology()
-        status = PlantStatus(kind="declared", sensors=dict(plant.get_sensor_statuses()))
-
-    class Evidence:
-        class plant:  # noqa: N801
-            plants = {"shop": status}
-
-    readings = {each.labels["sensor"]: each.value for each in attached_conditions.sensor_above(Evidence, 60.0)}
-    assert readings == {"rate": 40.0, "tasks": 2.0, "lag": None, "busy": 0.5}
-
-
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
-def test_a_number_that_is_none_is_unknown(value):
-    with chain(lag=vector(value)) as plant:
-        assert plant.get_topology().operators["w2"].waiting is None
-
-
 def test_no_series_is_unknown_and_two_name_the_remedy():
     none = vector("5")
     none["data"]["result"] = []
@@ -257,16 +237,6 @@ def test_a_list_without_an_end_is_refused(items):
         return httpx.Response(200, json={"metadata": {"continue": "again"}, "items": items})
 
     with api_server(answer) as server, pytest.raises(InvalidPlantResponse, match="more than 20 pages"):
-        server.get("autoscaling/v2", "horizontalpodautoscalers")
-
-
-def test_a_page_that_has_expired_leaves_no_half_of_a_list():
-    def answer(request):
-        if "continue" in request.url.params:
-            return httpx.Response(410, json={"kind": "Status", "message": "The continue token has expired."})
-        return page_of(request)
-
-    with api_server(answer) as server, pytest.raises(InvalidPlantResponse, match="token has expired"):
         server.get("autoscaling/v2", "horizontalpodautoscalers")
 
 

@@ -81,20 +81,6 @@ def test_an_unreadable_report_is_logged_once(plant, control, times, caplog):
     assert len(caplog.records) == 3
 
 
-def test_an_unreadable_status_of_the_pipeline_leaves_the_nodes_standing(plant, control):
-    beat_all(control, 1)
-    control.set(keys.PIPELINE, b'{"at": "soon"}')
-    snapshot = plant.observe()
-    assert snapshot.nodes["n1"].state == "NORMAL" and snapshot.pipeline.state is None
-
-
-@pytest.mark.parametrize("count", [b"many", b"1_0", b"\xff"])
-def test_a_count_of_workers_that_is_none_hides_no_other(count, plant, control):
-    beat_all(control, 1)
-    control.hset(keys.WORK.build("alert", "n1"), mapping={"started": 7, "events": count})
-    assert plant.observe().queues["alert"].containers["n1"].workers_started == 7
-
-
 def test_what_waits_is_unknown_while_a_heartbeat_cannot_be_read(control):
     for node in ("n1", "n2"):
         beat(control, node, 1, NOW, inserted_events=5)

@@ -30,7 +30,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.observability.spans import span
 from workers.plants.plant import Plant
-from workers.plants.published import NotObserved
+from workers.plants.steered import NotObserved
 from workers.steering import overrides, scope
 from workers.steering.scope import list_active_loops
 

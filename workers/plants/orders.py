@@ -1,8 +1,7 @@
 """The last orders at attached plants: recorded before they are sent, followed until they are reached."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,31 +29,23 @@ class OrderedPlant(ElasticPlant):
         self._row, self._plant, self._by, self._by_loop, self._clock = row, plant, by, by_loop, clock
 
     def get_topology(self) -> MeasuredTopology:
-        """Return the topology of the plant."""
         return self._plant.get_topology()
 
     def hold(self, seconds: float) -> None:
-        """Hold the plant's own controllers."""
         self._plant.hold(seconds)
 
     def release(self) -> None:
-        """Release the plant's own controllers."""
         self._plant.release()
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set tasks as the plant does. What it refuses is not recorded."""
-        with self._record_tasks(tasks):
-            self._plant.set_parallelism(tasks)
-
-    @contextmanager
-    def _record_tasks(self, tasks: Mapping[str, int]) -> Iterator[None]:
         before = {plant_order.operator: plant_order for plant_order in PlantOrder.objects.filter(plant=self._row)}
         at = datetime.fromtimestamp(self._clock(), UTC)
         for operator, count in tasks.items():
             values = {"tasks": count, "at": at, "by": self._by, "by_loop": self._by_loop}
             PlantOrder.objects.update_or_create(plant=self._row, operator=operator, defaults=values)
         try:
-            yield
+            self._plant.set_parallelism(tasks)
         except REFUSED:
             for operator in tasks:
                 if operator in before:

@@ -70,7 +70,9 @@ def follow_order(
     tasks: None if the proof is unknown. set_to: what the plant itself aims at; None: it does not report it.
     """
     if before is None or (order.at > before.at and not order.by_loop):
-        before = _start_order(order, tasks, seen_at)
+        before = OrderStatus(
+            tasks=order.tasks, at=order.at, by=order.by, now=tasks, since=seen_at, state=PENDING, waiting_since=order.at
+        )
     if seen_at <= order.at:  # it was observed before it was ordered
         return before if before.at == order.at else _restart_order(before, order, patience)
     if order.at > before.at:
@@ -102,12 +104,6 @@ def _update_unseen_order(
         return before
     late = seen_at - (before.waiting_since or order.at) > patience.get_timeout_seconds(order.tasks, before.now)
     return replace_fields(before, state=MISSED) if late else before
-
-
-def _start_order(order: GivenOrder, tasks: int | None, seen_at: float) -> OrderStatus:
-    return OrderStatus(
-        tasks=order.tasks, at=order.at, by=order.by, now=tasks, since=seen_at, state=PENDING, waiting_since=order.at
-    )
 
 
 def _restart_order(before: OrderStatus, order: GivenOrder, patience: ConvergenceTimeout) -> OrderStatus:
@@ -142,7 +138,7 @@ def _mark_recovered(now: OrderStatus, seen_at: float) -> OrderStatus:
 
 def explain_fault(operator: str, order: OrderStatus) -> str | None:
     """Return the fault as a sentence without its full stop; None while there is none."""
-    ordered = f"{order.by} requested {_format_task_count(order.tasks)} for {operator}"
+    ordered = f"{order.by} requested {order.tasks} task{'' if order.tasks == 1 else 's'} for {operator}"
     if order.state == MISSED and order.now is None:
         return f"{ordered}; the effect is unknown"
     if order.state == MISSED:
@@ -150,14 +146,7 @@ def explain_fault(operator: str, order: OrderStatus) -> str | None:
     if order.state != UNDONE:
         return None
     has_again = f", and the operator has {order.now} again" if order.now == order.tasks else ""
-    return f"{ordered}; another controller set the tasks to {_undone_to(order)}{has_again}"
-
-
-def _undone_to(order: OrderStatus) -> str:
-    """Return what it was undone to; it is unknown for a plant that an older Weir followed."""
+    # It is unknown what an order was undone to at a plant that an older Weir followed.
     known = order.now if order.undone_to is None else order.undone_to
-    return "another number" if known is None or known == order.tasks else str(known)
-
-
-def _format_task_count(count: int) -> str:
-    return f"{count} task{'' if count == 1 else 's'}"
+    undone_to = "another number" if known is None or known == order.tasks else str(known)
+    return f"{ordered}; another controller set the tasks to {undone_to}{has_again}"

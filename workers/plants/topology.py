@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from workers.documents.pipeline import ApplicationStatus, OperatorStatus
 from workers.documents.plants import PlantHolder
-from workers.documents.queues import PIPELINE_PRODUCER, ProducerStatus, QueueStatus
+from workers.documents.queues import PIPELINE_PRODUCER, QueueStatus
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.pipeline.status.status import WINDOW_SECONDS
 
@@ -51,31 +51,27 @@ def place_of(operator: str) -> tuple[str, str]:
 
 def _iterate_operators(snapshot: Snapshot) -> Iterator[MeasuredOperator]:
     applications = snapshot.pipeline.applications
-    emitted = {queue for application_row in applications.values() for queue in _list_sink_queues(application_row)}
-    published = _list_published_queues(snapshot.producers)
+    emitted = {queue for row in applications.values() for queues in row.sinks.values() for queue in queues}
+    published = {  # by a producer that is not a pipeline
+        queue
+        for name, producer in snapshot.producers.items()
+        if not name.startswith(PIPELINE_PRODUCER)
+        for queue in producer.queues
+    }
     for name, queue in snapshot.queues.items():
         if name not in emitted or name in published:
             yield _build_source(name, queue)
         if queue.kind == "jobs":
             yield _build_worker_operator(name, queue, snapshot.totals)
     for application, row in applications.items():
-        yield _build_replica_operator(application, row)
+        work = tuple(replica.work for replica in row.replicas.values())
+        yield MeasuredOperator(
+            f"replicas/{application}", "operator", len(work), len(work), len(work), DECLARED, tasks=work
+        )
         for name, operator in row.operators.items():
-            yield _build_operator(f"{application}/{name}", operator)
-
-
-def _list_published_queues(producers: Mapping[str, ProducerStatus]) -> set[str]:
-    """Return queues with a producer that is not a pipeline."""
-    return {
-        queue
-        for name, producer in producers.items()
-        if not name.startswith(PIPELINE_PRODUCER)
-        for queue in producer.queues
-    }
-
-
-def _list_sink_queues(application: ApplicationStatus) -> set[str]:
-    return {queue for queues in application.sinks.values() for queue in queues}
+            yield MeasuredOperator(
+                f"{application}/{name}", "operator", operator.parallelism, 1, MAX_TASKS, tasks=tuple(operator.work)
+            )
 
 
 def _build_source(name: str, queue: QueueStatus) -> MeasuredOperator:
@@ -111,17 +107,6 @@ def _build_worker_operator(name: str, queue: QueueStatus, totals: PlantTotals) -
         "outputs": None,  # the output of a handler is not counted here
     }
     return MeasuredOperator(name, "operator", tasks, 1, most, SENT_FOR, tasks=(measured,) * tasks)
-
-
-def _build_replica_operator(application: str, row: ApplicationStatus) -> MeasuredOperator:
-    work = tuple(replica.work for replica in row.replicas.values())
-    return MeasuredOperator(
-        f"replicas/{application}", "operator", len(work), len(work), len(work), DECLARED, tasks=work
-    )
-
-
-def _build_operator(name: str, row: OperatorStatus) -> MeasuredOperator:
-    return MeasuredOperator(name, "operator", row.parallelism, 1, MAX_TASKS, tasks=tuple(row.work))
 
 
 def _iterate_links(

@@ -28,8 +28,8 @@ from workers.plants import holding
 from workers.plants.foreign import adapters
 from workers.plants.holding import PlantHeld
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
-from workers.plants.published import PublishedPlant
 from workers.plants.registry import UnknownPlant, find_topology
+from workers.plants.steered import PublishedPlant
 
 MS = 1_000.0
 router = Router(tags=["plant control"])

@@ -23,7 +23,7 @@ from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.kind import InterventionKind
 from workers.plants.models import RegisteredPlant
-from workers.plants.published import PublishedPlant
+from workers.plants.steered import PublishedPlant
 from workers.steering.scope import list_active_loops
 
 router = Router(tags=["plants"])

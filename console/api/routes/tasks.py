@@ -20,7 +20,7 @@ from console.actions.tasks import WantedTask
 from console.api.request.answers import Router, get_or_404
 from console.api.request.authentication import actor_for
 from console.api.request.input import GivenTime, Reason, RequestBody, check_rows
-from console.connections.surroundings import build_job_context
+from console.connections.control_server import build_job_context
 from console.input.form_values import Id
 from workers.models import Run, Task
 

@@ -12,7 +12,7 @@ from common.errors import BadInput
 from console.accounts.access import Actor
 from console.actions import tasks
 from console.actions.task_documents import build_task_document, run_document
-from console.connections.surroundings import build_job_context
+from console.connections.control_server import build_job_context
 from console.management.document import JsonCommand
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker

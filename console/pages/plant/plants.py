@@ -45,8 +45,8 @@ from workers.plants.foreign.kind import AdapterKind, InterventionKind
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import ElasticPlant, InvalidPlantResponse, PlantUnavailable
-from workers.plants.published import PublishedPlant
 from workers.plants.registry import LOCAL, find_topology
+from workers.plants.steered import PublishedPlant
 
 
 @dataclass(frozen=True)

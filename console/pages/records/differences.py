@@ -13,7 +13,7 @@ from django.utils import timezone
 from common.errors import BadInput
 from console.accounts.access import Actor, actor_of, require_data_access
 from console.actions.task_documents import DescribedRun, describe_run
-from console.connections.surroundings import build_job_context
+from console.connections.control_server import build_job_context
 from console.incidents.differences import (
     AGAINST,
     Comparison,

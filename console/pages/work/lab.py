@@ -23,7 +23,7 @@ from console.actions.lab.experiment_documents import (
     list_series_names,
 )
 from console.actions.lab.experiments import PlantEquivalent, list_applicable_settings
-from console.connections.surroundings import build_job_context
+from console.connections.control_server import build_job_context
 from console.display.override_words import describe_end, format_short_value
 from console.input.form_values import parse_expiry, parse_row_id
 from console.pages.frame.frame import snapshot_of

@@ -25,7 +25,7 @@ from console.actions.task_documents import (
     list_last_runs,
     list_run_parameters,
 )
-from console.connections.surroundings import build_job_context
+from console.connections.control_server import build_job_context
 from console.input.form_values import parse_time
 from console.models import AuditEntry
 from console.pages.frame.page import (

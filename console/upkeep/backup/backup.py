@@ -14,8 +14,8 @@ from common.errors import BadInput, WeirError
 from common.files import create_private_folder, resolve_inside_folder, write_inside, write_private
 from console.audit import witness
 from console.embedded.local import RESTORING
-from console.upkeep.backup import archive, database, files, passages, servers
-from console.upkeep.backup.rest import AGAIN, QuiesceFailed, Rest
+from console.upkeep.backup import archive, database, files, servers
+from console.upkeep.backup.rest import AGAIN, QuiesceFailed, Rest, count_all, find_differences
 from queues import projection
 from queues.models import Node
 from workers.models import Override
@@ -42,7 +42,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
         "modified": modified,
     }
     with archive.write_backup(path, manifest) as writer:
-        before = passages.count_all(control, connect)
+        before = count_all(control, connect)
         # The nodes first: what is published in the meantime is in none of the parts.
         for node in Node.objects.order_by("name"):
             writer.write_lines(f"nodes/{node.name}", servers.export_lines(connect(node.url), on_nodes=True))
@@ -60,7 +60,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
             modified[inside.as_posix()] = written_at
         # Within the block: if the plant was not at rest there is no file.
         rest.check()
-        if changed := passages.find_differences(before, passages.count_all(control, connect)):
+        if changed := find_differences(before, count_all(control, connect)):
             raise QuiesceFailed(f"Blocks of {changed[0]} were processed or moved during the copy. {AGAIN}")
     return {**manifest, "members": len(writer.members), "bytes": path.stat().st_size}
 
@@ -134,7 +134,8 @@ def restore(
     create_private_folder(data)
     write_private(data / RESTORING, "")
     rows = _restore_database(backup)
-    _end_pauses(backup)
+    # The copied plant was paused; this one need not be.
+    Override.objects.filter(pk__in=backup.manifest["pauses"], ended_at=None).update(ended_at=timezone.now())
     for name in backup.manifest["nodes"]:
         Node.objects.filter(name=name).update(url=urls[name])
     members = {
@@ -144,7 +145,13 @@ def restore(
     members["control"] = servers.load(control, backup.read_lines("control"))
     kept = _list_kept_files(backup)
     for inside in kept:
-        _write(data, inside, backup)
+        # A backup of an older version has no times.
+        changed_at = backup.manifest.get("modified", {}).get(inside)
+        pieces, is_key = backup.read_pieces(f"files/{inside}"), inside == files.SIGNING_KEY
+        try:
+            write_inside(data, inside, pieces, "FILE", replace=is_key, changed_at=changed_at)
+        except BadInput as error:
+            raise WeirError(str(error)) from None  # not BadInput: rows and keys were written before
     projection.project(control, enforcing.get_node_thresholds(timezone.now()))
     (data / RESTORING).unlink()
     return {"rows": rows, "keys": members, "files": len(kept), "made_at": backup.manifest["made_at"]}
@@ -167,25 +174,9 @@ def _restore_database(backup: archive.Backup) -> int:
     return count
 
 
-def _end_pauses(backup: archive.Backup) -> None:
-    """End the pauses of the backup: the copied plant was paused; this one need not be."""
-    Override.objects.filter(pk__in=backup.manifest["pauses"], ended_at=None).update(ended_at=timezone.now())
-
-
 def _list_kept_files(backup: archive.Backup) -> list[str]:
     """Return the files that a backup keeps today.
 
     An older or a forged one may contain more, such as the folder from which Spark runs Python.
     """
     return [inside for inside in backup.list_members("files") if files.is_kept(Path(inside))]
-
-
-def _write(data: Path, inside: str, backup: archive.Backup) -> None:
-    pieces = backup.read_pieces(f"files/{inside}")
-    # A backup of an older version has no times.
-    changed_at = backup.manifest.get("modified", {}).get(inside)
-    try:
-        write_inside(data, inside, pieces, "FILE", replace=inside == files.SIGNING_KEY, changed_at=changed_at)
-    except BadInput as error:
-        # Not BadInput: rows and keys were written before.
-        raise WeirError(str(error)) from None

@@ -123,14 +123,10 @@ def migrate_to(migrations: Iterable[Migration]) -> Any:
     check_known(wanted)
     executor = MigrationExecutor(connection)
     graph = executor.loader.graph
-    last = [node for node in wanted if not (set(_children(graph, node)) & wanted)]
+    last = [node for node in wanted if not {child.key for child in graph.node_map[node].children} & wanted]
     executor.migrate(last)
     state = MigrationExecutor(connection).loader.project_state(last)
     return state.apps
-
-
-def _children(graph: Any, node: Migration) -> list[Migration]:
-    return [(child.key[0], child.key[1]) for child in graph.node_map[node].children if child.key[0] == node[0]]
 
 
 def migrate_forward() -> None:

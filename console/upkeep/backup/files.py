@@ -45,22 +45,18 @@ def list_files(data: Path, without: Collection[Path] = ()) -> Iterator[Path]:
 
 def is_kept(inside: Path) -> bool:
     """Return whether a backup contains this file of the data folder."""
-    return not _is_transient(inside)
-
-
-def _is_transient(inside: Path) -> bool:
     first, name = inside.parts[0], inside.name
     if first in PASSING or first.startswith(("supervisor.", OWN_DATABASE)):
-        return True
+        return False
     if first == "pipeline":
         unpacked = len(inside.parts) < 3 or inside.parts[1] in PASSING_OF_PIPELINE
         if unpacked and not OF_APPLICATIONS.intersection(inside.parts[2:3]):
-            return True
+            return False
     if first == "archive" and name.endswith(f".parquet{TEMPORARY}"):
         # The archive's index may name it: a consumer that gets its blocks again shows it
         # (`consumer.handlers.parquet`).
-        return False
-    return name == "lock" or name.endswith((*SQLITE_BESIDE, TEMPORARY))
+        return True
+    return name != "lock" and not name.endswith((*SQLITE_BESIDE, TEMPORARY))
 
 
 def list_leftovers(data: Path, without: Collection[Path] = ()) -> list[Path]:

@@ -1,13 +1,17 @@
-"""A plant at rest.
+"""A plant at rest, and the proof that it was.
 
 No queue hands out events, no claimed work is in progress, and no block moves between nodes. The parts copied one after
 the other are then consistent, so that nothing is lost or done twice after a restore. New events still arrive and wait.
 Whether the plant was at rest is checked again at the end (`Rest.check`).
+
+Counts of events that left containers or arrived from others, and the progress of the pipeline, must be equal before and
+after copying. This detects what no lease and no pause can stop: a frozen worker or transfer that continues; a step of
+the pipeline's dispatcher that started before the pause; complex events that are finally published.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,15 +24,66 @@ from django.db import DatabaseError, InterfaceError, connections
 from django.utils import timezone
 
 from common.errors import BadInput, WeirError
+from common.redis_types import Fields
 from common.stored_document import BadDocument, decode_document
 from console.upkeep.backup import files
 from queues import keys, pausing
-from queues.models import Queue
+from queues.models import Node, Queue
+from queues.segments.gauge import read_gauges
 from workers.coordination.leases import Lease, create_backup_lease, list_transfer_leases
 from workers.documents.pipeline import PipelineReport
 from workers.models import Override
 from workers.pool.orders import read_host_reports
 from workers.steering import overrides
+
+# Arriving events change none of them.
+COUNTS = ("received_events", "sent_events", "dead_letters", "leaving_blocks")
+# What the pipeline has read according to its checkpoint may be removed at any time.
+OF_JOBS = ("removed_blocks", "dead_events")
+Passages = Mapping[str, tuple[object, ...]]
+
+
+def count_all(control: redis.Redis, connect: Callable[[str], redis.Redis]) -> Passages:
+    """Return the counts of all containers, and of the pipeline. Raises `redis.RedisError`."""
+    return {**count_containers(connect), "the pipeline": count_pipeline(control)}
+
+
+def count_pipeline(control: redis.Redis) -> tuple[object, ...]:
+    """Return for each application how often it has dispatched, its results, and what waits to be published.
+
+    Published complex events are on a node, and no longer on the control server. Raises `redis.RedisError`.
+    """
+    cursors, rooms, outboxes = (
+        sorted(cast(Iterator[bytes], control.scan_iter(pattern, 1_000)))
+        for pattern in (keys.PIPELINE_CURSOR.pattern, keys.PIPELINE_ROOM.pattern, keys.PIPELINE_OUTBOX.pattern)
+    )
+    dispatched = [(name, control.hget(name, "tick")) for name in cursors]
+    waiting = [(name, control.hlen(name)) for name in outboxes]
+    published = [
+        (name, *pair)
+        for name in rooms
+        for pair in sorted(cast(Fields, control.hgetall(name)).items())
+        if pair[0].startswith(b"published:")
+    ]
+    return (*dispatched, *published, *waiting)
+
+
+def count_containers(connect: Callable[[str], redis.Redis]) -> Passages:
+    """Return {"queue on node": its counts}. Raises `redis.RedisError`."""
+    kinds = dict(Queue.objects.order_by("name").values_list("name", "kind"))
+    return {
+        f"{queue} on {node.name}": tuple(
+            gauge[name] for name in (*COUNTS, *(OF_JOBS if kinds[queue] == "jobs" else ()))
+        )
+        for node in Node.objects.order_by("name")
+        for queue, gauge in read_gauges(connect(node.url), list(kinds)).items()
+    }
+
+
+def find_differences(before: Passages, after: Passages) -> list[str]:
+    """Return those whose counts have changed."""
+    return [name for name, counts in after.items() if counts != before.get(name, counts)]
+
 
 MAX_SECONDS = 120.0
 ALIVE_SECONDS = 20.0
@@ -84,12 +139,26 @@ def quiesce(
     with lease as fence:
         if fence is None:
             raise QuiesceFailed("Another backup is in progress; try again when it is done.")
-        _end_left(by, control)
+        now = timezone.now()
+        for override in overrides.list_active(now).filter(name=pausing.CONSUMPTION, reason=REASON):
+            overrides.end(override, by=by, now=now, control=control)  # of a backup that was killed: no other is running
         made: list[Override] = []
         with lease.keep_renewed(lambda: _prolong_apart(made, control)):
             try:
                 for name in _list_unpaused(control):
-                    made.append(_pause(name, by, control))
+                    now = timezone.now()
+                    made.append(
+                        overrides.set_override(
+                            queue=name,
+                            name=pausing.CONSUMPTION,
+                            value=overrides.PAUSED,
+                            owner=by,
+                            reason=REASON,
+                            now=now,
+                            expires_at=now + PAUSE,
+                            control=control,
+                        )
+                    )
                 _wait(control, data, longest_seconds, sleep, monotonic)
                 yield Rest(control, data, lease, made)
             finally:
@@ -130,27 +199,6 @@ def _list_unpaused(control: redis.Redis) -> list[str]:
     return [name for name in names if name not in already]
 
 
-def _pause(queue: str, by: User, control: redis.Redis) -> Override:
-    now = timezone.now()
-    return overrides.set_override(
-        queue=queue,
-        name=pausing.CONSUMPTION,
-        value=overrides.PAUSED,
-        owner=by,
-        reason=REASON,
-        now=now,
-        expires_at=now + PAUSE,
-        control=control,
-    )
-
-
-def _end_left(by: User, control: redis.Redis) -> None:
-    """End the pauses of a backup that was killed. Call it with the lease: no other backup is running."""
-    now = timezone.now()
-    for override in overrides.list_active(now).filter(name=pausing.CONSUMPTION, reason=REASON):
-        overrides.end(override, by=by, now=now, control=control)
-
-
 def _prolong_apart(pauses: list[Override], control: redis.Redis) -> None:
     """Extend the pauses in a separate thread.
 
@@ -176,7 +224,8 @@ def prolong(pauses: list[Override], now: datetime, control: redis.Redis) -> None
 
 def list_active_work(control: redis.Redis, data: Path) -> list[str]:
     """Return what is still in progress, in words."""
-    return [*_describe_active_workers(control), *_transfers(control), *_describe_pipeline_work(control, data)]
+    transfers = [f"blocks may be moving between nodes ({name})" for name in list_transfer_leases(control)]
+    return [*_describe_active_workers(control), *transfers, *_describe_pipeline_work(control, data)]
 
 
 def _describe_active_workers(control: redis.Redis) -> Iterator[str]:
@@ -186,22 +235,12 @@ def _describe_active_workers(control: redis.Redis) -> Iterator[str]:
     the worker's host, whose clock may be behind.
     """
     seconds, _ = control.time()
-    since = seconds - ALIVE_SECONDS - _compute_clock_lag(control)
+    ahead = [report.ahead_seconds or 0.0 for report in read_host_reports(control).values()]
+    since = seconds - ALIVE_SECONDS - max(0.0, -min(ahead, default=0.0))
     for name in sorted(control.scan_iter(keys.RUNNING.pattern)):
         if count := control.zcount(name, since, "+inf"):
             queue, node = name.decode().split(":")[-2:]
             yield f"{count} running worker{'' if count == 1 else 's'} of {queue} on {node}"
-
-
-def _compute_clock_lag(control: redis.Redis) -> float:
-    """Return the maximum by which a worker host's clock is behind the control server's."""
-    ahead = [report.ahead_seconds or 0.0 for report in read_host_reports(control).values()]
-    return max(0.0, -min(ahead, default=0.0))
-
-
-def _transfers(control: redis.Redis) -> Iterator[str]:
-    for name in list_transfer_leases(control):
-        yield f"blocks may be moving between nodes ({name})"
 
 
 def _describe_pipeline_work(control: redis.Redis, data: Path) -> Iterator[str]:

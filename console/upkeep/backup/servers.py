@@ -6,7 +6,7 @@ until the next key. Names and values are base64. It uses plain commands, since n
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import orjson
@@ -101,22 +101,10 @@ def load(server: redis.Redis, lines: Iterable[bytes]) -> int:
     return count
 
 
-def _string(server: redis.Redis, name: bytes) -> Iterator[Item]:
+def _read_string(server: redis.Redis, name: bytes) -> Iterator[Item]:
     value = server.get(name)
     if value is not None:
         yield [value]
-
-
-def _hash(server: redis.Redis, name: bytes) -> Iterator[Item]:
-    yield from ([field, value] for field, value in server.hscan_iter(name, count=AT_ONCE))
-
-
-def _list(server: redis.Redis, name: bytes) -> Iterator[Item]:
-    yield from ([value] for value in server.lrange(name, 0, -1))
-
-
-def _set(server: redis.Redis, name: bytes) -> Iterator[Item]:
-    yield from ([value] for value in server.sscan_iter(name, count=AT_ONCE))
 
 
 def _read_sorted_set(server: redis.Redis, name: bytes) -> Iterator[Item]:
@@ -132,7 +120,13 @@ def _stream(server: redis.Redis, name: bytes, last_id: str) -> Iterator[Item]:
         after = b"(" + entries[-1][0]
 
 
-CONTENT = {"string": _string, "hash": _hash, "list": _list, "set": _set, "zset": _read_sorted_set}
+CONTENT: Mapping[str, Callable[[redis.Redis, bytes], Iterator[Item]]] = {
+    "string": _read_string,
+    "hash": lambda server, name: map(list, server.hscan_iter(name, count=AT_ONCE)),
+    "list": lambda server, name: ([value] for value in server.lrange(name, 0, -1)),
+    "set": lambda server, name: ([value] for value in server.sscan_iter(name, count=AT_ONCE)),
+    "zset": _read_sorted_set,
+}
 
 
 def _stream_head(server: redis.Redis, name: bytes) -> dict[str, Any]:

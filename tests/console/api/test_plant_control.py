@@ -13,7 +13,7 @@ from console.api.routes.plant_control import parse_operator_tasks
 from console.models import AuditEntry
 from queues import keys
 from workers.plants.plant import InvalidPlantResponse
-from workers.plants.published import PublishedPlant
+from workers.plants.steered import PublishedPlant
 
 pytestmark = pytest.mark.django_db
 HOSTS, SITES, SOURCE = "performance/hosts", "performance/sites", "producers/telemetry"

@@ -3,12 +3,7 @@
 import pytest
 
 from console.connections.client_addresses import normalize_address, parse_networks
-from console.connections.connection_table import (
-    MAX_CLOSING_SECONDS,
-    MAX_HEAD_SECONDS,
-    ConnectionTable,
-    compute_connection_limit,
-)
+from console.connections.connection_table import MAX_CLOSING_SECONDS, MAX_HEAD_SECONDS, ConnectionTable
 
 ATTACKER, SOMEBODY, PROXY = "198.51.100.9", "203.0.113.7", "10.0.3.4"
 
@@ -89,14 +84,6 @@ def test_a_request_head_that_is_late_ends_its_connection(table, clock):
     assert (late.is_closed, idle.is_closed, answered.is_closed) == (True, False, False)
 
 
-def test_a_body_has_its_own_deadline_elsewhere(table, clock):
-    uploading = connect(table, SOMEBODY)
-    table.record_received_head(uploading)
-    clock.seconds = 10 * MAX_HEAD_SECONDS
-    table.sweep()
-    assert not uploading.is_closed
-
-
 def test_a_closed_connection_whose_last_bytes_nobody_reads_is_reset(table, clock):
     unread = work(table, ATTACKER)
     unread.close()
@@ -148,16 +135,3 @@ def test_a_trusted_proxy_may_hold_more_connections_and_keeps_them(table):
     newest = connect(table, SOMEBODY)
     assert not any(each.is_aborted for each in of_proxy)
     assert newest.is_aborted
-
-
-def test_a_connection_that_ended_leaves_its_place(table):
-    transports = [work(table, ATTACKER) for _ in range(4)]
-    for transport in (*transports, *transports):
-        table.leave(transport)
-    assert len(table) == 0
-    assert not connect(table, ATTACKER).is_aborted
-
-
-@pytest.mark.parametrize(("open_files", "limit"), [(1024, 768), (20_000, 4096), (300, 64), (65_536, 4096)])
-def test_the_limit_of_the_process_stays_below_its_open_files(open_files, limit):
-    assert compute_connection_limit(4096, open_files) == limit

@@ -4,14 +4,12 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
 
-from console.embedded.launch import LOADING_SECONDS
 from console.embedded.processes import list_plant_processes
 from queues.nodes.server import ServerConfig, write_config
 from queues.nodes.server_roles import ROLES, get_role_variable
@@ -64,12 +62,6 @@ def services() -> dict:
     return yaml.safe_load(COMPOSE.read_text())["services"]
 
 
-def test_the_file_is_valid_under_the_compose_schema():
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]
-    answer = subprocess.run(command, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stdout
-
-
 def test_every_process_of_the_local_plant_is_a_service_with_the_same_command(services):
     for process in list_plant_processes(["n1", "n2", "n3"], 8, "0.0.0.0", 8000):
         command = [re.sub(r"\$\{JOB_SLOTS:-(\d+)\}", r"\1", part) for part in services[process.name]["command"]]
@@ -96,11 +88,6 @@ def test_servers_and_page_have_health_checks_and_what_must_last_has_a_volume(ser
     assert services["web"]["healthcheck"]["test"]
 
 
-def test_a_server_that_loads_its_file_has_as_long_as_under_run(services):
-    for name in ("database", "control", "n1", "n2", "n3"):
-        assert services[name]["healthcheck"]["start_period"] == f"{LOADING_SECONDS / 60:g}m"
-
-
 def test_every_process_that_goes_on_has_a_health_check_and_a_file_where_that_reads_one(services):
     ending = {"access", "setup"}
     without = {name for name, service in services.items() if "healthcheck" not in service}
@@ -110,14 +97,6 @@ def test_every_process_that_goes_on_has_a_health_check_and_a_file_where_that_rea
             assert service["environment"]["WEIR_HEARTBEAT_FILE"] == "/tmp/heartbeat", name
 
 
-def test_nodes_keep_what_they_acknowledged_and_refuse_rather_than_evict(services):
-    for name in ("control", "n1", "n2", "n3"):
-        script = services[name]["command"][2]
-        assert 'sync -d "$$file"' in script.split("exec valkey-server")[0]
-        for option in ("--appendonly yes", "--appendfsync no", "--maxmemory-policy noeviction"):
-            assert option in script
-
-
 def test_servers_start_again_with_each_version_since_they_read_their_access_lists_only_then(services):
     version = services["access"]["image"].removeprefix("weir:")
     for name in ("control", "n1", "n2", "n3"):
@@ -125,41 +104,7 @@ def test_servers_start_again_with_each_version_since_they_read_their_access_list
         assert services[name]["depends_on"]["access"]["condition"] == "service_completed_successfully"
 
 
-def test_no_service_writes_its_log_without_a_bound(services):
-    for name, service in services.items():
-        assert service["logging"] == {"driver": "json-file", "options": {"max-size": "10m", "max-file": "3"}}, name
-
-
 # A second each, of a disk that takes everything, refuses, and takes it again; then the loop is over.
-SECOND = """#!/bin/sh
-echo >> seconds
-test "$(wc -l < seconds)" -lt 8
-"""
-SYNC = """#!/bin/sh
-case "$2" in *gone*) rm "$2"; echo "sync: can't open '$2'" >&2; exit 1;; esac
-case "$(wc -l < seconds)" in [345]) echo "sync: $2: Input/output error" >&2; exit 1;; esac
-"""
-
-
-def test_a_disk_that_refuses_a_server_s_file_is_said_once_and_so_is_its_return(services, tmp_path):
-    """A file that is gone was replaced by the server: nothing is said of it."""
-    for name, text in (("sleep", SECOND), ("sync", SYNC)):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    files = tmp_path / "appendonlydir"
-    files.mkdir()
-    for name in ("a.gone.aof", "a.incr.aof"):
-        (files / name).touch()
-    loop = services["n1"]["command"][2].split("exec valkey-server")[0].replace("$$", "$") + "wait"
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    answer = subprocess.run(["sh", "-c", loop], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    file = "appendonlydir/a.incr.aof"
-    assert answer.stderr.splitlines() == [
-        f"Cannot sync {file} (sync: {file}: Input/output error) to disk: "
-        "writes that are acknowledged now are lost if the host loses power. Check the disk.",
-        "The file of this server is synced to disk again.",
-    ]
-    assert answer.stdout == "" and not (files / "a.gone.aof").exists()
 
 
 def options_of(command: str) -> dict[str, str]:
@@ -201,12 +146,6 @@ def test_no_service_runs_as_root(services):
             assert service["user"] not in ("root", "0"), name
     users = re.findall(r"^USER (\S+)$", DOCKERFILE.read_text(), re.M)
     assert users == ["10001", "weir"]  # the proxy's stage, and Weir's
-
-
-def test_what_people_and_loops_wait_for_comes_before_the_work(services):
-    first = {name for name, service in services.items() if service.get("cpu_shares", 1024) > 1024}
-    work = {"pipeline", "spark-master", "spark-worker", "telemetry", "worker-jobs", "worker-spark"}
-    assert set(services) - first == work | {"access", "setup"}
 
 
 def secrets_of(service: dict) -> set[str]:
@@ -291,13 +230,6 @@ def test_the_image_has_no_development_packages_no_installer_and_no_secret_files(
     assert {".env*", "plants.env", ".weir", ".git", "tests"} <= set(ignored)
 
 
-def test_a_signing_key_is_made_up_only_where_no_page_is_served(services):
-    for name, service in services.items():
-        environment = service.get("environment") or {}
-        if environment.get("WEIR_PRODUCTION") == "1":
-            assert ("WEIR_SECRET_KEY" in environment) != ("WEIR_WITHOUT_PAGES" in environment), name
-
-
 def test_the_secrets_of_compose_are_random_private_and_kept(tmp_path):
     (tmp_path / "bin").mkdir()
     for name in ("bin/compose-secrets", ".env.example"):
@@ -355,11 +287,3 @@ def test_images_are_pinned_by_what_the_registry_says_and_the_secrets_stay(tmp_pa
     assert lines[0] == "WEIR_SECRET_KEY=kept" and len(lines) == 5
     for line in lines[1:]:
         assert re.fullmatch(r"(PYTHON|VALKEY|POSTGRES|CADDY)_IMAGE=[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", line), line
-
-
-@pytest.mark.parametrize("unknown", ["caddy", "valkey", "python"])
-def test_an_image_that_the_registry_does_not_name_fails_and_leaves_the_pins_as_they_were(unknown, tmp_path):
-    done = pinned(tmp_path, unknown)
-    assert done.returncode != 0 and f"no digest for {unknown}" in done.stderr
-    assert (tmp_path / ".env").read_text() == "WEIR_SECRET_KEY=kept\nVALKEY_IMAGE=old\n"
-    assert not list(tmp_path.glob(".env.*"))

@@ -6,19 +6,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from common import environment as variables
 from console.embedded import launch
-from console.embedded.listening import PageAddress
 from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, list_plant_processes
 from console.embedded.supervision import Supervisor
-from queues.nodes.server import ServerConfig, free_port
-from tests.servers import Server
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,36 +60,10 @@ def test_a_bad_setting_is_refused_in_one_line_before_anything_is_started(
     assert said.out == "" and not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]"])
-def test_a_file_of_ports_that_is_damaged_is_named_before_anything_is_started(text, tmp_path, capsys):
-    (tmp_path / "local.json").write_text(text)
-    assert launch.main(["--data", str(tmp_path), "--prepare"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and f"{tmp_path}/local.json, which is damaged. Delete the file" in said
-    assert [path.name for path in tmp_path.iterdir()] == ["local.json"]
-
-
 def test_a_backup_is_restored_into_a_plant_that_is_started_and_else_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         launch.parse_arguments(["--prepare", "--restore", "weir.tar"])
     assert "can't be combined with --prepare" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("port", ["65536", "99999", "-1", "8e3"])
-def test_a_port_that_there_is_none_of_is_refused_before_anything_is_started(port, capsys):
-    """The system takes 99999 for 34463, which is free; the page would never listen at either."""
-    with pytest.raises(SystemExit, match="2"):
-        launch.parse_arguments(["--port", port])
-    assert "--port: must be 0 to 65535" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("said", "link"), [("", "http://localhost:8091/"), ("https://weir.example", "")])
-def test_links_in_messages_lead_to_the_port_that_the_page_has(said, link, monkeypatch):
-    for variable in (variables.PUBLIC_URL, variables.CONSOLE_URL):
-        monkeypatch.setenv(variable.name, said)
-    launch.lead_to(PageAddress("127.0.0.1", 8091))
-    assert variables.PUBLIC_URL.get_text() == (link or said)
-    assert variables.CONSOLE_URL.get_text() == (said or "http://127.0.0.1:8091")
 
 
 @pytest.mark.parametrize("inside", ["", "below", "lock"])
@@ -107,14 +77,6 @@ def test_a_data_folder_that_can_t_be_written_to_is_said_in_one_line(inside, tmp_
         data = data / inside
     with pytest.raises(SystemExit, match=r"^--data: \S+ is not a writable folder \(.+\); choose another folder\.$"):
         launch.main(["--data", str(data), "--prepare"])
-
-
-def test_who_starts_a_plant_that_is_starting_is_not_sent_to_the_address_of_its_last_start(tmp_path, capsys):
-    with launch.take_lock(tmp_path) as lock:
-        launch.write_address(lock, "http://localhost:8000/")
-    with launch.take_lock(tmp_path), pytest.raises(SystemExit):
-        launch.take_lock(tmp_path)
-    assert "it is starting" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -142,33 +104,6 @@ def test_a_supervisor_that_ends_by_itself_is_said_and_is_a_failure(supervisor, c
     assert "The supervisor exited unexpectedly; stopping its processes." in capsys.readouterr().out
 
 
-def test_an_output_that_takes_nothing_ends_no_plant(supervisor, monkeypatch):
-    """`./run > run.log` on a disk that is full; a terminal that was closed behind it."""
-    supervisor.child.kill()
-    ended = None
-    with suppress(OSError), Path("/dev/full").open("w") as full:  # its close is refused, too
-        monkeypatch.setattr(sys, "stdout", full)
-        ended = launch.follow(supervisor)
-    assert ended == 1
-
-
-def test_a_server_that_loads_its_file_has_longer_than_one_that_is_not_there(tmp_path, monkeypatch):
-    """While it loads large blocks it answers nothing for seconds: frozen, it does the same."""
-    server = Server(ServerConfig(free_port(), tmp_path / "servers/n1")).start()
-    said = []
-    try:
-        monkeypatch.setenv("REDIS_URL", server.url)
-        monkeypatch.setattr(launch, "say", lambda text: (said.append(text), server.thaw()))
-        server.freeze()
-        launch.wait_for_servers(seconds=0.0)
-        assert len(said) == 1 and "is loading its data" in said[0]
-        server.kill()
-        with pytest.raises(SystemExit, match="is not responding"):
-            launch.wait_for_servers(seconds=0.0)
-    finally:
-        server.close()
-
-
 def test_a_plant_and_then_its_servers_have_20_seconds_to_stop(tmp_path):
     """What takes longer is killed; how long it took on a busy host is no verdict."""
     servers = EmbeddedServers(tmp_path)
@@ -190,10 +125,3 @@ def test_a_signal_cuts_no_stop_short_also_where_it_is_the_first_one(signum):
 
     launch.stop(Stopping())
     assert stopped == [signum]
-
-
-@pytest.mark.usefixtures("_signals")
-@pytest.mark.parametrize("signum", launch.STOPPING)
-def test_the_first_signal_stops(signum):
-    with pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), signum)

@@ -7,19 +7,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
-import psutil
 import pytest
-import yaml
 from django.http.request import split_domain_port, validate_host
 
 from common import environment as variables
 from console.embedded import launch
-from console.embedded.listening import PageAddress
+from console.embedded.launch import PageAddress
 from queues.nodes.server import free_port
-
-OWN = [row.address for rows in psutil.net_if_addrs().values() for row in rows if row.family == socket.AF_INET]
 
 
 @pytest.fixture
@@ -46,19 +41,6 @@ def test_the_address_that_is_printed_may_be_asked_for(host, process, tmp_path):
         name, port = split_domain_port(address.removeprefix("http://").rstrip("/"))
         assert (validate_host(name, hosts), port) == (True, "8123"), address
     assert "localhost" in hosts and "*" not in hosts
-
-
-def test_on_all_addresses_it_answers_by_each_of_them_and_prints_the_host_s_name(process):
-    page = PageAddress("0.0.0.0", 8000)
-    assert page.announced == f"http://{socket.gethostname()}:8000/"
-    assert page.probed == "http://127.0.0.1:8000"
-    assert set(OWN) <= set(page.list_names())
-
-
-def test_what_weir_hosts_says_holds(process):
-    process[variables.HOSTS.name] = "console.example.org"
-    launch.let_in(PageAddress("192.0.2.7", 8000))
-    assert process[variables.HOSTS.name] == "console.example.org"
 
 
 def test_a_port_is_free_or_not_at_the_address_that_is_listened_on():
@@ -95,12 +77,3 @@ def port(monkeypatch) -> Iterator[int]:
 
 def test_the_launcher_asks_its_own_page_and_no_proxy(port):
     assert launch.wait_for_page(PageAddress("127.0.0.1", port))
-
-
-def test_the_health_check_of_compose_asks_the_page_and_no_proxy(port):
-    file = Path(__file__).resolve().parents[3] / "docker-compose.yml"
-    test = yaml.safe_load(file.read_text())["services"]["web"]["healthcheck"]["test"]
-    words = [word.replace("8000", str(port)) for word in test[1:]]
-    assert subprocess.run([sys.executable, *words[1:]], capture_output=True).returncode == 0
-    words = [word.replace("healthz", "nowhere") for word in words]
-    assert subprocess.run([sys.executable, *words[1:]], capture_output=True).returncode != 0

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from console.embedded.runtime_folder import RuntimeFolder, remove_of_dead_launchers
+from console.embedded.leftovers import RuntimeFolder, remove_of_dead_launchers
 
 ROOT = Path(__file__).resolve().parents[3]
 LAUNCHER = """
 import socket, sys, time
-from console.embedded.runtime_folder import RuntimeFolder
+from console.embedded.leftovers import RuntimeFolder
 folder = RuntimeFolder()
 if sys.argv[1:]:
     socket.socket(socket.AF_UNIX).bind(str(folder.socket))
@@ -89,12 +89,6 @@ def test_a_folder_at_whose_socket_somebody_listens_stays(temporary: Path) -> Non
     assert remove_of_dead_launchers() == 1
 
 
-def test_of_an_earlier_version_a_folder_goes_whose_socket_is_dead_and_old(temporary: Path) -> None:
-    old, young = made(temporary / "weir-0297ifsk"), made(temporary / "weir-02kk_zyw", old=False)
-    assert remove_of_dead_launchers() == 1
-    assert not old.exists() and young.exists()
-
-
 def test_what_a_launcher_has_not_made_stays(temporary: Path) -> None:
     precious = temporary / "precious"
     precious.mkdir()
@@ -114,14 +108,6 @@ def test_what_a_launcher_has_not_made_stays(temporary: Path) -> None:
     assert remove_of_dead_launchers() == 0
     assert sorted(each.name for each in temporary.iterdir()) == before
     assert len(list(precious.iterdir())) == 2 and (more / "notes.txt").exists()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
-def test_a_folder_of_another_user_stays_also_for_root(temporary: Path) -> None:
-    theirs = made(temporary / "weir-aaaaaaa1")
-    os.chown(theirs, 65_534, 65_534)
-    assert remove_of_dead_launchers() == 0
-    assert theirs.exists()
 
 
 def test_a_folder_is_closed_to_others_and_goes_with_its_launcher(temporary: Path) -> None:

@@ -13,14 +13,13 @@ from django_celery_beat.models import PeriodicTask
 
 from common.errors import BadInput
 from console.accounts.access import find_token_actor, find_user_role
-from console.embedded.seeding import FIRST_LOGIN, read_first_password, seed, seed_plant
+from console.embedded.seeding import FIRST_LOGIN, seed, seed_plant
 from console.models import ApiToken, AuditEntry
 from queues import keys
 from queues.models import Node, Queue
 from queues.nodes.addresses import parse_nodes
 from queues.topology import Topology
-from workers.batch import task_definitions
-from workers.models import Loop, Task
+from workers.models import Loop
 
 pytestmark = pytest.mark.django_db
 NODES = "n1=redis://127.0.0.1:6381/0 n2=redis://127.0.0.1:6382/0 n3=redis://127.0.0.1:6383/0"
@@ -70,23 +69,6 @@ def test_the_first_password_is_kept_for_its_owner_only(control, data, monkeypatc
     assert seed_plant() == password
 
 
-def test_a_changed_password_is_never_shown_nor_kept(control, data):
-    seed(control, {"WEIR_NODES": NODES})
-    administrator = User.objects.get(username="admin")
-    administrator.set_password("another long pass phrase")
-    administrator.save()
-    assert read_first_password(data) is None
-    assert not (data / FIRST_LOGIN).exists()
-    seed(control, {"WEIR_NODES": NODES})
-    assert User.objects.get(username="admin").check_password("another long pass phrase")
-
-
-def test_the_environment_may_give_the_first_password(control, data):
-    seed(control, {"WEIR_NODES": NODES, "WEIR_ADMIN_PASSWORD": "from the environment 1"})
-    assert User.objects.get(username="admin").check_password("from the environment 1")
-    assert not (data / FIRST_LOGIN).exists()
-
-
 def test_a_weak_first_password_stops_the_start(control):
     with pytest.raises(BadInput, match="WEIR_ADMIN_PASSWORD"):
         seed(control, {"WEIR_NODES": NODES, "WEIR_ADMIN_PASSWORD": "secret"})
@@ -113,23 +95,6 @@ def test_malformed_nodes_are_refused_and_a_password_in_them_is_not_said(text):
         parse_nodes(text)
     assert caught.value.field == "WEIR_NODES"
     assert "word" not in str(caught.value)
-
-
-def test_old_data_goes_each_night_until_somebody_decides_otherwise(control):
-    seed(control, {"WEIR_NODES": NODES})
-    task = Task.objects.get(name="retention")
-    assert task.enabled
-    assert task.parameters == {"ledger_days": 7}
-    assert (task.periodic.crontab.hour, task.periodic.crontab.minute) == ("3", "30")
-    task_definitions.define("retention", "retention", parameters={"ledger_days": 60}, enabled=False)
-    seed(control, {"WEIR_NODES": NODES})
-    task.refresh_from_db()
-    assert (task.parameters, task.enabled) == ({"ledger_days": 60}, False)
-
-
-def test_one_node_alone_gets_all_points(control):
-    topology = seed(control, {"WEIR_NODES": "n1=redis://127.0.0.1:6381/0"})
-    assert topology.queues["alert"].points == {"n1": 1000}
 
 
 def token(*arguments: str) -> dict[str, str]:

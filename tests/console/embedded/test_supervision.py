@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -15,12 +14,9 @@ from common import environment as variables
 from common.errors import BadInput
 from console.connections import supervisor
 from console.connections.log_text import mask_secrets
-from console.embedded.launch import can_begin
 from console.embedded.leftovers import end_leftovers
-from console.embedded.listening import PageAddress
 from console.embedded.processes import Process
-from console.embedded.supervision import FIRST_NICE, Supervisor, may_go_first
-from console.timeline.restarts import PLANT, list_restarts
+from console.embedded.supervision import Supervisor
 from queues.nodes.server import ServerConfig, free_port
 from tests.servers import Server
 from tests.waiting import MAX_SECONDS, until
@@ -87,7 +83,7 @@ def test_a_plant_is_stopped_at_once_and_its_servers_after_it(tmp_path, monkeypat
     made = Supervisor(tmp_path, tmp_path)
     made.start([s], [a, b])
     until(lambda: said.exists())
-    made.start_plant()
+    made.start_processes(*(process.name for process in made.plant))
     until(lambda: said.read_text().count("runs") == 3)
     made.stop()
     _assert_ended_in_order(said)
@@ -98,20 +94,6 @@ def _assert_ended_in_order(said):
     lines = [line for line in said.read_text().splitlines() if not line.startswith("runs")]
     assert {*lines[:2]} == {"asked a", "asked b"} and {*lines[2:4]} == {"ended a", "ended b"}
     assert lines[4:] == ["asked s", "ended s"]
-
-
-def test_a_plant_is_started_where_others_run_all_its_servers(tmp_path, monkeypatch):
-    """REDIS_URL and WEIR_NODES name them: then nothing else is waited for before the first order."""
-    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
-    script, said = tmp_path / "words.py", tmp_path / "said"
-    script.write_text(LAST_WORDS)
-    made = Supervisor(tmp_path, tmp_path)
-    try:
-        made.start([], [Process("a", (sys.executable, str(script), "a", str(said)))])
-        made.start_plant()
-        until(said.exists)
-    finally:
-        made.stop()
 
 
 @pytest.mark.parametrize("name", ["my plant (2nd)", "C#; 100%(a)s? %"])
@@ -125,29 +107,6 @@ def test_a_plant_runs_in_a_folder_whatever_its_name_has(name, tmp_path, monkeypa
     try:
         made.start([Process("a", (sys.executable, str(script), "a", str(said)))], [])
         until(lambda: said.exists() and said.read_text() == "runs a\n")
-    finally:
-        made.stop()
-
-
-def test_a_folder_whose_name_ends_early_for_the_supervisor_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
-    made = Supervisor(tmp_path / "plant #1", tmp_path)
-    try:
-        with pytest.raises(SystemExit, match=r"plant #1 has a space before ; or #"):
-            made.start([Process("a", ("sleep", "600"))], [])
-    finally:
-        made.stop()
-
-
-def test_a_plant_runs_as_its_own_user_whoever_the_environment_names(tmp_path, monkeypatch):
-    """`su` without `-` leaves the name of who became root."""
-    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
-    monkeypatch.setitem(variables.PROCESS, "LOGNAME", "nobody")
-    made = Supervisor(tmp_path, tmp_path)
-    try:
-        made.start([Process("s", ("sleep", "600"))], [])
-        (sleeper,) = until(lambda: psutil.Process(made.child.pid).children())
-        assert {*sleeper.uids()} == {*psutil.Process(made.child.pid).uids()} == {os.getuid()}
     finally:
         made.stop()
 
@@ -168,7 +127,7 @@ a, b, s = (
 made = Supervisor(data, Path.cwd())
 made.start([s], [a, b])
 until(said.exists)  # the supervisor listens
-made.start_plant()
+made.start_processes(*(process.name for process in made.plant))
 for sentence in made.events():
     print(sentence, flush=True)
 """
@@ -222,20 +181,6 @@ def test_what_a_killed_launcher_and_supervisor_left_is_ended_before_the_next_sta
     assert {"ended a", "ended b", "ended s"} <= {*(data / "said").read_text().splitlines()}
 
 
-def test_the_next_start_takes_the_port_of_a_page_that_was_left(tmp_path):
-    port = free_port()
-    left = {**os.environ, variables.DATA.name: str(tmp_path), "SUPERVISOR_ENABLED": "1"}
-    command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
-    page = subprocess.Popen(command, env=left, stderr=subprocess.DEVNULL)
-    try:
-        until(lambda: socket.create_connection(("127.0.0.1", port), MAX_SECONDS).close() is None)
-        assert not PageAddress("127.0.0.1", port).is_free()
-        assert can_begin(tmp_path, PageAddress("127.0.0.1", port))
-    finally:
-        page.kill()
-        page.wait()
-
-
 def test_a_server_and_the_pipeline_are_known_without_what_they_were_started_with(tmp_path):
     """A server writes over its environment, the pipeline drops most of its own."""
     server = Server(ServerConfig(free_port(), tmp_path / "servers/n1")).start()
@@ -252,12 +197,6 @@ def test_a_server_and_the_pipeline_are_known_without_what_they_were_started_with
         server.close()
 
 
-def test_processes_of_another_folder_are_left_alone(launched, tmp_path_factory):
-    launcher, _ = launched
-    assert end_leftovers(tmp_path_factory.mktemp("other")) == 0
-    assert len(_started_by(launcher)) == 4
-
-
 def test_a_supervisor_that_is_killed_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
     monkeypatch.setitem(variables.PROCESS, variables.DATA.name, str(tmp_path))
@@ -270,11 +209,6 @@ def test_a_supervisor_that_is_killed_leaves_nothing_behind(tmp_path, monkeypatch
     assert list(made.iterate_process_events()) == []  # the launcher sees its end, and stops
     made.stop()
     assert "ended a" in said.read_text()
-
-
-def test_what_people_wait_for_comes_before_the_work_where_the_user_may_say_so(supervised):
-    pid = supervisor.get_process("talker").pid
-    assert psutil.Process(pid).nice() - os.nice(0) == (FIRST_NICE if may_go_first() else 0)
 
 
 def test_a_process_is_shown_and_comes_back_with_its_restarts_counted(supervised):
@@ -296,21 +230,6 @@ def test_a_log_is_read_without_the_secret_in_it(supervised):
     assert SECRET not in "".join(lines)
 
 
-@pytest.mark.parametrize("sign", ["\x1b[31m", "\x00", "é" * supervisor.LOG_BYTES, "\udcff"])
-def test_a_log_is_read_whatever_a_program_writes_into_it(supervised, tmp_path, sign):
-    until(lambda: supervisor.log_lines("talker"))
-    with (tmp_path / "logs/talker.log").open("ab") as log:
-        log.write(f"a {sign} b\nthe end\n".encode(errors="surrogateescape"))
-    assert supervisor.log_lines("talker")[-1] == "the end"
-
-
-def test_another_name_is_refused_with_the_known_ones(supervised):
-    for ask in (supervisor.log_lines, supervisor.get_process, lambda name: supervisor.restart(name, True)):
-        with pytest.raises(BadInput) as refused:
-            ask("../../etc/passwd")
-        assert "talker" in refused.value.message
-
-
 def test_a_frozen_supervisor_keeps_no_page_waiting(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 0.2)
     address = tmp_path / "frozen.sock"
@@ -320,12 +239,6 @@ def test_a_frozen_supervisor_keeps_no_page_waiting(tmp_path, monkeypatch):
         monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, str(address))
         with pytest.raises(supervisor.NoSupervisor, match="is not responding"):
             supervisor.list_processes()
-
-
-def test_without_a_supervisor_it_is_said_so(monkeypatch):
-    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
-    with pytest.raises(supervisor.NoSupervisor):
-        supervisor.list_processes()
 
 
 @pytest.mark.parametrize(
@@ -344,36 +257,3 @@ def test_what_is_secret_or_resembles_it_is_left_out(text, shown):
     named = {"WEIR_SECRET_SHOP": "long-secret-word", "WEIR_EAST_TOKEN": "plain-old-word"}
     said = mask_secrets(text, named)
     assert said == shown or ("hunter22" not in said and "abc.def" not in said)
-
-
-def test_a_disk_that_is_full_keeps_no_note_of_an_end_and_ends_nothing(tmp_path, monkeypatch):
-    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
-    made = Supervisor(tmp_path / "full", tmp_path)  # nothing can be written there
-    made.record_exit("pipeline", "exit status 1")
-    made.back("pipeline")
-    assert (made.ends["pipeline"].how, made.ends["pipeline"].restarts) == ("exit status 1", 1)
-    made.stop()
-
-
-def test_a_start_is_at_its_time_in_whatever_zone_the_host_is(tmp_path, monkeypatch):
-    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
-    monkeypatch.setitem(variables.PROCESS, variables.DATA.name, str(tmp_path))
-    monkeypatch.setitem(variables.PROCESS, "TZ", "EST5")  # the host's; Django's processes are in UTC
-    now, minute = datetime.now(UTC), timedelta(minutes=1)
-    made = Supervisor(tmp_path, tmp_path)
-    made.start([Process("s", ("sleep", "600"))], [])
-    try:
-        found = until(lambda: list_restarts(tmp_path, now - minute, now + minute))
-        assert [each.name for each in found] == [PLANT]
-    finally:
-        made.stop()
-
-
-def test_a_process_that_a_signal_stopped_is_not_called_running(supervised):
-    """The supervisor knows no such state: a server that was frozen stood there as running."""
-    talker = psutil.Process(supervisor.get_process("talker").pid)
-    talker.suspend()
-    until(lambda: not supervisor.get_process("talker").is_well)
-    assert supervisor.get_process("talker").word == "suspended"
-    talker.resume()
-    until(lambda: supervisor.get_process("talker").is_well)

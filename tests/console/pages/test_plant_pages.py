@@ -21,7 +21,7 @@ from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.plants.holding import find_holder, hold, release
 from workers.plants.models import PlantOrder, RegisteredPlant
 from workers.plants.plant import PlantUnavailable
-from workers.plants.published import PublishedPlant
+from workers.plants.steered import PublishedPlant
 
 pytestmark = pytest.mark.django_db
 HOSTS = "performance/hosts"

@@ -6,17 +6,14 @@ import sqlite3
 import zipfile
 from collections.abc import Callable
 from contextlib import closing, suppress
-from datetime import timedelta
 from pathlib import Path
 from random import Random
 
 import orjson
 import pytest
 import redis
-from axes.models import AccessAttempt
 from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command
-from django.db import connection
+from django.core.management import call_command
 from django.utils import timezone
 
 from common import environment as variables
@@ -60,18 +57,6 @@ def test_a_segment_comes_back_with_what_was_claimed_and_how_often(node, fresh):
     assert again.claim("a third", 100, 0) and again.measure()["length_blocks"] == segment.measure()["length_blocks"]
 
 
-def test_a_segment_that_is_empty_goes_on_with_its_ids(node, fresh):
-    segment = Segment(node, "alert")
-    segment.publish(blocks_of(8, 8))
-    segment.acknowledge([each.entry_id for each in segment.claim("a worker", 100, 60)])
-    target = fresh("node").client()
-    servers.load(target, of(node, on_nodes=True))
-    assert of(target, on_nodes=True) == of(node, on_nodes=True)
-    last = target.xinfo_stream(keys.SEGMENT.build("alert"))["last-generated-id"]
-    Segment(target, "alert").publish(blocks_of(8, 8))
-    assert target.xinfo_stream(keys.SEGMENT.build("alert"))["last-generated-id"] > last
-
-
 def copied(server: redis.Redis, on_nodes: bool, meanwhile: Callable[[], object]) -> list[bytes]:
     """The lines, where something happens after each of them: between a stream's head and its entries, too."""
     lines = []
@@ -96,27 +81,6 @@ def test_what_arrives_while_a_node_is_copied_spoils_nothing_and_what_was_copied_
     again.acknowledge([each.entry_id for each in held])
     counters = again.get_counters()
     assert [counters[f"inserted_{unit}"] - counters[f"removed_{unit}"] for unit in UNITS] == [0, 0, 0]
-
-
-def test_what_a_pipeline_trims_while_a_node_is_copied_does_not_wait_for_ever_in_the_counts(node, fresh):
-    segment, target = Segment(node, "alert"), fresh("node").client()
-    segment.publish(blocks_of(40, 8))
-    last = segment.scan("0-0")[-1].entry_id
-    servers.load_node(target, copied(node, True, lambda: segment.trim(last)))
-    counters = Segment(target, "alert").get_counters()
-    assert Segment(target, "alert").scan("0-0") == []
-    assert [counters[f"inserted_{unit}"] for unit in UNITS] == [counters[f"removed_{unit}"] for unit in UNITS]
-    assert counters["inserted_events"] == 40, "no counter goes back"
-
-
-def test_a_row_that_is_added_while_its_stream_is_copied_does_not_keep_the_rest_from_coming_back(control, fresh):
-    control.xadd(keys.METRICS, {"d": "1"})
-    control.set(keys.THROTTLE.build("alert"), "1")
-    lines = copied(control, False, lambda: control.xadd(keys.METRICS, {"d": "2"}))
-    target = fresh("control").client()
-    assert servers.load(target, lines) == 2
-    assert [fields for _, fields in target.xrange(keys.METRICS)] == [{b"d": b"1"}]
-    assert target.exists(keys.THROTTLE.build("alert"))
 
 
 def test_of_the_control_server_what_lasts_comes_back_and_what_passes_stays_behind(control, fresh):
@@ -148,16 +112,6 @@ def test_every_table_comes_back_row_by_row(control, nodes, data, django_user_mod
         database.load(model, iter(before[model._meta.label_lower]))
     assert {model._meta.label_lower: list(database.encode_rows(model)) for model in tables} == before
     assert Checker(data).step().sound
-
-
-def test_failed_logins_come_back_as_long_ago_as_they_were():
-    """Else whoever was locked out long before the backup would be so again, right when it is needed."""
-    attempt = AccessAttempt.objects.create(username="ann", failures_since_start=20)
-    AccessAttempt.objects.filter(pk=attempt.pk).update(attempt_time=timezone.now() - timedelta(hours=9))
-    before = list(database.encode_rows(AccessAttempt))
-    AccessAttempt.objects.all().delete()
-    database.load(AccessAttempt, iter(before))
-    assert list(database.encode_rows(AccessAttempt)) == before
 
 
 def test_of_the_folder_what_lasts_is_kept_and_a_database_in_it_is_of_one_instant(data):
@@ -285,41 +239,10 @@ def test_a_restore_is_in_the_audit_with_the_time_of_its_backup(made, empty_plant
     assert Checker(data).step().sound
 
 
-def test_what_can_t_be_restored_of_a_file_is_said_in_one_line(made, empty_plant):
-    odd = made.with_name("odd.backup")
-    with zipfile.ZipFile(made) as source, zipfile.ZipFile(odd, "w") as target:
-        for name in source.namelist():
-            target.writestr(name, b"no JSON" if name == "nodes/n2" else source.read(name))
-    with pytest.raises(CommandError, match=r"The plant was not restored: .* Empty the data folder"):
-        call_command("restore", str(odd))
-
-
-def test_a_server_that_is_away_before_anything_was_changed_asks_nobody_to_empty_anything(made, empty_plant, settings):
-    settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    with pytest.raises(CommandError, match=r"nothing was changed: .*refused\.$") as caught:
-        call_command("restore", str(made))
-    assert "Empty" not in str(caught.value)
-
-
-def test_a_database_that_gives_no_rows_makes_no_backup_and_is_said_in_one_line(control, nodes, data):
-    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
-    with connection.cursor() as cursor:
-        cursor.execute(f"ALTER TABLE {Mark._meta.db_table} RENAME TO elsewhere")
-    with pytest.raises(CommandError, match=r"No backup was made\. .*console_mark"):
-        call_command("backup", str(data / "backups" / "x"))
-    assert not list((data / "backups").iterdir())
-
-
 def test_a_plant_with_data_is_not_overwritten(made, nodes, control, data):
     urls = {name: server.url for name, server in nodes.items()}
     with archive.open_backup(made) as found, pytest.raises(BadInput, match="contains data"):
         backup.restore(found, data, control, urls, clients)
-
-
-def test_a_node_that_the_backup_has_must_be_named(made, nodes, data, fresh):
-    with archive.open_backup(made) as found, pytest.raises(BadInput, match="node n1 is missing") as caught:
-        backup.restore(found, data, fresh("control").client(), {"n2": nodes["n2"].url}, clients)
-    assert caught.value.field == "WEIR_NODES"
 
 
 def altered(path: Path, change: Callable[[dict], object]) -> Path:
@@ -350,15 +273,6 @@ def test_half_a_backup_is_refused(made, tmp_path):
         pass
 
 
-def test_a_damaged_byte_is_found(made):
-    content = bytearray(made.read_bytes())
-    place = content.index(b"database/workers.loop") + 120  # in what is packed
-    content[place] ^= 0xFF
-    made.write_bytes(content)
-    with pytest.raises(BadInput, match="not a complete backup"), archive.open_backup(made):
-        pass
-
-
 def test_whichever_byte_is_damaged_the_backup_is_refused_in_words(tmp_path):
     path, random = tmp_path / "a.backup", Random(1)
     with archive.write_backup(path, {}) as writer:
@@ -380,14 +294,6 @@ def test_a_backup_of_a_newer_weir_is_refused_and_says_so(made, nodes, data, fres
     newer = altered(made, lambda manifest: manifest["migrations"].append(["workers", "9999_later"]))
     with archive.open_backup(newer) as found, pytest.raises(BadInput, match=r"workers\.9999_later"):
         backup.restore(found, data, fresh("control").client(), dict.fromkeys(nodes, ""), clients)
-
-
-def test_a_backup_that_leads_out_of_the_folder_is_refused(made):
-    odd = altered(made, lambda manifest: manifest["members"].update({"files/../../evil": 1}))
-    with zipfile.ZipFile(odd, "a") as target:
-        target.writestr("files/../../evil", "x")
-    with pytest.raises(BadInput, match="inside the folder"), archive.open_backup(odd):
-        pass
 
 
 def test_a_file_that_is_there_is_not_overwritten_and_a_failed_backup_leaves_none(made, tmp_path):
@@ -416,20 +322,6 @@ def test_who_laid_something_at_a_backup_s_place_before_reads_nothing_of_it(tmp_p
     assert theirs.read_text() == "mine" and not path.is_symlink()
 
 
-def test_a_plant_that_does_not_come_to_rest_says_what_is_at_work_and_goes_on(control, nodes, data):
-    seed(control, {"WEIR_NODES": "n1=" + nodes["n1"].url})
-    control.zadd(keys.RUNNING.build("alert", "n1"), {"w-1": timezone.now().timestamp() + 60})
-    seconds = iter(range(1_000))
-    by = User.objects.get(username="admin")
-    with (
-        pytest.raises(rest.QuiesceFailed, match="1 running worker of alert on n1"),
-        rest.quiesce(control, data, by, 5, sleep=lambda _: None, monotonic=lambda: float(next(seconds))),
-    ):
-        pass
-    assert not overrides.list_active(timezone.now()).exists()
-    assert not pausing.load_pauses(control, ["alert"], pausing.CONSUMPTION)
-
-
 def test_while_it_rests_nothing_is_handed_out_and_what_was_paused_stays_so(control, nodes, data):
     seed(control, {"WEIR_NODES": "n1=" + nodes["n1"].url})
     by = User.objects.get(username="admin")
@@ -451,12 +343,6 @@ def test_while_it_rests_nothing_is_handed_out_and_what_was_paused_stays_so(contr
             "telemetry",
         }
     assert list(overrides.list_active(timezone.now())) == [mine]
-
-
-def test_by_names_a_user(control, data, capsys):
-    with pytest.raises(SystemExit) as caught:
-        call_command("backup", str(data / "x"), "--by", "nobody")
-    assert caught.value.code == 2 and "--by" in capsys.readouterr().err
 
 
 @pytest.mark.sweep(3)
@@ -525,14 +411,3 @@ def test_a_folder_with_an_older_plant_is_not_restored_into(inside, made, nodes, 
     assert Path(inside).name in caught.value.message
     assert [path for path in data.rglob("*") if path.is_file()] == [data / inside]
     assert not target.dbsize() and not User.objects.exists()
-
-
-def test_what_a_start_makes_and_the_backup_itself_may_be_in_the_folder(made, data):
-    shutil.rmtree(data)
-    for inside in ("secret-key", "backups/1.backup", "servers/n1/x", "logs/web.log", "local.json", "lock"):
-        (data / inside).parent.mkdir(parents=True, exist_ok=True)
-        (data / inside).write_text("x")
-    for inside in ("weir.sqlite3", "weir.sqlite3-wal", "weir.sqlite3-shm"):
-        (data / inside).write_text("x")
-    here = made.rename(data / "here.backup")
-    assert files.list_leftovers(data, without=(here,)) == []

@@ -1,7 +1,6 @@
 """Which files of the data folder are in a backup: it may lie in that folder, and is never in itself."""
 
 import random
-import resource
 import sqlite3
 import tempfile
 import zipfile
@@ -19,7 +18,6 @@ from workers.consumer.handlers import parquet
 from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
-from workers.models import Override
 
 
 def test_a_backup_into_the_data_folder_is_not_in_itself(data):
@@ -32,12 +30,6 @@ def test_a_backup_into_the_data_folder_is_not_in_itself(data):
         assert list(writer.members) == ["files/archive/a.parquet"]
 
 
-def test_earlier_backups_are_not_in_the_next(data):
-    (data / "backups").mkdir()
-    (data / "backups" / "monday.backup").write_text("x")
-    assert [*files.list_files(data)] == []
-
-
 @pytest.mark.django_db
 def test_the_command_makes_the_folder_of_backups_and_leaves_it_out(control, nodes, data, capsys):
     seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
@@ -48,16 +40,6 @@ def test_the_command_makes_the_folder_of_backups_and_leaves_it_out(control, node
     assert made[0].parent.stat().st_mode & 0o777 == 0o700
     with zipfile.ZipFile(made[1]) as found:
         assert not [name for name in found.namelist() if "backup" in name]
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("name", ["there.backup", "nowhere/new.backup"])
-def test_for_a_file_that_can_t_be_made_no_queue_is_paused(name, control, nodes, data, capsys):
-    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
-    (data / "there.backup").write_text("mine")
-    with pytest.raises(SystemExit, match="2"):
-        call_command("backup", str(data / name))
-    assert "FILE" in capsys.readouterr().err and not Override.objects.exists()
 
 
 def test_the_manual_copies_a_backup_off_its_volume_and_brings_it_to_new_ones_which_are_empty():
@@ -96,28 +78,3 @@ def test_a_database_is_copied_beside_itself_and_nothing_of_the_copy_stays(data, 
     assert [*files.list_files(data)] == [Path("handled.sqlite3")]
     assert list(files.read_content(data / "handled.sqlite3"))
     assert [path.name for path in data.iterdir()] == ["handled.sqlite3"]
-
-
-def test_a_database_that_can_t_be_copied_is_said_and_leaves_nothing(data):
-    with closing(sqlite3.connect(data / "handled.sqlite3")) as database:
-        database.execute("CREATE TABLE handled (id)")
-        database.executemany("INSERT INTO handled VALUES (?)", [("x" * 1000,) for _ in range(5000)])
-        database.commit()
-    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, hard))
-    try:
-        with pytest.raises(OSError, match="space for a second copy"):
-            list(files.read_content(data / "handled.sqlite3"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
-    assert [path.name for path in data.iterdir()] == ["handled.sqlite3"]
-
-
-@pytest.mark.parametrize("name", sorted(files.PASSING_OF_PIPELINE))
-def test_an_application_that_is_named_as_a_folder_of_spark_is_in_a_backup(data, name):
-    folder = data / "pipeline" / name
-    for inside in ("run.json", "lock", "spark/iap1/offsets/3", "blockmgr-1/0c/x", "java"):
-        (folder / inside).parent.mkdir(parents=True, exist_ok=True)
-        (folder / inside).write_text("x")
-    found = [inside.relative_to(f"pipeline/{name}").as_posix() for inside in files.list_files(data)]
-    assert found == ["run.json", "spark/iap1/offsets/3"]

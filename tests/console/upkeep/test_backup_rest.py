@@ -93,40 +93,6 @@ def test_two_backups_are_not_made_at_once(control, nodes, data):
         pass
 
 
-def test_a_worker_on_a_host_whose_clock_is_behind_is_waited_for(control, nodes, data):
-    by, now = begun(control, nodes), time.time()
-    host = {"at": now - 600, "ahead_seconds": -600.0, "role": "jobs"}
-    control.hset(keys.HOSTS, "jobs@late", orjson.dumps(host))
-    control.zadd(keys.RUNNING.build("alert", "n1"), {"w-1": now - 600})
-    seconds = iter(range(1_000))
-    with (
-        pytest.raises(QuiesceFailed, match="1 running worker of alert on n1"),
-        rest.quiesce(control, data, by, 5, sleep=lambda _: None, monotonic=lambda: float(next(seconds))),
-    ):
-        pass
-
-
-def test_a_worker_that_died_long_ago_is_not_waited_for(control, nodes, data):
-    by = begun(control, nodes)
-    control.zadd(keys.RUNNING.build("alert", "n1"), {"w-1": time.time() - 600})
-    with rest.quiesce(control, data, by, sleep=pytest.fail):
-        pass
-
-
-def test_a_step_of_the_pipeline_that_began_before_the_pause_is_waited_for(control, nodes, data, monkeypatch):
-    """Nothing is at work when it is asked for first; then the dispatcher hands out what it had found."""
-    monkeypatch.setattr(rest, "IDLE_SECONDS", 3.0)
-    by, room, seconds, in_flight = (begun(control, nodes), keys.PIPELINE_ROOM.build("performance"), [0.0], [7, 7, 0])
-    control.set(keys.PIPELINE, orjson.dumps({"state": "running", "at": time.time() + 600}))
-
-    def sleep(for_seconds):
-        seconds[0] += for_seconds
-        control.hset(room, "in_flight_events", in_flight.pop(0) if in_flight else 0)
-
-    with rest.quiesce(control, data, by, sleep=sleep, monotonic=lambda: seconds[0]):
-        assert in_flight == [] and seconds[0] == 3.0 + 2 * rest.INTERVAL_SECONDS + 3.0
-
-
 def test_pauses_are_short_and_prolonged_as_long_as_the_backup_lives(control, nodes, data):
     by = begun(control, nodes)
     with rest.quiesce(control, data, by) as still:
@@ -254,28 +220,3 @@ def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(control, nodes, data
     with pytest.raises(QuiesceFailed, match="again"), rest.quiesce(control, data, by) as still:
         backup.make(tmp_path / "weir.backup", data, control, clients, still)
     assert not list(tmp_path.glob("weir.backup*"))
-
-
-def test_events_that_arrive_meanwhile_are_no_unrest(control, nodes, data, tmp_path, monkeypatch):
-    by, lines_of = begun(control, nodes), backup.servers.export_lines
-
-    def meanwhile(server, on_nodes):
-        yield from lines_of(server, on_nodes)
-        Segment(nodes["n2"].client(), "alert").publish(blocks_of(8, 8))
-
-    monkeypatch.setattr(backup.servers, "export_lines", meanwhile)
-    with rest.quiesce(control, data, by) as still:
-        backup.make(tmp_path / "weir.backup", data, control, clients, still)
-    assert (tmp_path / "weir.backup").exists()
-    assert not pausing.load_pauses(control, ["alert"], pausing.CONSUMPTION)
-
-
-@pytest.mark.parametrize(("age_seconds", "rests"), [(1, False), (60, True)])
-def test_a_pipeline_that_does_not_run_is_not_waited_for(age_seconds, rests, control, data):
-    report = {"state": "running", "at": time.time() - age_seconds}
-    control.set(keys.PIPELINE, orjson.dumps(report))
-    control.hset(keys.PIPELINE_ROOM.build("performance"), "in_flight_events", 7)
-    (data / "pipeline/performance/spark/iap1/offsets").mkdir(parents=True)
-    (data / "pipeline/performance/spark/iap1/offsets/3").write_text("x")
-    assert control.get(keys.PIPELINE)  # as the observer does, each second
-    assert (rest.list_active_work(control, data) == []) is rests

@@ -37,13 +37,6 @@ def test_a_header_is_read_in_every_form(separator, header, quote, mark, end):
     assert lines.csv_columns.separator == separator
 
 
-def test_what_the_columns_became_is_said():
-    _, lines = read("Type;job;amount\nlogin;7;1\n", columns=Columns(key="job"))
-    assert lines.csv_columns.format_sentence() == (
-        "columns, separated by semicolons: type from Type, key from job; as attributes: amount"
-    )
-
-
 @pytest.mark.parametrize("header", ["a,b,c", "a;b;c", "zeit;typ;schl\u00fcssel", "timestamp", "time type key"])
 def test_a_header_without_a_part_of_an_event_is_refused_with_what_to_do(header):
     with pytest.raises(BadInput, match="has no column for an event field") as refused:
@@ -79,23 +72,6 @@ def test_what_is_no_number_is_named_and_never_guessed(text):
     assert events == [] and lines.rejections[0].line == 2 and "value" in lines.rejections[0].error
 
 
-def test_a_comma_wins_where_both_could_separate():
-    [event], lines = read("type,a;b\nlogin,x;y\n")
-    assert lines.csv_columns.separator == "," and event["attributes"] == '{"a;b":"x;y"}'
-    [event], _ = read("type,a|b|c\nlogin,1\n")
-    assert event["type"] == "login"
-
-
-def test_a_column_that_an_option_names_keeps_its_capitals():
-    [event], _ = read("Time;Type;When\nx;login;2026-11-29T08:00:00Z\n", columns=Columns(time="When"))
-    assert event["attributes"] == '{"Time":"x"}' and event["time"].year == 2026
-
-
-def test_an_exact_name_wins_over_one_with_capitals():
-    [event], _ = read("type,Type\nlogin,other\n")
-    assert (event["type"], event["attributes"]) == ("login", '{"Type":"other"}')
-
-
 TRACES = {
     "BOM and CRLF": ("\ufefft,rate\r\n0,5\r\n1,7\r\n", [5.0, 7.0]),
     "quoted cells": ('"t","rate"\n"0","5"\n"1","7"\n', [5.0, 7.0]),
@@ -119,17 +95,3 @@ def test_a_trace_is_read_or_refused_by_line_or_column(text, found, packed, tmp_p
         return
     with pytest.raises(BadInput, match=found):
         read_trace(str(file), "rate")
-
-
-def test_a_file_for_identification_in_tabs_is_refused_with_the_reason(tmp_path):
-    file = tmp_path / "plant.csv"
-    file.write_text("u\ty\n1\t2\n")
-    with pytest.raises(BadInput, match="separated by tabs, but the file must use commas"):
-        read_columns(str(file), ("u", "y"))
-
-
-def test_a_reference_table_in_semicolons_is_refused_with_the_reason(tmp_path):
-    file = tmp_path / "hosts.csv"
-    file.write_text("host;site\nn1;berlin\n")
-    with pytest.raises(BadInput, match="separated by semicolons, but the file must use commas"):
-        read_reference(file, "host", ("site",), "rules[0].enrich.table")

@@ -75,10 +75,6 @@ def test_what_the_versions_read_differently_is_refused_with_what_to_write(scalar
     assert refused.value.field == "every_seconds" and "line 2" in refused.value.message
 
 
-def test_a_word_as_a_key_stays_a_word():
-    assert read_yaml("on: 1\nno: 2\n").value == {"on": 1, "no": 2}
-
-
 @pytest.mark.parametrize(
     "text", ["a: 1\na: 2\n", "a: 1\n'a': 2\n", "1: x\n1: y\n", "a: &x [1]\nb: *x\n", "<<: &x {a: 1}\n", "a: !!str 1\n"]
 )

@@ -13,7 +13,7 @@ from workers.consumer.handlers.options import Options
 from workers.consumer.handlers.registry import build
 from workers.consumer.handlers.webhook import Webhook
 from workers.host.egress import check_header_secret, check_headers
-from workers.plants.foreign.declared.login import read_login
+from workers.plants.foreign.declared.servers import read_login
 
 FIELD = "handler_options.headers"
 URL = "https://desk.example/hook"

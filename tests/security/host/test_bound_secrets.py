@@ -16,8 +16,7 @@ from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.registry import build
 from workers.host import egress
 from workers.plants.foreign import adapters
-from workers.plants.foreign.declared.clients import ServerClients
-from workers.plants.foreign.declared.login import Login
+from workers.plants.foreign.declared.servers import Login, ServerClients
 from workers.plants.foreign.kafka import cluster
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.models import RegisteredPlant

@@ -1,6 +1,5 @@
 """A worker that is taken over can't reach accounts through PostgreSQL, and earlier grants don't stay."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,10 +7,8 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-import redis
 
 from console.storage.worker_tables import HIDDEN, READ, WRITTEN, list_table_access
-from queues import keys
 from tests.console.served import ROOT
 from tests.postgres import postgres_url as postgres_url
 from tests.servers import Server
@@ -51,11 +48,6 @@ TAKEOVERS = {
     "replace the trigger's function": "CREATE OR REPLACE FUNCTION console_auditentry_refuse() RETURNS trigger"
     " LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
 }
-WORK = """
-from workers import tasks
-for number in range(2):
-    tasks.upkeep(); tasks.tick(); tasks.advance(); tasks.manage_tasks(); tasks.repeat_orders()
-"""
 # It stores each run of a task at once, and not every three minutes.
 BEAT = """
 import console.celery
@@ -64,70 +56,7 @@ app.conf.beat_sync_every = 1
 app.Beat(loglevel="WARNING").run()
 """
 # What retention deletes: of each kind of old row one, with what refers to it.
-OLD_ROWS = """
-from datetime import timedelta
-from django.contrib.auth.models import User
-from django.utils import timezone
-from workers.alerts.lifecycle.models import Alert, AlertEvent, Incident, Silence
-from workers.models import Chunk, LedgerEntry, Loop, Override, PipelineVersion, Plan, Run, Task, Tuning
-now = timezone.now()
-old = now - timedelta(days=2_000)
-owner = User.objects.first()
-loop = Loop.objects.create(name="worker_rate/old/n1", law="worker_rate")
-LedgerEntry.objects.create(loop=loop, at=old, mode="auto", parameters={}, reason="old")
-alert = Alert.objects.create(
-    rule_name="old", condition="node_lost", labels={}, severity="warning", title="t", fingerprint="old",
-    threshold=1, state="resolved", began_at=old, fired_at=old, resolved_at=old)
-AlertEvent.objects.create(alert=alert, at=old, kind="fired", by=owner)
-Incident.objects.create(alert=alert).follow_ups.create(text="done", done_at=old)
-Silence.objects.create(matchers=[], owner=owner, reason="old", expires_at=old)
-Override.objects.create(queue="q", name="mode", value="hold", owner=owner, reason="old", ended_at=old)
-for number in range(2):
-    Tuning.objects.create(loop=loop, state="rejected", values={}, instead_of={}, days=[], improvement=0.1,
-        confidence=0.9, hash=f"old {number}", created_at=old, decided_at=old)
-for number in range(1, 13):
-    PipelineVersion.objects.create(application="old", number=number, text="", reason="", owner=owner,
-        created_at=old)
-Plan.objects.create(state="done", kind="rebalance", title="old", moves=[], base={}, base_revision=1,
-    created_at=old, ended_at=old, expires_at=old, owner=owner)
-task = Task.objects.create(name="old work", job="noop")
-run = Run.objects.create(task=task, state="done", single_instance=True, ended_at=old, owner=owner)
-Chunk.objects.create(run=run, identifier="only", place=0)
-"""
 # Each batch task that needs no Spark, from its start to its end, as beat and the workers do it.
-BATCH = """
-import json
-from datetime import UTC, datetime
-from django.conf import settings
-from workers.alerts.lifecycle.models import Alert, Silence
-from workers.batch import task_managers, worker
-from workers.coordination.connections import control_server
-from workers.models import LedgerEntry, Override, PipelineVersion, Plan, Run, Task, Tuning
-from workers.tasks import start_task
-control, clock = control_server(), lambda: datetime.now(UTC)
-here = [each for each in Task.objects.exclude(job="noop")
-        if task_managers.find_role(each.requirements) != "spark"]
-for task in here:
-    start_task(task.name)
-for _ in range(20):
-    sent = []
-    task_managers.tick(control, clock(), lambda run, name, *rest: sent.append((run, name)))
-    for run, name in sent:
-        worker.work_at(run, name, control, settings.WEIR_DATA, clock)
-    if not Run.objects.filter(task__in=here, state__in=("queued", "running")).exists():
-        break
-old = {"reason": "old"}
-print(json.dumps({
-    "runs": {run.task.job: [run.state, run.error] for run in Run.objects.filter(task__in=here)},
-    "left": [
-        LedgerEntry.objects.filter(**old).count(), Alert.objects.filter(rule_name="old").count(),
-        Silence.objects.filter(**old).count(), Override.objects.filter(**old).count(),
-        Tuning.objects.filter(state="rejected").count(), Plan.objects.filter(title="old").count(),
-        PipelineVersion.objects.filter(application="old").count(),
-        Run.objects.filter(task__job="noop").count(),
-    ],
-}))
-"""
 
 
 def managed(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
@@ -202,19 +131,6 @@ def test_beat_sends_tasks_and_stores_its_schedule_with_the_workers_role(
     assert "permission denied" not in said
 
 
-def test_batch_jobs_work_and_retention_deletes_with_the_workers_role(owner: dict[str, str]):
-    made = managed(owner, "shell", "-c", OLD_ROWS)
-    assert made.returncode == 0, made.stderr[-3_000:]
-    worker = {**owner, "DATABASE_URL": as_role(owner, "weir_workers"), "WEIR_WITHOUT_PAGES": "1"}
-    done = managed(worker, "shell", "-c", BATCH)
-    assert done.returncode == 0, done.stderr[-3_000:]
-    assert "permission denied" not in done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["runs"] and {state for state, _ in found["runs"].values()} == {"done"}, found["runs"]
-    # The newest tuning of a loop and the newest ten versions stay.
-    assert found["left"] == [0, 0, 0, 0, 1, 0, 10, 0]
-
-
 @pytest.mark.parametrize("statement", TAKEOVERS.values(), ids=TAKEOVERS)
 def test_the_workers_role_reaches_no_account_file_or_other_role(statement: str, owner: dict[str, str]):
     name = owner["DATABASE_URL"].partition("://")[2].partition("@")[0]
@@ -223,26 +139,6 @@ def test_the_workers_role_reaches_no_account_file_or_other_role(statement: str, 
         pytest.raises(psycopg.errors.InsufficientPrivilege),
     ):
         connection.execute(statement.format(owner=name))
-
-
-def test_observer_alerter_loops_and_upkeep_work_with_the_workers_role(owner: dict[str, str], _control_server: Server):
-    worker = {**owner, "DATABASE_URL": as_role(owner, "weir_workers")}
-    control = redis.Redis.from_url(_control_server.url)
-    started = [
-        subprocess.Popen(
-            [sys.executable, "manage.py", command], cwd=ROOT, env=worker, stderr=subprocess.PIPE, text=True
-        )
-        for command in ("observe", "alert")
-    ]
-    try:
-        until(lambda: control.exists(str(keys.SNAPSHOT)))
-        done = managed({**worker, "WEIR_WITHOUT_PAGES": "1"}, "shell", "-c", WORK)
-    finally:
-        for process in started:
-            process.terminate()
-        said = [process.communicate(timeout=60)[1] for process in started]
-    assert done.returncode == 0, done.stderr[-3_000:]
-    assert "permission denied" not in "".join([done.stderr, *said])
 
 
 def test_an_earlier_grant_of_any_kind_does_not_stay(owner: dict[str, str], prompt: psycopg.Connection):

@@ -133,15 +133,3 @@ def test_a_check_that_fails_lets_nothing_through(failing):
     connections = checked_client.RefusedConnections(check)
     assert not connections.allows("b:9092", "127.0.0.1", 9092)
     assert connections.reasons == {"b:9092": str(failing)}
-
-
-@pytest.mark.parametrize(
-    ("name", "broker"),
-    [
-        ("b1.example:9092/bootstrap", "b1.example:9092"),
-        ("sasl_ssl://b1.example:9093/17", "b1.example:9093"),
-        ("ssl://[2001:db8::1]:9093/1", "[2001:db8::1]:9093"),
-    ],
-)
-def test_a_broker_is_named_as_librdkafka_names_it(name, broker):
-    assert checked_client.parse_broker_name(name) == broker

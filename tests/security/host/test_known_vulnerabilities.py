@@ -7,15 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
-
-from queues.nodes.server import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = "plotly.js-basic-dist-min"
@@ -78,46 +74,6 @@ class _Asked(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Nothing: the tests read what bin/vulnerabilities says."""
-
-
-@pytest.fixture
-def databases() -> Iterator[Databases]:
-    with Databases(set()) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
-
-
-def asked(port: int) -> subprocess.CompletedProcess[str]:
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed")
-    url = f"http://127.0.0.1:{port}"
-    command = [ROOT / "bin/vulnerabilities", "--osv", f"{url}/v1/query", "--registry", f"{url}/"]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
-@pytest.mark.slow
-def test_what_a_database_knows_is_named_and_fails(databases):
-    databases.knows = {"django", SCRIPT}
-    done = asked(databases.server_port)
-    assert done.returncode == 1, done.stderr
-    assert re.search(r"^PyPI: 1 known vulnerabilities in \d{2,} packages$", done.stdout, re.M)
-    assert re.search(r"^django \S+: TEST-django, fixed in 999$", done.stdout, re.M)
-    assert re.search(rf"^npm: 1 known .*\n{SCRIPT} .*high", done.stdout, re.M)
-
-
-@pytest.mark.slow
-def test_nothing_known_is_said_with_how_many_were_asked_for(databases):
-    done = asked(databases.server_port)
-    assert done.returncode == 0
-    assert re.search(r"^PyPI: 0 known vulnerabilities in \d{2,} packages$", done.stdout, re.M)
-
-
-@pytest.mark.slow
-def test_without_a_database_it_says_so_and_fails_nothing():
-    done = asked(free_port())
-    message = "not checked, because the tool or its database is unavailable"
-    assert (done.returncode, done.stdout) == (0, f"PyPI: {message}\nnpm: {message}\n")
 
 
 @pytest.mark.slow

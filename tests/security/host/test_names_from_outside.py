@@ -3,7 +3,6 @@
 import io
 import os
 import stat
-import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from console.accounts.access import Actor
 from console.actions.lab.traces import save_upload
 from console.upkeep.backup import archive, backup, files
 from workers.batch.jobs import files as outputs
-from workers.history.event_archive import Partition
-from workers.history.snapshot_archive import get_day_folder
 
 HOSTILE_NAMES = [
     "/etc/evil",
@@ -85,33 +82,6 @@ def test_a_link_or_a_pipe_in_the_place_of_the_file_is_neither_followed_nor_opene
     assert (tmp_path / "outside").read_text() == "theirs" and not (tmp_path / "nowhere").exists()
 
 
-def test_folders_that_exist_keep_their_mode_and_new_ones_are_for_their_owner(folder):
-    (folder / "archive").mkdir(mode=0o755)
-    (folder / "archive").chmod(0o755)
-    write_inside(folder, "archive/queue=alert/a.parquet", [b"ro", b"ws"], "FILE", changed_at=1_000.0)
-    written = folder / "archive" / "queue=alert" / "a.parquet"
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (folder / "archive", written.parent, written)]
-    assert modes == [0o755, 0o700, 0o600]
-    assert (written.read_bytes(), written.stat().st_mtime) == (b"rows", 1_000.0)
-
-
-def test_a_data_folder_that_is_a_link_itself_is_used(folder, tmp_path):
-    (tmp_path / "linked").symlink_to(folder)
-    write_inside(tmp_path / "linked", "archive/a.parquet", [b"rows"], "FILE")
-    assert resolve_inside_folder(tmp_path / "linked", "archive/a.parquet", "FILE").read_bytes() == b"rows"
-
-
-def test_two_names_of_one_file_do_not_replace_each_other(folder):
-    """On a file system that takes both names for one, the second finds the file of the first."""
-    for name in ("Traces/a.csv", "traces/a.csv", unicodedata.normalize("NFD", "é.csv"), "é.csv"):
-        write_inside(folder, name, [name.encode()], "FILE")
-        with pytest.raises(Forbidden, match="differ only in case"):
-            write_inside(folder, name, [b"other"], "FILE")
-        assert (folder / name).read_bytes() == name.encode()
-    write_inside(folder, "é.csv", [b"other"], "FILE", replace=True)
-    assert (folder / "é.csv").read_bytes() == b"other"
-
-
 def test_a_write_that_fails_leaves_no_part_of_the_file(folder):
     def broken():
         yield b"some"
@@ -149,19 +119,6 @@ def test_a_backup_with_a_link_or_a_device_is_refused(kind, tmp_path):
         pass
 
 
-@pytest.mark.parametrize("at", ["soon", 1e300, -1, None, [1]])
-def test_a_backup_with_a_time_that_is_none_is_refused(at, tmp_path):
-    path = forged(tmp_path / "forged.backup", {"files/a": b"x"}, modified={"a": at})
-    with pytest.raises(BadInput, match="is invalid"), archive.open_backup(path):
-        pass
-
-
-def test_a_backup_with_a_node_that_its_manifest_does_not_list_is_refused(tmp_path):
-    path = forged(tmp_path / "forged.backup", {"nodes/n9": b""})
-    with pytest.raises(BadInput, match="'n9'"), archive.open_backup(path):
-        pass
-
-
 def test_a_restore_writes_no_program_of_spark_and_no_file_of_a_server(tmp_path):
     """A backup never holds them: they are made by a start, and run by it."""
     names = ["pipeline/python/evil.py", "servers/n1/server.conf", "weir.sqlite3", "archive/a.parquet"]
@@ -190,14 +147,6 @@ def test_an_output_that_the_database_names_is_neither_shown_nor_removed_elsewher
     with pytest.raises(Forbidden, match="outputs"):
         outputs.show(folder, {name: "extracts/.a.csv.tmp"})
     assert files_below(folder) == ["secret-key"]
-
-
-def test_partitions_and_days_that_a_task_names_stay_in_their_archive(folder):
-    for queue, day in (("../../etc", "2026-01-05"), ("alert", "../../../etc"), ("a/../../..", "x")):
-        with pytest.raises(Forbidden):
-            Partition(day, queue).get_folder(folder)
-    with pytest.raises(Forbidden):
-        get_day_folder(folder, "x/../../../etc")
 
 
 @pytest.mark.parametrize("name", ["../evil.csv", "/etc/evil.csv", "traces/../../evil.csv"])

@@ -3,7 +3,6 @@
 import pytest
 import redis
 
-from common.errors import BadInput
 from queues.control.connection import connect
 from queues.nodes.server import ServerConfig, free_port
 from queues.nodes.server_roles import FAILING_OVER, ROLES, build_acl_files, get_user_variable
@@ -78,9 +77,3 @@ def test_without_their_passwords_there_are_no_such_users():
     made = build_acl_files(roles)
     assert set(made) == {"control.acl", "node.acl"}
     assert "replica" not in made["control.acl"] and "sentinel" not in made["control.acl"]
-
-
-def test_one_of_the_two_passwords_is_not_enough():
-    without = {name: value for name, value in ENVIRONMENT.items() if name != "WEIR_PASSWORD_SENTINEL"}
-    with pytest.raises(BadInput, match="WEIR_PASSWORD_SENTINEL"):
-        build_acl_files(without)

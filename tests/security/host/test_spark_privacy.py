@@ -15,7 +15,6 @@ from common.environment import SPARK_SECRET
 from common.errors import BadInput
 from tests.waiting import MAX_SECONDS
 from workers.host.spark import ThisUserOnly, build_cluster_environment, build_private_settings, find_connection_owner
-from workers.pipeline.runtime.cluster import build_environment
 
 SPEAK = """
 import socket, sys
@@ -96,11 +95,6 @@ def test_a_cluster_takes_its_secret_from_a_private_file_and_no_command_line(tmp_
     assert "spark.authenticate true\n" in defaults.read_text()
     assert defaults.stat().st_mode & 0o077 == 0
     assert not any(secret in value for value in build_private_settings("local[2]", tmp_path).values())
-
-
-def test_executors_are_not_handed_the_cluster_secret_by_their_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv(SPARK_SECRET.name, "s" * 32)
-    assert not any("s" * 32 in value for value in build_environment(tmp_path).values())
 
 
 @pytest.mark.parametrize("secret", ["", "short", "s" * 31, "s" * 40 + "\nspark.ui.enabled true", "s" * 40 + " x"])

@@ -76,24 +76,6 @@ def test_a_password_file_of_the_environment_is_not_sent(thief: Thief, tmp_path: 
     assert thief.heard == b""
 
 
-def test_a_password_file_of_the_account_is_not_sent(thief: Thief, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    file = tmp_path / ".pgpass"
-    file.write_text(f"*:*:*:*:{PASSWORD}\n")
-    file.chmod(0o600)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    connect(thief)
-    assert thief.heard == b""
-
-
-def test_a_service_of_the_environment_gives_no_password(thief: Thief, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    file = tmp_path / "services"
-    file.write_text(f"[own]\npassword={PASSWORD}\n")
-    monkeypatch.setenv("PGSERVICEFILE", str(file))
-    monkeypatch.setenv("PGSERVICE", "own")
-    connect(thief)
-    assert thief.heard == b""
-
-
 def test_the_host_s_own_address_still_logs_in_with_its_password(thief: Thief, monkeypatch: pytest.MonkeyPatch):
     """The thief hears what it is sent, so that the tests above can fail."""
     with pytest.raises(psycopg.OperationalError):

@@ -12,8 +12,7 @@ from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.registry import build
 from workers.plants.foreign import adapters
 from workers.plants.foreign.declared import sensor_reader
-from workers.plants.foreign.declared.clients import ServerClients
-from workers.plants.foreign.declared.login import Login
+from workers.plants.foreign.declared.servers import Login, ServerClients
 from workers.plants.models import RegisteredPlant
 
 NAME, URL = "WEIR_SECRET_DESK", "https://desk.example/"

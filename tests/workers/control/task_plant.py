@@ -19,7 +19,7 @@ from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.pipeline.status.task_measures import WorkSample, compute_measures
-from workers.plants.published import PublishedPlant
+from workers.plants.steered import PublishedPlant
 from workers.snapshot.control_record import control_record
 
 SECONDS = 10.0  # of a batch here

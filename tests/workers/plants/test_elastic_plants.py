@@ -34,7 +34,6 @@ from workers.plants.foreign.remote import RemotePlant
 from workers.plants.holding import PlantHeld, find_holder, hold
 from workers.plants.memory import MemoryPlant
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
-from workers.plants.simulated import SimulatedPlant
 from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
@@ -66,23 +65,6 @@ class MemoryRig(Rig):
 
     def changes(self):
         return None
-
-
-class SimulatedRig(Rig):
-    operators = ("parse", "sink")
-
-    def __init__(self):
-        tasks = {"parse": 2, "filter": 2, "analyse": 2, "sink": 2}
-        self.plant = SimulatedPlant(lambda second: 500.0, 10_000, tasks)
-        self.plant.run(30)
-
-    def settle(self):
-        self.plant.run(30)
-
-    parallelism = Rig.parallelism
-
-    def changes(self):
-        return self.plant._chain.rescales
 
 
 class LocalRig(Rig):
@@ -205,7 +187,7 @@ def secret(django_user_model):
     return create_token(owner, "weir-2", "operator", timezone.now() + timezone.timedelta(days=1))[1]
 
 
-ALONE = {"memory": MemoryRig, "simulated": SimulatedRig, "flink": FlinkRig, "celery": CeleryRig}
+ALONE = {"memory": MemoryRig, "flink": FlinkRig, "celery": CeleryRig}
 
 
 @pytest.fixture
@@ -249,7 +231,7 @@ def test_a_topology_is_one_document_of_one_instant(rig):
 
 def test_completions_are_said_of_operators_that_can_be_set_where_they_are_said_at_all(rig):
     topology = rig.plant.get_topology()
-    said = rig.plant.get_completions() if isinstance(rig.plant, Adapter) else {}
+    said = rig.plant.get_details().completions if isinstance(rig.plant, Adapter) else {}
     assert all(topology.operators[name].fixed is None for name in said)
     assert {name: decode_document(PoolSamples, encode_document(each), "pool") for name, each in said.items()} == said
 

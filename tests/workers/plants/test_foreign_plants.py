@@ -66,15 +66,6 @@ def test_metrics_of_flink_that_come_late_make_no_load_that_is_lower_than_it_is(f
     assert measured(job.get_topology()) == (pytest.approx(300.0), 0.5)
 
 
-def test_of_an_operator_of_flink_nothing_is_known_while_one_of_its_tasks_says_nothing(flink, job):
-    answers = flink.metrics
-    flink.metrics = lambda wanted: [row for row in answers(wanted) if not row["id"].startswith("1.")]
-    job.get_topology(), job.get_topology()
-    topology = job.get_topology()
-    assert measured(topology) is None
-    assert topology.operators["Source: came[1]"].measure("outputs") is not None
-
-
 @pytest.mark.parametrize("per_second", [100, 0])
 def test_a_cluster_that_fetches_metrics_each_10_s_is_measured_as_if_it_did_at_each_observation(flink, job, per_second):
     """This is Flink's default: between two fetches it repeats its answer."""
@@ -94,14 +85,14 @@ def test_a_cluster_that_fetches_metrics_each_10_s_is_measured_as_if_it_did_at_ea
 
 def test_a_job_that_is_submitted_anew_owes_nothing_that_was_ordered_of_the_one_before(flink, job):
     """A new version of a job is one: otherwise the loop would hold until a person releases it."""
-    topology, begun = job.get_topology(), job.get_start_times()
+    topology, begun = job.get_topology(), job.get_details().lives
     assert begun == dict.fromkeys(topology.operators, 1_790_000_000.0 - 600)
     flink.started, flink.age_seconds = flink.started + 5_000, 605.0  # restarted by its cluster
     job.get_topology()
-    assert job.get_start_times() == begun
+    assert job.get_details().lives == begun
     flink.job, flink.age_seconds = "1" * 32, 3.0
     job.get_topology()
-    assert set(job.get_start_times().values()) == {1_790_000_000.0 - 3}
+    assert set(job.get_details().lives.values()) == {1_790_000_000.0 - 3}
 
 
 @pytest.mark.parametrize("tasks", [10**9, -1])
@@ -124,15 +115,6 @@ def test_what_else_a_cluster_answers_wrongly_is_said_and_no_fault_of_ours(flink,
     for ask in (confused.get_topology, lambda: confused.set_parallelism({"Calc[2]": 2})):
         with pytest.raises(InvalidPlantResponse, match="that is not from Flink"):
             ask()
-
-
-def test_what_is_said_of_a_cluster_of_very_many_jobs_fits_into_a_ledger_entry(flink, job):
-    """The text is written to the ledger at each tick."""
-    rows = [{"jid": str(number), "name": "x" * 100, "state": "RUNNING"} for number in range(10_000)]
-    flink.error = httpx.Response(200, json={"jobs": rows})
-    with pytest.raises(PlantUnavailable, match="0 running jobs named hashes") as silent:
-        job.set_parallelism({"Calc[2]": 2})
-    assert len(str(silent.value)) < 3_000
 
 
 @pytest.mark.parametrize(
@@ -162,16 +144,6 @@ def test_a_job_of_many_subtasks_is_asked_for_their_metrics_in_parts():
     job.get_topology()
     assert job.get_topology().operators["Calc[2]"].parallelism == 128
     assert flink.longest < 4_096  # its server takes no more
-
-
-def test_slots_that_other_jobs_have_can_not_be_had():
-    flink = FakeFlink(slots=10)
-    flink.of_others = 5
-    operators = flink_of(flink).get_topology().operators
-    assert operators["Calc[2]"].maximum == 3 + 2  # free ones, and its own
-    with pytest.raises(BadInput, match="Calc"):
-        flink_of(flink).set_parallelism({"Calc[2]": 6})
-    flink_of(flink).set_parallelism({"Calc[2]": 5})
 
 
 def test_the_lower_bound_that_somebody_gave_stays():

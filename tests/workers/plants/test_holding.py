@@ -28,11 +28,6 @@ def test_the_holder_keeps_it_longer_and_only_the_holder_lets_go(control):
     assert hold(control, "main", "weir-3", NOW)
 
 
-def test_plants_are_held_apart(control):
-    hold(control, "main", "weir-2", NOW)
-    assert hold(control, "other", "weir-3", NOW)
-
-
 def test_a_controller_that_says_nothing_more_loses_the_plant(control):
     hold(control, "main", "weir-2", NOW, 30.0)
     assert 0 < control.pttl(keys.HOLDER.build("main")) <= 30_000

@@ -121,29 +121,12 @@ def test_a_declared_proof_stands_before_the_number_of_tasks_and_has_its_own_time
     assert course(row, watch, 4, 1, begin=100, proofs=proof(4.0)).orders["parse"].state == "reached"
 
 
-def test_a_proof_that_is_silent_for_a_time_undoes_nothing(row):
-    ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 4})
-    watch = OrderWatch()
-    assert course(row, watch, 4, 5, proofs=proof(4.0)).orders["parse"].state == "reached"
-    assert course(row, watch, 4, 30, begin=6, proofs=proof(None)).orders["parse"].state == "reached"
-    assert course(row, watch, 4, 10, begin=40, proofs=proof(1.0)).orders["parse"].state == "undone"
-
-
 def test_an_observer_that_begins_goes_on_from_what_was_published(row):
     ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 4})
     before = course(row, OrderWatch(), 2, 15)
     assert before.orders["parse"].state == "missed"
     after = course(row, OrderWatch(before=lambda: {"east": before}), 2, 1, begin=16)
     assert after.orders["parse"].state == "missed"
-
-
-def test_what_was_seen_before_the_order_and_a_plant_that_is_not_seen_say_nothing_of_it(row):
-    ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 4})
-    watch = OrderWatch()
-    for second in range(60):
-        rows = watch.step({"east": status(2, age_seconds=second + 1.0, state="stale")}, NOW + second)
-    assert rows["east"].orders["parse"].state == "pending"
-    assert watch.step({}, NOW + 61) == {}
 
 
 def gone(row, watch, seconds, begin):
@@ -187,24 +170,6 @@ def test_what_is_ordered_of_the_new_one_is_not_forgotten_with_what_was_ordered_o
     assert load_orders()["east"]["parse"].tasks == 3
 
 
-def test_an_operator_that_is_not_seen_for_a_minute_and_lives_on_is_no_new_order(row):
-    watch = reached(row)
-    gone(row, watch, 60, begin=6)
-    assert course(row, watch, 2, 1, begin=66, lives={"parse": NOW - 500}).orders["parse"].state == "reached"
-    found = course(row, watch, 2, 10, begin=67, lives={"parse": NOW - 500})
-    assert "another controller set the tasks to 2" in explain_unreached(found)
-
-
-def test_an_observer_that_begins_with_a_plant_it_does_not_see_yet_keeps_what_was_published(row):
-    watch = reached(row)
-    before = course(row, watch, 3, 10, begin=6)
-    assert before.orders["parse"].state == "undone"
-    watch = OrderWatch(before=lambda: {"east": before})
-    unseen = watch.step({"east": PlantStatus(kind="weir")}, NOW + 17)["east"]
-    assert unseen.orders == before.orders
-    assert course(row, watch, 3, 1, begin=20).orders["parse"].state == "undone"
-
-
 def test_what_was_ordered_of_operators_that_never_come_back_is_not_kept_for_ever(row):
     watch = reached(row)
     found = gone(row, watch, 1, begin=6)
@@ -213,11 +178,3 @@ def test_what_was_ordered_of_operators_that_never_come_back_is_not_kept_for_ever
     assert PlantOrder.objects.exists()
     gone(row, watch, 1, begin=3_607)
     assert not PlantOrder.objects.exists()
-
-
-def test_an_operator_that_comes_back_within_the_hour_is_waited_for_anew(row):
-    watch = reached(row)
-    gone(row, watch, 1, begin=6)
-    course(row, watch, 4, 1, begin=3_000)
-    gone(row, watch, 1, begin=3_700)
-    assert PlantOrder.objects.exists()

@@ -19,7 +19,7 @@ from workers.control import engine
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign import adapters
 from workers.plants.foreign.client import PlantClient
-from workers.plants.foreign.prometheus_client import PrometheusClient
+from workers.plants.foreign.declared.sources import PrometheusClient
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import InvalidPlantResponse

@@ -108,16 +108,6 @@ def test_a_plant_that_comes_nearer_is_given_time():
     assert follow_order(status, order, 10, START + 88).state == REACHED
 
 
-def test_a_plant_whose_tasks_end_late_is_given_time_for_fewer_and_not_for_more():
-    """A Celery pool forks every five seconds, and ends a process only when its task has ended."""
-    patience = ConvergenceTimeout(more_seconds=30.0, fewer_seconds=3_600.0)
-    more, fewer = GivenOrder(8, START, "loop x"), GivenOrder(2, START, "loop x")
-    assert follow_order(None, more, 4, START + 15, patience).state == PENDING
-    assert follow_order(None, more, 4, START + 31, patience).state == MISSED
-    assert follow_order(None, fewer, 4, START + 1_800, patience).state == PENDING
-    assert follow_order(None, fewer, 4, START + 3_601, patience).state == MISSED
-
-
 def test_who_wants_more_while_fewer_are_pending_is_given_the_time_that_more_takes():
     """The load rises ten minutes after an order to shrink a pool whose tasks take half an hour."""
     patience = ConvergenceTimeout(more_seconds=30.0, fewer_seconds=3_600.0)
@@ -180,10 +170,3 @@ def test_a_person_s_order_begins_anew_and_a_loop_s_does_not():
     assert follow_order(wrong, GivenOrder(5, START + 13, "loop x"), 2, START + 14).state == MISSED
     hand = follow_order(wrong, GivenOrder(5, START + 13, "ada", by_loop=False), 2, START + 14)
     assert (hand.state, hand.by, explain_fault("parse", hand)) == (PENDING, "ada", None)
-
-
-@given(COUNTS, COUNTS, st.floats(0.5, 100))
-def test_the_same_observation_twice_says_the_same_as_once(ordered, has, after):
-    order = GivenOrder(ordered, START, "loop x")
-    once = follow_order(None, order, has, START + after)
-    assert follow_order(once, order, has, START + after) == once

@@ -49,27 +49,11 @@ def test_a_loop_sets_tasks_while_nobody_else_does(loop, control):
     assert entry.applied and entry.observation["paths"] == [["performance/hosts", "performance/sites"]]
 
 
-def test_tasks_that_stay_are_no_action(loop, control):
-    plant = Seen()
-    for row in plant.snapshot["pipeline"]["applications"]["performance"]["operators"].values():
-        row["parallelism"] = 3
-    entry = tick(loop, plant, control)
-    assert plant.set == [] and entry.action is None and entry.limited_by is None
-
-
 def test_a_loop_holds_while_another_steers_and_the_ledger_says_who(loop, control):
     plant = Seen(steered_by=HELD)
     entry = tick(loop, plant, control)
     assert plant.set == [] and entry.action is None
     assert "token:weir-2 controls the tasks until" in entry.reason
-
-
-def test_a_loop_holds_where_an_operator_was_not_measured(loop, control):
-    plant = Seen()
-    operators = plant.snapshot["pipeline"]["applications"]["performance"]["operators"]
-    operators["sites"]["work"] = []
-    entry = tick(loop, plant, control)
-    assert plant.set == [] and "performance/sites was not measured" in entry.reason
 
 
 def test_a_loop_decides_on_what_is_left_when_an_operator_has_vanished(loop, control):
@@ -79,10 +63,3 @@ def test_a_loop_decides_on_what_is_left_when_an_operator_has_vanished(loop, cont
     application["edges"] = []
     tick(loop, plant, control)
     assert plant.set == [{"performance/hosts": 3}]
-
-
-def test_a_loop_holds_on_a_topology_with_a_cycle(loop, control):
-    plant = Seen()
-    plant.snapshot["pipeline"]["applications"]["performance"]["sinks"] = {"outage": ["telemetry"]}
-    entry = tick(loop, plant, control)
-    assert plant.set == [] and "cycle" in entry.reason

@@ -5,7 +5,7 @@ import pytest
 from common.errors import BadInput
 from tests.console.pipeline_sample import sample_application
 from tests.workers.snapshots import snapshot_of
-from workers.plants.topology import build_application_topology, build_topology
+from workers.plants.topology import build_topology
 
 CONTAINER = {"dead_per_second": 0.5}
 
@@ -93,19 +93,3 @@ def test_a_paths_latency_is_the_watermarks_lag_and_the_work_after_it():
     sample = sample_application()
     after = 0.1 + 0.1 + 0.4 + 0.25  # two operators, the wait for a worker, and its work
     assert latency == pytest.approx(sample["watermark_lag_seconds"] + after)
-
-
-def test_an_applications_own_part_holds_its_stages_only():
-    part = build_application_topology(build_topology(snapshot()), "performance")
-    assert set(part.operators) == {"replicas/performance", "performance/hosts", "performance/sites"}
-    assert not build_application_topology(build_topology(snapshot()), "gone").operators
-
-
-def test_a_plant_without_a_pipeline_has_only_its_queues():
-    topology = build_topology(snapshot(pipeline={}, queues={"orders": queue("jobs")}))
-    assert topology.paths == {"path1": ("producers/orders", "orders")}
-
-
-def test_who_steers_the_plant_is_part_of_it():
-    topology = build_topology(snapshot(steered_by={"holder": "token:weir-2", "until": 5.0}))
-    assert (topology.holder, topology.held_until) == ("token:weir-2", 5.0)

@@ -13,7 +13,7 @@ from tests.console.conftest import sample_snapshot
 from tests.workers.loops import ensured
 from workers.control.engine import tick_due
 from workers.models import LedgerEntry, Loop
-from workers.plants.published import PublishedPlant
+from workers.plants.steered import PublishedPlant
 from workers.pool.hosts import PoolOrder
 from workers.snapshot.control_record import control_record
 

@@ -18,7 +18,7 @@ from workers.control.engine import tick_due
 from workers.control.kinds.concurrency import MAX_PROCESSES, measure_target
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
-from workers.plants.published import PublishedPlant
+from workers.plants.steered import PublishedPlant
 from workers.pool import orders
 from workers.snapshot.control_record import control_record
 from workers.steering import overrides

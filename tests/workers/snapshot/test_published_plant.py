@@ -11,7 +11,7 @@ from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import snapshot_of
 from workers.control import engine
 from workers.models import Loop
-from workers.plants.published import PublishedPlant
+from workers.plants.steered import PublishedPlant
 
 PLANT_NOW = 1_790_000_001.0  # by the plant's clock, when the observer and the reader see it
 clocks = st.floats(-86_400, 86_400)

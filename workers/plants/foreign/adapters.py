@@ -33,22 +33,17 @@ RETIRED_KINDS = {
 
 
 @cache
-def load_adapter_modules() -> Mapping[str, AdapterKind]:
-    """Return module → kind, for each module and package here that defines `ADAPTER = AdapterKind(…)`."""
-    declared = {
-        module.__name__.rpartition(".")[2]: getattr(module, "ADAPTER", None)
-        for module in (*import_modules(foreign), *import_subpackages(foreign))
-    }
-    return {name: kind for name, kind in sorted(declared.items()) if isinstance(kind, AdapterKind)}
-
-
-@cache
 def list_kinds() -> Mapping[str, AdapterKind]:
-    """Return the kinds by name, sorted. Raise ValueError if two kinds have one name."""
-    kinds_by_name = {kind.name: kind for kind in load_adapter_modules().values()}
-    if len(kinds_by_name) < len(load_adapter_modules()):
+    """Return the kinds by name, sorted, of each module and package here that defines `ADAPTER = AdapterKind(…)`.
+
+    Raise ValueError if two kinds have one name.
+    """
+    modules = (*import_modules(foreign), *import_subpackages(foreign))
+    kinds = [kind for module in modules if isinstance(kind := getattr(module, "ADAPTER", None), AdapterKind)]
+    kinds_by_name = {kind.name: kind for kind in sorted(kinds, key=lambda kind: kind.name)}
+    if len(kinds_by_name) < len(kinds):
         raise ValueError("two kinds of plant adapters have the same name")
-    return dict(sorted(kinds_by_name.items()))
+    return kinds_by_name
 
 
 def get_kind(name: str) -> AdapterKind:
@@ -114,7 +109,19 @@ def check(row: RegisteredPlant) -> None:
     if row.secret_environment:
         egress.check_secret_name(row.secret_environment, "secret_environment")
         _check_secret_host(row, kind)
-    _check_options(kind, row.options)
+    declared = {option.name: option for option in kind.options}
+    for name, value in row.options.items():
+        if name not in declared:
+            known = ", ".join(declared) or "none"
+            raise BadInput(name, f"is unknown; options of {kind.name}: {known}.")
+        if value != "":
+            try:
+                declared[name].check(value, "options")
+            except BadInput as error:
+                raise BadInput(name, f"{error.message}.") from None
+    for name, option in declared.items():
+        if option.required and not row.options.get(name):
+            raise BadInput(name, f"is required: {option.help}.")
     if kind.check is not None:
         kind.check(PlantAddress(name=row.name, url=row.url, options=row.options))
 
@@ -138,22 +145,6 @@ def _check_secret_host(
 ) -> None:
     if kind.schemes:  # a declared plant names its servers and their secrets itself
         egress.check_secret_host(row.secret_environment, urlsplit(row.url).hostname, environment=environment)
-
-
-def _check_options(kind: AdapterKind, options: Mapping[str, str]) -> None:
-    declared = {option.name: option for option in kind.options}
-    for name, value in options.items():
-        if name not in declared:
-            known = ", ".join(declared) or "none"
-            raise BadInput(name, f"is unknown; options of {kind.name}: {known}.")
-        if value != "":
-            try:
-                declared[name].check(value, "options")
-            except BadInput as error:
-                raise BadInput(name, f"{error.message}.") from None
-    for name, option in declared.items():
-        if option.required and not options.get(name):
-            raise BadInput(name, f"is required: {option.help}.")
 
 
 def list_adapters() -> list[RegisteredPlant]:
@@ -196,14 +187,9 @@ def open_plant(name: str, local: ElasticPlant, by: str, by_loop: bool = False) -
         try:
             yield OrderedPlant(row, plant, by, by_loop)
         finally:
-            if not _leads_there(row):
+            now = RegisteredPlant.objects.filter(name=row.name).first()
+            if now is None or now.place != row.place:
                 plant.release()
-
-
-def _leads_there(row: RegisteredPlant) -> bool:
-    """Return whether the registration still refers to the same plant."""
-    now = RegisteredPlant.objects.filter(name=row.name).first()
-    return now is not None and now.place == row.place
 
 
 def has_own_controllers(name: str) -> bool:

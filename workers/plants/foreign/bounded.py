@@ -8,7 +8,7 @@ take effect. It then counts as an order with an unknown result.
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.plants.foreign.answer_limit import order_seconds
@@ -16,6 +16,8 @@ from workers.plants.foreign.kind import Adapter
 from workers.plants.plant import ElasticPlant, PlantUnavailable
 
 CLOSE_SECONDS = 1.0
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class BoundedPlant(ElasticPlant):
@@ -26,33 +28,24 @@ class BoundedPlant(ElasticPlant):
         self._seconds = order_seconds() if seconds is None else seconds
 
     def get_topology(self) -> MeasuredTopology:
-        """Return the topology of the plant."""
-        measured: MeasuredTopology = self._call_within(self.adapter.get_topology)
-        return measured
+        return self._call_within(self.adapter.get_topology)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """Set the number of tasks on the plant."""
         self._call_within(self.adapter.set_parallelism, tasks)
 
     def hold(self, seconds: float) -> None:
-        """Hold the plant's own controllers."""
         self._call_within(self.adapter.hold, seconds)
 
     def release(self) -> None:
-        """Release the plant's own controllers."""
         self._call_within(self.adapter.release)
 
     def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
-        """Read the value that an intervention is about to change."""
-        before_json: str = self._call_within(self.adapter.read_before, kind, subject, value, earlier)
-        return before_json
+        return self._call_within(self.adapter.read_before, kind, subject, value, earlier)
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
-        """Intervene on the plant."""
         self._call_within(self.adapter.intervene, kind, subject, value)
 
     def undo(self, kind: str, subject: str, before: str) -> None:
-        """Undo an intervention on the plant."""
         self._call_within(self.adapter.undo, kind, subject, before)
 
     def close(self) -> None:
@@ -61,10 +54,10 @@ class BoundedPlant(ElasticPlant):
             with suppress(PlantUnavailable):
                 call_within(CLOSE_SECONDS, self._name, self.adapter.close)
 
-    def _call_within(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        def ask() -> Any:
+    def _call_within(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        def ask() -> T:
             try:
-                return call(*arguments)
+                return call(*arguments, **named)
             finally:
                 if self._late.is_set():
                     self.adapter.close()
@@ -80,14 +73,14 @@ class PlantTimeout(PlantUnavailable):
     """A call to the plant that is still in progress."""
 
 
-def call_within(seconds: float, plant: str, call: Callable[..., Any], *arguments: Any) -> Any:
+def call_within(seconds: float, plant: str, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Return or raise the result of the call. Raise `PlantTimeout` if it takes longer than `seconds`."""
-    answers: list[Any] = []
+    answers: list[T] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            answers.append(call(*arguments))
+            answers.append(call(*arguments, **named))
         except BaseException as error:  # The exception is raised in the thread of the caller.
             errors.append(error)
 

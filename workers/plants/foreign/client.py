@@ -43,8 +43,8 @@ class PlantClient:
         self._monotonic = monotonic
         timeout_seconds = answer_seconds() if timeout_seconds is None else timeout_seconds
         self.name, self._url, self._timeout_seconds = name, url.rstrip("/"), timeout_seconds
-        authorization = {"Authorization": _authorization(token, user)} if token or user else {}
-        headers = {**authorization, **(headers or {})}
+        sent = f"Basic {b64encode(f'{user}:{token}'.encode()).decode()}" if user else f"Bearer {token}"
+        headers = {**({"Authorization": sent} if token or user else {}), **(headers or {})}
         # The client's own deadline ends an answer that trickles in, with a better message.
         self._client = egress.create_client(
             timeout_seconds, headers=headers, total_seconds=2 * timeout_seconds, transport=transport
@@ -59,7 +59,10 @@ class PlantClient:
         """
         content = None if body is None else orjson.dumps(body)
         status, answer = self.send(method, path, content, content_type, **query)
-        return status, self._document(answer, status)
+        try:
+            return status, parse_json(answer) if answer else None
+        except (orjson.JSONDecodeError, RecursionError) as error:
+            raise InvalidPlantResponse(f"{self.name} returned {status} with invalid or incomplete JSON.") from error
 
     def send(
         self, method: str, path: str, content: bytes | None, content_type: str = JSON, **query: Any
@@ -100,26 +103,11 @@ class PlantClient:
                 raise PlantUnavailable(f"{self.name} did not complete its response within {self._timeout_seconds:g} s.")
         return bytes(body)
 
-    def _document(self, body: bytes, status: int) -> Any:
-        if not body:
-            return None
-        try:
-            return parse_json(body)
-        except (orjson.JSONDecodeError, RecursionError) as error:
-            raise InvalidPlantResponse(f"{self.name} returned {status} with invalid or incomplete JSON.") from error
-
-
-def _authorization(token: str, user: str) -> str:
-    if not user:
-        return f"Bearer {token}"
-    return f"Basic {b64encode(f'{user}:{token}'.encode()).decode()}"
-
 
 def find_first_error(document: Any) -> tuple[str, str]:
     """Return field and message of `{"errors": {"field": ["message"]}}`; Flink sends a list of messages."""
     errors: Mapping[str, Any] | list[Any] | None = document.get("errors") if isinstance(document, dict) else None
-    items_ = errors.items() if isinstance(errors, dict) else [("", errors)]
-    for field, messages in items_:
+    for field, messages in errors.items() if isinstance(errors, dict) else [("", errors)]:
         if isinstance(messages, list) and messages:
             return str(field)[:100], str(messages[0]).partition("\n")[0][:500]
     return "", "no reason given"

@@ -122,12 +122,12 @@ class GroupMeasures:
         rows = {(row.topic, row.partition): row for row in group.partitions}
         before = self._committed.get(operator, {})
         self._committed[operator] = {each: row.committed for each, row in rows.items()}
-        went_on = (row for each, row in rows.items() if _is_more(row.committed, before.get(each)))
-        return any((row.lag_seconds or 0.0) > BEHIND_SECONDS for row in went_on)
-
-
-def _is_more(committed: int | None, before: int | None) -> bool:
-    return committed is not None and before is not None and committed > before
+        for each, row in rows.items():
+            earlier = before.get(each)
+            went_on = row.committed is not None and earlier is not None and row.committed > earlier
+            if went_on and (row.lag_seconds or 0.0) > BEHIND_SECONDS:
+                return True
+        return False
 
 
 def _drop_measures(topology: MeasuredTopology, operator: str) -> MeasuredTopology:

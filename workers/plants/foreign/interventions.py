@@ -174,7 +174,10 @@ def undo_due(
         except WeirError as error:
             logger.warning("Interventions at %s can't be undone yet: %s", row.name, error)
             _note_failure(control, row.name, due[0], error, now_seconds)  # unless recorded or undone
-        _give_up(control, row.name, now_seconds)
+        for active in list_active(control, row.name):
+            if active.tried_at is not None and active.given_up_at <= now_seconds:
+                logger.error("%s at %s was never undone: %s", active.field, row.name, active.error or "no response")
+                replace(control, row.name, active, b"")
     return undone
 
 
@@ -191,15 +194,6 @@ def _note_failure(control: redis.Redis, plant: str, noted: Intervention, error: 
     said = str(error)[:MAX_ERROR]
     failed = replace_fields(noted, before=left, error=said, tried_at=now_seconds, failed_since=since)
     replace(control, plant, noted, encode_document(failed))
-
-
-def _give_up(control: redis.Redis, plant: str, now_seconds: float) -> None:
-    for intervention in list_active(control, plant):
-        if intervention.tried_at is not None and intervention.given_up_at <= now_seconds:
-            logger.error(
-                "%s at %s was never undone: %s", intervention.field, plant, intervention.error or "no response"
-            )
-            replace(control, plant, intervention, b"")
 
 
 def replace(control: redis.Redis, plant: str, noted: Intervention, by: bytes) -> bool:

@@ -13,16 +13,7 @@ import httpx
 from common.errors import BadInput
 from common.parameter import Parameter
 from controllers.parallelism.measured_topology import MeasuredTopology
-from workers.documents.consumer_groups import ConsumerGroup
-from workers.documents.plants import (
-    FoundPart,
-    FoundPlant,
-    PlantSection,
-    PoolSamples,
-    ProofStatus,
-    SensorStatus,
-    UnservedQueue,
-)
+from workers.documents.plants import FoundPart, FoundPlant, PlantSection, PlantStatus, SensorStatus
 from workers.host import egress
 from workers.plants.foreign.client import PlantClient
 from workers.plants.plant import ElasticPlant, PlantUnavailable
@@ -126,8 +117,7 @@ class Adapter(ElasticPlant):
     def hold(self, seconds: float) -> None:
         """Do nothing: the plant has no controllers of its own."""
 
-    def release(self) -> None:
-        """Do nothing: nothing is held."""
+    def release(self) -> None: ...
 
     def list_sections(self) -> Sequence[PlantSection]:
         """Return the sections of its page besides operators and tasks.
@@ -136,26 +126,16 @@ class Adapter(ElasticPlant):
         """
         return ()
 
-    def list_groups(self) -> Mapping[str, ConsumerGroup]:
-        """Return its consumer groups, and how far each is behind, as of the last `topology`."""
-        return {}
+    def get_details(self) -> PlantStatus:
+        """Return what it reports besides its topology, as of the last `get_topology`.
+
+        These are the fields `groups`, `revisions`, `proofs`, `set_to`, `lives`, `completions` (of kinds with
+        `AdapterKind.completes`), `missed_workers`, and `unserved_queues`.
+        """
+        return PlantStatus()
 
     def get_sensor_statuses(self) -> Mapping[str, SensorStatus]:
         """Return other numbers by name from the last observation, even if that failed."""
-        return {}
-
-    def get_proof_statuses(self) -> Mapping[str, ProofStatus]:
-        """Return operator → the value that shows that an order took effect, as of the last `topology`.
-
-        Only operators are included whose number of tasks does not show it.
-        """
-        return {}
-
-    def get_revisions(self) -> Mapping[str, str]:
-        """Return the deployed revision of each part, as of the last `topology`.
-
-        A change is marked on the timeline.
-        """
         return {}
 
     def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
@@ -166,38 +146,6 @@ class Adapter(ElasticPlant):
         """
         raise BadInput("kind", "is not available: this plant has no interventions.")
 
-    def set_to(self) -> Mapping[str, int]:
-        """Return operator → the tasks that the plant itself aims at, as of the last `topology`.
-
-        Only plants that report this besides the existing tasks return it.
-        """
-        return {}
-
-    def get_start_times(self) -> Mapping[str, float]:
-        """Return operator → its latest possible start (seconds since 1970), as of the last `topology`.
-
-        Only plants that report it return it. A restarted operator is another one: earlier orders don't apply to it.
-        """
-        return {}
-
-    def get_completions(self) -> Mapping[str, PoolSamples]:
-        """Return operator → what its pool completed while fully busy, as of the last `topology`.
-
-        Only kinds that report each completion return it (`AdapterKind.completes`).
-        """
-        return {}
-
-    def list_missed_workers(self) -> Mapping[str, float]:
-        """Return worker → for how many seconds it has not answered, as of the last `topology`.
-
-        A worker that reported its end is not included.
-        """
-        return {}
-
-    def list_unserved_queues(self) -> Mapping[str, UnservedQueue]:
-        """Return the queues in which work waits and from which no worker takes, as of the last `topology`."""
-        return {}
-
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """Carry out an intervention; repeating it changes nothing. Raise as `read_before` does."""
         raise BadInput("kind", "is not available: this plant has no interventions.")
@@ -206,8 +154,7 @@ class Adapter(ElasticPlant):
         """Restore the former value. Raise as `read_before` does, and `PartialUndo` if only a part followed."""
         raise BadInput("kind", "is not available: this plant has no interventions.")
 
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ as that person's: it takes effect as tasks end. A later order, by anyone, replac
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from common.errors import WeirError
@@ -32,7 +32,13 @@ def repeat(
     for row in dict.fromkeys(order.plant for order in due):
         try:
             with opened(row) as plant:
-                latest = list(_latest(order for order in due if order.plant == row))
+                # Those that are still the last order, read as late as possible.
+                latest = [
+                    order
+                    for order in due
+                    if order.plant == row
+                    and PlantOrder.objects.filter(pk=order.pk, at=order.at, tasks=order.tasks, by_loop=False).exists()
+                ]
                 plant.set_parallelism({order.operator: order.tasks for order in latest})
                 repeated += latest
         except WeirError as error:
@@ -41,24 +47,12 @@ def repeat(
 
 
 def _is_due(order: PlantOrder, row: PlantStatus | None) -> bool:
+    """Return whether the order is pending, and its person, or a token of one of the plant's controllers, has it."""
     kind = list_kinds().get(order.plant.kind)
-    status = row.orders.get(order.operator) if row is not None and row.state == SEEN else None
-    if kind is None or not kind.ends_idle or status is None or status.now is None:
+    if kind is None or not kind.ends_idle or row is None or row.state != SEEN:
         return False
-    is_pending = status.state == PENDING and status.at == order.at.timestamp()
-    return is_pending and status.now > order.tasks and _has_it(order.by, row)
-
-
-def _has_it(by: str, row: PlantStatus | None) -> bool:
-    """Return whether this person, or a token of one of the plant's controllers, has the plant."""
-    holder = row.steered_by.holder if row is not None and row.steered_by is not None else None
-    if holder is None:
+    status, holder = row.orders.get(order.operator), row.steered_by.holder if row.steered_by is not None else None
+    if status is None or status.now is None or holder is None:
         return False
-    return holder == by or holder.startswith(f"{by}/")
-
-
-def _latest(orders: Iterable[PlantOrder]) -> Iterable[PlantOrder]:
-    """Return those that are still the last order, read as late as possible."""
-    for order in orders:
-        if PlantOrder.objects.filter(pk=order.pk, at=order.at, tasks=order.tasks, by_loop=False).exists():
-            yield order
+    is_pending = status.state == PENDING and status.at == order.at.timestamp() and status.now > order.tasks
+    return is_pending and (holder == order.by or holder.startswith(f"{order.by}/"))

@@ -10,8 +10,6 @@ from typing import Any, cast
 
 import redis
 
-from queues.keys import Key
-
 Note = dict[str, Any]  # a JSON object, as the adapter wrote it
 
 
@@ -48,25 +46,29 @@ class ExpiringNotes:
     """One note for each name, in a string of its own that expires."""
 
     def __init__(
-        self, key: Key, plant: str, control: redis.Redis | None = None, monotonic: Callable[[], float] = time.monotonic
+        self,
+        build_key: Callable[[str], str] = str,
+        control: redis.Redis | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._control, self._key, self._plant, self._monotonic = control, key, plant, monotonic
+        """Set up the notes. build_key: returns the key of a name."""
+        self._control, self._build_key, self._monotonic = control, build_key, monotonic
         self._own: dict[str, tuple[float, Note]] = {}  # until when, and the note
 
     def get(self, name: str) -> Note | None:
         if self._control is None:
             until, note = self._own.get(name, (0.0, None))
             return note if self._monotonic() < until else None
-        stored = self._control.get(self._key.build(self._plant, name))
+        stored = self._control.get(self._build_key(name))
         return cast(Note, json.loads(stored)) if stored else None
 
     def put(self, name: str, note: Note, seconds: float) -> None:
         if self._control is None:
             self._own[name] = self._monotonic() + seconds, note
         else:
-            self._control.set(self._key.build(self._plant, name), json.dumps(note), px=round(seconds * 1_000))
+            self._control.set(self._build_key(name), json.dumps(note), px=round(seconds * 1_000))
 
     def forget(self, name: str) -> None:
         self._own.pop(name, None)
         if self._control is not None:
-            self._control.delete(self._key.build(self._plant, name))
+            self._control.delete(self._build_key(name))

@@ -58,7 +58,9 @@ class PlantObserver:
     def observe(self) -> None:
         """Observe once. Any failure is kept as a sentence."""
         try:
-            self._adapter = self._adapter or self._build_adapters()
+            if self._adapter is None:
+                self._made_at = self._monotonic()
+                self._adapter = self._make(self.row)
             topology, at = replace(self._adapter.get_topology(), plant=self.row.name), self._monotonic()
             self._keep(self._build_status(self._adapter, topology), at)
             sections = self._refresh_sections(self._adapter)
@@ -77,10 +79,6 @@ class PlantObserver:
     def _keep(self, found: PlantStatus, at: float) -> None:
         with self._lock:
             self._seen, self._seen_at, self._error = found, at, None
-
-    def _build_adapters(self) -> Adapter:
-        self._made_at = self._monotonic()
-        return self._make(self.row)
 
     def _leave_silent(self, error: WeirError) -> None:
         """Close the adapter of a silent plant: its address may have changed."""
@@ -124,18 +122,8 @@ class PlantObserver:
 
     def _build_status(self, adapter: Adapter, topology: MeasuredTopology) -> PlantStatus:
         """Return the status. Raise `InvalidPlantResponse` for data that can't be part of a snapshot."""
-        status = PlantStatus(
-            kind=self.row.kind,
-            topology=topology.to_document(),
-            sections=list(self._sections),
-            groups=dict(adapter.list_groups()),
-            revisions=dict(adapter.get_revisions()),
-            proofs=dict(adapter.get_proof_statuses()),
-            set_to=dict(adapter.set_to()),
-            lives=dict(adapter.get_start_times()),
-            completions=dict(adapter.get_completions()),
-            missed_workers=dict(adapter.list_missed_workers()),
-            unserved_queues=dict(adapter.list_unserved_queues()),
+        status = replace_fields(
+            adapter.get_details(), kind=self.row.kind, topology=topology.to_document(), sections=list(self._sections)
         )
         try:
             text = encode_document(status)
@@ -165,7 +153,10 @@ class PlantObserver:
             self._answered, self._answered_at = adapter.list_sections(), now
         except WeirError as error:  # the measures are valid all the same
             logger.info("The sections of plant %s can't be read: %s", self.row.name, error)
-            return [_older(error, self._answered_at, now), *self._answered]
+            answered_at = self._answered_at
+            old = "" if answered_at is None else f" The tables below are {now - answered_at:.0f} s old."
+            said = f"{str(error)[:MAX_ERROR].rstrip('.')}.{old}"
+            return [PlantSection(title="Outdated tables", columns=["Reason"], rows=[[said]]), *self._answered]
         return self._answered
 
     def _keep_sensors(self, sensors: Mapping[str, SensorStatus]) -> None:
@@ -226,31 +217,22 @@ class PlantWatch:
         """Observe exactly these plants; the observation of a changed plant restarts."""
         wanted = {row.name: row for row in rows}
         for name, (lookout, ended, _) in list(self._running.items()):
-            if name not in wanted or _has_different_settings(wanted[name], lookout.row):
+            fields = ("kind", "url", "options", "secret_environment")
+            if name not in wanted or any(getattr(wanted[name], each) != getattr(lookout.row, each) for each in fields):
                 ended.set()
                 del self._running[name]
         for name, row in wanted.items():
             if name not in self._running:
-                self._start(row)
-
-    def _start(self, row: RegisteredPlant) -> None:
-        lookout, ended = PlantObserver(row, self._make, self._monotonic), threading.Event()
-        thread = threading.Thread(target=self._watch, args=(lookout, ended), name=f"plant {row.name}", daemon=True)
-        self._running[row.name] = lookout, ended, thread
-        thread.start()
+                observer, ended = PlantObserver(row, self._make, self._monotonic), threading.Event()
+                thread = threading.Thread(target=self._watch, args=(observer, ended), name=f"plant {name}", daemon=True)
+                self._running[name] = observer, ended, thread
+                thread.start()
 
     def _watch(self, lookout: PlantObserver, ended: threading.Event) -> None:
         while not ended.is_set():
             lookout.observe()
             ended.wait(lookout.observe_seconds or self._observe_seconds)
         lookout.close()
-
-
-def _older(error: WeirError, answered_at: float | None, now: float) -> PlantSection:
-    """Return why the tables are not current."""
-    old = "" if answered_at is None else f" The tables below are {now - answered_at:.0f} s old."
-    said = f"{str(error)[:MAX_ERROR].rstrip('.')}.{old}"
-    return PlantSection(title="Outdated tables", columns=["Reason"], rows=[[said]])
 
 
 def _close(adapter: Adapter | None) -> None:
@@ -272,8 +254,3 @@ def _add_figures(status: PlantStatus, topology: MeasuredTopology) -> PlantStatus
         in_per_second=round(sum(known) / topology.window_seconds, 3) if known else None,
         latency_seconds=max((latency for latency in latencies if latency is not None), default=None),
     )
-
-
-def _has_different_settings(one: RegisteredPlant, other: RegisteredPlant) -> bool:
-    fields = ("kind", "url", "options", "secret_environment")
-    return any(getattr(one, field) != getattr(other, field) for field in fields)

@@ -78,8 +78,21 @@ class Command(OneLineCommand):
                 raise BadInput("role", f"{role} owns the tables; use another role for the application.")
             if known:
                 _check_no_other_rights(cursor, role)
-        granted = _build_worker_grants() if for_workers else _build_application_grants()
-        return [*_create_role(role, known, variable), *_composed(role, database, [*_build_revocations(), *granted])]
+        granted = ["GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {name}"]
+        if for_workers:
+            hidden, written = (
+                worker_tables.list_tables_by_access(access) for access in (worker_tables.HIDDEN, worker_tables.WRITTEN)
+            )
+            granted.append("GRANT SELECT ON ALL TABLES IN SCHEMA public TO {name}")
+            granted += [f"REVOKE SELECT ON {table} FROM {{name}}" for table in hidden]
+            granted += [f"GRANT INSERT, UPDATE, DELETE ON {table} TO {{name}}" for table in written]
+        else:
+            granted.append("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {name}")
+            granted += [f"REVOKE UPDATE, DELETE ON {table} FROM {{name}}" for table in APPENDED]
+            granted += [f"REVOKE INSERT, UPDATE, DELETE ON {table} FROM {{name}}" for table in READ_ONLY]
+        parts = {"name": sql.Identifier(role), "database": sql.Identifier(database)}
+        rights = [sql.SQL(statement).format(**parts) for statement in (*_build_revocations(), *granted)]
+        return [*_create_role(role, known, variable), *rights]
 
 
 def _check_no_other_rights(cursor: Any, role: str) -> None:
@@ -137,26 +150,3 @@ def _build_revocations() -> Iterable[str]:
         yield f"REVOKE UPDATE, DELETE, TRUNCATE ON {table} FROM PUBLIC"
     for table in READ_ONLY:
         yield f"REVOKE INSERT, UPDATE, DELETE ON {table} FROM PUBLIC"
-
-
-def _build_application_grants() -> Iterable[str]:
-    yield "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {name}"
-    yield "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {name}"
-    for table in APPENDED:
-        yield f"REVOKE UPDATE, DELETE ON {table} FROM {{name}}"
-    for table in READ_ONLY:
-        yield f"REVOKE INSERT, UPDATE, DELETE ON {table} FROM {{name}}"
-
-
-def _build_worker_grants() -> Iterable[str]:
-    yield "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {name}"
-    yield "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {name}"
-    for table in worker_tables.list_tables_by_access(worker_tables.HIDDEN):
-        yield f"REVOKE SELECT ON {table} FROM {{name}}"
-    for table in worker_tables.list_tables_by_access(worker_tables.WRITTEN):
-        yield f"GRANT INSERT, UPDATE, DELETE ON {table} TO {{name}}"
-
-
-def _composed(role: str, database: str, statements: Iterable[str]) -> list[sql.Composed]:
-    parts = {"name": sql.Identifier(role), "database": sql.Identifier(database)}
-    return [sql.SQL(statement).format(**parts) for statement in statements]

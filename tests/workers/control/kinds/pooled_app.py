@@ -16,7 +16,7 @@ from workers.models import LedgerEntry, Loop
 from workers.plants.foreign import adapters
 from workers.plants.models import PlantOrder, RegisteredPlant
 from workers.plants.plant import ElasticPlant
-from workers.plants.published import PublishedPlant
+from workers.plants.steered import PublishedPlant
 from workers.snapshot.control_record import control_record
 
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)

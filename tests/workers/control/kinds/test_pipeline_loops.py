@@ -26,7 +26,7 @@ from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
-from workers.plants.published import PublishedPlant
+from workers.plants.steered import PublishedPlant
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db

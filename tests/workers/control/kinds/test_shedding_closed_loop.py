@@ -29,7 +29,7 @@ from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.inter_event.operator_counts import OperatorCount
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.status.status import StatusBoard
-from workers.plants.published import PublishedPlant
+from workers.plants.steered import PublishedPlant
 from workers.snapshot.control_record import control_record
 
 pytestmark = pytest.mark.django_db

@@ -22,7 +22,7 @@ from workers.documents.queues import QueueStatus
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
-from workers.plants.published import PublishedPlant
+from workers.plants.steered import PublishedPlant
 from workers.snapshot.control_record import control_record
 from workers.snapshot.health import add_action_summary
 from workers.steering import overrides

@@ -53,7 +53,7 @@ def make(address: PlantAddress, is_registered: bool = True) -> CeleryPlant:
         RemoteControl(name, app.control.broadcast, app.close),
         create_broker(address, app),
         EventListener(app, TaskEvents(address.get_option("arguments", SHOWN))),
-        orders=ExpiringNotes(keys.POOL_ORDER, name, control),
+        orders=ExpiringNotes(lambda worker: keys.POOL_ORDER.build(name, worker), control),
         resumed=StoredNotes(keys.RESUMED_QUEUES.build(name), RETAINED_SECONDS, control),
         asked=StoredNotes(keys.ASKED_WORKERS.build(name), ASKED_RETAINED_SECONDS, control),
         known=StoredNotes(keys.KNOWN_WORKERS.build(name), MISSED_SECONDS, control) if is_registered else None,

@@ -94,15 +94,22 @@ def create_app(address: PlantAddress) -> Celery:
     login = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user or password else ""
     host_name = get_virtual_host(address)
     place = quote(str(parse_database_number(host_name)) if is_redis else host_name, safe="")
+    if is_redis:
+        tls: dict[str, Any] = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+        timeouts = ("socket_timeout", "socket_connect_timeout")
+        layout = read_layout(address).build_kombu_options()
+    else:
+        tls = {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": url.host}
+        timeouts, layout = ("read_timeout", "write_timeout"), {}
     app = Celery(address.name, set_as_current=False, fixups=[])
     app.conf.update(
         broker_transport=TRANSPORTS["redis" if is_redis else "amqp"],
         broker_url=f"{'redis' if is_redis else 'amqp'}://{login}{host}:{port}/{place}",
-        broker_use_ssl=_tls(url.host, is_redis) if is_tls else False,
+        broker_use_ssl=tls if is_tls else False,
         broker_connection_timeout=answer_seconds(),
         broker_connection_retry=False,
         broker_connection_max_retries=0,
-        broker_transport_options=_build_transport_options(address, is_redis),
+        broker_transport_options={**dict.fromkeys(timeouts, answer_seconds()), "max_retries": 0, **layout},
         accept_content=["json"],
         event_serializer="json",
     )
@@ -120,22 +127,6 @@ class LateAnswers(dict[str, deque[Any]]):
 
     def __missing__(self, question: str) -> deque[Any]:
         return deque(maxlen=0)
-
-
-def _tls(host: str, is_redis: bool) -> dict[str, Any]:
-    checked = ssl.CERT_REQUIRED
-    return {"ssl_cert_reqs": checked} if is_redis else {"cert_reqs": checked, "server_hostname": host}
-
-
-def _build_transport_options(address: PlantAddress, is_redis: bool) -> dict[str, Any]:
-    if not is_redis:
-        return {"read_timeout": answer_seconds(), "write_timeout": answer_seconds(), "max_retries": 0}
-    return {
-        "socket_timeout": answer_seconds(),
-        "socket_connect_timeout": answer_seconds(),
-        "max_retries": 0,
-        **read_layout(address).build_kombu_options(),
-    }
 
 
 def get_login(address: PlantAddress) -> tuple[str, str]:
@@ -214,27 +205,24 @@ class RedisBroker:
 
     def _fetch_counts(self, commands: Sequence[tuple[str, str]]) -> list[int]:
         """Return the count of each command, or 0 if the key is not a list."""
-        return [self._count(answer) for answer in self._run_all(commands)]
-
-    def _count(self, answer: Any) -> int:
-        if isinstance(answer, redis.ResponseError):
-            if not str(answer).startswith(NO_LIST):
-                raise InvalidPlantResponse(f"{self._name} rejected the request: {answer}.")
-            return 0
-        if (count := count_of(answer)) is None:
-            raise InvalidPlantResponse(f"{self._name} returned an invalid queue length.")
-        return count
-
-    def _run_all(self, commands: Sequence[tuple[str, str]]) -> list[Any]:
         try:
             pipeline = self._server.pipeline(transaction=False)
             for command, key in commands:
                 pipeline.llen(key) if command == "LLEN" else pipeline.hlen(key)
-            return pipeline.execute(raise_on_error=False)
+            answers = pipeline.execute(raise_on_error=False)
         except redis.ResponseError as error:
             raise InvalidPlantResponse(f"{self._name} rejected the request: {error}.") from None
         except (redis.RedisError, OSError) as error:
             raise PlantUnavailable(f"{self._name} can't be reached ({describe_connection_error(error)}).") from None
+        counts = []
+        for answer in answers:
+            is_refusal = isinstance(answer, redis.ResponseError)
+            if is_refusal and not str(answer).startswith(NO_LIST):
+                raise InvalidPlantResponse(f"{self._name} rejected the request: {answer}.")
+            if (count := 0 if is_refusal else count_of(answer)) is None:
+                raise InvalidPlantResponse(f"{self._name} returned an invalid queue length.")
+            counts.append(count)
+        return counts
 
 
 class AmqpBroker:

@@ -268,8 +268,12 @@ class TaskEvents:
         pid = event.get("pid")
         if what == "offline" or (pool.pid is not None and pid is not None and pid != pool.pid):
             self.begin_anew(worker)
-        if what == "online":
-            self._apply_online_event(pool, worker, count_of(event.get("active")) or 0)
+        if what == "online":  # it restarted, or its broker was away
+            pool.online_at = pool.heard_at
+            if count_of(event.get("active")):  # its tasks keep running, and those that it had taken are delivered again
+                pool.waiting.clear()
+            else:
+                self.begin_anew(worker)
         if what == "offline":
             self.pools.pop(worker, None)
             self.left = {worker, *islice(self.left, MAX_WORKERS - 1)}
@@ -277,45 +281,28 @@ class TaskEvents:
             pool.beat_at = pool.heard_at
         pool.pid = pid if isinstance(pid, int) else pool.pid
 
-    def _apply_online_event(self, pool: PoolEvents, worker: str, active: int) -> None:
-        """Apply an online event: the worker restarted, or its broker was away.
-
-        In the second case its tasks keep running, and tasks that it had taken are delivered again.
-        """
-        pool.online_at = pool.heard_at
-        if active:
-            pool.waiting.clear()
-        else:
-            self.begin_anew(worker)
-
     def _apply_task_event(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any], now: float) -> None:
         task = self._find_or_create_task(worker, event, now)
         at = parse_seconds(event.get("timestamp"))
         if what == "received":
-            self._record_received(pool, task, event, at)
+            pool.received += 1
+            task.received, task.state = at, WAITS
+            task.is_later = bool(event.get("eta"))
+            if not task.is_later:
+                pool.waiting.add(task.id)
         elif what == "started":
-            self._record_started(pool, task, at, now)
+            pool.started += 1
+            pool.waiting.discard(task.id)
+            pool.running[task.id] = now
+            if len(pool.running) > MAX_TASKS:  # their end events were lost
+                del pool.running[next(iter(pool.running))]
+            task.started, task.state = at, RUNS
+            pool.completions.record_start(task.id, at, now)
+            if at is not None and task.received is not None and not task.is_later:
+                pool.waits.append(TaskTime(now, max(0.0, at - task.received)))
         elif what in OUTCOMES:
             self._record_ended(pool, task, what, event, at, now)
         task.at = now
-
-    def _record_received(self, pool: PoolEvents, task: SeenTask, event: Mapping[str, Any], at: float | None) -> None:
-        pool.received += 1
-        task.received, task.state = at, WAITS
-        task.is_later = bool(event.get("eta"))
-        if not task.is_later:
-            pool.waiting.add(task.id)
-
-    def _record_started(self, pool: PoolEvents, task: SeenTask, at: float | None, now: float) -> None:
-        pool.started += 1
-        pool.waiting.discard(task.id)
-        pool.running[task.id] = now
-        if len(pool.running) > MAX_TASKS:  # their end events were lost
-            del pool.running[next(iter(pool.running))]
-        task.started, task.state = at, RUNS
-        pool.completions.record_start(task.id, at, now)
-        if at is not None and task.received is not None and not task.is_later:
-            pool.waits.append(TaskTime(now, max(0.0, at - task.received)))
 
     def _record_ended(
         self, pool: PoolEvents, task: SeenTask, what: str, event: Mapping[str, Any], at: float | None, now: float
@@ -424,23 +411,21 @@ class EventListener:
             self._ended.wait(AGAIN_SECONDS)
 
     def _receive(self) -> None:
+        """Receive events until the end. Every start but the first follows a gap."""
+
+        def apply(event: dict[str, Any]) -> None:
+            with self.lock:
+                self.events.apply(event, self._monotonic())
+
         with self._app.connection_for_read() as connection:
-            receiver = self._app.events.Receiver(connection, handlers={"*": self._apply})
+            receiver = self._app.events.Receiver(connection, handlers={"*": apply})
             with receiver.consumer_context(wakeup=True) as (reading, _, _):  # by a connection of its own
-                self._begin()
+                with self.lock:
+                    if self._since is not None:
+                        self.gaps += 1
+                        for worker in self.events.pools:
+                            self.events.begin_anew(worker)
+                    self.error, self._since = None, self._monotonic()
                 while not self._ended.is_set():
                     with suppress(TimeoutError):
                         reading.drain_events(timeout=WAKE_SECONDS)
-
-    def _begin(self) -> None:
-        """Start receiving. Every start but the first follows a gap."""
-        with self.lock:
-            if self._since is not None:
-                self.gaps += 1
-                for worker in self.events.pools:
-                    self.events.begin_anew(worker)
-            self.error, self._since = None, self._monotonic()
-
-    def _apply(self, event: dict[str, Any]) -> None:
-        with self.lock:
-            self.events.apply(event, self._monotonic())

@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues import keys
-from workers.documents.plants import PlantSection, PoolSamples, UnservedQueue
+from workers.documents.plants import PlantSection, PlantStatus, PoolSamples, UnservedQueue
 from workers.plants.foreign.celery_app import sections
 from workers.plants.foreign.celery_app.broker import MAX_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.events import EventListener, PoolEvents
@@ -89,14 +88,14 @@ class CeleryPlant(Adapter):
         self.control, self._interventions = control, AppInterventions(control, clock, self._resumed)
         self._name, self._address, self._paused = address.name, address, paused
         self._broker, self._listener = broker, listener
-        self._orders = orders or ExpiringNotes(keys.POOL_ORDER, address.name, monotonic=monotonic)
+        self._orders = orders or ExpiringNotes(monotonic=monotonic)
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
         self._asks = address.get_option("events", ASK) == ASK
         self._requests = EventRequests(control, listener, asked or StoredNotes(), clock, monotonic)
         self._missed = MissedWorkers(known or StoredNotes())
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
         self._consumers, self._unserved = AllConsumers(), UnservedQueues()
-        self._unserved_now: Mapping[str, UnservedQueue] = {}
+        self._unserved_now: dict[str, UnservedQueue] = {}
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → (time of its answer, pool)
         self._lives: dict[str, float] = {}  # worker → start time, in seconds since 1970
         self._same_at: dict[str, float] = {}  # name → when two workers of this name last answered
@@ -171,21 +170,19 @@ class CeleryPlant(Adapter):
                 self._measured, self._lengths, self._unacknowledged, self._listener.events, self._limits, missing
             )
 
-    def get_completions(self) -> Mapping[str, PoolSamples]:
-        """Return the completions of the first MAX_POOLS pools that can be set and that send task events."""
-        return self._completions
+    def get_details(self) -> PlantStatus:
+        """Return the details.
 
-    def get_start_times(self) -> Mapping[str, float]:
-        """Return the start time of each worker, from the uptime that it reports."""
-        return self._lives
-
-    def list_missed_workers(self) -> Mapping[str, float]:
-        """Return the missed workers that are not merely late."""
+        lives: the start time of each worker, from the uptime that it reports. completions: of the first MAX_POOLS pools
+        that can be set and that send task events. missed_workers: those that are not merely late.
+        """
         missed = self._missed.missed_seconds
-        return {name: round(seconds, 1) for name, seconds in missed.items() if seconds > LATE_SECONDS}
-
-    def list_unserved_queues(self) -> Mapping[str, UnservedQueue]:
-        return self._unserved_now
+        return PlantStatus(
+            lives=self._lives,
+            completions=self._completions,
+            missed_workers={name: round(seconds, 1) for name, seconds in missed.items() if seconds > LATE_SECONDS},
+            unserved_queues=self._unserved_now,
+        )
 
     def list_workers_without_events(self) -> list[str]:
         """Return the workers of which no task events arrive."""

@@ -113,8 +113,11 @@ class RemoteControl:
         """
         answered = self._ask_workers("stats", workers=workers, expected=expected)
         stats = dict(answered)
-        self.twice = [
-            worker for worker, answer in answered if _differ(_check_mapping(answer), _check_mapping(stats[worker]))
+        self.twice = [  # two answers under one name are from two workers: containers have the same pid
+            worker
+            for worker, answer in answered
+            for last in [_check_mapping(stats[worker])]
+            if any(_check_mapping(answer).get(key) != last.get(key) for key in ("pid", "total"))
         ]
         queues = self.ask("active_queues", workers=list(stats)) if stats else {}
         answers = {
@@ -258,11 +261,6 @@ def _count_processes(pool: Mapping[str, Any]) -> int:
         return min(len(processes), BELIEVED_PROCESSES)
     most = count_of(pool.get("max-concurrency"))
     return 1 if most is None else min(most, BELIEVED_PROCESSES)
-
-
-def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two answers under one name are from two workers: containers have the same pid."""
-    return any(one.get(key) != other.get(key) for key in ("pid", "total"))
 
 
 def _is_gevent(stats: Mapping[str, Any]) -> bool:

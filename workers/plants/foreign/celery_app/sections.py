@@ -28,12 +28,31 @@ def build_sections(
     """Return all sections, in the order of the page."""
     tasks = events.get_latest()
     return [
-        _build_notes_section(notes),
+        PlantSection(
+            title="Not observed",
+            columns=["Reason"],
+            rows=[[note] for note in notes],
+            empty="Queues, pools, and tasks are fully observed.",
+        ),
         _build_workers_section(pools, events),
         _build_queues_section(lengths, pools, unacknowledged),
         _build_task_types_section(tasks, pools, limits),
-        _build_last_tasks_section(tasks[:LAST_TASKS]),
-        _build_errors_section(events.list_errors()[:LAST_FAILURES]),
+        PlantSection(
+            title="Last tasks",
+            about="arguments; detected secrets are removed",
+            columns=["ID", "Task", "Arguments", "State", "Wait, s", "Run, s", "Retries", "Worker"],
+            rows=[_build_task_row(task) for task in tasks[:LAST_TASKS]],
+            empty="No task events received yet.",
+        ),
+        PlantSection(
+            title="Last errors",
+            columns=["ID", "Task", "Error", "Traceback"],
+            rows=[
+                [task.id, task.name or None, task.error, task.traceback]
+                for task in events.list_errors()[:LAST_FAILURES]
+            ],
+            empty="No failed tasks.",
+        ),
     ]
 
 
@@ -70,15 +89,6 @@ def describe_missing(
             " and run times are estimated with Little's law."
         )
     return notes
-
-
-def _build_notes_section(notes: Sequence[str]) -> PlantSection:
-    return PlantSection(
-        title="Not observed",
-        columns=["Reason"],
-        rows=[[note] for note in notes],
-        empty="Queues, pools, and tasks are fully observed.",
-    )
 
 
 def _build_workers_section(pools: Sequence[PoolMeasures], events: TaskEvents) -> PlantSection:
@@ -173,16 +183,6 @@ def _count_outcomes(tasks: Sequence[SeenTask]) -> list[Value]:
     ]
 
 
-def _build_last_tasks_section(tasks: Sequence[SeenTask]) -> PlantSection:
-    return PlantSection(
-        title="Last tasks",
-        about="arguments; detected secrets are removed",
-        columns=["ID", "Task", "Arguments", "State", "Wait, s", "Run, s", "Retries", "Worker"],
-        rows=[_build_task_row(task) for task in tasks],
-        empty="No task events received yet.",
-    )
-
-
 def _build_task_row(each: SeenTask) -> list[Value]:
     known = each.started is not None and each.received is not None
     wait = max(0.0, (each.started or 0.0) - (each.received or 0.0)) if known else None
@@ -196,15 +196,6 @@ def _build_task_row(each: SeenTask) -> list[Value]:
         each.retries,
         each.worker,
     ]
-
-
-def _build_errors_section(tasks: Sequence[SeenTask]) -> PlantSection:
-    return PlantSection(
-        title="Last errors",
-        columns=["ID", "Task", "Error", "Traceback"],
-        rows=[[task.id, task.name or None, task.error, task.traceback] for task in tasks],
-        empty="No failed tasks.",
-    )
 
 
 def _format_some(names: Sequence[str]) -> str:

@@ -1,18 +1,25 @@
 """Plants that are declared in a page of YAML: what is read, what is called, and what proves it."""
 
+from collections.abc import Mapping
+from contextlib import closing
+
+import httpx
+
+from common import environment as variables
 from common.documents import MAX_YAML_CHARACTERS
-from common.errors import BadInput
+from common.errors import BadInput, WeirError
 from controllers.framework.reason import format_count
+from controllers.parallelism.measured_topology import MeasuredOperator
+from queues import keys
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPart, FoundPlant
 from workers.plants.foreign import group_measures
-from workers.plants.foreign.declared.declaration import DeclaredOperator, PlantDeclaration, parse_declaration
+from workers.plants.foreign.declared.call import TaskOrder
+from workers.plants.foreign.declared.declaration import PlantDeclaration, parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
-from workers.plants.foreign.declared.dry_run import make_dry_run
 from workers.plants.foreign.declared.examples import EXAMPLES
-from workers.plants.foreign.declared.measured import ONLY_BRINGS, ONLY_SEEN
-from workers.plants.foreign.declared.task_orders import SharedTaskOrders
 from workers.plants.foreign.kind import AdapterKind, PlantAddress, declare_option
+from workers.plants.foreign.stored_notes import ExpiringNotes
 
 OPTION = "declaration"
 
@@ -26,72 +33,92 @@ def read_declaration(address: PlantAddress) -> PlantDeclaration:
 
 
 def make(address: PlantAddress) -> DeclaredPlant:
-    orders = SharedTaskOrders(control_server(), address.name)
+    orders = ExpiringNotes(lambda operator: keys.TASK_ORDER.build(address.name, operator), control_server())
     return DeclaredPlant(read_declaration(address), transport=address.transport, orders=orders)
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
     """Make a dry run: read each sensor, call nothing."""
     declaration = read_declaration(address)
-    ran = make_dry_run(declaration, transport=address.transport)
-    operators = [_build_part(operator) for operator in declaration.operators.values()]
+    said, needs = make_dry_run(declaration, transport=address.transport)
+    operators = [
+        FoundPart(
+            name=operator.name,
+            kind="source" if operator.is_source else "operator",
+            minimum=operator.minimum,
+            maximum=operator.maximum,
+            fixed=operator.fixed,
+        )
+        for operator in declaration.operators.values()
+    ]
     sensors = [FoundPart(name=name, kind="sensor", fixed="a sensor") for name in declaration.sensors]
+    counts = f"{format_count(len(sensors), 'sensor')}, {format_count(len(operators), 'operator')}"
+    what = f"{declaration.title or declaration.name}: {counts}"
+    return FoundPlant(name=declaration.name, what=what, said=said, parts=[*operators, *sensors], needs=needs)
+
+
+def make_dry_run(
+    declaration: PlantDeclaration,
+    environment: Mapping[str, str] = variables.PROCESS,
+    transport: httpx.BaseTransport | None = None,
+) -> tuple[list[str], list[str]]:
+    """Read each sensor once, and make no call. Return what was read and would be called, and what failed.
+
+    The calls of an operator are for one more task, or for one less at its maximum.
+    """
+    with closing(DeclaredPlant(declaration, environment, transport)) as plant:
+        operators: Mapping[str, MeasuredOperator] = {}
+        error = ""
+        try:
+            operators = plant.get_topology().operators
+        except WeirError as refused:
+            error = str(refused)
+        statuses = plant.get_sensor_statuses()
     said = [
-        f"Sensor {sensor.name} = {'unknown' if sensor.value is None else f'{sensor.value:g}'}"
-        f"{f' {sensor.unit}' if sensor.unit else ''} ({sensor.asked})"
-        for sensor in ran.sensors
-        if not sensor.error
+        f"Sensor {name} = {'unknown' if status.value is None else f'{status.value:g}'}"
+        f"{f' {status.unit}' if status.unit else ''} ({declaration.sensors[name].source.describe()})"
+        for name, status in statuses.items()
+        if not status.error
     ]
-    said += [
-        f"A change of {order.operator} from {order.before} to {order.tasks} would call:"
-        f" {'; '.join(order.calls)}. Inverse:"
-        f" {'; '.join(order.inverse)}. Proof: {order.proof}."
-        for order in ran.orders
-    ]
-    counts = f"{format_count(len(declaration.sensors), 'sensor')}, {format_count(len(operators), 'operator')}"
-    needs = [sensor.error for sensor in ran.sensors if sensor.error]
-    if ran.error and ran.error not in needs:
-        needs.append(ran.error)
-    return FoundPlant(
-        name=declaration.name,
-        what=f"{declaration.title or declaration.name}: {counts}",
-        said=said,
-        parts=[*operators, *sensors],
-        needs=needs,
-    )
-
-
-def _build_part(operator: DeclaredOperator) -> FoundPart:
-    fixed = ONLY_BRINGS if operator.is_source else None if operator.actuator else ONLY_SEEN
-    kind = "source" if operator.is_source else "operator"
-    return FoundPart(name=operator.name, kind=kind, minimum=operator.minimum, maximum=operator.maximum, fixed=fixed)
+    for operator in declaration.operators.values():
+        if operator.actuator is None or operator.proof is None:
+            continue
+        measured = operators.get(operator.name)
+        is_known = measured is not None and measured.unknown_tasks is None
+        now = measured.parallelism if measured is not None and is_known else operator.minimum
+        order = TaskOrder(now, now + 1 if now < operator.maximum else now - 1)
+        calls, inverse = (
+            "; ".join(call.describe(step) for call, step in operator.actuator.build_steps(each))
+            for each in (order, TaskOrder(order.tasks, order.before))
+        )
+        said.append(
+            f"A change of {operator.name} from {order.before} to {order.tasks} would call: {calls}. Inverse: {inverse}."
+            f" Proof: {operator.proof.sensor} = {order.tasks} within {operator.proof.within_seconds:g} s."
+        )
+    needs = [status.error for status in statuses.values() if status.error]
+    return said, [*needs, error] if error and error not in needs else needs
 
 
 def check(address: PlantAddress) -> None:
     """Raise `BadInput`, naming the field in the declaration and its line.
 
-    A hold without an expiry is refused: it would stay after Weir stopped controlling the plant, because a loop is set
-    to advise or ends. A hold of an earlier declaration is released as that declaration says.
+    A sensor that is a proof must be read more often than an order may take. A hold without an expiry is refused: it
+    would stay after Weir stopped controlling the plant, because a loop is set to advise or ends. A hold of an earlier
+    declaration is released as that declaration says.
     """
     declaration, lag = read_declaration(address), group_measures.OPTION
-    names = {name for name, each in declaration.operators.items() if not each.is_source}
+    names = {name for name, operator in declaration.operators.items() if not operator.is_source}
     if unknown := set(group_measures.parse_groups(address.get_option(lag))) - names:
         raise BadInput(lag, f"names {min(unknown)}, which is not an operator with tasks in the declaration.")
-    _check_proofs(declaration)
-    hold = declaration.hold
-    if hold is not None and not hold.has_seconds_placeholder():
-        raise BadInput("hold", "must contain $seconds, so that the hold expires")
-
-
-def _check_proofs(declaration: PlantDeclaration) -> None:
-    """Check the proofs: a sensor must be read more often than an order may take."""
-    for place, each in enumerate(declaration.operators.values()):
-        every = declaration.sensors[each.proof.sensor].every_seconds if each.proof else 0.0
-        if each.proof and each.proof.within_seconds <= every:
-            where = f"operators[{place}].proof.within_seconds"
+    for place, operator in enumerate(declaration.operators.values()):
+        every = declaration.sensors[operator.proof.sensor].every_seconds if operator.proof else 0.0
+        if operator.proof and operator.proof.within_seconds <= every:
             raise BadInput(
-                where, f"must be more than {every:g} s, because {each.proof.sensor} is read only every {every:g} s"
+                f"operators[{place}].proof.within_seconds",
+                f"must be more than {every:g} s, because {operator.proof.sensor} is read only every {every:g} s",
             )
+    if declaration.hold is not None and not declaration.hold.has_placeholder("seconds"):
+        raise BadInput("hold", "must contain $seconds, so that the hold expires")
 
 
 def steers(address: PlantAddress) -> bool:
@@ -111,7 +138,6 @@ ADAPTER = AdapterKind(
         declare_option(
             OPTION,
             "sensors to read and calls to make, in YAML",
-            "Declaration",
             required=True,
             most=MAX_YAML_CHARACTERS,
             many_lines=True,

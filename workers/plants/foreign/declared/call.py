@@ -25,9 +25,8 @@ from common.errors import BadInput, Forbidden
 from workers.host import egress
 from workers.host.environment import select_needed
 from workers.pipeline.declaration import fields
-from workers.plants.foreign.declared import login
-from workers.plants.foreign.declared.clients import ServerClients
-from workers.plants.foreign.declared.login import Login, read_login
+from workers.plants.foreign.declared import servers
+from workers.plants.foreign.declared.servers import Login, ServerClients, read_login
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 COMMAND_SECONDS = 10.0
@@ -35,8 +34,6 @@ MAX_ARGUMENTS, MAX_ARGUMENT, MAX_BODY = 32, 500, 8_000
 SHOWN_CHARACTERS = 300
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "GET")
 PLACE = re.compile(r"\$(tasks|before|change|seconds)\b")
-TASKS, COUNTED = re.compile(r"\$(tasks|change)\b"), re.compile(r"\$change\b")
-SECONDS = re.compile(r"\$seconds\b")
 JSON, MERGE = "application/json", "application/merge-patch+json"
 
 
@@ -82,18 +79,9 @@ class HttpCall:
         body = "" if self.body is None else f" {orjson.dumps(order.fill(self.body)).decode()}"
         return f"{self.method} {order.put_in(self.url)}{body}"
 
-    def has_task_placeholder(self) -> bool:
-        return any(map(TASKS.search, self._list_texts()))
-
-    def has_change_placeholder(self) -> bool:
-        """Return whether the call contains a difference: made twice, it changes twice as much."""
-        return any(map(COUNTED.search, self._list_texts()))
-
-    def has_seconds_placeholder(self) -> bool:
-        return any(map(SECONDS.search, self._list_texts()))
-
-    def _list_texts(self) -> tuple[str, str]:
-        return self.url, orjson.dumps(self.body).decode()
+    def has_placeholder(self, *names: str) -> bool:
+        texts = (self.url, orjson.dumps(self.body).decode())
+        return any(found[1] in names for text in texts for found in PLACE.finditer(text))
 
     def make(self, order: TaskOrder, clients: ServerClients) -> None:
         """Make the call. Raise `PlantUnavailable`, `InvalidPlantResponse`, or `BadInput` for a missing secret."""
@@ -114,27 +102,19 @@ class CommandCall:
     def describe(self, order: TaskOrder) -> str:
         return " ".join(self._fill(order))
 
-    def has_task_placeholder(self) -> bool:
-        return any(map(TASKS.search, self.arguments))
-
-    def has_seconds_placeholder(self) -> bool:
-        return any(map(SECONDS.search, self.arguments))
-
-    def has_change_placeholder(self) -> bool:
-        """Return whether the call contains a difference, as for an `HttpCall`."""
-        return any(map(COUNTED.search, self.arguments))
+    def has_placeholder(self, *names: str) -> bool:
+        return any(found[1] in names for text in self.arguments for found in PLACE.finditer(text))
 
     def make(self, order: TaskOrder, clients: ServerClients) -> None:
         """Run the command. Raise `Forbidden` if it is not allowed, `PlantUnavailable`, and `InvalidPlantResponse`."""
         arguments = self._fill(order)
         check_allowed(arguments, "command")
         try:
-            done = _run(arguments)
+            status, said = _run(arguments)
         except subprocess.TimeoutExpired:
             raise PlantUnavailable(f"{arguments[0]} took more than {COMMAND_SECONDS:g} s and was stopped.") from None
         except OSError as error:
             raise InvalidPlantResponse(f"{arguments[0]} can't be started: {error.strerror}.") from None
-        status, said = done
         if status != 0:
             raise InvalidPlantResponse(f"{arguments[0]} ended with exit status {status}: {said or 'no error output'}")
 
@@ -153,19 +133,14 @@ def check_allowed(arguments: Sequence[str], where: str) -> None:
     """
     allowed = [part.split() for part in variables.PLANT_COMMANDS.get_text().split(";") if part.strip()]
     if not any(_begins(arguments, words) for words in allowed):
+        # The most common mistake: an allowed word allows no option after it.
+        options = ", ".join(argument for argument in arguments[1:] if argument.startswith("-"))
+        hint = f"; each option must be listed there ({options[:200]})" if options else ""
         raise Forbidden(
             where,
             f"calls {arguments[0][:200]}, which is not allowed with these arguments; an administrator can"
-            f" allow it in {variables.PLANT_COMMANDS.name}{_options_of(arguments)}",
+            f" allow it in {variables.PLANT_COMMANDS.name}{hint}",
         )
-
-
-def _options_of(arguments: Sequence[str]) -> str:
-    """Return a hint about the most common mistake: an allowed word allows no option after it."""
-    options = [argument for argument in arguments[1:] if argument.startswith("-")]
-    if not options:
-        return ""
-    return f"; each option must be listed there ({', '.join(options)[:200]})"
 
 
 def _begins(arguments: Sequence[str], words: Sequence[str]) -> bool:
@@ -209,7 +184,7 @@ def read_call(document: Any, where: str) -> Call:
         fields.check_mapping(document, where, ("command",), required=())
         return _read_command_call(document["command"], f"{where}.command")
     if given[0] == "scale":
-        fields.check_mapping(document, where, ("scale", *login.KEYS), required=())
+        fields.check_mapping(document, where, ("scale", *servers.KEYS), required=())
         url = fields.validate_text(document["scale"], f"{where}.scale", 1_000)
         egress.check_url(url, f"{where}.scale")
         body = {"spec": {"replicas": "$tasks"}}
@@ -219,7 +194,7 @@ def read_call(document: Any, where: str) -> Call:
 
 
 def _read_http_call(document: Any, where: str) -> HttpCall:
-    keys = ("method", "url", "body", "content_type", *login.KEYS)
+    keys = ("method", "url", "body", "content_type", *servers.KEYS)
     fields.check_mapping(document, where, keys, required=("url",))
     method = checks.accept_choice(METHODS).validate(document.get("method", "POST"), f"{where}.method")
     url = fields.validate_text(document["url"], f"{where}.url", 1_000)

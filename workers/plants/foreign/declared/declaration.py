@@ -59,6 +59,8 @@ MEASURES = (
 )
 SHARE = "utilisation"
 CALLS = ("set", "up", "down")
+ONLY_BRINGS = "a source of events, which has no tasks"
+ONLY_SEEN = "the declaration has no call that sets it"
 Quantity = str | float  # the name of a sensor, or a number
 
 
@@ -81,7 +83,7 @@ class Actuator:
     @property
     def counts(self) -> bool:
         """Return whether the calls depend on the former number of tasks: made twice, they do too much."""
-        return self.set is None or self.set.has_change_placeholder()
+        return self.set is None or self.set.has_placeholder("change")
 
     def build_steps(self, order: TaskOrder) -> list[tuple[Call, TaskOrder]]:
         """Return the calls of an order, in sequence. Raise `BadInput` if they are too many at once."""
@@ -108,6 +110,11 @@ class DeclaredOperator:
     measures: Mapping[str, Quantity] = field(default_factory=dict)
     actuator: Actuator | None = None
     proof: Proof | None = None
+
+    @property
+    def fixed(self) -> str | None:
+        """Return why its tasks can't be set; None: they can."""
+        return ONLY_BRINGS if self.is_source else None if self.actuator else ONLY_SEEN
 
 
 @dataclass(frozen=True)
@@ -234,7 +241,7 @@ def _read_actuator(document: Mapping[str, Any], where: str) -> Actuator | None:
     if given not in (["set"], ["up", "down"]):
         raise BadInput(f"{where}.{given[0]}", "is an invalid combination: use `set`, or both `up` and `down`")
     calls = {name: read_call(document[name], f"{where}.{name}") for name in given}
-    if given == ["set"] and not calls["set"].has_task_placeholder():
+    if given == ["set"] and not calls["set"].has_placeholder("tasks", "change"):
         raise BadInput(f"{where}.set", "must contain $tasks: otherwise every decision has the same effect")
     return Actuator(**calls)
 

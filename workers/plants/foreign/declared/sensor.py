@@ -12,22 +12,110 @@ Every sensor also takes: `title`, `unit`, `times` (a factor, such as 0.001 for m
 grows, and the sensor is its increase per second), and `every_seconds` (the interval of readings). HTTP sources take
 `secret_environment` and `secret_as`. A file that was written longer ago than `fresh_seconds` (300; 0: no limit) gives
 no value: its writer may be gone.
+
+A JMESPath expression and its document come from outside. So an expression has at most MAX_PATH characters. Its lists
+and objects turn one value into at most MAX_GROWTH values. It joins no texts (a sensor is a number). It ends after
+MAX_STEPS steps, where each value of a list, object, or text that it makes is a step.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+from jmespath.visitor import TreeInterpreter
 
 from common import checks
 from common import environment as variables
 from common.errors import BadInput, Forbidden
 from workers.host import egress
 from workers.pipeline.declaration import fields
-from workers.plants.foreign.declared import login
-from workers.plants.foreign.declared.json_path import JsonPath, read_path
-from workers.plants.foreign.declared.login import Login, read_login
-from workers.plants.foreign.declared.redis_value import read_command
+from workers.plants.foreign.declared import servers
+from workers.plants.foreign.declared.servers import Login, read_login
+from workers.plants.foreign.declared.sources import read_command
+from workers.plants.plant import InvalidPlantResponse
+
+MAX_PATH = 500
+MAX_GROWTH = 16
+MAX_STEPS = 1_000_000
+MAKES_TEXT = frozenset({"join", "to_string"})
+GROWS = frozenset({"multi_select_list", "multi_select_dict"})
+
+
+@dataclass(frozen=True)
+class JsonPath:
+    """A path; the empty path is the document itself."""
+
+    text: str = ""
+
+    @cached_property
+    def _parsed(self) -> Mapping[str, Any]:
+        parsed: Mapping[str, Any] = jmespath.compile(self.text).parsed
+        return parsed
+
+    def read(self, document: Any) -> Any:
+        """Return the value at the path. Raise `InvalidPlantResponse` if the path does not match the document."""
+        if not self.text:
+            return document
+        try:
+            return _Interpreter().visit(self._parsed, document)
+        except _StepLimitExceeded:
+            raise InvalidPlantResponse(f"{self.text[:80]} takes more than {MAX_STEPS} steps") from None
+        except (JMESPathError, ArithmeticError, RecursionError, TypeError) as error:
+            # The message of such an error may quote the whole document.
+            name = getattr(error, "function_name", "")
+            what = f"{name}() can't be applied to {error.actual_type}" if hasattr(error, "actual_type") else ""
+            said = what or type(error).__name__
+            raise InvalidPlantResponse(f"{self.text[:80]} does not match the response: {said}") from None
+
+
+def read_path(text: Any, where: str) -> JsonPath:
+    """Read a path. Raise `BadInput`, saying what is wrong."""
+    path = JsonPath(fields.validate_text(text, where, MAX_PATH))
+    try:
+        nodes = list(_iterate_nodes(jmespath.compile(path.text).parsed))
+    except JMESPathError as error:
+        raise BadInput(where, f"is not valid JMESPath: {str(error).splitlines()[0][:200]}") from None
+    except RecursionError:
+        raise BadInput(where, "is not valid JMESPath: it is nested too deeply") from None
+    for node in nodes:
+        if node["type"] == "function_expression" and node["value"] in MAKES_TEXT:
+            raise BadInput(where, f"must not use {node['value']}(), because a sensor must return a number")
+    growth = prod(max(1, len(node["children"])) for node in nodes if node["type"] in GROWS)
+    if growth > MAX_GROWTH:
+        raise BadInput(where, f"must return at most {MAX_GROWTH} values for each input value, not {growth}")
+    return path
+
+
+def _iterate_nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield node
+    for child in node["children"]:
+        if isinstance(child, Mapping):
+            yield from _iterate_nodes(child)
+
+
+class _StepLimitExceeded(Exception):  # noqa: N818
+    """An evaluation that took MAX_STEPS."""
+
+
+class _Interpreter(TreeInterpreter):
+    """An interpreter that counts its steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left = MAX_STEPS
+
+    def visit(self, node: Any, *args: Any, **named: Any) -> Any:
+        result = super().visit(node, *args, **named)
+        self._left -= 1 + (len(result) if isinstance(result, list | dict | str) else 0)
+        if self._left < 0:
+            raise _StepLimitExceeded
+        return result
+
 
 MAX_QUERY = 4_000
 FRESH_SECONDS = 300.0
@@ -35,10 +123,10 @@ MAX_TITLE, MAX_UNIT = 80, 20
 SOURCES = ("promql", "sql", "redis", "url", "file")
 SHARED = ("title", "unit", "times", "counter", "every_seconds")
 KEYS = {
-    "promql": ("promql", "prometheus", *login.KEYS),
+    "promql": ("promql", "prometheus", *servers.KEYS),
     "sql": ("sql", "database"),
     "redis": ("redis", "server"),
-    "url": ("url", "json", *login.KEYS),
+    "url": ("url", "json", *servers.KEYS),
     "file": ("file", "json", "fresh_seconds"),
 }
 # First words of a query: the database refuses to write, and this check reports it earlier.
@@ -125,7 +213,7 @@ class DeclaredSensor:
 def read_server(document: Any, where: str) -> Server:
     """Read an address, or {url, secret_environment, secret_as}."""
     given = {"url": document} if isinstance(document, str) else document
-    fields.check_mapping(given, where, ("url", *login.KEYS), required=("url",))
+    fields.check_mapping(given, where, ("url", *servers.KEYS), required=("url",))
     return Server(_read_url(given["url"], where), read_login(given, where))
 
 
@@ -136,11 +224,15 @@ def read_sensor(name: str, document: Any, where: str, server: Server | None) -> 
     if len(kinds) != 1:
         raise BadInput(where, f"must have exactly one of {', '.join(SOURCES)}")
     fields.check_mapping(document, where, (*KEYS[kinds[0]], *SHARED), required=(kinds[0],))
+    title, unit = (
+        fields.validate_text(document[key], f"{where}.{key}", most) if document.get(key, "") != "" else ""
+        for key, most in (("title", MAX_TITLE), ("unit", MAX_UNIT))
+    )
     return DeclaredSensor(
         name,
         _SOURCES[kinds[0]](document, where, server),
-        _read_short_text(document, "title", where, MAX_TITLE),
-        _read_short_text(document, "unit", where, MAX_UNIT),
+        title,
+        unit,
         float(checks.accept_number(-1e12, 1e12).validate(document.get("times", 1.0), f"{where}.times")),
         bool(checks.FLAG.validate(document.get("counter", False), f"{where}.counter")),
         fields.validate_seconds(document.get("every_seconds", 0.0), f"{where}.every_seconds"),
@@ -166,7 +258,7 @@ def _read_promql_source(document: Mapping[str, Any], where: str, server: Server 
     own = server
     if "prometheus" in document:
         own = read_server(
-            {"url": document["prometheus"]} | {key: document[key] for key in login.KEYS if key in document},
+            {"url": document["prometheus"]} | {key: document[key] for key in servers.KEYS if key in document},
             f"{where}.prometheus",
         )
     if own is None:
@@ -217,8 +309,3 @@ def _read_url(value: Any, where: str) -> str:
     text = fields.validate_text(value, where, 1_000)
     egress.check_url(text, where)
     return text
-
-
-def _read_short_text(document: Mapping[str, Any], key: str, where: str, most: int) -> str:
-    value = document.get(key, "")
-    return fields.validate_text(value, f"{where}.{key}", most) if value != "" else ""

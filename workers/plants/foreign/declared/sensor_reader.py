@@ -22,8 +22,7 @@ from common.documents import decode_text, parse_json
 from common.errors import BadInput, WeirError
 from common.parsing import parse_measured_number
 from workers.plants.foreign.answer_limit import round_seconds
-from workers.plants.foreign.declared import redis_value, sql
-from workers.plants.foreign.declared.clients import ServerClients
+from workers.plants.foreign.declared import sources
 from workers.plants.foreign.declared.sensor import (
     DeclaredSensor,
     FileSource,
@@ -33,7 +32,8 @@ from workers.plants.foreign.declared.sensor import (
     SqlSource,
     resolve_file,
 )
-from workers.plants.foreign.prometheus_client import PartialAnswer, PrometheusClient
+from workers.plants.foreign.declared.servers import ServerClients
+from workers.plants.foreign.declared.sources import PartialAnswer, PrometheusClient
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 AT_ONCE = 8
@@ -152,10 +152,10 @@ class SensorReader:
             return PrometheusClient(client, path).query_value(source.query)
         if isinstance(source, SqlSource):
             address = _read_address(source.database, "database", self._clients.environment)
-            return sql.query_single_value(source.database, address, source.query)
+            return sources.query_single_value(source.database, address, source.query)
         if isinstance(source, RedisSource):
             address = _read_address(source.server, "server", self._clients.environment)
-            return redis_value.read_single_value(source.server, address, source.command)
+            return sources.read_single_value(source.server, address, source.command)
         if isinstance(source, FileSource):
             return _read_file(source)
         client, path = self._clients.resolve(source.url, source.login)

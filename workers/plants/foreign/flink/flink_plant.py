@@ -26,7 +26,7 @@ from typing import Any
 from common.checks import is_number
 from common.parsing import parse_measured_number
 from controllers.parallelism.measured_topology import COUNTS, MAX_TASKS, Link, MeasuredOperator, MeasuredTopology
-from workers.documents.plants import PlantSection
+from workers.documents.plants import PlantSection, PlantStatus
 from workers.pipeline.status.task_measures import WorkSample, compute_measures
 from workers.plants.foreign.client import PlantClient, find_first_error
 from workers.plants.foreign.flink import sections
@@ -110,14 +110,17 @@ class FlinkPlant(Adapter):
         sample = FlinkSample(self._monotonic(), {vertex.id: self._read_values(job, vertex) for vertex in job.vertices})
         if self._read_job().shape != job.shape:
             raise PlantUnavailable(f"{self._client.name}: the job was rescaled during the observation.")
-        if self._is_news(sample):
+        last = self._recent[-1] if self._recent else None
+        if last is None or last.values != sample.values or sample.at - last.at >= UNCHANGED_SECONDS:
             self._recent.append(sample)
         self._seen = job
         if self._submitted[0] != job.id:
             self._submitted = job.id, None if job.seconds is None else self._clock() - job.seconds
         while len(self._recent) > 2 and self._recent[1].at <= sample.at - WINDOW_SECONDS:
             self._recent.popleft()
-        return self._build_topology(job, self._free_slots(), self._read_requirements(job))
+        status, requirements = self._client.ask("GET", f"jobs/{job.id}/resource-requirements")
+        is_known = status == 200 and isinstance(requirements, dict)  # otherwise the scheduler has none
+        return self._build_topology(job, self._free_slots(), requirements if is_known else {})
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set tasks; the cluster rescales the job within seconds. Raise as `Elastic` says."""
@@ -146,22 +149,15 @@ class FlinkPlant(Adapter):
         names = {vertex.id: name for name, vertex in name_vertices(self._seen.vertices).items()}
         return sections.build_sections(self._client, self._seen.id, names, self._rescaled)
 
-    def get_start_times(self) -> Mapping[str, float]:
-        """Return the start time of the job for each vertex.
-
-        A job that is submitted again under its name is another one.
-        """
+    def get_details(self) -> PlantStatus:
+        """Return the start time of the job for each vertex: a job that is submitted again under its name is another."""
         at = self._submitted[1]
-        return {} if self._seen is None or at is None else dict.fromkeys(name_vertices(self._seen.vertices), at)
+        return PlantStatus(
+            lives={} if self._seen is None or at is None else dict.fromkeys(name_vertices(self._seen.vertices), at)
+        )
 
     def close(self) -> None:
         self._client.close()
-
-    def _is_news(self, sample: FlinkSample) -> bool:
-        last = self._recent[-1] if self._recent else None
-        if last is None or last.values != sample.values:
-            return True
-        return sample.at - last.at >= UNCHANGED_SECONDS
 
     def _get(self, path: str, **query: Any) -> Any:
         status, document = self._client.ask("GET", path, **query)
@@ -211,11 +207,6 @@ class FlinkPlant(Adapter):
         self._autoscaled = AUTOSCALED if is_on else None
         free = self._get_mapping("overview").get("slots-available")
         return min(MAX_TASKS, max(0, int(free))) if is_number(free) else 0
-
-    def _read_requirements(self, job: FlinkJob) -> Mapping[str, Any]:
-        """Return the requirements of each vertex, by id; empty if the scheduler has none."""
-        status, document = self._client.ask("GET", f"jobs/{job.id}/resource-requirements")
-        return document if status == 200 and isinstance(document, dict) else {}
 
     def _read_values(self, job: FlinkJob, vertex: Vertex) -> tuple[tuple[float | None, ...], ...]:
         wanted = (*RECORDS, BUSY)
@@ -293,26 +284,22 @@ def parse_job(document: Mapping[str, Any]) -> FlinkJob:
         Vertex(
             str(row["id"]),
             str(row["name"]),
-            _parse_task_count(row["parallelism"]),
+            int(row["parallelism"]),
             int(row["maxParallelism"]) if int(row["maxParallelism"]) > 0 else MAX_TASKS,
             inputs.get(row["id"], ()),
             str(row.get("slotSharingGroupId") or ""),
         )
         for row in document["vertices"]
     )
+    for vertex in vertices:
+        if not 0 <= vertex.parallelism <= MAX_TASKS:  # it would exhaust the memory
+            raise ValueError(f"{vertex.parallelism:.6g} tasks")
     if missing := {entry_id for ids in inputs.values() for entry_id in ids} - {vertex.id for vertex in vertices}:
         raise ValueError(f"no vertex has the ID {min(map(str, missing))[:MAX_NAME]}")
     started = tuple((row["id"], row["parallelism"], row.get("start-time")) for row in document["vertices"])
     milliseconds = document.get("duration")
     seconds = milliseconds / 1_000 if is_number(milliseconds, 0) else None
     return FlinkJob(str(document["jid"]), vertices, (document["jid"], *started), seconds)
-
-
-def _parse_task_count(count: Any) -> int:
-    """Return the number of tasks. Raise `ValueError` for a number that would exhaust the memory."""
-    if not 0 <= (number := int(count)) <= MAX_TASKS:
-        raise ValueError(f"{number:.6g} tasks")
-    return number
 
 
 def name_vertices(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:

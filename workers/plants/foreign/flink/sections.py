@@ -184,7 +184,7 @@ def _build_rescales_section(client: PlantClient, job: str, rescaled: dict[str, s
                 rescaled.get(rescale.rescale_uuid, "not requested yet"),
                 _format_plain_name(rescale.trigger_cause),
                 _format_plain_name(rescale.terminal_state) or "in progress",
-                _span(rescale.start_timestamp_in_millis, rescale.end_timestamp_in_millis),
+                _compute_duration(rescale.start_timestamp_in_millis, rescale.end_timestamp_in_millis),
                 _format_plain_name(rescale.terminated_reason),
             ]
             for rescale in rescales
@@ -260,13 +260,9 @@ def _describe_changes(vertices: Sequence[RescaledVertex]) -> str:
             vertex.desired_parallelism if vertex.post_rescale_parallelism is None else vertex.post_rescale_parallelism
         )
         if before != after:
-            name = vertex.job_vertex_name[:MAX_NAME]
-            told.append(f"{name}: {_drop_unknown(before)} → {_drop_unknown(after)}")
+            counts = ("unknown" if count is None else str(count) for count in (before, after))
+            told.append(f"{vertex.job_vertex_name[:MAX_NAME]}: {' → '.join(counts)}")
     return "; ".join(told[:MAX_ROWS]) or "no change"
-
-
-def _drop_unknown(count: int | None) -> str:
-    return "unknown" if count is None else str(count)
 
 
 def _compute_percent(shares: Sequence[float | None], of: Any) -> float | None:
@@ -285,7 +281,7 @@ def _format_time(milliseconds: float | None) -> Value:
     return f"{datetime.fromtimestamp(milliseconds / 1_000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _span(first: float | None, last: float | None) -> float | None:
+def _compute_duration(first: float | None, last: float | None) -> float | None:
     return None if first is None or last is None or last < first else round((last - first) / 1_000, 1)
 
 

@@ -12,7 +12,6 @@ import ipaddress
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
@@ -25,7 +24,7 @@ from workers.plants.foreign.kafka.checked_client import (
     create_checked_client,
     list_refused_connections,
 )
-from workers.plants.foreign.kafka.reading import UNKNOWN, ClusterReading, Group, GroupReader, Offsets, Partition
+from workers.plants.foreign.kafka.group_lag import UNKNOWN, ClusterReading, Group, GroupReader, Offsets, Partition
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -38,7 +37,6 @@ PORTS = frozenset(SCHEMES.values())
 MAX_GROUPS, MAX_PARTITIONS = 200, 4_000
 MAX_ANSWER_BYTES = 32 * 2**20  # a cluster lists all of its partitions in one answer
 SILENT = ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT")
-IDS_SECONDS = 60.0  # after which ids are requested again if there were none
 _Key = TypeVar("_Key")
 NO_OFFSET = -1  # a lower number means "none committed"
 
@@ -60,8 +58,6 @@ class KafkaCluster:
         self._group_patterns, self._topic_patterns = groups, topics
         self._client: AdminClient | None = None
         self._brokers: set[tuple[str, int]] = set()
-        self._ids: dict[str, str] = {}
-        self._without_ids_at: float | None = None  # when ids were last requested without an answer
         self._asked: set[Partition] = set()  # partitions whose offsets are read
         self._beyond: set[Partition] = set()  # partitions beyond the maximum, whose offsets are not read
         self._committed_before: dict[str, Mapping[Partition, int]] = {}  # offsets at the last reading
@@ -77,7 +73,13 @@ class KafkaCluster:
             self._follow(self._load_committed(names, topics), described, topics)
         offsets, ends_at = self._read_offsets(), self._clock()
         committed, committed_at = self._load_committed(names, topics), self._clock()
-        groups = {name: self._group(described[name], committed.get(name, {}), topics) for name in names}
+        groups = {}
+        for name in names:
+            state, members = described[name]
+            of_group = committed.get(name, {})
+            # Offsets of new partitions come with the next reading.
+            known = {part: at for part, at in of_group.items() if part in self._asked or not _has(part, topics)}
+            groups[name] = Group(state, members, known, len(self._beyond & of_group.keys()))
         self._follow(committed, described, topics)
         return ClusterReading(ends_at, committed_at, topics, offsets, groups)
 
@@ -109,20 +111,11 @@ class KafkaCluster:
         """Close the connections."""
         self._client = None
 
-    def _group(
-        self, described: tuple[str, tuple[GroupReader, ...]], committed: Mapping[Partition, int], topics: "_Topics"
-    ) -> Group:
-        """Return a group without new partitions: their offsets come with the next reading."""
-        state, members = described
-        known = {each: at for each, at in committed.items() if each in self._asked or not _has_partition(each, topics)}
-        beyond = len(self._beyond & committed.keys()) if self._beyond else 0
-        return Group(state, members, known, beyond)
-
     def _follow(
         self,
         committed: Mapping[str, Mapping[Partition, int]],
         described: Mapping[str, tuple[str, tuple[GroupReader, ...]]],
-        topics: "_Topics",
+        topics: Mapping[str, int],
     ) -> None:
         """Follow the partitions of existing topics that groups read or have read.
 
@@ -133,46 +126,28 @@ class KafkaCluster:
         read |= {
             partition for _, members in described.values() for member in members for partition in member.partitions
         }
-        there = sorted(topic for topic in read if _has_partition(topic, topics))
+        there = sorted(topic for topic in read if _has(topic, topics))
         self._asked, self._beyond = set(there[:MAX_PARTITIONS]), set(there[MAX_PARTITIONS:])
 
-    def _read_topics(self) -> "_Topics":
-        """Return topic → (its id, number of partitions)."""
+    def _read_topics(self) -> Mapping[str, int]:
+        """Return topic → its number of partitions."""
         metadata = self._call(lambda client: client.list_topics(timeout=answer_seconds()))
         self._check_brokers((broker.host, broker.port) for broker in metadata.brokers.values())
         for name, topic in metadata.topics.items():
             if topic.error is not None and _fits(name, self._topic_patterns, hidden="__"):
                 self._failures[f"Topic {name}"] = format_kafka_error(topic.error)
-        topics = {
+        return {
             name: len(topic.partitions)
             for name, topic in metadata.topics.items()
             if topic.error is None and _fits(name, self._topic_patterns, hidden="__")
         }
-        self._ids = {name: known for name, known in self._ids.items() if name in topics}
-        without = self._without_ids_at
-        if topics and (without is None or abs(self._clock() - without) >= IDS_SECONDS):
-            self._read_ids(list(topics))
-        return {name: (self._ids.get(name, ""), count) for name, count in topics.items()}
-
-    def _read_ids(self, names: list[str]) -> None:
-        """Read topic ids; ids that are not answered stay. Some brokers have none, and are slow to say so."""
-        from confluent_kafka import KafkaException, TopicCollection
-
-        self._without_ids_at = self._clock()
-        try:
-            asked = self._open_client().describe_topics(TopicCollection(names), request_timeout=answer_seconds())
-        except KafkaException:
-            return
-        for name, future in asked.items():
-            with suppress(Exception):
-                self._ids[name] = str(future.result(answer_seconds()).topic_id)
-                self._without_ids_at = None
 
     def _group_names(self) -> list[str]:
         """Return the groups to read; names without a pattern need no listing."""
         if _are_names(self._group_patterns):
             return list(self._group_patterns)[:MAX_GROUPS]
-        listed = self._answer(self._open_client().list_consumer_groups(request_timeout=answer_seconds()))
+        future = self._open_client().list_consumer_groups(request_timeout=answer_seconds())
+        listed = self._call(lambda _: future.result(2 * answer_seconds()))
         if listed.errors:
             error = _extract_kafka_error(listed.errors[0])
             if not listed.valid:
@@ -188,16 +163,13 @@ class KafkaCluster:
         asked = self._open_client().describe_consumer_groups(names, request_timeout=answer_seconds())
         answers, _ = self._settle(asked, answer_seconds())
         return {
-            name: (
-                answers[name].state.name.lower().replace("_", " "),
-                tuple(_member(member) for member in answers[name].members),
-            )
+            name: (answers[name].state.name.lower().replace("_", " "), tuple(map(_build_reader, answers[name].members)))
             if name in answers
             else (UNKNOWN, ())
             for name in names
         }
 
-    def _load_committed(self, names: list[str], topics: "_Topics") -> dict[str, dict[Partition, int]]:
+    def _load_committed(self, names: list[str], topics: Mapping[str, int]) -> dict[str, dict[Partition, int]]:
         """Return group → partition → offset, of the groups that can be read.
 
         Topics that are named are requested by name: not every broker returns all.
@@ -207,8 +179,7 @@ class KafkaCluster:
         client = self._open_client()
         asked_for = None
         if _are_names(self._topic_patterns):
-            counts = {name: count for name, (_, count) in topics.items()}
-            asked_for = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+            asked_for = [TopicPartition(name, number) for name, count in topics.items() for number in range(count)]
         # One request per group; all run at once.
         asked = {
             name: client.list_consumer_group_offsets(
@@ -277,9 +248,6 @@ class KafkaCluster:
             raise self._build_error(next(iter(failed.values())))
         return answers, failed
 
-    def _answer(self, future: "Future[Any]") -> Any:
-        return self._call(lambda _: future.result(2 * answer_seconds()))
-
     def _call(self, ask: "Callable[[AdminClient], Any]") -> Any:
         from confluent_kafka import KafkaException
 
@@ -322,9 +290,6 @@ class KafkaCluster:
         egress.check_secret_host(self._address.secret_name, broker.rpartition(":")[0].strip("[]"))
 
 
-_Topics = Mapping[str, tuple[str, int]]
-
-
 def build_client_settings(address: PlantAddress) -> dict[str, Any]:
     """Return the settings of librdkafka.
 
@@ -336,8 +301,12 @@ def build_client_settings(address: PlantAddress) -> dict[str, Any]:
         (url.host, url.port or SCHEMES[url.scheme]),
         *map(parse_broker, split_names(address.get_option("brokers"))),
     ]
+    for host, port in brokers:
+        check_broker(address, host, port)  # each of its connections is checked again
     settings: dict[str, Any] = {
-        "bootstrap.servers": ",".join(_resolve_broker(address, *broker) for broker in brokers),
+        "bootstrap.servers": ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in brokers
+        ),
         "client.id": "weir",
         "security.protocol": ("SASL_" if user else "") + ("SSL" if tls else "PLAINTEXT"),
         "socket.connection.setup.timeout.ms": round(answer_seconds() * 1000),
@@ -364,12 +333,6 @@ def parse_broker(text: str) -> tuple[str, int]:
     """Return the host and port of `host:port`. Raise `BadInput`."""
     url = egress.check_url(f"kafka://{text}", "brokers", SCHEMES)
     return url.host, url.port or SCHEMES["kafka"]
-
-
-def _resolve_broker(plant: PlantAddress, host: str, port: int) -> str:
-    """Return a bootstrap broker in librdkafka's form; each of its connections is checked again."""
-    check_broker(plant, host, port)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def check_broker(plant: PlantAddress, host: str, port: int) -> list[str]:
@@ -403,15 +366,15 @@ def _extract_kafka_error(error: Any) -> "KafkaError":
     return first if isinstance(first, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 
 
-def _member(answer: Any) -> GroupReader:
+def _build_reader(answer: Any) -> GroupReader:
     given = answer.assignment.topic_partitions if answer.assignment else ()
     return GroupReader(
         answer.client_id, answer.host, frozenset((assigned.topic, assigned.partition) for assigned in given)
     )
 
 
-def _has_partition(partition: Partition, topics: _Topics) -> bool:
-    return partition[0] in topics and partition[1] < topics[partition[0]][1]
+def _has(partition: Partition, topics: Mapping[str, int]) -> bool:
+    return partition[1] < topics.get(partition[0], 0)
 
 
 def _fits(name: str, patterns: Sequence[str], hidden: str = "") -> bool:

@@ -18,13 +18,80 @@ of the group are unknown meanwhile, and also if its partitions are too many to b
 """
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from common.stored_document import replace_fields
 from workers.documents.consumer_groups import ConsumerGroup, GroupMember, PartitionLag
 from workers.plants.foreign.kafka.offset_history import OffsetHistory
-from workers.plants.foreign.kafka.reading import EMPTY, STABLE, ClusterReading, Group, Offsets, Partition
+
+Partition = tuple[str, int]  # (topic, number)
+
+STABLE, EMPTY, UNKNOWN = "stable", "empty", "unknown"
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """The offsets of one partition: its first existing event, and the next one to be appended."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class GroupReader:
+    """A consumer, and the partitions that are assigned to it."""
+
+    client: str
+    host: str
+    partitions: frozenset[Partition]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A consumer group.
+
+    committed: partition → the offset of the next event, if one was committed. beyond: number of partitions with a
+    committed offset whose own offsets are not read, because they are too many.
+    """
+
+    state: str
+    members: tuple[GroupReader, ...] = ()
+    committed: Mapping[Partition, int] = field(default_factory=dict)
+    beyond: int = 0
+
+    @cached_property
+    def assigned(self) -> dict[Partition, GroupReader]:
+        """Return the reader of each partition."""
+        return {partition: member for member in self.members for partition in member.partitions}
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Return the topics whose partitions it reads now."""
+        return frozenset(topic for topic, _ in self.assigned)
+
+
+@dataclass(frozen=True)
+class ClusterReading:
+    """One reading.
+
+    ends_at: when the offsets of the partitions were read. committed_at: when those of the groups were read, which is
+    later, so that a group that keeps up is never shown as behind because of events in between.
+    topics: topic → its number of partitions.
+    """
+
+    ends_at: float
+    committed_at: float
+    topics: Mapping[str, int]
+    offsets: Mapping[Partition, Offsets]
+    groups: Mapping[str, Group]
+
+    def has(self, partition: Partition) -> bool:
+        """Return whether the topic exists and has this partition."""
+        topic, number = partition
+        return number < self.topics.get(topic, 0)
+
 
 WINDOW_SECONDS = 30.0
 MAX_SHOWN = 50  # partitions shown per group
@@ -65,8 +132,8 @@ class GroupLags:
         """
         last = self._readings[-1] if self._readings else reading
         for partition in list(self._histories):
-            if not reading.has(partition) or reading.get_topic_id(partition) != last.get_topic_id(partition):
-                del self._histories[partition]  # gone, or another topic of that name
+            if not reading.has(partition):
+                del self._histories[partition]
         for partition, offsets in reading.offsets.items():
             self._histories.setdefault(partition, OffsetHistory()).add(reading.ends_at, offsets.end)
         self._topics = {name: self._read_by(name, group) for name, group in reading.groups.items()}
@@ -159,7 +226,7 @@ class GroupLags:
         if reading.groups[name].state == STABLE:
             return sum(row.said not in (GONE, UNREAD) for row in rows)
         topics = self._topics[name] or {row.topic for row in rows}
-        return sum(reading.topics[topic][1] for topic in topics if topic in reading.topics)
+        return sum(reading.topics.get(topic, 0) for topic in topics)
 
     def _build_partition_lag(self, name: str, partition: Partition) -> PartitionLag:
         """Return one partition of a group."""
@@ -269,10 +336,8 @@ class GroupLags:
 
 
 def _is_same_log(partition: Partition, first: ClusterReading, last: ClusterReading) -> bool:
-    """Return whether both readings are of the same log."""
-    if partition not in first.offsets or first.get_topic_id(partition) != last.get_topic_id(partition):
-        return False
-    return last.offsets[partition].end >= first.offsets[partition].end
+    """Return whether both readings are of the same log: that of a topic that was made anew ends earlier."""
+    return partition in first.offsets and last.offsets[partition].end >= first.offsets[partition].end
 
 
 def _compute_clearing_seconds(lag: int | None, into: float | None, out: float | None) -> float | None:

@@ -18,11 +18,10 @@ from common.errors import BadInput
 from common.stored_document import replace_fields
 from controllers.parallelism.measured_topology import MAX_PATHS, Link, MeasuredOperator, MeasuredTopology
 from workers.documents.consumer_groups import ConsumerGroup
-from workers.documents.plants import FoundPlant, PlantSection
+from workers.documents.plants import FoundPlant, PlantSection, PlantStatus
 from workers.plants.foreign.kafka import cluster
 from workers.plants.foreign.kafka.cluster import MAX_GROUPS, KafkaCluster, parse_broker, split_names
-from workers.plants.foreign.kafka.group_lag import WINDOW_SECONDS, GroupLags, Question
-from workers.plants.foreign.kafka.reading import Partition
+from workers.plants.foreign.kafka.group_lag import WINDOW_SECONDS, GroupLags, Partition, Question
 from workers.plants.foreign.kind import Adapter, PlantAddress, declare_option, describe_topology
 
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
@@ -64,18 +63,21 @@ class KafkaPlant(Adapter):
         self._lags.follow(reading)
         self._ask_of_the_past()
         self._groups = self._lags.list_groups()
-        self._partitions = {name: count for name, (_, count) in reading.topics.items()}
+        self._partitions = reading.topics
         return build_topology(self._name, self._clock(), self._groups, self._partitions)
 
-    def list_groups(self) -> Mapping[str, ConsumerGroup]:
-        """Return the groups as observed last."""
-        return self._groups
+    def get_details(self) -> PlantStatus:
+        return PlantStatus(groups=dict(self._groups))
 
     def list_sections(self) -> Sequence[PlantSection]:
         """Return what is beyond MAX_LINKS and MAX_PARTITIONS, and what could not be read."""
         said = [
             describe_left_out(self._groups, self._partitions),
-            self._describe_skipped_partitions(),
+            f"{self._cluster.left:,} of the partitions that groups read are not observed: Weir observes the"
+            f" first {cluster.MAX_PARTITIONS:,} by name. The actual lag of their groups may be higher, and"
+            " their rates are unknown."
+            if self._cluster.left
+            else "",
             *self.describe_read_failures(),
         ]
         rows: list[list[str | float | None]] = [[group] for group in said if group]
@@ -88,15 +90,6 @@ class KafkaPlant(Adapter):
         if len(failures) > MAX_SHOWN_FAILURES:
             said.append(f"{len(failures) - MAX_SHOWN_FAILURES:,} more groups, topics, or partitions can't be read.")
         return said
-
-    def _describe_skipped_partitions(self) -> str:
-        if not self._cluster.left:
-            return ""
-        return (
-            f"{self._cluster.left:,} of the partitions that groups read are not observed: Weir observes the"
-            f" first {cluster.MAX_PARTITIONS:,} by name. The actual lag of their groups may be higher, and"
-            " their rates are unknown."
-        )
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Raise an error: see NOT_SET."""
@@ -206,7 +199,7 @@ def inspect(address: PlantAddress) -> FoundPlant:
     """Return what exists now; nothing of it can be controlled."""
     with closing(KafkaPlant(address)) as plant:
         inspected = describe_topology("A Kafka cluster.", plant.get_topology(), (NEEDS,))
-        groups, unread = plant.list_groups(), plant.describe_read_failures()
+        groups, unread = plant.get_details().groups, plant.describe_read_failures()
     said = [_describe_group(name, group) for name, group in groups.items()] or ["No consumer groups found."]
     return replace_fields(inspected, said=said + unread)
 

@@ -19,7 +19,7 @@ from common.errors import BadInput, WeirError
 from common.parsing import parse_digits
 from controllers.framework.reason import format_count
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from workers.documents.plants import FoundPart, FoundPlant, PlantSection
+from workers.documents.plants import FoundPart, FoundPlant, PlantSection, PlantStatus
 from workers.plants.foreign.group_measures import HELP, OPTION, parse_groups
 from workers.plants.foreign.kind import Adapter, PlantAddress, declare_option
 from workers.plants.foreign.kubernetes.api_server import AccessDenied, ApiServer
@@ -71,9 +71,7 @@ class KubernetesPlant(Adapter):
         workloads = {workload for path in self._paths for workload in path}
         self._autoscalers = Autoscalers(self._server, workloads, self._format_holder)
         self._installation = installation
-        self._revisions: dict[str, str] = {}
-        self._set_to: dict[str, int] = {}
-        self._lives: dict[str, float] = {}
+        self._details = PlantStatus()
         self._bounds: dict[str, tuple[int, int]] = {}  # workload → bounds of its HPA
         self._bounds_at: float | None = None  # when the bounds were read
         self._unread: dict[str, InvalidPlantResponse] = {}  # workload → why it is missing from the last reading
@@ -86,10 +84,16 @@ class KubernetesPlant(Adapter):
     def get_topology(self) -> MeasuredTopology:
         """Return the topology. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         workloads = self._read()
-        self._read_bounds()
-        self._revisions = {name: revision for name, each in workloads.items() if (revision := _get_revision(each))}
-        self._set_to = {name: _count_desired_replicas(document) for name, document in workloads.items()}
-        self._lives = {name: at for name, each in workloads.items() if (at := _read_creation_time(each)) is not None}
+        now = self._clock()
+        if self._bounds_at is None or abs(now - self._bounds_at) >= BOUNDS_SECONDS:
+            self._bounds_at = now
+            with suppress(InvalidPlantResponse):  # if autoscalers may not be listed, nothing is set (`hold`)
+                self._bounds = self._autoscalers.compute_bounds()
+        self._details = PlantStatus(
+            revisions={name: revision for name, each in workloads.items() if (revision := _get_revision(each))},
+            set_to={name: _count_desired_replicas(document) for name, document in workloads.items()},
+            lives={name: at for name, each in workloads.items() if (at := _read_creation_time(each)) is not None},
+        )
         operators = {SOURCE: MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)}
         for name, document in workloads.items():
             operators[name] = self._build_operator(name, document)
@@ -106,7 +110,11 @@ class KubernetesPlant(Adapter):
             if name in self._unread:
                 raise self._unread[name]
         self._bounds = self._autoscalers.compute_bounds() if tasks else self._bounds
-        self._check_bounds(tasks)
+        for name, count in tasks.items():  # a HorizontalPodAutoscaler would revert another number at once
+            least, most = self._bounds.get(name, (count, count))
+            if type(count) is int and not least <= count <= most:
+                said = f"must be {least} to {most} replicas, not {count}: a HorizontalPodAutoscaler keeps it"
+                raise BadInput(f"tasks.{name}", f"{said} in that range, even while it is held.")
         operators = {name: self._build_operator(name, document) for name, document in workloads.items()}
         operators[SOURCE] = MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)
         MeasuredTopology(self._name, 0.0, WINDOW_SECONDS, operators).check_tasks(tasks)
@@ -149,7 +157,9 @@ class KubernetesPlant(Adapter):
                 autoscaler.name,
                 autoscaler.minimum,
                 autoscaler.maximum,
-                _describe_state(autoscaler.held, autoscaler.is_off),
+                f"held by {autoscaler.held.get('by')}"
+                if autoscaler.held
+                else ("disabled elsewhere" if autoscaler.is_off else "active"),
             ]
             for autoscaler in self._autoscalers.read()
         ]
@@ -169,28 +179,17 @@ class KubernetesPlant(Adapter):
             ),
         )
 
-    def get_revisions(self) -> Mapping[str, str]:
-        """Return the revision of a Deployment, and the name of a StatefulSet's newest template."""
-        return self._revisions
+    def get_details(self) -> PlantStatus:
+        """Return the details.
 
-    def set_to(self) -> Mapping[str, int]:
-        """Return `spec.replicas`: a rollout changes the number of pods, but not this."""
-        return self._set_to
-
-    def get_start_times(self) -> Mapping[str, float]:
-        """Return the creation times: a workload that was deleted and created again is another one."""
-        return self._lives
+        revisions: of a Deployment, and the name of a StatefulSet's newest template. set_to: `spec.replicas`, which a
+        rollout doesn't change. lives: the creation times, because a workload that was deleted and created again is
+        another one.
+        """
+        return self._details
 
     def close(self) -> None:
         self._server.close()
-
-    def _read_bounds(self) -> None:
-        """Read the bounds every BOUNDS_SECONDS. If autoscalers may not be listed, nothing is set (`hold`)."""
-        now = self._clock()
-        if self._bounds_at is None or abs(now - self._bounds_at) >= BOUNDS_SECONDS:
-            self._bounds_at = now
-            with suppress(InvalidPlantResponse):
-                self._bounds = self._autoscalers.compute_bounds()
 
     def _build_operator(self, name: str, document: Any) -> MeasuredOperator:
         """Return an operator between the registration's bounds and those of a HorizontalPodAutoscaler.
@@ -209,14 +208,6 @@ class KubernetesPlant(Adapter):
             )
             least, most = self._least, self._most
         return MeasuredOperator(name, "operator", tasks, least, most, fixed)
-
-    def _check_bounds(self, tasks: Mapping[str, int]) -> None:
-        """Raise `BadInput` for a number that a HorizontalPodAutoscaler would revert at once."""
-        for name, count in tasks.items():
-            least, most = self._bounds.get(name, (count, count))
-            if type(count) is int and not least <= count <= most:
-                said = f"must be {least} to {most} replicas, not {count}: a HorizontalPodAutoscaler keeps it"
-                raise BadInput(f"tasks.{name}", f"{said} in that range, even while it is held.")
 
     def _read(self) -> dict[str, Any]:
         """Return the existing workloads, by name.
@@ -365,9 +356,3 @@ def _build_rollout_row(name: str, document: Any) -> list[str | float | None]:
     )
     state = "rolled out" if (updated or 0) >= ordered <= (ready or 0) else "in progress"
     return [name, ordered, there, ready, updated, _get_revision(document) or None, state]
-
-
-def _describe_state(held: Mapping[str, Any], is_off: bool) -> str:
-    if held:
-        return f"held by {held.get('by')}"
-    return "disabled elsewhere" if is_off else "active"

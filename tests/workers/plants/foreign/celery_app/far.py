@@ -5,7 +5,6 @@ Its broker is a set of numbers, one per queue. Time advances by `run`.
 
 import threading
 
-from queues import keys
 from workers.plants.foreign.celery_app.broker import QueueLength
 from workers.plants.foreign.celery_app.events import TaskEvents
 from workers.plants.foreign.celery_app.plant import CeleryPlant
@@ -49,7 +48,7 @@ class FakeCelery:
         self.sending, self.noted_workers = set(), StoredNotes()  # lives: (worker, pid)
         self.listener, self.resumed = FarListener(), StoredNotes()
         self.now, self.orders, self.silent, self.pid = 100.0, 0, False, 7
-        self.noted = ExpiringNotes(keys.POOL_ORDER, "shop", monotonic=lambda: self.now)
+        self.noted = ExpiringNotes(monotonic=lambda: self.now)
         self.unacknowledged_now = 0
         self.version = "5.7.0 (opalescent)"
         self.asked, self.reserved = [], []

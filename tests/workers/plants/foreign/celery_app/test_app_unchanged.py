@@ -8,7 +8,6 @@ import time
 from contextlib import closing, contextmanager
 
 import pytest
-import redis
 from celery import Celery
 
 from bench.celery.brokers import valkey
@@ -129,14 +128,3 @@ def test_tasks_that_an_app_took_long_ago_are_the_app_s_to_give_back(control):
             channel.qos.restore_visible()
             channel.sweep_bindings()
     assert control.hexists("unacked", "tag") and control.zscore("unacked_index", "tag") == taken_at
-
-
-def test_bindings_of_an_app_are_the_app_s_to_sweep(control):
-    control.sadd("_kombu.binding.reply.celery.pidbox", "::somebody")
-    control.zadd("_kombu.binding-deadlines", {"reply.celery.pidbox": 1})
-    place = control.connection_pool.connection_kwargs
-    app = celery_app.create_app(PlantAddress(name="far", url=f"redis://{place['host']}:{place['port']}/{place['db']}"))
-    with app.connection() as connection:
-        connection.channel().sweep_bindings()
-    assert isinstance(control, redis.Redis)
-    assert control.smembers("_kombu.binding.reply.celery.pidbox") == {b"::somebody"}

@@ -11,7 +11,6 @@ from common.errors import BadInput
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.celery_app import ADAPTER, broker
 from workers.plants.foreign.celery_app.broker import AmqpBroker, QueueLength, RedisBroker
-from workers.plants.foreign.celery_app.transport import SEPARATORS
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import InvalidPlantResponse
 
@@ -43,10 +42,6 @@ def test_lists_by_the_separator_of_the_app_are_counted(control, observed, separa
     control.rpush(f"orders{USUAL}1", "two", "three")
     control.rpush("orders:1", "of 2025", "of 2026", "of the app's own")
     assert observed(separator=separator).read_queue_lengths(["orders"])["orders"].waiting == waiting
-
-
-def test_a_separator_that_is_none_is_refused_when_the_app_is_registered():
-    assert {option.name: option for option in ADAPTER.options}["separator"].choices == tuple(SEPARATORS)
 
 
 @pytest.mark.parametrize("address", ["http://me:hunter2@rabbit:15672", "http://rabbit:15672/?token=hunter2", "rabbit"])

@@ -124,16 +124,6 @@ def test_a_worker_that_its_owner_started_with_events_is_not_asked_to_stop(far):
     assert far.events_off == []
 
 
-def test_what_was_asked_of_an_earlier_life_of_a_worker_is_not_taken_back_of_a_later_one(far):
-    far.stats = {"uptime": 500}
-    far.plant().get_topology()
-    far.now, far.stats = 200.0, {"uptime": 20}  # restarted with -E, in a container: its pid is the same
-    later = far.plant()
-    later.get_topology()
-    later.close()
-    assert far.events_off == []
-
-
 def shown(plant, *columns):
     """Return the row of the only worker, as its page shows it."""
     [workers] = [each for each in plant.list_sections() if each.title == "Workers"]
@@ -220,15 +210,6 @@ def test_a_large_app_is_seen_with_the_queues_of_the_same_workers_as_one_source()
     assert any("10 queues are shown as 3 sources" in each for each in plant.list_missing())
 
 
-def test_what_makes_too_many_paths_even_so_is_left_out_and_said():
-    far = FakeCelery({f"w{n}@a": 2 for n in range(120)}, queues=[f"q{n}" for n in range(12)])
-    for n in range(12):
-        far.paused.add((f"w{n}@a", f"q{n}"))
-    plant = far.plant()
-    assert len(plant.get_topology().links) == 600
-    assert any("Paths not shown: 828" in each for each in plant.list_missing())
-
-
 def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is_gone(far):
     plant = far.plant()
     plant.get_topology()
@@ -292,19 +273,6 @@ def test_a_worker_that_goes_or_comes_brings_no_arrivals_and_takes_none_away():
     for _ in range(30):
         found = rates(plant, far, {ONE: 2, TWO: 2})
         assert sum(found.values()) == pytest.approx(40.0, rel=0.15)
-
-
-def test_a_queue_that_was_purged_does_not_hide_what_comes():
-    far = FakeCelery({ONE: 4})
-    far.queues["celery"] = 100_000
-    plant = far.plant(events="listen")
-    for _ in range(30):
-        rates(plant, far, {ONE: 4})
-    far.queues["celery"] = 0
-    for _ in range(30):
-        found = rates(plant, far, {ONE: 4}, growth=1)
-    assert found[ONE] == pytest.approx(50.0, rel=0.15)
-    assert plant.get_topology().links[0].latency_seconds == pytest.approx(6.0, abs=1.5)
 
 
 def test_of_workers_that_take_other_queues_besides_each_has_its_part_of_the_queue_that_they_share():
@@ -446,17 +414,17 @@ def test_a_worker_that_grows_and_can_not_be_called_back_is_named_where_another_o
 def test_since_when_a_worker_lives_is_said_by_its_uptime_and_is_the_same_in_all_of_its_life(far):
     plant = far.plant()
     plant.get_topology()
-    assert plant.get_start_times() == {}
+    assert plant.get_details().lives == {}
     found = []
     for at, uptime in ((100.0, 40), (101.0, 40), (102.0, 42), (103.0, None), (200.0, 5), (201.0, 6)):
         far.now, far.stats = at, {"uptime": uptime}
         plant.get_topology()
-        found.append(plant.get_start_times().get(ONE))
+        found.append(plant.get_details().lives.get(ONE))
     assert found == [57.0, 57.0, 57.0, None, 192.0, 192.0]
     del far.processes[ONE]
     far.now = 203.0
     plant.get_topology()
-    assert plant.get_start_times() == {ONE: 192.0}  # it is late
+    assert plant.get_details().lives == {ONE: 192.0}  # it is late
     far.now = 240.0
     plant.get_topology()
-    assert plant.get_start_times() == {}
+    assert plant.get_details().lives == {}

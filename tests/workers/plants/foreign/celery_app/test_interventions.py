@@ -193,13 +193,6 @@ def test_a_worker_that_was_started_anew_is_as_its_owner_set_it_up(far, control, 
     assert far.paused and not in_force(control)
 
 
-def test_a_worker_that_goes_on_is_undone_however_long_it_has_been_up(far, control, begin):
-    begin(PAUSE, "celery")
-    far.now, far.stats = 190.0, {"uptime": 89}
-    undo_due(far, control, 200.0)
-    assert not far.paused
-
-
 def test_nothing_is_given_up_that_was_never_tried_however_late_it_is(far, control, begin):
     begin(PAUSE, "celery", until=150.0)
     begin(LIMIT, "shop.mail", "1/m")
@@ -283,11 +276,6 @@ def test_an_undo_that_dies_in_its_midst_is_due(far, control, begin):
     assert not far.paused
 
 
-def test_a_value_that_an_action_does_not_take_is_not_noted(far, control, begin):
-    begin(PAUSE, "celery", "100/m")
-    assert [each.value for each in in_force(control)] == [""]
-
-
 def test_a_plant_without_interventions_says_so():
     class Bare(Adapter):
         def get_topology(self):
@@ -324,22 +312,6 @@ def test_a_worker_that_was_started_anew_takes_from_the_queues_that_its_owner_gav
     far.reconnect()
     far.pid = 8
     far.plant().get_topology()
-    assert far.paused == {(ONE, "celery"), (TWO, "celery")}
-
-
-def test_nor_does_one_that_was_started_anew_under_its_pid_as_in_a_container_have_to_take_another_queue(
-    far, control, begin
-):
-    far.stats = {"uptime": 50}
-    begin(PAUSE, "celery")
-    undo(far, control, PAUSE, "celery")
-    observer = far.plant()
-    observer.get_topology()
-    far.now, far.stats = far.now + 60.0, {"uptime": 10}
-    far.paused = {(ONE, "celery"), (TWO, "celery")}  # their owner set other values
-    for _ in range(40):
-        far.now, far.stats = far.now + 1.0, {"uptime": far.stats["uptime"] + 1}
-        observer.get_topology()
     assert far.paused == {(ONE, "celery"), (TWO, "celery")}
 
 

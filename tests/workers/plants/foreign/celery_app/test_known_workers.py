@@ -2,10 +2,9 @@
 
 import pytest
 
-from queues import keys
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
-from workers.plants.foreign.celery_app import remote_control, workers
-from workers.plants.foreign.celery_app.remote_control import GEVENT, WorkerPool
+from workers.plants.foreign.celery_app import workers
+from workers.plants.foreign.celery_app.remote_control import WorkerPool
 from workers.plants.foreign.celery_app.workers import MAX_MISSED, MISSED_SECONDS, MissedWorkers
 from workers.plants.foreign.stored_notes import ExpiringNotes, StoredNotes
 
@@ -37,12 +36,12 @@ def test_notes_are_kept_by_name_until_they_are_forgotten(known):
 def test_an_expiring_note_is_of_one_name_and_of_its_time(is_shared, request):
     control = request.getfixturevalue("control") if is_shared else None
     now = [0.0]
-    orders = ExpiringNotes(keys.POOL_ORDER, "shop", control, monotonic=lambda: now[0])
+    orders = ExpiringNotes(lambda name: f"weir:test:{name}", control, lambda: now[0])
     assert orders.get(ONE) is None
     orders.put(ONE, {"pid": 7, "processes": 5}, 7.0)
     assert orders.get(ONE) == {"pid": 7, "processes": 5} and orders.get(TWO) is None
     if control:
-        assert 0 < control.pttl(keys.POOL_ORDER.build("shop", ONE)) <= 7_000
+        assert 0 < control.pttl(f"weir:test:{ONE}") <= 7_000
     else:
         now[0] = 7.0
         assert orders.get(ONE) is None
@@ -132,15 +131,6 @@ def test_a_queue_is_not_made_up_because_no_worker_had_answered_yet():
     assert list(plant.get_topology().operators) == ["queue mail", ONE]
 
 
-def test_a_queue_from_which_no_worker_takes_says_so(far):
-    plant = far.plant(queues="mail")
-    far.queues["mail"] = 3
-    far.paused = {(ONE, "mail")}
-    plant.get_topology()
-    rows = {row[0]: row for each in plant.list_sections() if each.title == "Queues" for row in each.rows}
-    assert rows["mail"][-1] == "none responding"
-
-
 def test_of_names_without_end_those_that_are_gone_for_longest_are_forgotten(known):
     missed = MissedWorkers(known)
     for number in range(MAX_MISSED + 20):
@@ -176,16 +166,6 @@ def test_of_workers_that_were_asked_for_events_only_the_last_ones_are_noted(monk
     assert {STAYS, "celery@host-59", "celery@host-45"} <= set(noted)
     plant.close()
     assert STAYS in far.events_off
-
-
-def test_versions_of_gevent_workers_that_are_gone_are_forgotten(monkeypatch):
-    monkeypatch.setattr(remote_control, "MAX_VERSIONS", 20)
-    far = FakeCelery({STAYS: 2})
-    far.stats = {"pool": {"implementation": f"{GEVENT}:TaskPool", "max-concurrency": 2}}
-    plant = far.plant()
-    hosts(far, plant, 60)
-    assert len(plant.control._versions) <= 21
-    assert far.asked.count("report") == 60  # each once in its life
 
 
 # Two workers with one name

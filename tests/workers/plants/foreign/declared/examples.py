@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 import httpx
 
-from workers.plants.foreign.declared import call, redis_value
+from workers.plants.foreign.declared import call, sources
 from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.examples import EXAMPLES
@@ -84,7 +84,7 @@ class DeclaredRig:
         monkeypatch.setenv("WEIR_PLANT_COMMANDS", COMMANDS)
         monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path))
         monkeypatch.setattr(call, "_run", self.run)
-        monkeypatch.setattr(redis_value, "read_single_value", self.read)
+        monkeypatch.setattr(sources, "read_single_value", self.read)
         text = re.sub("/var/lib/(scan|spark)/", f"{tmp_path}/", EXAMPLES[name])
         self.declaration = parse_declaration(text)
         pools = [each for each in self.declaration.operators.values() if each.actuator]

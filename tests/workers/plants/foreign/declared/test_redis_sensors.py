@@ -27,7 +27,7 @@ def reading(command, address, variable="WEIR_SECRET_REDIS"):
     declaration = parse_declaration(TEXT % f"redis: '{command}', server: {variable}")
     plant = DeclaredPlant(declaration, {variable: address}, httpx.MockTransport(lambda _: httpx.Response(500)))
     plant.get_topology()
-    return plant.get_readings()["it"]
+    return plant.readings["it"]
 
 
 def known(command, address):

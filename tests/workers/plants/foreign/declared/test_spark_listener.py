@@ -60,7 +60,7 @@ def test_a_job_with_the_listener_is_seen_as_it_is(tmp_path, monkeypatch):
     sensors = "\n".join(line for line in text.splitlines() if "http" not in line)  # no master is asked
     plant = DeclaredPlant(parse_declaration(sensors), {"WEIR_SECRET_KUBERNETES": "x"})
     plant.get_topology()
-    readings = plant.get_readings()
+    readings = plant.readings
     plant.close()
     assert readings["rows"].value == pytest.approx(said["comes"])
     assert readings["clean_busy"].value == pytest.approx(min(1.0, said["comes"] / said["can"]))

@@ -6,7 +6,7 @@ import pytest
 from tests.workers.plants.foreign.declared.test_declared_plants import TEXT, Far
 from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
-from workers.plants.foreign.declared.task_orders import LastTaskOrder, OwnTaskOrders, SharedTaskOrders
+from workers.plants.foreign.stored_notes import ExpiringNotes
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 
@@ -84,7 +84,7 @@ class Slow(Scraped):
 
     def __init__(self):
         super().__init__()
-        self.seconds, self.meanwhile, self.orders = 0.0, lambda: None, OwnTaskOrders(lambda: self.seconds)
+        self.seconds, self.meanwhile, self.orders = (0.0, lambda: None, ExpiringNotes(monotonic=lambda: self.seconds))
 
     def plant(self):
         transport = httpx.MockTransport(self.answer)
@@ -115,9 +115,9 @@ def test_a_loop_that_orders_again_while_many_slow_calls_go_on_calls_nothing_besi
 
 def test_what_another_orders_while_slow_calls_go_on_stays_noted_after_them():
     far = Slow()
-    far.meanwhile = lambda: far.orders.note("render", LastTaskOrder(4, 2), 60.0)
+    far.meanwhile = lambda: far.orders.put("render", {"tasks": 4, "seen": 2}, 60.0)
     far.plant().set_parallelism({"render": 9})
-    assert far.orders.get_pending("render") == LastTaskOrder(4, 2)
+    assert far.orders.get("render") == {"tasks": 4, "seen": 2}
 
 
 def test_an_order_whose_answer_was_lost_was_perhaps_obeyed_and_one_that_is_refused_was_not():
@@ -135,18 +135,3 @@ def test_an_order_whose_answer_was_lost_was_perhaps_obeyed_and_one_that_is_refus
     far.lost = False
     plant.set_parallelism({"web": 3, "render": 3})
     assert far.now == {"web": 3, "render": 3}
-
-
-@pytest.fixture(params=["own", "shared"])
-def task_orders(request):
-    own = request.param == "own"
-    return OwnTaskOrders() if own else SharedTaskOrders(request.getfixturevalue("control"), "shop")
-
-
-def test_the_last_order_of_an_operator_is_known_to_whoever_orders_next(task_orders):
-    assert task_orders.get_pending("web") is None
-    task_orders.note("web", LastTaskOrder(3, 2), 30.0)
-    assert task_orders.get_pending("web") == LastTaskOrder(3, 2)
-    assert task_orders.get_pending("render") is None
-    task_orders.forget("web")
-    assert task_orders.get_pending("web") is None

@@ -1,20 +1,17 @@
 """Groups of a real broker: how far behind they are, and what is not lag."""
 
 import time
-from concurrent.futures import Future
-from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 
 from common.errors import BadInput
 from tests.workers.plants.foreign.kafka.broker import consumed, mock_cluster, tansu
 from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
 from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.kafka import cluster, group_lag
-from workers.plants.foreign.kafka.cluster import IDS_SECONDS, KafkaCluster
+from workers.plants.foreign.kafka.cluster import KafkaCluster
+from workers.plants.foreign.kafka.group_lag import Offsets
 from workers.plants.foreign.kafka.kafka_plant import MAX_LINKS, NOT_SET, KafkaPlant, build_topology, describe_left_out
-from workers.plants.foreign.kafka.reading import Offsets
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantUnavailable
 
@@ -38,7 +35,7 @@ def plant_of(broker, clock=time.time, **options):
 
 def seen(plant, group):
     plant.get_topology()
-    return plant.list_groups()[group]
+    return plant.get_details().groups[group]
 
 
 def group(*topics, lag_seconds=0.0):
@@ -63,12 +60,6 @@ def test_of_a_large_cluster_those_furthest_behind_are_seen_and_it_is_said_what_i
     assert describe_left_out({"one": group("t1")}, partitions) == ""
 
 
-def test_groups_that_read_nothing_are_seen_besides():
-    partitions = {f"t{number}": 1 for number in range(900)}
-    groups = {f"idle{number}": group() for number in range(199)} | {"all": group(*partitions)}
-    assert len(build_topology("events", 5.0, groups, partitions).paths) == 199 + MAX_LINKS
-
-
 def test_a_group_is_a_plants_operator_behind_its_topics_and_can_not_be_set(broker, topic):
     broker.publish(topic, 10)
     broker.publish(topic, 5, partition=1)
@@ -78,7 +69,7 @@ def test_a_group_is_a_plants_operator_behind_its_topics_and_can_not_be_set(broke
     assert set(topology.operators) == {f"topics/{topic}", f"groups/{topic}-a"}
     assert topology.operators[f"topics/{topic}"].parallelism == 2
     assert [(link.source, link.target) for link in topology.links] == [(f"topics/{topic}", f"groups/{topic}-a")]
-    group = plant.list_groups()[f"{topic}-a"]
+    group = plant.get_details().groups[f"{topic}-a"]
     assert (group.lag_events, group.partition_count) == (6, 2)
     with pytest.raises(BadInput, match=NOT_SET):
         plant.set_parallelism({f"groups/{topic}-a": 3})
@@ -97,13 +88,6 @@ def test_how_old_waiting_events_are_is_known_from_the_first_observation(broker, 
         assert group.lag_events == 8
         assert not group.at_least
         assert group.lag_seconds == pytest.approx(time.time() + age - appended, rel=0.05)
-
-
-def test_a_group_that_has_read_all_is_not_behind(broker, topic):
-    broker.publish(topic, 20)
-    broker.commit(f"{topic}-a", topic, 20)
-    group = seen(plant_of(broker, groups=f"{topic}-a"), f"{topic}-a")
-    assert (group.lag_events, group.lag_seconds) == (0, 0.0)
 
 
 def test_resets_deletes_and_topics_made_anew_leave_no_phantom_lag(broker, topic):
@@ -125,39 +109,6 @@ def test_resets_deletes_and_topics_made_anew_leave_no_phantom_lag(broker, topic)
     anew = seen(plant, f"{topic}-a")
     assert (anew.lag_events, anew.lag_seconds) == (0, 0.0)
     assert anew.partitions[0].said == group_lag.BEYOND
-
-
-class LateOnce:
-    """A client whose broker returns the ids of topics too late at the first request."""
-
-    def __init__(self, client):
-        self._client, self._asked = client, 0
-
-    def __getattr__(self, name):
-        return getattr(self._client, name)
-
-    def describe_topics(self, topics, **options):
-        self._asked += 1
-        if self._asked > 1:
-            return self._client.describe_topics(topics, **options)
-        late = {name: Future() for name in topics.topic_names}
-        for future in late.values():
-            future.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
-        return late
-
-
-def test_a_broker_that_was_late_with_the_ids_of_topics_is_asked_for_them_again(broker, topic):
-    """They are requested again after a minute: a broker that has none is late each time."""
-    now = [1_000.0]
-    late = KafkaCluster(PlantAddress(name="events", url=broker.url), topics=[topic], clock=lambda: now[0])
-    late._client = LateOnce(late._open_client())
-    assert late.read().topics[topic] == late.read().topics[topic] == ("", 2)
-    now[0] += IDS_SECONDS
-    first = late.read().topics[topic]
-    assert first[0]
-    broker.delete(topic)
-    broker.create(topic, 2)
-    assert late.read().topics[topic][0] not in ("", first[0])
 
 
 class Wide(KafkaCluster):
@@ -202,33 +153,6 @@ def test_a_group_of_more_partitions_than_are_followed_is_as_far_behind_at_least(
     said = [row for section in plant.list_sections() for row in section.rows]
     found = [f"{wide.left} of the partitions", f"observes the first {most:,} by name"] if at_least else []
     assert len(said) == at_least and all(each in said[0][0] for each in found)
-
-
-class TopicsThatComeAndGo:
-    """A cluster whose answers each name another topic."""
-
-    def __init__(self):
-        self.asked = 0
-
-    def list_topics(self, timeout):
-        self.asked += 1
-        topic = SimpleNamespace(error=None, partitions={0: None})
-        return SimpleNamespace(brokers={}, topics={f"test-{self.asked}": topic})
-
-    def describe_topics(self, topics, request_timeout):
-        answers = {name: Future() for name in topics.topic_names}
-        for name, future in answers.items():
-            future.set_result(SimpleNamespace(topic_id=f"id of {name}"))
-        return answers
-
-
-def test_ids_of_topics_that_are_gone_are_forgotten():
-    passing = KafkaCluster(PlantAddress(name="events", url="kafka://broker.example"))
-    passing._client = TopicsThatComeAndGo()
-    for _ in range(100):
-        topics = passing._read_topics()
-    assert topics == {"test-100": ("id of test-100", 1)}
-    assert passing._ids == {"test-100": "id of test-100"}
 
 
 def test_a_broker_that_is_away_is_silent_and_says_so_in_time(broker, monkeypatch):

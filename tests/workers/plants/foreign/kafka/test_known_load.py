@@ -62,8 +62,8 @@ def test_lag_in_seconds_is_within_a_tenth_of_the_truth_under_a_known_load(record
             plant.get_topology()
             reading = plant._lags._readings[-1]
             committed = reading.groups["slow"].committed.get(("known", 0), 0) if reading.groups else 0
-            if reading.groups and plant.list_groups()["slow"].lag_seconds is not None:
-                found = plant.list_groups()["slow"].lag_seconds
+            if reading.groups and plant.get_details().groups["slow"].lag_seconds is not None:
+                found = plant.get_details().groups["slow"].lag_seconds
                 rows.append((load.behind(committed, reading.committed_at), found))
             load.ended.wait(OBSERVE_SECONDS)
         load.ended.set()

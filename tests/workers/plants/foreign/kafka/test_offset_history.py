@@ -20,12 +20,6 @@ def test_events_between_two_samples_are_taken_to_have_come_evenly():
     assert (appended.after, appended.before) == (0.0, 10.0)
 
 
-def test_an_event_after_an_idle_hour_came_when_the_end_moved_and_not_an_hour_before():
-    quiet = [(float(at), 7) for at in range(0, 3600, 2)]
-    appended = history(*quiet, (3600.0, 8)).find_append_time(7)
-    assert 3598.0 <= appended.at <= 3600.0
-
-
 def test_what_came_before_the_history_or_has_not_come_yet_is_not_known():
     found = history((5.0, 10), (6.0, 20))
     assert found.find_append_time(9) is None
@@ -37,11 +31,6 @@ def test_an_end_that_goes_back_is_another_log():
     found = history((0.0, 0), (10.0, 1_000), (12.0, 5), (14.0, 25))
     assert found.find_append_time(900) is None
     assert found.find_append_time(15).at == pytest.approx(13.05)
-
-
-def test_a_clock_that_is_set_back_leaves_no_sample_of_the_future():
-    found = history((0.0, 0), (100.0, 10), (50.0, 20))
-    assert found.find_append_time(15).before == 50.0
 
 
 def test_what_the_broker_says_of_the_past_is_put_in_its_place():

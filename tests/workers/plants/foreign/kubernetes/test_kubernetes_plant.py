@@ -16,7 +16,7 @@ from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.api_server import ApiServer, _create_ssl_context, _read_token
 from workers.plants.foreign.kubernetes.autoscalers import HELD, PAUSED
-from workers.plants.foreign.kubernetes.kubernetes_plant import REVISION, KubernetesPlant
+from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
 from workers.plants.holding import PlantHeld
 from workers.plants.installation import get_installation_id
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -86,17 +86,7 @@ def test_pods_that_a_rollout_has_besides_are_no_tasks(k8s, clock, plant_of):
         status = {"replicas": there, "readyReplicas": 3, "updatedReplicas": updated}
         k8s.get(DEPLOYMENTS, "parse").patch({"status": status})
         assert plant.get_topology().operators["parse"].parallelism == tasks
-        assert plant.set_to() == {"parse": 4}
-
-
-def test_of_pods_that_may_not_be_made_there_are_none_and_not_as_many_as_were_ordered(k8s, clock, plant_of):
-    """A quota or a webhook prevents them: a Deployment's controller omits a count of 0 from its status."""
-    k8s.put(DEPLOYMENTS, "parse", {"replicas": 4})
-    plant = plant_of(k8s, clock, "parse")
-    assert plant.get_topology().operators["parse"].parallelism == 4  # no controller has reported yet
-    k8s.get(DEPLOYMENTS, "parse").patch({"status": {"observedGeneration": 2, "unavailableReplicas": 4}})
-    assert plant.get_topology().operators["parse"].parallelism == 0
-    assert plant.list_sections()[0].rows == [["parse", 4, 0, 0, 0, None, "in progress"]]
+        assert plant.get_details().set_to == {"parse": 4}
 
 
 def test_keda_is_paused_while_a_loop_steers_and_goes_on_afterwards(k8s, clock, plant_of):
@@ -149,13 +139,6 @@ def test_a_held_hpa_keeps_its_bounds_so_tasks_are_set_between_them_alone(k8s, cl
     plant.set_parallelism({"parse": 9})
     clock.now += 11.0
     assert plant.get_topology().operators["parse"].maximum == 20
-
-
-def test_an_hpa_whose_bounds_leave_nothing_to_set_is_why_nothing_is_set(k8s, clock, plant_of):
-    k8s.deployment("parse", 2)
-    k8s.hpa("parse")
-    fixed = plant_of(k8s, clock, "parse", minimum="10").get_topology().operators["parse"].fixed
-    assert "keeps it at 2 to 8 replicas, and the registration allows 10 to 20" in fixed
 
 
 def test_where_autoscalers_may_not_be_listed_replicas_are_seen_all_the_same(k8s, clock, plant_of, monkeypatch):
@@ -237,38 +220,6 @@ def test_a_weir_has_one_id_which_all_of_its_processes_know(control):
     assert len(get_installation_id(control)) == 8
 
 
-@pytest.mark.parametrize("value", ["True", "1", "yes", ""])
-def test_what_keda_takes_for_paused_stays_paused(k8s, clock, plant_of, value):
-    k8s.deployment("parse")
-    k8s.scaled_object("parse", annotations={PAUSED: value})
-    plant = plant_of(k8s, clock, "parse")
-    plant.hold(60.0)
-    plant.release()
-    assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {PAUSED: value}
-    assert k8s.patches() == []
-
-
-def test_what_keda_takes_for_not_paused_is_held_and_comes_back_as_it_was(k8s, clock, plant_of):
-    k8s.deployment("parse")
-    k8s.scaled_object("parse", annotations={PAUSED: "False"})
-    plant = plant_of(k8s, clock, "parse")
-    plant.hold(60.0)
-    assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
-    plant.release()
-    assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {PAUSED: "False"}
-
-
-def test_what_scales_a_stateful_set_of_the_same_name_is_let_alone(k8s, clock, plant_of):
-    k8s.deployment("mail")
-    target = {"kind": "StatefulSet", "name": "mail"}
-    k8s.put(HPAS, "hpa-mail", {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 8})
-    k8s.put(SCALED_OBJECTS, "keda-mail", {"scaleTargetRef": target})
-    plant_of(k8s, clock, "mail").hold(60.0)
-    assert k8s.patches() == []
-    plant_of(k8s, clock, "statefulset/mail").hold(60.0)
-    assert len(k8s.patches()) == 2
-
-
 def test_a_workload_that_is_no_longer_the_plants_is_let_go(k8s, clock, plant_of):
     for name in ("parse", "score"):
         k8s.deployment(name)
@@ -325,14 +276,6 @@ def test_the_page_says_what_was_ordered_what_is_ready_and_who_scales(k8s, clock,
     replicas, autoscalers = plant.list_sections()
     assert replicas.rows == [["parse", 5, 2, 2, 2, None, "in progress"]]
     assert autoscalers.rows == [["parse", "HPA", "hpa-parse", 2, 8, "held by weir/shop"]]
-
-
-def test_what_is_rolled_out_is_known_of_each_workload(k8s, clock, plant_of):
-    k8s.deployment("parse", annotations={REVISION: "7"})
-    k8s.deployment("mail")
-    plant = plant_of(k8s, clock, "parse, mail")
-    plant.get_topology()
-    assert plant.get_revisions() == {"parse": "7"}
 
 
 def test_what_a_namespace_has_is_said_before_anything_is_registered(k8s):
@@ -463,10 +406,10 @@ def test_a_deployment_that_was_deleted_and_made_anew_is_another_one(k8s, clock, 
     k8s.deployment("parse", creationTimestamp="2026-09-21T14:13:20Z")
     plant = plant_of(k8s, clock, "parse")
     plant.get_topology()
-    assert plant.get_start_times() == {"parse": NOW}
+    assert plant.get_details().lives == {"parse": NOW}
     k8s.delete(DEPLOYMENTS, "parse")
     plant.get_topology()
-    assert plant.get_start_times() == {}
+    assert plant.get_details().lives == {}
     k8s.deployment("parse", creationTimestamp="2026-09-21T14:15:00Z")
     plant.get_topology()
-    assert plant.get_start_times() == {"parse": NOW + 100}
+    assert plant.get_details().lives == {"parse": NOW + 100}

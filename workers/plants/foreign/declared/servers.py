@@ -1,7 +1,7 @@
-"""How a declared plant logs in to its servers: with a secret that exists only in the environment.
+"""The servers of a declared plant: their logins, and one HTTP client for each server and login.
 
-A declaration names the variable (`secret_environment`) and how its value is sent (`secret_as`): as a bearer token, as
-`user:password` of basic authentication, or in a header of that name.
+A secret exists only in the environment. A declaration names the variable (`secret_environment`) and how its value is
+sent (`secret_as`): as a bearer token, as `user:password` of basic authentication, or in a header of that name.
 """
 
 import base64
@@ -9,11 +9,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
 
 from common import checks
 from common import environment as variables
 from common.errors import BadInput
 from workers.host import egress
+from workers.plants.foreign.client import PlantClient
 
 BEARER, BASIC = "bearer", "basic"
 HEADER = re.compile(r"X-[A-Za-z0-9-]{1,40}\Z")
@@ -54,3 +58,36 @@ def read_login(document: Mapping[str, Any], where: str) -> Login:
         takes = f"must be {BEARER}, {BASIC}, or the name of a header that starts with X-"
         raise BadInput(f"{where}.secret_as", f"{takes}, not {checks.shorten_for_message(sent_as)}")
     return Login(name, sent_as)
+
+
+class ServerClients:
+    """Clients that are opened on first use, when their secret is read, and closed together."""
+
+    def __init__(
+        self,
+        plant: str,
+        environment: Mapping[str, str] = variables.PROCESS,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._plant, self.environment, self._transport = plant, environment, transport
+        self._open: dict[tuple[str, Login], PlantClient] = {}
+
+    def resolve(self, url: str, login: Login) -> tuple[PlantClient, str]:
+        """Return (client, path with query) for an address.
+
+        Raise `BadInput` if the secret is not set, or may not be used there.
+        """
+        parts = urlsplit(url)
+        server = f"{parts.scheme}://{parts.netloc}"
+        client = self._open.get((server, login))
+        if client is None:
+            egress.check_secret_host(login.environment, parts.hostname, environment=self.environment)
+            headers = login.build_headers(self.environment)
+            name = f"{self._plant} ({parts.netloc})"
+            client = PlantClient(name, server, headers=headers, transport=self._transport)
+            client = self._open.setdefault((server, login), client)
+        return client, parts.path.lstrip("/") + (f"?{parts.query}" if parts.query else "")
+
+    def close(self) -> None:
+        for client in self._open.values():
+            client.close()
