@@ -79,7 +79,7 @@ INSTALLATION = Key(
     "weir:installation",
     "string",
     "web workers → web workers",
-    "ID of this Weir, by which others identify its holdings: `workers.plants.installation`",
+    "ID of this Weir, by which others identify its holdings: `workers.plants.foreign.kubernetes`",
 )
 SNAPSHOT = Key("weir:snapshot", "string", "observer → observer web workers", "JSON, the newest plant snapshot")
 LIVE = Key("weir:live", "channel", "observer → web", "JSON, every snapshot and its delta")

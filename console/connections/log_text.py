@@ -37,7 +37,6 @@ def end_of(log: Path, most_bytes: int) -> str:
 
 
 def mask_secrets(text: str, environment: Mapping[str, str] = variables.PROCESS) -> str:
-    """Return the text with the environment's secrets, and text that looks like a secret, masked."""
     text = mask_words(text, _iterate_secrets(environment))
     address, bearer, token, named = PATTERNS
     text = token.sub(HIDDEN, bearer.sub(HIDDEN, address.sub(f"{HIDDEN}@", text)))

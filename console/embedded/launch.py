@@ -27,7 +27,7 @@ from common.files import keep_private, mend
 from common.own_process import raise_open_file_limit
 from common.parsing import MAX_SHOWN, parse_digits
 from console import release
-from console.embedded.leftovers import end_leftovers, remove_of_dead_launchers
+from console.embedded.leftovers import end_leftovers
 from console.embedded.local import EmbeddedServers, check_whole
 from console.embedded.preparation import Preparation
 from console.embedded.processes import Process, list_plant_processes
@@ -40,6 +40,13 @@ from queues.nodes.server import free_port, prepare_server_process
 LOOPBACK = "127.0.0.1"
 # Listens on every address of the machine; it is no address itself.
 WILDCARDS = {"0.0.0.0": LOOPBACK, "::": "::1"}
+PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
+NODES = ("n1", "n2", "n3")
+DEFAULT_PORT, MAX_PORT = 8000, 65_535
+ARCHIVE_CLASSES_AFTER_SECONDS = 600.0
+LOADING_SECONDS = 600.0  # time for a server to load its file: four of a gigabyte share a slow disk
+# Also SIGINT: a shell that starts this in the background ignores it, and Python then keeps it so.
+STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True)
@@ -94,16 +101,6 @@ def _bracket_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
-NODES = ("n1", "n2", "n3")
-DEFAULT_PORT, MAX_PORT = 8000, 65_535
-ARCHIVE_CLASSES_AFTER_SECONDS = 600.0
-LOADING_SECONDS = 600.0  # time for a server to load its file: four of a gigabyte share a slow disk
-
-# Also SIGINT: a shell that starts this in the background ignores it, and Python then keeps it so.
-STOPPING = (signal.SIGTERM, signal.SIGINT)
-
-
 def say(text: str) -> None:
     """Print a line, ignoring errors.
 
@@ -149,7 +146,6 @@ def can_begin(data: Path, page: PageAddress) -> bool:
     """Return whether the page's address is free, once the processes of a killed launcher have ended."""
     if ended := end_leftovers(data):
         say(f"Stopped the remaining processes of an earlier {PROGRAM} run: {ended}.")
-    remove_of_dead_launchers()
     return page.is_free()
 
 

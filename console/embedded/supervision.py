@@ -5,9 +5,11 @@ import os
 import re
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -20,7 +22,7 @@ import msgspec
 from common import environment as variables
 from common.files import create_private_folder, write_private
 from console.connections.supervisor import ProcessEnd, ends_file, open_supervisor
-from console.embedded.leftovers import STOP_SECONDS, RuntimeFolder, end_leftovers
+from console.embedded.leftovers import STOP_SECONDS, end_leftovers
 from console.embedded.processes import Process
 
 HEAD = """[supervisord]
@@ -88,8 +90,8 @@ class Supervisor:
 
     def __init__(self, data: Path, directory: Path) -> None:
         self.data, self.directory = data, directory
-        self.runtime = RuntimeFolder()
-        self.socket = self.runtime.socket
+        # The path of a Unix socket is short (108 bytes), and a data folder's may not be.
+        self.socket = Path(tempfile.mkdtemp(prefix="weir-")) / "supervisor.sock"
         variables.PROCESS[variables.SUPERVISOR.name] = str(self.socket)  # the console asks it, too
         self.ends: dict[str, ProcessEnd] = {}
         self.child: subprocess.Popen[bytes] | None = None
@@ -212,7 +214,7 @@ class Supervisor:
             end_leftovers(self.data)
             self.child.wait()
             self.said.close()
-        self.runtime.remove()
+        shutil.rmtree(self.socket.parent, ignore_errors=True)
 
     def _stop_plant(self) -> None:
         """Stop the plant's processes at once, with a short timeout for a supervisor that is frozen."""

@@ -110,7 +110,6 @@ def list_decisions() -> list[dict[str, Any]]:
 
 
 def list_open_alerts() -> list[dict[str, Any]]:
-    """Return open alerts."""
     return [convert_to_plain(alert) for alert in open_alerts()]
 
 

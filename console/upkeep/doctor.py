@@ -6,7 +6,6 @@ A check reads and changes nothing. Servers only get INFO and TIME, which every r
 
 import re
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +40,6 @@ from workers.host.spark import find_java_home
 from workers.pool.orders import is_at_work, list_unreadable_reports, read_host_reports
 from workers.snapshot.judgement import MAX_CLOCK_SECONDS
 
-PYTHONS = ((3, 11), (3, 13))  # from, and below
 OLDEST_SERVER = (7, 0)
 REPLICA = re.compile(r"slave\d+")  # as INFO calls it
 MIN_FREE_SHARE, WARNED_FREE_SHARE = 0.02, 0.1
@@ -66,14 +64,6 @@ class Symptom:
 
 
 Check = Callable[[], Iterator[Symptom]]
-
-
-def check_python_version() -> Iterator[Symptom]:
-    """Check for a Python version with which Weir is tested."""
-    least, below = PYTHONS
-    if not least <= sys.version_info[:2] < below:
-        text = f"Weir does not support Python {sys.version_info[0]}.{sys.version_info[1]}."
-        yield Symptom("error", text, "Install Python 3.11 or 3.12 and create .venv again.")
 
 
 def check_java() -> Iterator[Symptom]:
@@ -301,7 +291,6 @@ def audit() -> Iterator[Symptom]:
 
 # Check, and the remedy if it can't be made.
 CHECKS: Mapping[str, tuple[Check, str]] = {
-    "python": (check_python_version, ""),
     "java": (check_java, ""),
     "secrets": (check_secrets, ""),
     "links": (check_message_links, ""),

@@ -17,7 +17,6 @@ MEASURED = (
     "tests/hosts/",
     "tests/production/",
     "tests/workers/control/kinds/test_parallelism_on_pipeline.py",
-    "tests/workers/plants/foreign/test_lag_steers.py",
     "tests/workers/plants/test_flink_cluster.py",
     "tests/workers/plants/test_prometheus.py",
 )

@@ -5,7 +5,6 @@ from datetime import datetime
 import pytest
 
 from common.errors import BadInput
-from workers.alerts.delivery import schedule
 from workers.alerts.delivery.schedule import on_call, read_calendar_shifts, read_rota
 
 NOW = datetime.fromisoformat("2026-11-28T10:00:00Z")
@@ -84,14 +83,6 @@ def test_one_broken_event_is_named_and_hides_no_other(lines):
 def test_a_calendar_without_an_event_that_can_be_read_is_refused(lines):
     with pytest.raises(BadInput, match=r'has no readable event: Event 1 "old" \(UID 2\)'):
         read_calendar_shifts(calendar(("UID:2", "SUMMARY:old", *lines)), NOW)
-
-
-def test_a_rule_that_takes_too_much_time_is_named_and_hides_no_other():
-    never = ("UID:2", "SUMMARY:never", "DTSTART:20200101T080000Z", "DTEND:20200101T090000Z",
-             "RRULE:FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30")  # fmt: skip
-    rota = schedule.read_bounded_rota(calendar(never, ANNA), NOW)
-    assert on_call(rota.shifts, NOW) == ["anna"]
-    assert '"never"' in rota.broken[0] and "takes too long" in rota.broken[0]
 
 
 LONDON = ";TZID=Europe/London"

@@ -13,7 +13,6 @@ from workers.documents.snapshot import NOTHING_SEEN
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
-from workers.plants.foreign.flink.flink_plant import _parse_number as parse_flink_number
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.api_server import ApiServer
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
@@ -93,14 +92,6 @@ def test_a_lag_that_cannot_be_had_leaves_every_other_measure_standing(lag, reaso
         assert plant.get_sensor_statuses()["rate"].error is None
 
 
-def test_a_rate_of_the_source_that_cannot_be_had_leaves_what_does_not_follow_from_it():
-    with chain(rate=refused(422, "parse error")) as plant:
-        topology = plant.get_topology()
-        assert topology.operators["src"].measure("outputs") is None
-        assert topology.operators["w1"].measure("inputs") is None
-        assert topology.operators["w2"].waiting == 20.0
-
-
 def test_a_share_in_percent_is_unknown_and_says_how_to_declare_it():
     with chain(busy=vector("85")) as plant:
         w2 = plant.get_topology().operators["w2"]
@@ -149,12 +140,6 @@ def test_unknown_tasks_leave_the_rest_of_the_plant_standing_and_its_loops_holdin
     snapshot = replace_fields(NOTHING_SEEN, at=5.0, plants={"shop": status})
     _, measured = build_topology_inputs({"plant": "shop"}, snapshot, 5.0)
     assert measured.invalid == topology.operators["w1"].unknown_tasks
-
-
-def test_a_plant_of_which_nothing_is_known_is_silent():
-    away = httpx.ConnectError("refused")
-    with chain(rate=away, tasks=away, lag=away, busy=away) as plant, pytest.raises(PlantUnavailable):
-        plant.get_topology()
 
 
 @pytest.mark.parametrize(
@@ -241,10 +226,6 @@ def test_a_list_without_an_end_is_refused(items):
 
 
 # Lists of which one entry is none
-
-
-def test_one_metric_of_flink_that_is_no_number_is_unknown():
-    assert [parse_flink_number(each) for each in ("5", "NaN", "n/a", None, [], "1e400")] == [5.0, *[None] * 5]
 
 
 # Workloads of which one can't be read

@@ -41,7 +41,6 @@ def build_influences(snapshot: Snapshot) -> dict[str, set[str]]:
 
 
 def list_alert_parts(labels: Mapping[str, str]) -> list[str]:
-    """Return the parts that an alert concerns."""
     if "group" in labels:  # of consumers, which may run at any plant
         return []
     parts = [f"{kind}/{labels[kind]}" for kind in SUBJECTS if labels.get(kind)]

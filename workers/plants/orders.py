@@ -102,7 +102,18 @@ class OrderWatch:
             )
             for name, row in rows.items()
         }
-        return {name: replace_fields(row, orders=_build_row(row, self._followed[name])) for name, row in rows.items()}
+        # Loops hold for no order of an operator that is gone from a plant that is seen.
+        return {
+            name: replace_fields(
+                row,
+                orders={
+                    operator: order
+                    for operator, order in self._followed[name].items()
+                    if row.topology is None or operator in _get_operators(row)
+                },
+            )
+            for name, row in rows.items()
+        }
 
     def _list_active_orders(
         self, name: str, row: PlantStatus, orders: Mapping[str, GivenOrder], now: float
@@ -145,13 +156,6 @@ class OrderWatch:
 def _get_task_count(operator: Mapping[str, Any]) -> int | None:
     """How many tasks it has; None where that is not known."""
     return None if operator.get("unknown_tasks") is not None else operator["parallelism"]
-
-
-def _build_row(row: PlantStatus, orders: dict[str, OrderStatus]) -> dict[str, OrderStatus]:
-    """Loops hold for none of an operator that is gone from a plant that is seen."""
-    if row.topology is None:
-        return orders
-    return {name: each for name, each in orders.items() if name in _get_operators(row)}
 
 
 def _get_operators(row: PlantStatus) -> Mapping[str, Any]:

@@ -24,6 +24,13 @@ from workers.pipeline.declaration.steering import steer, steer_named
 from workers.plants.topology import build_topology, place_of
 from workers.pool import orders
 
+logger = logging.getLogger(__name__)
+CANT_READ = (
+    "The snapshot can't be read (%s): its observer runs a different version of Weir. Loops don't run and"
+    " nodes are not recovered until the versions match. During an upgrade this is temporary; otherwise run"
+    " all processes with the same version."
+)
+
 
 class SteeredPlant(ABC):
     """Controls, through the control server, what its subclass observes."""
@@ -74,14 +81,6 @@ class SteeredPlant(ABC):
         for application, counts in wanted.items():
             in_force = snapshot.pipeline.applications[application].controls.tasks
             steer_named(self._control, application, "tasks", counts, in_force)
-
-
-logger = logging.getLogger(__name__)
-CANT_READ = (
-    "The snapshot can't be read (%s): its observer runs a different version of Weir. Loops don't run and"
-    " nodes are not recovered until the versions match. During an upgrade this is temporary; otherwise run"
-    " all processes with the same version."
-)
 
 
 class NotObserved(WeirError):  # noqa: N818

@@ -41,6 +41,16 @@ COUNTS = ("received_events", "sent_events", "dead_letters", "leaving_blocks")
 # What the pipeline has read according to its checkpoint may be removed at any time.
 OF_JOBS = ("removed_blocks", "dead_events")
 Passages = Mapping[str, tuple[object, ...]]
+MAX_SECONDS = 120.0
+ALIVE_SECONDS = 20.0
+INTERVAL_SECONDS = 0.5
+# The time between two checks without work: work that started before the pause (a claim, a step of the
+# pipeline's dispatcher) is visible by then.
+IDLE_SECONDS = 3.0
+# If this process is killed, the plant continues after this time; while it lives it extends the pauses.
+PAUSE = timedelta(minutes=5)
+REASON = "a backup is made"
+AGAIN = "Create the backup again."
 
 
 def count_all(control: redis.Redis, connect: Callable[[str], redis.Redis]) -> Passages:
@@ -84,17 +94,6 @@ def find_differences(before: Passages, after: Passages) -> list[str]:
     """Return those whose counts have changed."""
     return [name for name, counts in after.items() if counts != before.get(name, counts)]
 
-
-MAX_SECONDS = 120.0
-ALIVE_SECONDS = 20.0
-INTERVAL_SECONDS = 0.5
-# The time between two checks without work: work that started before the pause (a claim, a step of the
-# pipeline's dispatcher) is visible by then.
-IDLE_SECONDS = 3.0
-# If this process is killed, the plant continues after this time; while it lives it extends the pauses.
-PAUSE = timedelta(minutes=5)
-REASON = "a backup is made"
-AGAIN = "Create the backup again."
 
 log = logging.getLogger("weir.backup")
 

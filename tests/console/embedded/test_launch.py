@@ -1,36 +1,14 @@
 """The launcher: what it refuses before it starts anything, and how it ends."""
 
 import os
-import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from common import environment as variables
 from console.embedded import launch
 from console.embedded.local import EmbeddedServers
-from console.embedded.processes import Process, list_plant_processes
-from console.embedded.supervision import Supervisor
-from tests.waiting import until
-
-ROOT = Path(__file__).resolve().parents[3]
-LOCKS = ("requirements.lock", "requirements-java.lock")
-
-
-@pytest.fixture
-def supervisor(tmp_path, monkeypatch) -> Iterator[Supervisor]:
-    """A real one, over a process that sleeps."""
-    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
-    monkeypatch.setitem(variables.PROCESS, variables.DATA.name, str(tmp_path))
-    made = Supervisor(tmp_path, tmp_path)
-    made.start([Process("sleeper", ("sleep", "600"))], [])
-    until(made.socket.exists)
-    yield made
-    made.stop()
+from console.embedded.processes import list_plant_processes
 
 
 @pytest.fixture
@@ -77,31 +55,6 @@ def test_a_data_folder_that_can_t_be_written_to_is_said_in_one_line(inside, tmp_
         data = data / inside
     with pytest.raises(SystemExit, match=r"^--data: \S+ is not a writable folder \(.+\); choose another folder\.$"):
         launch.main(["--data", str(data), "--prepare"])
-
-
-@pytest.mark.parametrize(
-    ("python", "runs"), [("/bin/true", True), ("/usr/bin/python3.0", False), (sys.executable, False)]
-)
-def test_an_environment_is_made_again_whose_python_is_gone_or_another(python, runs, tmp_path):
-    """A new release of the system took the Python away that it leads to."""
-    for name in ("bin/venv", *LOCKS):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    for name in ("bin", "lib"):  # of another version's packages
-        (tmp_path / ".venv" / name).mkdir(parents=True)
-    (tmp_path / ".venv/bin/python").symlink_to(python)
-    locks = subprocess.run(["sha256sum", *LOCKS], cwd=tmp_path, check=True, capture_output=True)
-    (tmp_path / ".venv/locked").write_bytes(locks.stdout)
-    environment = {"PATH": "/usr/bin:/bin", "WEIR_PYTHON": "/nowhere/python"}
-    made = subprocess.run([tmp_path / "bin/venv"], capture_output=True, text=True, env=environment)
-    assert (made.returncode == 0, "Python 3.11 or 3.12 not found" in made.stderr) == (runs, not runs)
-    assert (tmp_path / ".venv").exists() == runs
-
-
-def test_a_supervisor_that_ends_by_itself_is_said_and_is_a_failure(supervisor, capsys):
-    supervisor.child.kill()
-    assert launch.follow(supervisor) == 1
-    assert "The supervisor exited unexpectedly; stopping its processes." in capsys.readouterr().out
 
 
 def test_a_plant_and_then_its_servers_have_20_seconds_to_stop(tmp_path):

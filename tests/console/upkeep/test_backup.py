@@ -287,24 +287,6 @@ def test_whichever_byte_is_damaged_the_backup_is_refused_in_words(tmp_path):
             assert list(found.read_lines("control"))
 
 
-def test_a_backup_of_a_newer_weir_is_refused_and_says_so(made, nodes, data, fresh):
-    newer = altered(made, lambda manifest: manifest.update(format=archive.FORMAT + 1))
-    with pytest.raises(BadInput, match="newer version of Weir"), archive.open_backup(newer):
-        pass
-    newer = altered(made, lambda manifest: manifest["migrations"].append(["workers", "9999_later"]))
-    with archive.open_backup(newer) as found, pytest.raises(BadInput, match=r"workers\.9999_later"):
-        backup.restore(found, data, fresh("control").client(), dict.fromkeys(nodes, ""), clients)
-
-
-def test_a_file_that_is_there_is_not_overwritten_and_a_failed_backup_leaves_none(made, tmp_path):
-    with pytest.raises(BadInput, match="already exists"), archive.write_backup(made, {}):
-        pass
-    with pytest.raises(RuntimeError), archive.write_backup(tmp_path / "other", {}) as writer:
-        writer.write_lines("control", [b"{}"])
-        raise RuntimeError
-    assert not list(tmp_path.glob("other*"))
-
-
 def test_who_laid_something_at_a_backup_s_place_before_reads_nothing_of_it(tmp_path):
     """In a folder that others write to, too: it holds the plant's secrets."""
     path, theirs = tmp_path / "plant.backup", tmp_path / "theirs"

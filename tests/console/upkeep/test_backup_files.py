@@ -42,17 +42,6 @@ def test_the_command_makes_the_folder_of_backups_and_leaves_it_out(control, node
         assert not [name for name in found.namelist() if "backup" in name]
 
 
-def test_the_manual_copies_a_backup_off_its_volume_and_brings_it_to_new_ones_which_are_empty():
-    lines = Path("docs/start/production.md").read_text().splitlines()
-    (made,), (copied,), (restored,) = (
-        [line.split() for line in lines if words in line]
-        for words in ("manage.py backup /", "docker compose cp", "--volume")
-    )
-    assert Path(made[-1]).parent.name == "backups" and copied[-2] == f"web:{made[-1]}"
-    here, inside, _ = restored[restored.index("--volume") + 1].split(":")
-    assert here == copied[-1] and restored[-1] == inside
-
-
 def test_what_a_killed_worker_had_archived_but_not_shown_is_shown_after_a_restore(data, tmp_path, monkeypatch):
     def die(path: Path) -> None:
         raise KeyboardInterrupt

@@ -12,7 +12,6 @@ from console.storage.worker_tables import HIDDEN, READ, WRITTEN, list_table_acce
 from tests.console.served import ROOT
 from tests.postgres import postgres_url as postgres_url
 from tests.servers import Server
-from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 # Each is a way from the database to an account, or to what was recorded about people.
@@ -49,12 +48,6 @@ TAKEOVERS = {
     " LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
 }
 # It stores each run of a task at once, and not every three minutes.
-BEAT = """
-import console.celery
-from console.beat import app
-app.conf.beat_sync_every = 1
-app.Beat(loglevel="WARNING").run()
-"""
 # What retention deletes: of each kind of old row one, with what refers to it.
 # Each batch task that needs no Spark, from its start to its end, as beat and the workers do it.
 
@@ -111,24 +104,6 @@ def test_the_database_grants_what_is_declared_of_each_table(owner: dict[str, str
             for table in expected
         }
     assert granted == expected
-
-
-def test_beat_sends_tasks_and_stores_its_schedule_with_the_workers_role(
-    owner: dict[str, str], prompt: psycopg.Connection
-):
-    def sent() -> bool:
-        row = prompt.execute("SELECT max(total_run_count) FROM django_celery_beat_periodictask").fetchone()
-        return row is not None and row[0] > 0
-
-    worker = {**owner, "DATABASE_URL": as_role(owner, "weir_workers"), "WEIR_WITHOUT_PAGES": "1"}
-    command = [sys.executable, "-c", BEAT]
-    beat = subprocess.Popen(command, cwd=ROOT, env=worker, stderr=subprocess.PIPE, text=True)
-    try:
-        until(sent)
-    finally:
-        beat.terminate()
-        said = beat.communicate(timeout=60)[1]
-    assert "permission denied" not in said
 
 
 @pytest.mark.parametrize("statement", TAKEOVERS.values(), ids=TAKEOVERS)

@@ -13,7 +13,7 @@ from common import logs
 from common.errors import BadInput
 from console.celery import app
 from tests.workers.observability.collected import Collected
-from workers.observability.spans import carry, note, span
+from workers.observability.spans import note, span
 from workers.pipeline.tiers.batch_work import BatchFailed, BatchWork
 
 
@@ -77,15 +77,6 @@ def test_a_task_belongs_to_the_trace_of_who_sends_it(collected):
     task, within, request = (collected.named(name) for name in ("tests.traced", "within", "GET /"))
     assert trace_of(task) == trace_of(within) == trace_of(request)
     assert task.parent.span_id == request.context.span_id and task.attributes["weir.task"] == "t-1"
-
-
-def test_a_task_that_nobody_traced_begins_a_trace(collected):
-    with span("GET /"):
-        carry(headers := {})
-    with span("tests.beat", {"traceparent": None}):
-        pass
-    assert headers["traceparent"].split("-")[1] == trace_of(collected.named("GET /"))
-    assert collected.named("tests.beat").parent is None
 
 
 def test_a_batch_is_a_span_with_its_application_and_number(collected):

@@ -54,11 +54,3 @@ def test_what_is_not_taken_or_fails_is_counted_and_said_once_a_minute(caplog):
     lines = [record.getMessage() for record in caplog.records]
     assert [line.split(" spans")[0] for line in lines] == ["1", "3"]
     assert "(4 since the start)" in lines[1] and "password" not in caplog.text
-
-
-def test_an_end_waits_no_longer_than_it_may():
-    never = threading.Event()
-    unsent = Unsent("spans", lambda batch: never.wait(), batch=1)
-    unsent.put("x")
-    unsent.end(0.01)
-    never.set()

@@ -137,15 +137,6 @@ def flink_of(flink):
     return FlinkPlant(client_of("flink", "http://flink", flink.transport()), "hashes")
 
 
-def test_a_job_of_many_subtasks_is_asked_for_their_metrics_in_parts():
-    flink = FakeFlink(slots=500)
-    flink.tasks["b" * 32] = 128
-    job = flink_of(flink)
-    job.get_topology()
-    assert job.get_topology().operators["Calc[2]"].parallelism == 128
-    assert flink.longest < 4_096  # its server takes no more
-
-
 def test_the_lower_bound_that_somebody_gave_stays():
     flink = FakeFlink()
     flink.least = 2
@@ -190,18 +181,6 @@ def test_a_cluster_that_has_no_such_job_or_answers_wrongly_is_no_topology(flink,
         job.get_topology()
 
 
-def test_a_job_that_is_rescaled_during_the_observation_counts_for_nothing(flink, job):
-    measured = flink.metrics
-
-    def rescaled(wanted):
-        flink.tasks["b" * 32], flink.started = 1, flink.started + 1
-        return measured(wanted)
-
-    flink.metrics = rescaled
-    with pytest.raises(PlantUnavailable, match="rescaled during the observation"):
-        job.get_topology()
-
-
 SAID = {
     f"vertices/{'b' * 32}/backpressure": {
         "status": "ok",
@@ -212,10 +191,8 @@ SAID = {
         ],
     },
     "rescales/history": [
-        {"rescaleUuid": "b7", "vertices": {}, "startTimestampInMillis": 1_790_000_005_000},
+        {"startTimestampInMillis": 1_790_000_005_000},
         {
-            "rescaleUuid": "a1",
-            "vertices": {},
             "startTimestampInMillis": 1_790_000_000_000,
             "endTimestampInMillis": 1_790_000_002_400,
             "terminalState": "COMPLETED",
@@ -223,18 +200,6 @@ SAID = {
             "terminatedReason": "SUCCEEDED",
         },
     ],
-    "rescales/details/a1": {
-        "rescaleUuid": "a1",
-        "vertices": {
-            "b" * 32: {
-                "jobVertexName": "Calc[2]",
-                "desiredParallelism": 4,
-                "preRescaleParallelism": 2,
-                "postRescaleParallelism": 4,
-            },
-            "c" * 32: {"jobVertexName": "gone[3]: Writer", "preRescaleParallelism": 2, "postRescaleParallelism": 2},
-        },
-    },
     "checkpoints": {
         "counts": {"restored": 1, "total": 9, "in_progress": 0, "completed": 8, "failed": 1},
         "history": [
@@ -277,8 +242,8 @@ def test_what_flink_says_of_a_job_besides_its_measures_is_on_its_page(flink, job
     pressure, rescales, checkpoints, exceptions = job.list_sections()
     assert pressure.rows[1] == ["Calc[2]", "high", 90.0, 70.0, 25.0, 5.0]
     assert rescales.rows == [
-        ["2026-09-21 14:13:25", "not requested yet", "", "in progress", None, ""],
-        [TIME, "Calc[2]: 2 → 4", "update requirement", "completed", 2.4, "succeeded"],
+        ["2026-09-21 14:13:25", "", "in progress", None, ""],
+        [TIME, "update requirement", "completed", 2.4, "succeeded"],
     ]
     assert checkpoints.about == "8 completed, 1 failed, 0 in progress"
     assert checkpoints.rows == [["9", "failed", "checkpoint", TIME, 1.5, 1.0, 0.0, "expired"]]
@@ -295,12 +260,6 @@ def test_what_is_not_flink_s_is_said_and_harms_nothing(flink, job, path, wrong):
     sections = job.list_sections()
     assert len(sections) == 4
     assert sum("returned a response that is not from Flink" in each.about for each in sections) <= 1
-
-
-def test_what_flink_refuses_is_said(flink, job):
-    flink.rescale = lambda wanted: httpx.Response(400, json={"errors": ["the vertex is not known"]})
-    with pytest.raises(InvalidPlantResponse, match="the vertex is not known"):
-        job.set_parallelism({"Calc[2]": 1})
 
 
 def test_a_flink_job_that_the_kubernetes_operator_scales_is_not_steered_as_well():

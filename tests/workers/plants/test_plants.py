@@ -124,20 +124,6 @@ def test_a_snapshot_is_what_its_type_says_and_the_callers_own(rig):
     assert rig.observe().queues
 
 
-def test_snapshots_are_numbered_and_timed_in_order(rig):
-    first, second = rig.observe(), rig.observe()
-    assert second.seq > first.seq
-    assert second.at >= first.at
-
-
-def test_a_snapshot_holds_what_the_loops_read(rig):
-    rig.publish(2)
-    row = container(rig)
-    assert row["waiting_events"] == 2 * BLOCK
-    assert {"inserted_events", "removed_events", "waiting_to_run", "workers_started"} <= set(row)
-    assert {"state", "stale", "age_seconds"} <= set(convert_to_plain(rig.observe())["nodes"][NODE])
-
-
 def test_submitted_workers_wait_to_run_then_run_and_remove_events(rig):
     rig.publish(14)
     assert rig.plant.start_workers(QUEUE, NODE, 2, ["e1-0", "e1-1"]) == ["e1-0", "e1-1"]
@@ -153,11 +139,6 @@ def test_the_same_ids_submitted_again_run_only_once(rig):
     assert rig.run_workers() == 2
     rig.plant.start_workers(QUEUE, NODE, 2, ["e1-0", "e1-1"])
     assert rig.run_workers() == 0
-
-
-def test_workers_of_one_container_do_not_count_at_another(rig):
-    rig.plant.start_workers(QUEUE, NODE, 1, ["e1-0"])
-    assert container(rig, "n2")["waiting_to_run"] == 0
 
 
 def test_an_order_that_does_not_fit_is_refused_and_changes_nothing(rig):

@@ -50,14 +50,6 @@ def test_a_sink_that_others_publish_to_has_a_source_of_its_own():
     assert ("producers/alert", "alert") in paths
 
 
-def test_a_second_tier_follows_the_first():
-    second = {**sample_application(), "queues": ["alert"], "sinks": {}}
-    both = {"performance": sample_application(), "sites": second}
-    queues = {**snapshot().queues, "alert": queue("pipeline")}
-    topology = build_topology(snapshot(queues=queues, pipeline={"applications": both}))
-    assert ("performance/sites", "replicas/sites") in {(each.source, each.target) for each in topology.links}
-
-
 def test_applications_that_feed_each_other_are_refused():
     back = {**sample_application(), "sinks": {"outage": ["telemetry"]}}
     queues = {**snapshot().queues}

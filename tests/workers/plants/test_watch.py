@@ -16,7 +16,7 @@ from workers.documents.snapshot import Snapshot
 from workers.plants.foreign.adapters import check, open_plant
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.foreign.remote import RemotePlant
-from workers.plants.foreign.watch import CLOSE_SECONDS, PlantObserver, PlantWatch
+from workers.plants.foreign.watch import PlantObserver, PlantWatch
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantUnavailable
@@ -136,15 +136,6 @@ def test_what_would_end_the_snapshot_of_all_plants_is_an_error_of_one(lookout, f
     Snapshot.from_json(encode_document(snapshot(status)))
 
 
-def test_a_plant_whose_operators_name_no_ledger_can_store_is_not_decided_on(lookout, far):
-    operators = {"in": MeasuredOperator("in", "source", 1), "a\0b": MeasuredOperator("a\0b", "operator", 1)}
-    far.get_topology = lambda: MeasuredTopology("east", 5.0, 10.0, operators, (Link("in", "a\0b"),))
-    lookout.observe()
-    status = lookout.build_status()
-    assert (status.state, status.topology) == ("unseen", None)
-    assert "can't be stored" in status.error
-
-
 def test_tables_that_are_old_say_so_and_why(lookout, far, times):
     table = PlantSection(title="Checkpoints", columns=["Id"], rows=[["7"]])
     far.list_sections = lambda: [table]
@@ -194,29 +185,6 @@ def test_one_slow_plant_keeps_no_other_waiting(times):
         slow.gate.set()
         watch.close()
     until(lambda: slow.closed and quick.closed)
-
-
-def test_the_end_of_a_watch_waits_for_all_silent_plants_together_for_some_seconds_only(times, monkeypatch):
-    plants = {f"silent{number}": Far() for number in range(4)}
-    for plant in plants.values():
-        plant.gate.clear()
-    watch = PlantWatch(lambda: map(row, plants), lambda each: plants[each.name], lambda: times.now, 0.01)
-    waited = []
-
-    def join_in_vain(thread, seconds):
-        waited.append(seconds)
-        times.now += seconds
-
-    try:
-        watch.collect_rows()
-        with monkeypatch.context() as patched:
-            patched.setattr(threading.Thread, "join", join_in_vain)
-            watch.close()
-        assert len(waited) == len(plants) and sum(waited) == CLOSE_SECONDS
-    finally:
-        for plant in plants.values():
-            plant.gate.set()
-    until(lambda: all(plant.closed for plant in plants.values()))
 
 
 def test_plants_come_go_and_change_without_a_restart(times):
@@ -270,20 +238,3 @@ def test_plants_are_found_by_name():
         assert isinstance(found._plant.adapter, RemotePlant)
     with pytest.raises(RuntimeError, match="closed"):
         found.get_topology()
-
-
-def test_what_was_measured_does_not_wait_for_tables_and_is_no_younger_for_them(lookout, far, times):
-    """Sections take many requests at some plants; loops decide meanwhile, with the correct age."""
-    seen_meanwhile = []
-
-    def list_sections():
-        times.now += 4.0
-        seen_meanwhile.append(lookout.build_status())
-        times.now += 1.0
-        return [PlantSection(title="Tasks", columns=["Name"], rows=[["new"]])]
-
-    far.list_sections = list_sections
-    lookout.observe()
-    assert [(each.state, each.age_seconds) for each in seen_meanwhile] == [("seen", 4.0)]
-    status = lookout.build_status()
-    assert (status.age_seconds, status.sections[0].rows) == (5.0, [["new"]])

@@ -79,14 +79,22 @@ class GroupMeasures:
             if operator not in topology.operators:
                 continue
             if group is None:
-                topology = _drop_measures(topology, operator)
+                # Its own measures would look complete.
+                unmeasured = replace(topology.operators[operator], tasks=())
+                topology = _replace_operator(topology, unmeasured, None)
                 continue
             topology = self._measure_operator(name, topology, operator, group)
-            source = _source_of(topology, operator)
+            before = (link.source for link in topology.links if link.target == operator)
+            source = next((each for each in before if topology.operators[each].kind == "source"), None)
             if source is not None and group.in_per_second is not None:
                 came = group.in_per_second * topology.window_seconds
                 brought[source] = brought.get(source, 0.0) + came
-        return _apply_brought(topology, brought)
+        operators = dict(topology.operators)
+        for source, came in brought.items():
+            # The larger count, because a source's own may include the same events.
+            offered = max(came, operators[source].measure("outputs") or 0.0)
+            operators[source] = replace(operators[source], tasks=({"outputs": offered},))
+        return replace(topology, operators=operators)
 
     def _measure_operator(
         self, name: str, topology: MeasuredTopology, operator: str, group: ConsumerGroup
@@ -101,10 +109,7 @@ class GroupMeasures:
         with_measures = replace(
             operator_measures, tasks=(measures,) * _count_measure_rows(operator_measures), maximum=most
         )
-        operators = {**topology.operators, operator: with_measures}
-        wait = _wait_seconds(group)
-        links = [replace(link, latency_seconds=wait) if link.target == operator else link for link in topology.links]
-        return replace(topology, operators=operators, links=tuple(links))
+        return _replace_operator(topology, with_measures, _wait_seconds(group))
 
     def _smooth_service_time(self, name: str, operator: MeasuredOperator, group: ConsumerGroup) -> float | None:
         """Return the service time of one event in one task."""
@@ -130,31 +135,15 @@ class GroupMeasures:
         return False
 
 
-def _drop_measures(topology: MeasuredTopology, operator: str) -> MeasuredTopology:
-    """Drop the measures of an operator whose group is not observed: its own measures would look complete."""
-    unmeasured = replace(topology.operators[operator], tasks=())
-    links = [replace(link, latency_seconds=None) if link.target == operator else link for link in topology.links]
-    return replace(topology, operators={**topology.operators, operator: unmeasured}, links=tuple(links))
+def _replace_operator(topology: MeasuredTopology, operator: MeasuredOperator, wait: float | None) -> MeasuredTopology:
+    """Return the topology with this operator, and the latency of the links to it."""
+    links = [replace(link, latency_seconds=wait) if link.target == operator.name else link for link in topology.links]
+    return replace(topology, operators={**topology.operators, operator.name: operator}, links=tuple(links))
 
 
 def _count_measure_rows(operator: MeasuredOperator) -> int:
     """Return the number of tasks that have a row of measures."""
     return min(operator.parallelism, MAX_ROWS)
-
-
-def _source_of(topology: MeasuredTopology, operator: str) -> str | None:
-    """Return the first source before the operator."""
-    before = (link.source for link in topology.links if link.target == operator)
-    return next((name for name in before if topology.operators[name].kind == "source"), None)
-
-
-def _apply_brought(topology: MeasuredTopology, brought: Mapping[str, float]) -> MeasuredTopology:
-    """Set the output of sources: the larger count, because a source's own may include the same events."""
-    operators = dict(topology.operators)
-    for name, came in brought.items():
-        offered = max(came, operators[name].measure("outputs") or 0.0)
-        operators[name] = replace(operators[name], tasks=({"outputs": offered},))
-    return replace(topology, operators=operators)
 
 
 def _compute_row_measures(

@@ -52,7 +52,6 @@ class PlantAddress:
     transport: httpx.BaseTransport | None = None
 
     def get_option(self, name: str, default: str = "") -> str:
-        """Return the value of an option, or the default."""
         return self.options.get(name) or default
 
     def create_client(self, user: str = "", url: str = "") -> PlantClient:
@@ -87,20 +86,6 @@ class PartialUndo(PlantUnavailable):
     def __init__(self, message: str, left: str) -> None:
         super().__init__(message)
         self.left = left
-
-
-def build_unusable_section(faults: Sequence[str]) -> Sequence[PlantSection]:
-    """Return a table of the unusable measures, if there are any."""
-    if not faults:
-        return ()
-    return [
-        PlantSection(
-            title="Invalid measurements",
-            about="treated as unknown until the plant reports a valid number",
-            columns=["Measurement"],
-            rows=[[fault] for fault in faults],
-        )
-    ]
 
 
 class Adapter(ElasticPlant):

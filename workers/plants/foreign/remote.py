@@ -13,7 +13,7 @@ from common.errors import BadInput
 from controllers.parallelism.measured_topology import MeasuredTopology, clear_unusable_measures
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.client import PlantClient, find_first_error
-from workers.plants.foreign.kind import Adapter, AdapterKind, build_unusable_section
+from workers.plants.foreign.kind import Adapter, AdapterKind
 from workers.plants.holding import SECONDS, PlantHeld
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -38,7 +38,16 @@ class RemotePlant(Adapter):
 
     def list_sections(self) -> Sequence[PlantSection]:
         """Return measures that were left out of the last topology, if there are any."""
-        return build_unusable_section(self._faults)
+        if not self._faults:
+            return ()
+        return [
+            PlantSection(
+                title="Invalid measurements",
+                about="treated as unknown until the plant reports a valid number",
+                columns=["Measurement"],
+                rows=[[fault] for fault in self._faults],
+            )
+        ]
 
     def hold(self, seconds: float) -> None:
         """Hold its own parallelism loops for this time. Raise `PlantHeld` while another controller has it."""

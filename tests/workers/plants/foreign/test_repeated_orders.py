@@ -122,18 +122,3 @@ def test_an_app_that_does_not_answer_is_asked_the_next_time(shop):
     shop.far.silent = False
     assert shop.repeat(snapshot) == [(ONE, 4)]
     assert shop.far.processes[ONE] == 4
-
-
-def test_a_worker_that_its_owner_starts_anew_with_fewer_processes_is_no_order_undone(shop):
-    begun = shop.far.now
-    shop.far.busy[ONE] = 0
-    for _ in range(3):
-        shop.far.stats = {"uptime": int(shop.far.now - begun)}
-        shop.snapshot()
-    shop.order(4, by_loop=True)
-    assert shop.snapshot().plants["shop"].orders[ONE].state == "reached"
-    shop.far.processes[ONE] = shop.far.wanted[ONE] = 2
-    begun = shop.far.now
-    for _ in range(6):
-        shop.far.stats = {"uptime": int(shop.far.now - begun)}
-        assert not shop.snapshot().plants["shop"].orders

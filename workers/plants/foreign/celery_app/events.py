@@ -27,6 +27,22 @@ from workers.pool.departures import BEGAN, DONE, ENDED, MAX_PENDING, Departures,
 STUCK_SECONDS = 30.0
 CLOCK_SECONDS = 10.0  # A clock that jumps further than this was set.
 DRIFT = 0.01  # of a clock that runs slower than the local one, or was set back by less; seconds per second
+SILENT_SECONDS = 20.0
+BEAT_SECONDS = 6.0  # three heartbeats
+SAMPLES, FEW = 200, 20
+SAMPLE_SECONDS = 120.0
+MAX_TASKS, SHOWN_TASKS, MAX_ERRORS = 20_000, 200, 50
+# Beyond this number the longest silent workers are forgotten: worker names come and go with their hosts.
+MAX_WORKERS = 500
+WAITS, RUNS, OUTCOMES = "waiting", "running", ("succeeded", "failed", "retried", "revoked", "rejected")
+MAX_TRACEBACK = 4_000
+BEATS = ("heartbeat", "online")
+SENT = "task-sent"  # sent by the producer, not by a worker
+WAKE_SECONDS, AGAIN_SECONDS = 1.0, 2.0
+# By this time each worker has sent a heartbeat.
+HEARD_SECONDS = 5.0
+NOT_YET = "none received yet"
+logger = logging.getLogger(__name__)
 
 
 class PoolCompletions:
@@ -51,7 +67,6 @@ class PoolCompletions:
         self._unsettled = 0  # notes since the last observation
 
     def record_start(self, task: str, at: float | None, now: float) -> None:
-        """Record that a task started."""
         if self._count is None or at is None or not self._keeps_time(at, now):
             return
         taken = set(self._places.values())
@@ -116,19 +131,6 @@ class PoolCompletions:
             place, at = self._places.pop(task), now - self._behind_seconds
             self._add(place, WorkerNote(at, place, ENDED))
         self._crowded_at = None
-
-
-SILENT_SECONDS = 20.0
-BEAT_SECONDS = 6.0  # three heartbeats
-SAMPLES, FEW = 200, 20
-SAMPLE_SECONDS = 120.0
-MAX_TASKS, SHOWN_TASKS, MAX_ERRORS = 20_000, 200, 50
-# Beyond this number the longest silent workers are forgotten: worker names come and go with their hosts.
-MAX_WORKERS = 500
-WAITS, RUNS, OUTCOMES = "waiting", "running", ("succeeded", "failed", "retried", "revoked", "rejected")
-MAX_TRACEBACK = 4_000
-BEATS = ("heartbeat", "online")
-SENT = "task-sent"  # sent by the producer, not by a worker
 
 
 @dataclass(kw_only=True)
@@ -354,13 +356,6 @@ def select_recent_seconds(samples: deque[TaskTime], now: float) -> list[float]:
     """Return the samples of the last SAMPLE_SECONDS, or the last FEW if those are fewer."""
     seconds = [sample.seconds for sample in samples if now - sample.at <= SAMPLE_SECONDS]
     return seconds if len(seconds) >= FEW else [sample.seconds for sample in list(samples)[-FEW:]]
-
-
-WAKE_SECONDS, AGAIN_SECONDS = 1.0, 2.0
-# By this time each worker has sent a heartbeat.
-HEARD_SECONDS = 5.0
-NOT_YET = "none received yet"
-logger = logging.getLogger(__name__)
 
 
 class EventListener:

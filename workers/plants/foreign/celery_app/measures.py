@@ -26,6 +26,12 @@ SHORT_SECONDS, DEVIATIONS = (1.0, 3.0, 10.0, 30.0), 3.5
 FALL_SECONDS = 5.0
 # Number of observations that are kept: no waiting time further back is known.
 REMEMBERED = 4_096
+WINDOW_SECONDS = 10.0
+MAX_ROWS = 100
+A_QUEUE = "a queue, which has no processes"
+QUEUE, QUEUES = "queue {}", "queue {} and {} more"
+# If paths are left out: in addition, each queue and each worker may be a path of its own.
+MAX_LINKS = MAX_PATHS - MAX_QUEUES - MAX_WORKERS
 
 
 class Arrivals:
@@ -63,21 +69,18 @@ class Arrivals:
             return
         came = started + waiting + self._gone
         before = self._came[-1][1] if self._came else came
-        if came < before and self._is_gone(at, before - came, under_way):
-            self._gone += before - came
-            came, self._fell_at = before, None
-        elif came >= before:
+        if came >= before:
             self._fell_at = None
+        else:
+            self._fell_at = at if self._fell_at is None else self._fell_at
+            usual = (self.per_second or 0.0) * FALL_SECONDS
+            noise = 1 + under_way + usual + DEVIATIONS * math.sqrt(usual)
+            if before - came > noise or at - self._fell_at >= FALL_SECONDS:  # they disappeared: they aren't in flight
+                self._gone += before - came
+                came, self._fell_at = before, None
         self._came.append((at, max(before, came)))
         self._waiting = waiting
         self._notice_change(at)
-
-    def _is_gone(self, at: float, fall: float, under_way: float) -> bool:
-        """Return whether the missing tasks have disappeared, rather than being in flight."""
-        self._fell_at = at if self._fell_at is None else self._fell_at
-        usual = (self.per_second or 0.0) * FALL_SECONDS
-        noise = 1 + under_way + usual + DEVIATIONS * math.sqrt(usual)
-        return fall > noise or at - self._fell_at >= FALL_SECONDS
 
     @property
     def per_second(self) -> float | None:
@@ -101,19 +104,16 @@ class Arrivals:
 
     def _notice_change(self, now: float) -> None:
         for seconds in SHORT_SECONDS:
-            usual, (span, growth) = self.per_second, self._sum_last_arrivals(seconds)
+            usual, (_, came) = self.per_second, self._came[-1]
+            last = (each for each in reversed(self._came) if now - each[0] >= seconds)
+            at, before = next(last, self._came[0])
+            span, growth = now - at, came - before
             if usual is None or span < seconds or now - span < self._since:
                 return
             expected = usual * span
             if abs(growth - expected) > 1 + DEVIATIONS * math.sqrt(expected):
                 self._since = now - span
                 return
-
-    def _sum_last_arrivals(self, seconds: float) -> tuple[float, float]:
-        """Return the length of the last observations, at least `seconds`, and their arrivals."""
-        now, came = self._came[-1]
-        at, before = next((arrival for arrival in reversed(self._came) if now - arrival[0] >= seconds), self._came[0])
-        return now - at, came - before
 
     def _find_time(self, came: float) -> float:
         """Return when `came` tasks had arrived, interpolated between the two surrounding observations."""
@@ -230,17 +230,8 @@ def split_ready_messages(pools: Sequence[WorkerPool], lengths: Mapping[str, Queu
 
 
 def _compute_process_share(some: Sequence[WorkerPool], of: Sequence[WorkerPool]) -> float:
-    """Return the share by processes."""
     processes = sum(pool.processes for pool in of)
     return sum(pool.processes for pool in some) / processes if processes else len(some) / len(of)
-
-
-WINDOW_SECONDS = 10.0
-MAX_ROWS = 100
-A_QUEUE = "a queue, which has no processes"
-QUEUE, QUEUES = "queue {}", "queue {} and {} more"
-# If paths are left out: in addition, each queue and each worker may be a path of its own.
-MAX_LINKS = MAX_PATHS - MAX_QUEUES - MAX_WORKERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,13 +243,13 @@ class PoolMeasures:
     """
 
     pool: WorkerPool
-    waiting: float
-    busy: int | None
-    oldest_seconds: float
-    wait_seconds: float | None
-    arrivals_per_second: float | None
-    begun_per_second: float | None
-    run_seconds: tuple[float, ...]
+    waiting: float = 0.0
+    busy: int | None = None
+    oldest_seconds: float = 0.0
+    wait_seconds: float | None = None
+    arrivals_per_second: float | None = None
+    begun_per_second: float | None = None
+    run_seconds: tuple[float, ...] = ()
 
     @property
     def service_seconds(self) -> float | None:
@@ -416,17 +407,3 @@ def _compute_task_measures(each: PoolMeasures) -> Mapping[str, float | None]:
 def _count_measure_rows(pool: WorkerPool) -> int:
     """Return the number of rows of measures: 1,000 green threads have 100 rows, with the sums of all."""
     return min(pool.processes, MAX_ROWS)
-
-
-def build_unmeasured(pool: WorkerPool) -> PoolMeasures:
-    """Return a pool without measures."""
-    return PoolMeasures(
-        pool=pool,
-        waiting=0.0,
-        busy=None,
-        oldest_seconds=0.0,
-        wait_seconds=None,
-        arrivals_per_second=None,
-        begun_per_second=None,
-        run_seconds=(),
-    )

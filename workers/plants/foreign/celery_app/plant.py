@@ -26,7 +26,6 @@ from workers.plants.foreign.celery_app.measures import (
     PoolHistory,
     PoolMeasures,
     build_topology,
-    build_unmeasured,
     describe_left_out,
     split_ready_messages,
 )
@@ -128,7 +127,7 @@ class CeleryPlant(Adapter):
         self._measured = [
             self._measure(pool, at, ready[pool.worker], *held[pool.worker], demands[pool.worker])
             if pool.worker in self._fresh
-            else before.get(pool.worker, build_unmeasured(pool))
+            else before.get(pool.worker, PoolMeasures(pool=pool))
             for pool in pools
         ]
         self._completions = self._measure_completions(pools, at)
@@ -148,7 +147,7 @@ class CeleryPlant(Adapter):
         pools = self.control.request_pools(workers=list(tasks))
         if set(tasks) - set(pools):  # all workers are asked only then, which takes longer
             pools = self.control.list_pools()
-        measured = [build_unmeasured(pool) for pool in pools.values()]
+        measured = [PoolMeasures(pool=pool) for pool in pools.values()]
         queues = dict.fromkeys(self._list_queues(pools.values()), QueueLength(0))
         build_topology(self._name, 0.0, measured, queues, MAX_PROCESSES).check_tasks(tasks)
         done: list[tuple[WorkerPool, int]] = []  # with the size that was ordered before

@@ -2,12 +2,8 @@
 
 The `max-concurrency` of a pool stays at its start value, so the list of its processes is what counts. A pool that is to
 shrink is asked to end idle processes only: no task is taken away from a busy process.
-
-A gevent pool reports its size only as `max-concurrency`. Before Celery 5.7 that is its start value, whatever size it
-has now, so it is unknown how many to add.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -32,14 +28,11 @@ from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 ANSWER_SECONDS = 1.0
 # maximum per app and per worker; the rest of an answer is ignored
 MAX_WORKERS, BELIEVED_PROCESSES = 200, 10_000
-MAX_VERSIONS = 1_000  # maximum number of remembered workers, which come and go
 PREFORK = "celery.concurrency.prefork"
-GEVENT = "celery.concurrency.gevent"
-GROWS = (PREFORK, GEVENT, "celery.concurrency.eventlet")
+# A gevent pool does not report its size after a resize before Celery 5.7, so it is unknown how many to add.
+RESIZABLE = (PREFORK, "celery.concurrency.eventlet")
 # Workers report their uptime in whole seconds, and their clock may differ from the local one.
 UPTIME_SECONDS = 3.0
-VERSION, SAYS_SIZE = re.compile(r"celery:(\d{1,4})\.(\d{1,4})"), (5, 7)
-Version = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +88,6 @@ class RemoteControl:
 
     def __init__(self, name: str, broadcast: Callable[..., Any], closed: Callable[[], None] = lambda: None) -> None:
         self._name, self._broadcast, self.close = name, broadcast, closed
-        self._versions: dict[tuple[str, int | None], Version] = {}
         self.twice: list[str] = []  # names under which two workers answered when pools were requested
         self.late: list[str] = []  # workers whose answer was incomplete when pools were requested
 
@@ -127,24 +119,7 @@ class RemoteControl:
         }
         self.late = [worker for worker in answers if worker not in queues]
         answers = {worker: answer for worker, answer in answers.items() if worker in queues}
-        versions = self._find_worker_versions({worker: each for worker, each in answers.items() if _is_gevent(each)})
-        return {
-            worker: build_pool(worker, answer, queues[worker], versions.get(worker))
-            for worker, answer in answers.items()
-        }
-
-    def _find_worker_versions(self, stats: Mapping[str, Mapping[str, Any]]) -> dict[str, Version]:
-        """Return each worker's Celery version, requested once in its life: `stats` doesn't contain it."""
-        lives = {worker: (worker, count_of(each.get("pid"))) for worker, each in stats.items()}
-        fresh = [worker for worker, life in lives.items() if life not in self._versions]
-        for worker, answer in (self.ask("report", workers=fresh) if fresh else {}).items():
-            match = VERSION.search(parse_text(_check_mapping(answer).get("ok")))
-            if match and worker in lives:
-                self._versions[lives[worker]] = int(match[1]), int(match[2])
-        for life in list(self._versions)[:-MAX_VERSIONS]:
-            if life not in lives.values():
-                del self._versions[life]
-        return {worker: self._versions[life] for worker, life in lives.items() if life in self._versions}
+        return {worker: build_pool(worker, answer, queues[worker]) for worker, answer in answers.items()}
 
     def ask(
         self,
@@ -234,8 +209,8 @@ class RemoteControl:
         return errors
 
 
-def build_pool(worker: str, stats: Mapping[str, Any], queues: Any, version: Version | None = None) -> WorkerPool:
-    """Return the pool from a worker's report; what it doesn't report is unknown. version: of Celery."""
+def build_pool(worker: str, stats: Mapping[str, Any], queues: Any) -> WorkerPool:
+    """Return the pool from a worker's report; what it doesn't report is unknown."""
     pool, total = _check_mapping(stats.get("pool")), _check_mapping(stats.get("total"))
     implementation = parse_name(pool.get("implementation"))
     return WorkerPool(
@@ -243,7 +218,7 @@ def build_pool(worker: str, stats: Mapping[str, Any], queues: Any, version: Vers
         pid=count_of(stats.get("pid")),
         processes=_count_processes(pool),
         implementation=implementation.partition(":")[0],
-        fixed=_is_fixed_size(stats, implementation, version),
+        fixed=_explain_fixed_size(stats, implementation),
         queues=tuple(
             name
             for queue in (queues if isinstance(queues, list) else ())[:MAX_QUEUES]
@@ -263,20 +238,14 @@ def _count_processes(pool: Mapping[str, Any]) -> int:
     return 1 if most is None else min(most, BELIEVED_PROCESSES)
 
 
-def _is_gevent(stats: Mapping[str, Any]) -> bool:
-    return parse_name(_check_mapping(stats.get("pool")).get("implementation")).startswith(GEVENT)
-
-
-def _is_fixed_size(stats: Mapping[str, Any], implementation: str, version: Version | None) -> str | None:
+def _explain_fixed_size(stats: Mapping[str, Any], implementation: str) -> str | None:
+    """Return why the pool can't be resized; None: it can."""
     if stats.get("autoscaler"):
         return "it runs with Celery's --autoscale, which rejects other changes; start it without that option"
-    if not implementation.startswith(GROWS):
-        kind = implementation.partition(":")[0].rpartition(".")[2] or "unknown"
-        return f"a pool of kind {kind} can't be resized while it runs; use prefork"
-    if implementation.startswith(GEVENT) and (version is None or version < SAYS_SIZE):
-        known = "of an unknown version" if version is None else f"{version[0]}.{version[1]}"
-        return f"a gevent pool of Celery {known} does not report its size after a resize; use 5.7 or later"
-    return None
+    if implementation.startswith(RESIZABLE):
+        return None
+    kind = implementation.partition(":")[0].rpartition(".")[2] or "unknown"
+    return f"a pool of kind {kind} can't be resized while it runs; use prefork"
 
 
 def _limit(text: Any) -> tuple[str, str]:

@@ -55,32 +55,21 @@ _FOLLOWED: Mapping[str, checks.Check] = {
 }
 # These options concern the app's own consumers and connections: Weir takes no task, restores none, and has
 # its own timeouts. They are accepted so that an app's options can be copied unchanged.
-_OF_ITS_CONSUMERS = frozenset(
-    {
-        "ack_emulation",
-        "client_name",
-        "health_check_interval",
-        "max_connections",
-        "max_retries",
-        "queue_order_strategy",
-        "retry_on_timeout",
-        "retry_policy",
-        "socket_connect_timeout",
-        "socket_keepalive",
-        "socket_keepalive_options",
-        "socket_timeout",
-        "unacked_index_key",
-        "unacked_mutex_expire",
-        "unacked_mutex_key",
-        "unacked_restore_interval",
-        "unacked_restore_limit",
-        "unacked_restore_throttle",
-        "visibility_timeout",
-    }
-)
-_KNOWN = sorted({*_FOLLOWED, *_OF_ITS_CONSUMERS})
+_OF_ITS_CONSUMERS = """
+    ack_emulation client_name health_check_interval max_connections max_retries queue_order_strategy retry_on_timeout
+    retry_policy socket_connect_timeout socket_keepalive socket_keepalive_options socket_timeout unacked_index_key
+    unacked_mutex_expire unacked_mutex_key unacked_restore_interval unacked_restore_limit unacked_restore_throttle
+    visibility_timeout
+"""
+_KNOWN = sorted({*_FOLLOWED, *_OF_ITS_CONSUMERS.split()})
 # A worker's own queue is bound with two empty parts in front of its name.
 _TWO_EMPTY_PARTS = re.compile(r"(.+?)\1(?!\1)", re.DOTALL)
+MAX_BYTES = 8 * 2**20
+SECONDS = 2.0
+HEARTBEAT = 8  # the type of an AMQP frame
+WORKERS_EXCHANGE = "celery.pidbox"  # the exchange by which each worker's own queue receives remote control
+MAX_NAME = 255  # the maximum length in AMQP
+MAX_VALUE = 10**12
 
 
 @dataclass(frozen=True)
@@ -173,12 +162,6 @@ def find_binding_separators(bindings: Iterable[str | bytes]) -> list[str]:
     texts = [binding.decode("utf-8", "replace") if isinstance(binding, bytes) else binding for binding in bindings]
     separators = [match[1] for text in texts if (match := _TWO_EMPTY_PARTS.match(text))]
     return sorted(set(separators), key=lambda separator: (-separators.count(separator), separator))
-
-
-MAX_BYTES = 8 * 2**20
-SECONDS = 2.0
-HEARTBEAT = 8  # the type of an AMQP frame
-WORKERS_EXCHANGE = "celery.pidbox"  # the exchange by which each worker's own queue receives remote control
 
 
 class _BoundedMessages(BoundedAnswers):
@@ -323,9 +306,6 @@ class AmqpTransport(pyamqp.Transport):
 
 
 # What workers and senders of events report about themselves, bounded
-
-MAX_NAME = 255  # the maximum length in AMQP
-MAX_VALUE = 10**12
 
 
 def parse_name(value: Any) -> str:

@@ -44,6 +44,20 @@ MAX_GROWTH = 16
 MAX_STEPS = 1_000_000
 MAKES_TEXT = frozenset({"join", "to_string"})
 GROWS = frozenset({"multi_select_list", "multi_select_dict"})
+MAX_QUERY = 4_000
+FRESH_SECONDS = 300.0
+MAX_TITLE, MAX_UNIT = 80, 20
+SOURCES = ("promql", "sql", "redis", "url", "file")
+SHARED = ("title", "unit", "times", "counter", "every_seconds")
+KEYS = {
+    "promql": ("promql", "prometheus", *servers.KEYS),
+    "sql": ("sql", "database"),
+    "redis": ("redis", "server"),
+    "url": ("url", "json", *servers.KEYS),
+    "file": ("file", "json", "fresh_seconds"),
+}
+# First words of a query: the database refuses to write, and this check reports it earlier.
+SQL_BEGINS = ("select", "with", "values", "table")
 
 
 @dataclass(frozen=True)
@@ -115,22 +129,6 @@ class _Interpreter(TreeInterpreter):
         if self._left < 0:
             raise _StepLimitExceeded
         return result
-
-
-MAX_QUERY = 4_000
-FRESH_SECONDS = 300.0
-MAX_TITLE, MAX_UNIT = 80, 20
-SOURCES = ("promql", "sql", "redis", "url", "file")
-SHARED = ("title", "unit", "times", "counter", "every_seconds")
-KEYS = {
-    "promql": ("promql", "prometheus", *servers.KEYS),
-    "sql": ("sql", "database"),
-    "redis": ("redis", "server"),
-    "url": ("url", "json", *servers.KEYS),
-    "file": ("file", "json", "fresh_seconds"),
-}
-# First words of a query: the database refuses to write, and this check reports it earlier.
-SQL_BEGINS = ("select", "with", "values", "table")
 
 
 @dataclass(frozen=True)

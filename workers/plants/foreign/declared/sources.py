@@ -45,6 +45,28 @@ from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 UNAVAILABLE = 503
 # A note about the query, in `infos` since 2.54. Before (2.48 to 2.53) it is among the warnings.
 NOTE = "PromQL info:"
+SQL_SECONDS = 2.0
+UNREADABLE = (
+    "contains an invalid address; percent-encode / : @ ? # % and spaces in the password as %2F %3A %40 %3F"
+    " %23 %25 and %20."
+)
+MAX_BYTES = 1_000_000
+_SQLITE_STEPS = 1_000  # virtual machine instructions between two checks of the clock
+_SQLITE_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+MAX_NUMBER = 100
+# command → number of words after it
+COMMANDS: Mapping[str, int] = {
+    "LLEN": 1,
+    "SCARD": 1,
+    "ZCARD": 1,
+    "HLEN": 1,
+    "XLEN": 1,
+    "ZCOUNT": 3,
+    "EXISTS": 1,
+    "GET": 1,
+    "HGET": 2,
+    "ZSCORE": 2,
+}
 
 
 class PartialAnswer(InvalidPlantResponse):
@@ -108,16 +130,6 @@ def _parse_number(text: Any) -> float | None:
     """Prometheus writes numbers as texts, with NaN and +Inf among them."""
     value = parse_measured_number(text)
     return value if math.isfinite(value) else None
-
-
-SQL_SECONDS = 2.0
-UNREADABLE = (
-    "contains an invalid address; percent-encode / : @ ? # % and spaces in the password as %2F %3A %40 %3F"
-    " %23 %25 and %20."
-)
-MAX_BYTES = 1_000_000
-_SQLITE_STEPS = 1_000  # virtual machine instructions between two checks of the clock
-_SQLITE_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 
 
 def query_single_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS) -> Any:
@@ -221,22 +233,6 @@ def _close_after(connection: "psycopg.Connection[Any]", seconds: float, ended: t
         yield
     finally:
         timer.cancel()
-
-
-MAX_NUMBER = 100
-# command → number of words after it
-COMMANDS: Mapping[str, int] = {
-    "LLEN": 1,
-    "SCARD": 1,
-    "ZCARD": 1,
-    "HLEN": 1,
-    "XLEN": 1,
-    "ZCOUNT": 3,
-    "EXISTS": 1,
-    "GET": 1,
-    "HGET": 2,
-    "ZSCORE": 2,
-}
 
 
 def read_command(text: str, where: str) -> tuple[str, ...]:

@@ -96,7 +96,6 @@ class FlinkPlant(Adapter):
         self._autoscaled: str | None = None
         self._seen: FlinkJob | None = None
         self._submitted: tuple[str, float | None] = ("", None)  # (job, start time in seconds since 1970)
-        self._rescaled: dict[str, str] = {}  # rescale id → what it changed
 
     def get_topology(self) -> MeasuredTopology:
         """Return the topology. Measures are unknown before the second check.
@@ -147,7 +146,7 @@ class FlinkPlant(Adapter):
         if self._seen is None:
             return ()
         names = {vertex.id: name for name, vertex in name_vertices(self._seen.vertices).items()}
-        return sections.build_sections(self._client, self._seen.id, names, self._rescaled)
+        return sections.build_sections(self._client, self._seen.id, names)
 
     def get_details(self) -> PlantStatus:
         """Return the start time of the job for each vertex: a job that is submitted again under its name is another."""
@@ -315,7 +314,6 @@ def name_vertices(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:
 
 
 def _get_lower_bound(requirements: Mapping[str, Any], vertex: str) -> int:
-    """Return the lower bound of the vertex, 1 by default."""
     try:
         return max(1, int(requirements[vertex]["parallelism"]["lowerBound"]))
     except (KeyError, TypeError, ValueError):

@@ -4,7 +4,6 @@ They are back-pressure, rescales, checkpoints, and exceptions, each from the RES
 older, or keeps no rescales (`web.adaptive-scheduler.rescale-history.size` is 0 by default), the section says so.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import fmean
@@ -18,10 +17,8 @@ from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.redaction import redact
 
 MAX_ROWS, MAX_VERTICES = 10, 20
-MAX_ASKED = 4  # number of rescales whose details are requested at a time
 MAX_TEXT, MAX_NAME = 300, 100
 MEBIBYTE = 2**20
-UUID = re.compile(r"[0-9a-f-]{1,64}\Z")
 NO_HISTORY = (
     "The cluster does not record rescales. Flink 2.3 records them if"
     " web.adaptive-scheduler.rescale-history.size is above 0."
@@ -45,23 +42,9 @@ class VertexPressure(StoredDocument, frozen=True, rename={"level": "backpressure
     subtasks: list[SubtaskPressure] = []
 
 
-class RescaledVertex(StoredDocument, frozen=True, rename="camel"):
-    """A vertex in a rescale; None: unknown, for example if the rescale was not completed."""
-
-    job_vertex_name: str = ""
-    desired_parallelism: int | None = None
-    pre_rescale_parallelism: int | None = None
-    post_rescale_parallelism: int | None = None
-
-
 class FlinkRescale(StoredDocument, frozen=True, rename="camel"):
-    """A rescale of `/jobs/ID/rescales/history`, newest first.
+    """A rescale of `/jobs/ID/rescales/history`, newest first."""
 
-    Its vertices are only in `/jobs/ID/rescales/details/UUID`.
-    """
-
-    rescale_uuid: str = ""
-    vertices: dict[str, RescaledVertex] = {}
     start_timestamp_in_millis: float | None = None
     end_timestamp_in_millis: float | None = None
     terminal_state: str | None = None
@@ -114,17 +97,14 @@ class Exceptions(StoredDocument, frozen=True, rename="camel"):
     exception_history: ExceptionHistory = msgspec.field(default_factory=ExceptionHistory)
 
 
-def build_sections(
-    client: PlantClient, job: str, names: Mapping[str, str], rescaled: dict[str, str]
-) -> list[PlantSection]:
+def build_sections(client: PlantClient, job: str, names: Mapping[str, str]) -> list[PlantSection]:
     """Return the sections. A section that can't be read says so, and the others are kept.
 
-    names: of the vertices, by id. rescaled: details of completed rescales, by id; new ones are added. Raise
-    `PlantUnavailable` and `InvalidPlantResponse`.
+    names: of the vertices, by id. Raise `PlantUnavailable` and `InvalidPlantResponse`.
     """
     return [
         _read_section(client, "Back-pressure", lambda: _build_pressure_section(client, job, names)),
-        _read_section(client, "Rescales", lambda: _build_rescales_section(client, job, rescaled)),
+        _read_section(client, "Rescales", lambda: _build_rescales_section(client, job)),
         _read_section(client, "Checkpoints", lambda: _build_checkpoints_section(client, job)),
         _read_section(client, "Exceptions", lambda: _build_exceptions_section(client, job)),
     ]
@@ -169,19 +149,17 @@ def _build_pressure_section(client: PlantClient, job: str, names: Mapping[str, s
     )
 
 
-def _build_rescales_section(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantSection:
+def _build_rescales_section(client: PlantClient, job: str) -> PlantSection:
     status, document = client.ask("GET", f"jobs/{job}/rescales/history")
     rescales = convert(FlinkRescales, {"rescales": document}, "history").rescales if status == 200 else []
     rescales = rescales[:MAX_ROWS]
-    _ask_for_details(client, job, rescales, rescaled)
     return PlantSection(
         title="Rescales",
         about="newest first",
-        columns=["Started, UTC", "Tasks", "Cause", "State", "Duration, s", "Termination reason"],
+        columns=["Started, UTC", "Cause", "State", "Duration, s", "Termination reason"],
         rows=[
             [
                 _format_time(rescale.start_timestamp_in_millis),
-                rescaled.get(rescale.rescale_uuid, "not requested yet"),
                 _format_plain_name(rescale.trigger_cause),
                 _format_plain_name(rescale.terminal_state) or "in progress",
                 _compute_duration(rescale.start_timestamp_in_millis, rescale.end_timestamp_in_millis),
@@ -191,16 +169,6 @@ def _build_rescales_section(client: PlantClient, job: str, rescaled: dict[str, s
         ],
         empty="No rescales yet." if status == 200 else NO_HISTORY,
     )
-
-
-def _ask_for_details(client: PlantClient, job: str, shown: Sequence[FlinkRescale], rescaled: dict[str, str]) -> None:
-    """Request the details of completed rescales that are not known yet; they no longer change."""
-    ended = [rescale.rescale_uuid for rescale in shown if rescale.terminal_state]
-    for uuid in [rescale for rescale in ended if UUID.match(rescale) and rescale not in rescaled][:MAX_ASKED]:
-        if (detail := _ask(client, f"jobs/{job}/rescales/details/{uuid}", FlinkRescale)) is not None:
-            rescaled[uuid] = _describe_changes(list(detail.vertices.values()))
-    for uuid in set(rescaled) - {rescale.rescale_uuid for rescale in shown}:
-        del rescaled[uuid]
 
 
 def _build_checkpoints_section(client: PlantClient, job: str) -> PlantSection:
@@ -249,20 +217,6 @@ def _build_exceptions_section(client: PlantClient, job: str) -> PlantSection:
         ],
         empty="No exceptions yet." if exceptions else "The cluster does not report exceptions.",
     )
-
-
-def _describe_changes(vertices: Sequence[RescaledVertex]) -> str:
-    """Return the changes of vertices that changed, or were meant to."""
-    told = []
-    for vertex in vertices:
-        before = vertex.pre_rescale_parallelism
-        after = (
-            vertex.desired_parallelism if vertex.post_rescale_parallelism is None else vertex.post_rescale_parallelism
-        )
-        if before != after:
-            counts = ("unknown" if count is None else str(count) for count in (before, after))
-            told.append(f"{vertex.job_vertex_name[:MAX_NAME]}: {' → '.join(counts)}")
-    return "; ".join(told[:MAX_ROWS]) or "no change"
 
 
 def _compute_percent(shares: Sequence[float | None], of: Any) -> float | None:

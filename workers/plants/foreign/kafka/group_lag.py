@@ -29,6 +29,15 @@ from workers.plants.foreign.kafka.offset_history import OffsetHistory
 Partition = tuple[str, int]  # (topic, number)
 
 STABLE, EMPTY, UNKNOWN = "stable", "empty", "unknown"
+WINDOW_SECONDS = 30.0
+MAX_SHOWN = 50  # partitions shown per group
+GONE = "the topic no longer exists; its committed offsets are ignored"
+UNREADABLE = "the broker can't report its offsets now"
+NOT_COMMITTED = "no committed offset yet: the group's reset policy decides where it starts"
+UNREAD = "no group member reads the partition; its offset is kept until it expires"
+BEYOND = "the committed offset is beyond the end: the topic was recreated or truncated"
+LOST = "{count:,} events expired before they were read"
+OLDER = "older than the observed history, and the broker reports no timestamps"
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,6 @@ class Group:
 
     @cached_property
     def assigned(self) -> dict[Partition, GroupReader]:
-        """Return the reader of each partition."""
         return {partition: member for member in self.members for partition in member.partitions}
 
     @property
@@ -91,17 +99,6 @@ class ClusterReading:
         """Return whether the topic exists and has this partition."""
         topic, number = partition
         return number < self.topics.get(topic, 0)
-
-
-WINDOW_SECONDS = 30.0
-MAX_SHOWN = 50  # partitions shown per group
-GONE = "the topic no longer exists; its committed offsets are ignored"
-UNREADABLE = "the broker can't report its offsets now"
-NOT_COMMITTED = "no committed offset yet: the group's reset policy decides where it starts"
-UNREAD = "no group member reads the partition; its offset is kept until it expires"
-BEYOND = "the committed offset is beyond the end: the topic was recreated or truncated"
-LOST = "{count:,} events expired before they were read"
-OLDER = "older than the observed history, and the broker reports no timestamps"
 
 
 @dataclass(frozen=True)
@@ -136,19 +133,19 @@ class GroupLags:
                 del self._histories[partition]
         for partition, offsets in reading.offsets.items():
             self._histories.setdefault(partition, OffsetHistory()).add(reading.ends_at, offsets.end)
-        self._topics = {name: self._read_by(name, group) for name, group in reading.groups.items()}
+        # Topics whose partitions a group reads, or will read again; empty: unknown.
+        self._topics = {
+            name: group.topics
+            if group.state == STABLE
+            else (frozenset() if group.state == EMPTY else self._topics.get(name, frozenset()))
+            for name, group in reading.groups.items()
+        }
         if reading.ends_at < last.ends_at or reading.committed_at < last.committed_at:
             self._readings.clear()
         self._readings.append(reading)
         oldest = reading.committed_at - WINDOW_SECONDS
         while len(self._readings) > 2 and self._readings[1].committed_at <= oldest:
             self._readings.popleft()
-
-    def _read_by(self, name: str, group: Group) -> frozenset[str]:
-        """Return the topics whose partitions the group reads, or will read again; empty: unknown."""
-        if group.state == STABLE:
-            return group.topics
-        return frozenset() if group.state == EMPTY else self._topics.get(name, frozenset())
 
     def get_history(self, partition: Partition) -> OffsetHistory:
         """Return the history of a partition of the last reading."""
@@ -164,31 +161,25 @@ class GroupLags:
         That is the case if the gap in which an event was appended is more than `gap_share` of its age, and more than
         `least_gap_seconds`.
         """
-        reading, questions = self._readings[-1], {}
+        reading = self._readings[-1]
+        questions: dict[tuple[Partition, int], Question] = {}
         for name, group in reading.groups.items():
             for partition in group.committed:
                 waits = self._read_waiting(name, partition)
                 if waits is None or waits.begin >= waits.end:
                     continue
-                question = self._find_question(partition, waits.begin, gap_share, least_gap_seconds)
-                if question is not None:
-                    questions[partition, waits.begin] = question
+                history, offset = self._histories[partition], waits.begin
+                appended, begins_at = history.find_append_time(offset), history.begins_at
+                if appended is None:
+                    if begins_at is not None:
+                        questions[partition, offset] = Question(partition, offset, None, begins_at)
+                elif appended.gap_seconds > max(least_gap_seconds, gap_share * (reading.committed_at - appended.at)):
+                    questions[partition, offset] = Question(partition, offset, appended.after, appended.before)
         return list(questions.values())
 
     def list_groups(self) -> dict[str, ConsumerGroup]:
         """Return the groups by name, as of the last reading."""
         return {name: self._group(name) for name in sorted(self._readings[-1].groups)}
-
-    def _find_question(
-        self, partition: Partition, offset: int, gap_share: float, least_gap_seconds: float
-    ) -> Question | None:
-        history, now = self._histories[partition], self._readings[-1].committed_at
-        appended, begins_at = history.find_append_time(offset), history.begins_at
-        if appended is None:
-            return None if begins_at is None else Question(partition, offset, None, begins_at)
-        if appended.gap_seconds <= max(least_gap_seconds, gap_share * (now - appended.at)):
-            return None
-        return Question(partition, offset, appended.after, appended.before)
 
     def _group(self, name: str) -> ConsumerGroup:
         group = self._readings[-1].groups[name]
@@ -213,7 +204,9 @@ class GroupLags:
             clearing_seconds=_compute_clearing_seconds(lag_events, into, out),
             expired_events=sum(row.expired_events for row in counted),
             partition_count=self._count_partitions(name, rows),
-            partitions=sorted(rows, key=_build_lag_sort_key)[:MAX_SHOWN],
+            partitions=sorted(
+                rows, key=lambda row: (-(row.lag_seconds or 0.0), -(row.lag_events or 0), row.topic, row.partition)
+            )[:MAX_SHOWN],
         )
 
     def _count_partitions(self, name: str, rows: Sequence[PartitionLag]) -> int:
@@ -229,7 +222,6 @@ class GroupLags:
         return sum(reading.topics.get(topic, 0) for topic in topics)
 
     def _build_partition_lag(self, name: str, partition: Partition) -> PartitionLag:
-        """Return one partition of a group."""
         reading = self._readings[-1]
         group, offsets = reading.groups[name], reading.offsets.get(partition)
         committed, member = group.committed.get(partition), group.assigned.get(partition)
@@ -244,7 +236,8 @@ class GroupLags:
         if waits is None or committed is None:
             row = replace_fields(row, said=self._explain_uncounted(name, partition))
             return self._estimate_without_leader(row, partition) if row.said == UNREADABLE else row
-        if self._is_beyond(name, partition):
+        before = self._readings[-2].groups.get(name) if len(self._readings) > 1 else None
+        if before is not None and before.committed.get(partition, 0) > reading.offsets[partition].end:
             return replace_fields(row, lag_events=0, lag_seconds=0.0, said=BEYOND)
         expired = max(0, waits.begin - committed)
         row = replace_fields(
@@ -295,12 +288,6 @@ class GroupLags:
             return UNREAD
         return "" if partition in reading.offsets else UNREADABLE
 
-    def _is_beyond(self, name: str, partition: Partition) -> bool:
-        """Return whether the offset committed before the end was read is beyond that end."""
-        if len(self._readings) < 2 or (before := self._readings[-2].groups.get(name)) is None:
-            return False
-        return before.committed.get(partition, 0) > self._readings[-1].offsets[partition].end
-
     def _compute_rates(self, name: str, partitions: Sequence[Partition]) -> tuple[float | None, float | None]:
         """Return the events appended and read per second, in the partitions that count.
 
@@ -346,7 +333,3 @@ def _compute_clearing_seconds(lag: int | None, into: float | None, out: float | 
     if into is None or out is None or out <= into:
         return None
     return round(lag / (out - into), 1)
-
-
-def _build_lag_sort_key(row: PartitionLag) -> tuple[float, int, str, int]:
-    return -(row.lag_seconds or 0.0), -(row.lag_events or 0), row.topic, row.partition

@@ -1,17 +1,32 @@
 """Kubernetes: workloads by their replicas; KEDA and other autoscalers are held meanwhile."""
 
+import secrets
 from functools import partial
 
+import redis
+
+from queues import keys
 from workers.coordination.connections import control_server
 from workers.plants.foreign.kind import AdapterKind, PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import OPTIONS, KubernetesPlant, check, inspect
-from workers.plants.installation import get_installation_id
 
 LET_GO_BY_HAND = (
     "Release autoscalers that are still held: kubectl annotate scaledobject NAME"
     " autoscaling.keda.sh/paused- weir.io/held- (for a HorizontalPodAutoscaler, remove selectPolicy:"
     " Disabled from its behavior)."
 )
+
+
+def get_installation_id(control: redis.Redis) -> str:
+    """Return eight hexadecimal digits, the same for all processes of this Weir; "" if none may be stored.
+
+    They distinguish this Weir from another one that may use the same names.
+    """
+    stored = control.get(keys.INSTALLATION)
+    if stored is None:
+        control.set(keys.INSTALLATION, secrets.token_hex(4), nx=True)
+        stored = control.get(keys.INSTALLATION)
+    return stored.decode() if isinstance(stored, bytes) else str(stored or "")
 
 
 def make(address: PlantAddress) -> KubernetesPlant:

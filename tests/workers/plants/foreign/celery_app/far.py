@@ -50,7 +50,6 @@ class FakeCelery:
         self.now, self.orders, self.silent, self.pid = 100.0, 0, False, 7
         self.noted = ExpiringNotes(monotonic=lambda: self.now)
         self.unacknowledged_now = 0
-        self.version = "5.7.0 (opalescent)"
         self.asked, self.reserved = [], []
         self.paused, self.ever_paused, self.revoked = set(), set(), []
         self.limits = {"shop.work": "", "shop.mail": "10/m"}
@@ -107,8 +106,6 @@ class FakeCelery:
             }
             total = {"shop.work": self.begun.get(worker, 0)}
             return {"pid": self.pid, "pool": pool, "total": total, "prefetch_count": 8, **self.stats}
-        if command == "report":
-            return {"ok": f"\nsoftware -> celery:{self.version} kombu:5.7.0 py:3.11.4\n"}
         if command == "active_queues":
             return [{"name": name} for name in self.queues if (worker, name) not in self.paused]
         if command == "active":

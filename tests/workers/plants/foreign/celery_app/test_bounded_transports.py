@@ -91,13 +91,6 @@ def test_an_event_larger_than_any_of_celery_is_not_taken_and_those_after_it_are(
     assert psutil.Process().memory_info().rss - before < 120e6
 
 
-def test_each_of_many_messages_has_the_whole_limit(app, listener):
-    for number in range(8):
-        send(app, f"celery@{number}", transport.MAX_BYTES // 4)
-    until(lambda: len(listener.events.pools) == 8)
-    assert listener.error is None
-
-
 def test_answers_that_come_late_are_not_kept_for_ever(app, control):
     """Late answers are never read; a worker that is always late would fill the observer's memory."""
     control.sadd("_kombu.binding.celery.pidbox", "\x06\x16\x06\x16celery@late.celery.pidbox")

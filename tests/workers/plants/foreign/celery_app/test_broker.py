@@ -5,11 +5,9 @@ RabbitMQ: what its management plugin reports, and that its failure affects nothi
 
 import httpx
 import pytest
-import redis
 
-from common.errors import BadInput
 from workers.plants.foreign import redis_client
-from workers.plants.foreign.celery_app import ADAPTER, broker
+from workers.plants.foreign.celery_app import broker
 from workers.plants.foreign.celery_app.broker import AmqpBroker, QueueLength, RedisBroker
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import InvalidPlantResponse
@@ -42,27 +40,6 @@ def test_lists_by_the_separator_of_the_app_are_counted(control, observed, separa
     control.rpush(f"orders{USUAL}1", "two", "three")
     control.rpush("orders:1", "of 2025", "of 2026", "of the app's own")
     assert observed(separator=separator).read_queue_lengths(["orders"])["orders"].waiting == waiting
-
-
-@pytest.mark.parametrize("address", ["http://me:hunter2@rabbit:15672", "http://rabbit:15672/?token=hunter2", "rabbit"])
-def test_the_address_of_a_management_plugin_holds_no_password(address):
-    """The address is displayed, and recorded in the audit log."""
-    options = {"management": address}
-    with pytest.raises(BadInput) as refused:
-        ADAPTER.check(PlantAddress(name="shop", url="amqp://rabbit:5672", options=options))
-    assert refused.value.field == "management" and "hunter2" not in str(refused.value)
-    ADAPTER.check(PlantAddress(name="shop", url="amqp://rabbit", options={"management": "http://rabbit:15672"}))
-
-
-def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeypatch):
-    refused = [3, redis.ResponseError("no permissions to access a key")]
-    found = observed()
-    monkeypatch.setattr(found, "_run_all", lambda commands: refused)
-    with pytest.raises(InvalidPlantResponse, match="rejected the request: no permissions"):
-        found.read_queue_lengths(["orders"])
-    monkeypatch.setattr(found, "_run_all", lambda commands: [["no"]])
-    with pytest.raises(InvalidPlantResponse, match="invalid queue length"):
-        found.count_unacknowledged()
 
 
 @pytest.mark.parametrize("answer", [-5, 10**20, True, 2.5, None, b"3"])

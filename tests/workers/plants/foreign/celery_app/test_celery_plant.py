@@ -66,18 +66,6 @@ def test_what_waits_in_the_broker_and_in_the_worker_has_an_age(far):
     assert joint_law.observe(topology).operators[ONE].backlog_events == pytest.approx(20, rel=0.3)
 
 
-def test_without_events_run_times_follow_from_little_s_law(far):
-    plant = far.plant(events="listen")
-    far.busy[ONE] = 2
-    for _ in range(30):
-        far.now += 1.0
-        far.begun[ONE] += 4
-        topology = plant.get_topology()
-    assert joint_law.observe(topology).operators[ONE].service_seconds == pytest.approx(0.5, rel=0.1)
-    assert "run times are estimated with Little's law" in " ".join(plant.list_missing())
-    assert "enable_events" not in far.asked
-
-
 @pytest.mark.parametrize("events", ["ask", "listen"])
 def test_what_waits_only_for_its_rate_limit_does_not_wait_for_a_process(far, events):
     far.reserved = [{"name": "shop.mail"}] * 4 + [{"name": "shop.work"}]
@@ -105,15 +93,6 @@ def test_a_worker_is_asked_for_events_once_in_its_life_and_to_stop_when_weir_lea
     plant.close()
     assert far.events_off == [ONE]
     assert far.listener.closed
-
-
-def test_a_later_observer_asks_those_to_stop_that_an_earlier_one_asked_to_begin(far):
-    far.plant().get_topology()  # killed: nothing was closed
-    later = far.plant()
-    later.get_topology()
-    later.close()
-    assert far.events_off == [ONE]
-    assert far.noted_workers.load_all() == {}
 
 
 def test_a_worker_that_its_owner_started_with_events_is_not_asked_to_stop(far):
@@ -153,18 +132,6 @@ def test_a_worker_that_was_killed_and_began_anew_under_its_pid_has_nothing_at_wo
     far.now, far.stats, far.begun[ONE] = far.now + 1.0, stats, begun
     plant.get_topology()
     assert shown(plant, "Busy", "Waiting") == [0, 0]
-    assert far.events_on == [ONE, ONE]
-
-
-def test_a_worker_that_says_it_is_online_is_asked_again_and_what_it_said_since_counts(far):
-    plant = far.plant()
-    with_tasks(far, plant)
-    far.now += 0.5
-    far.listener.events.apply({"type": "worker-online", "hostname": ONE, "pid": far.pid}, far.now)
-    task(far, 7, "received")
-    far.now, far.stats, far.begun[ONE] = far.now + 0.5, {"uptime": 1}, 0
-    plant.get_topology()
-    assert shown(plant, "Busy", "Waiting") == [0, 1]
     assert far.events_on == [ONE, ONE]
 
 
@@ -218,22 +185,6 @@ def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is
     assert plant.get_topology().operators[ONE].parallelism == 2
     far.now += 10.0
     assert ONE not in plant.get_topology().operators
-
-
-def test_of_a_worker_that_is_late_the_load_is_not_taken_to_have_ended(far):
-    plant = far.plant()
-    busy(far, plant, 20, 9)
-    far.silent = True
-    for _ in range(5):  # its host is busy: tasks arrive and start, and it does not report them
-        far.now += 1.0
-        far.begun[ONE] += 9
-        topology = plant.get_topology()
-        assert joint_law.observe(topology).operators[ONE].rate_per_second == pytest.approx(9.0, rel=0.1)
-    far.silent = False
-    far.now += 1.0
-    far.begun[ONE] += 9
-    rate = joint_law.observe(plant.get_topology()).operators[ONE].rate_per_second
-    assert rate == pytest.approx(9.0, rel=0.15)
 
 
 def rates(plant, far, begun, growth=0):
@@ -310,35 +261,13 @@ def test_a_pool_with_celery_s_own_autoscaler_or_without_processes_is_left_alone(
     for stats, said in (
         ({"autoscaler": {"max": 10}}, "--autoscale"),
         ({"pool": {"implementation": "celery.concurrency.thread:TaskPool", "max-concurrency": 4}}, "thread"),
+        ({"pool": {"implementation": "celery.concurrency.gevent:TaskPool", "max-concurrency": 4}}, "gevent"),
     ):
         far.stats = stats
         assert said in far.plant().get_topology().operators[ONE].fixed
         with pytest.raises(BadInput, match="can't be set"):
             far.plant().set_parallelism({ONE: 3})
     assert far.orders == 0
-
-
-GEVENT = {"pool": {"implementation": "celery.concurrency.gevent:TaskPool", "max-concurrency": 4}}
-
-
-@pytest.mark.parametrize("version, said", [("5.6.9", "of Celery 5.6 "), ("4.4.7", "4.4"), ("?", "does not report")])
-def test_a_gevent_pool_that_does_not_say_its_size_is_left_alone_and_says_why(far, version, said):
-    far.stats, far.version = GEVENT, version
-    plant = far.plant()
-    assert said in plant.get_topology().operators[ONE].fixed
-    for count in (1, 8):
-        with pytest.raises(BadInput, match="can't be set"):
-            plant.set_parallelism({ONE: count})
-    assert far.orders == 0
-
-
-def test_a_gevent_pool_of_celery_5_7_is_sized_and_asked_for_its_version_once(far):
-    far.stats = GEVENT
-    plant = far.plant()
-    plant.get_topology()
-    plant.set_parallelism({ONE: 8})
-    assert far.wanted[ONE] == 2 + 4
-    assert far.asked.count("report") == 1
 
 
 def test_a_worker_that_refuses_or_does_not_answer_is_said_so(far):
@@ -380,12 +309,6 @@ def inspected(far, **options):
     return inspect(address, lambda _: far.plant(events="listen"), far.run)
 
 
-def test_an_inspection_says_what_weir_will_ask_for_and_needs_nothing_for_it(far):
-    found = inspected(far)
-    assert not found.needs
-    assert any(ONE in each and "When the app is added, Weir enables" in each for each in found.said)
-
-
 def test_an_inspection_says_what_is_there_and_changes_nothing(far):
     found = inspected(far)
     assert found.what == "A Celery app: 1 queue, 1 worker with 2 processes."
@@ -409,22 +332,3 @@ def test_a_worker_that_grows_and_can_not_be_called_back_is_named_where_another_o
     with pytest.raises(PlantUnavailable, match=f"Part of the change may be in effect: {ONE} could not be reverted"):
         far.plant().set_parallelism({ONE: 3, TWO: 5})
     assert far.noted.get(ONE) == {"pid": 7, "processes": 3}
-
-
-def test_since_when_a_worker_lives_is_said_by_its_uptime_and_is_the_same_in_all_of_its_life(far):
-    plant = far.plant()
-    plant.get_topology()
-    assert plant.get_details().lives == {}
-    found = []
-    for at, uptime in ((100.0, 40), (101.0, 40), (102.0, 42), (103.0, None), (200.0, 5), (201.0, 6)):
-        far.now, far.stats = at, {"uptime": uptime}
-        plant.get_topology()
-        found.append(plant.get_details().lives.get(ONE))
-    assert found == [57.0, 57.0, 57.0, None, 192.0, 192.0]
-    del far.processes[ONE]
-    far.now = 203.0
-    plant.get_topology()
-    assert plant.get_details().lives == {ONE: 192.0}  # it is late
-    far.now = 240.0
-    plant.get_topology()
-    assert plant.get_details().lives == {}

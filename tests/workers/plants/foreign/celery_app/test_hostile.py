@@ -1,13 +1,11 @@
 """What an app, its workers, and senders of events to its broker could do to Weir."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from common.stored_document import encode_document
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign.celery_app import events as celery_events
-from workers.plants.foreign.celery_app.broker import MAX_QUEUES
 from workers.plants.foreign.celery_app.events import MAX_WORKERS, TaskEvents
 from workers.plants.foreign.celery_app.remote_control import build_pool
 from workers.plants.foreign.watch import PlantObserver
@@ -48,20 +46,6 @@ def test_whatever_a_worker_says_of_itself_is_a_pool(stats, queues):
     assert 0 <= pool.processes <= 10_000
     assert pool.begun >= 0
     encode_document({"names": [*pool.queues, *pool.total, pool.implementation]})
-
-
-@pytest.mark.thorough
-def test_a_million_queues_are_not_all_asked_for_and_it_is_said():
-    far = FakeCelery({ONE: 2}, queues=[f"queue-{number}" for number in range(1_000_000)])
-    asked, lengths = [], far.read_queue_lengths
-    far.read_queue_lengths = lambda queues: asked.extend(queues) or lengths(queues)
-    plant = far.plant(queues="the-one")
-    topology = plant.get_topology()
-    assert len(topology.operators) <= MAX_QUEUES + 1
-    assert len(asked) == MAX_QUEUES and asked[0] == "the-one"
-    assert "Queues that are not observed" in " ".join(plant.list_missing())
-    status, text = observed(far)
-    assert status.error is None and len(text) < 200_000
 
 
 def test_a_pool_of_a_billion_processes_and_names_without_end_make_no_large_document():

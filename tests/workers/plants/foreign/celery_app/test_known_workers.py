@@ -4,8 +4,7 @@ import pytest
 
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign.celery_app import workers
-from workers.plants.foreign.celery_app.remote_control import WorkerPool
-from workers.plants.foreign.celery_app.workers import MAX_MISSED, MISSED_SECONDS, MissedWorkers
+from workers.plants.foreign.celery_app.workers import MISSED_SECONDS
 from workers.plants.foreign.stored_notes import ExpiringNotes, StoredNotes
 
 ONE, TWO = "celery@one", "celery@two"
@@ -47,20 +46,6 @@ def test_an_expiring_note_is_of_one_name_and_of_its_time(is_shared, request):
         assert orders.get(ONE) is None
     orders.forget(ONE)
     assert orders.get(ONE) is None
-
-
-def pool(worker: str) -> WorkerPool:
-    return WorkerPool(
-        worker=worker,
-        pid=7,
-        processes=1,
-        implementation="prefork",
-        fixed=None,
-        queues=("a",),
-        total={},
-        uptime_seconds=1.0,
-        prefetch=None,
-    )
 
 
 def gone(plant):
@@ -119,25 +104,6 @@ def test_after_its_broker_was_away_a_worker_is_missed_and_its_queue_observed_by_
     later = far.plant()
     assert list(later.get_topology().operators) == ["queue mail"]
     assert "has not responded for 60 s" in gone(later)[0]
-
-
-def test_a_queue_is_not_made_up_because_no_worker_had_answered_yet():
-    far = FakeCelery({ONE: 2}, ["mail", "celery"])
-    far.paused = {(ONE, "celery")}
-    plant = far.plant()
-    processes, far.processes = far.processes, {}
-    assert list(plant.get_topology().operators) == ["queue celery"]
-    far.processes = processes
-    assert list(plant.get_topology().operators) == ["queue mail", ONE]
-
-
-def test_of_names_without_end_those_that_are_gone_for_longest_are_forgotten(known):
-    missed = MissedWorkers(known)
-    for number in range(MAX_MISSED + 20):
-        missed.observe(float(number), [pool(f"celery@{number}")], ())
-    found = missed.missed_seconds
-    assert len(found) == MAX_MISSED == len(known.load_all()) - 1  # and the worker that answers
-    assert "celery@0" not in found and f"celery@{MAX_MISSED + 18}" in found
 
 
 # Workers whose names come and go with their hosts

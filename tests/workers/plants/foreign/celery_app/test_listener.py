@@ -90,11 +90,3 @@ def test_until_the_worker_was_asked_anew_its_events_are_not_believed_either():
     assert plant._requests.sends(ONE)
     hear(listener)  # between two steps of an observation
     assert not plant._requests.sends(ONE)
-
-
-def test_the_first_connection_is_no_gap():
-    far = FakeCelery({ONE: 2})
-    listener = listening(far, [task(1, "received")])
-    hear(listener)
-    assert listener.gaps == 0
-    assert listener.events.pools[ONE].waiting == {"1"}

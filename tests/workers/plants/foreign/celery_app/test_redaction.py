@@ -53,14 +53,6 @@ def test_what_a_secret_name_holds_is_hidden_whole(text):
     assert MASK in redact(text)
 
 
-def test_what_stands_behind_a_secret_value_stays():
-    assert redact("{'auth': ('ada', 'x)y'), 'n': 17, 'token': {'a': [1]}, 'to': 'eve'}") == (
-        f"{{'auth': {MASK}, 'n': 17, 'token': {MASK}, 'to': 'eve'}}"
-    )
-    assert redact("Authorization: Basic x7 from eve") == f"Authorization: {MASK} from eve"
-    assert redact("('eve', 'token', 'order-9')") == "('eve', 'token', 'order-9')"
-
-
 NAMES = st.sampled_from(["password", "auth", "API_KEY", "credentials", "x-auth-token", "Cookie", "myPin"])
 # Every leaf has the mark by which it is recognized.
 LEAVES = st.text(st.sampled_from("ab \\'\"()[]{}<>,;:=\n"), max_size=12).map(lambda text: f"{text}zq{text}")
@@ -108,11 +100,6 @@ def test_a_text_that_is_made_to_take_long_is_passed_once(piece, monkeypatch):
 def test_a_long_token_is_hidden_wherever_it_stands(token):
     if any(each.isalpha() for each in token):
         assert token not in redact(f"('sent to', '{token}')")
-
-
-def test_ids_paths_and_numbers_stay():
-    plain = "(17, 'order-9', '8ae73293-6de5-4bd8-8944-53ac8b75c537', '/srv/shop/lib/python3.11/tasks.py')"
-    assert redact(plain) == plain
 
 
 def test_arguments_may_be_hidden_whole():

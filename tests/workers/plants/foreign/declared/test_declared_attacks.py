@@ -1,7 +1,6 @@
 """What a declaration, or its sources, can't do to the observer: grow, run on, leave its place, be code."""
 
 import os
-import re
 import socket
 import sqlite3
 import threading
@@ -13,14 +12,12 @@ import pytest
 
 from common.errors import BadInput, Forbidden, WeirError
 from tests.postgres import postgres_url as postgres_url  # a fixture of these tests
-from workers.plants.foreign import adapters
 from workers.plants.foreign.client import MAX_BYTES, PlantClient
 from workers.plants.foreign.declared import sensor, sources
 from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.sensor import read_path
 from workers.plants.foreign.declared.sources import PrometheusClient
-from workers.plants.models import RegisteredPlant
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 SENSOR = "name: one\nsensors:\n  it: {}\n"
@@ -59,26 +56,6 @@ def test_a_path_that_runs_long_is_ended(monkeypatch):
     assert read_path("sum([?n > `1`].n)", "json").read(rows[:100]) == sum(range(2, 100))
 
 
-@pytest.mark.parametrize(("tasks", "rows"), [(80, 80), (9_000, 100), (200_000, None), (1e300, None)])
-def test_an_operator_of_very_many_tasks_fills_no_snapshot(tasks, rows):
-    text = """name: one
-sensors: {it: {url: 'http://x/s', json: '@'}}
-operators: [{name: web, tasks: it, in_per_second: 40, service_seconds: 0.1}]
-"""
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=tasks))
-    with closing(DeclaredPlant(parse_declaration(text), {}, transport)) as plant:
-        if rows is None:
-            web = plant.get_topology().operators["web"]
-            assert (web.known_parallelism, web.tasks) == (None, ())
-            assert re.match(r"Sensor it returned .* tasks for web; .* from 0 to 100,000\.", web.unknown_tasks)
-            return
-        topology = plant.get_topology()
-    web = topology.operators["web"]
-    assert (web.parallelism, len(web.tasks)) == (tasks, rows)
-    assert web.measure("inputs") == pytest.approx(40 * topology.window_seconds)
-    assert web.measure("utilisation") == pytest.approx(40 * 0.1 / tasks)
-
-
 # Logins
 
 
@@ -92,17 +69,6 @@ def test_a_secret_that_no_header_takes_is_not_quoted(secret, how):
         plant.get_topology()
     error = str(plant.readings["it"].error)
     assert "ter2" not in error and "names WEIR_SECRET_X, whose value cannot be sent" in error
-
-
-@pytest.mark.parametrize("secret", ["hunter2\n", "hünter2"])
-def test_nor_is_the_token_of_a_registered_plant(secret, monkeypatch):
-    monkeypatch.setenv("WEIR_SECRET_X", secret)
-    for kind in ("flink", "kubernetes", "weir"):
-        row = RegisteredPlant(name="east", kind=kind, url="http://east:8080", secret_environment="WEIR_SECRET_X")
-        row.options = {"workloads": "x"}
-        with pytest.raises(BadInput, match="whose value cannot be sent") as refused:
-            adapters.create_adapter(row)
-        assert "nter2" not in str(refused.value)
 
 
 # Databases

@@ -184,20 +184,6 @@ def test_what_was_set_is_called_back_when_a_later_call_is_refused(far, plant):
     ]
 
 
-def test_what_can_t_be_called_back_is_said(far, plant):
-    far.broken["/render/3"] = lambda request: httpx.Response(409)
-
-    def web(request):
-        del far.broken["/web"]
-        made = far.answer(request)
-        far.broken["/web"] = lambda request: httpx.Response(500)
-        return made
-
-    far.broken["/web"] = web
-    with pytest.raises(InvalidPlantResponse, match=r"render: .*409.* Not reverted: web stays at 5 \(.*500"):
-        plant.set_parallelism({"web": 5, "render": 3})
-
-
 def test_a_counter_is_its_increase_a_second_and_begins_anew_when_it_falls():
     values, seconds = iter([100, 120, 5, 25]), iter([0.0, 10.0, 12.0, 22.0])
     plant = sensing(
@@ -206,16 +192,6 @@ def test_a_counter_is_its_increase_a_second_and_begins_anew_when_it_falls():
         monotonic=lambda: next(seconds),
     )
     assert [said(plant).value for _ in range(4)] == [None, 1.0, None, 1.0]
-
-
-def test_a_sensor_that_is_asked_seldom_keeps_what_it_said():
-    values, seconds = iter([1, 2]), iter([0.0, 4.0, 11.0])
-    plant = sensing(
-        "{url: 'http://x/s', json: n, every_seconds: 10}",
-        lambda request: httpx.Response(200, json={"n": next(values)}),
-        monotonic=lambda: next(seconds),
-    )
-    assert [said(plant).value for _ in range(3)] == [1.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -320,15 +296,6 @@ def test_a_database_is_asked_for_one_value_and_only_read(tmp_path, query, value,
     found = said(sensing(f"{{sql: '{query}', database: WEIR_SECRET_DB}}", environment=environment))
     assert found.value == value
     assert error in str(found.error or "")
-
-
-def test_a_query_that_takes_too_long_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("workers.plants.foreign.declared.sources.query_single_value.__defaults__", (0.1,))
-    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
-    environment = database(tmp_path, "CREATE TABLE jobs (n INTEGER)")
-    found = said(sensing(f"{{sql: '{endless}', database: WEIR_SECRET_DB}}", environment=environment))
-    assert "the query took more than 0.1 s" in str(found.error)
-    assert isinstance(found.error, PlantUnavailable)
 
 
 # Commands
@@ -436,19 +403,6 @@ def test_a_proof_is_asked_for_before_its_time_is_over():
             declared.check(address)
         else:
             with pytest.raises(BadInput, match=r"operators\[2\].proof.within_seconds: must be more than 30"):
-                declared.check(address)
-
-
-def test_a_hold_says_for_how_long_and_one_from_before_is_still_let_go():
-    hold = "hold: {{http: {{url: 'http://runner/suspend', body: {{seconds: {}}}}}}}"
-    for seconds, takes in (("$seconds", True), ("60", False)):
-        text = TEXT.replace("name: shop", f"name: shop\n{hold.format(seconds)}")
-        assert parse_declaration(text).hold is not None
-        address = PlantAddress(name="shop", url="", options={OPTION: text})
-        if takes:
-            declared.check(address)
-        else:
-            with pytest.raises(BadInput, match=r"hold: must contain \$seconds, so that the hold expires"):
                 declared.check(address)
 
 

@@ -113,13 +113,6 @@ def test_a_loop_that_orders_again_while_many_slow_calls_go_on_calls_nothing_besi
     assert far.calls[-1][1] == "/render/3"
 
 
-def test_what_another_orders_while_slow_calls_go_on_stays_noted_after_them():
-    far = Slow()
-    far.meanwhile = lambda: far.orders.put("render", {"tasks": 4, "seen": 2}, 60.0)
-    far.plant().set_parallelism({"render": 9})
-    assert far.orders.get("render") == {"tasks": 4, "seen": 2}
-
-
 def test_an_order_whose_answer_was_lost_was_perhaps_obeyed_and_one_that_is_refused_was_not():
     far, plant = scraped_plant()
     far.broken["/render/3"] = lambda request: httpx.Response(409)

@@ -46,11 +46,6 @@ def test_a_group_that_keeps_up_is_not_behind_though_more_came_while_it_was_asked
     assert group.partitions[0].said == ""
 
 
-def test_a_group_that_catches_up_says_when_nothing_will_wait():
-    readings = [reading(float(at), 10_000 + 100 * at, 300 * at) for at in range(0, 31, 2)]
-    assert after(*readings).clearing_seconds == pytest.approx((10_000 - 200 * 30) / 200, rel=0.02)
-
-
 def test_a_deleted_topic_is_not_waited_for():
     group = after(reading(0.0, 100, 40), reading(2.0, committed=40, topics={}))
     assert group.lag_events is None
@@ -92,27 +87,11 @@ def test_what_retention_took_is_said_and_not_waited_for():
     assert "250 events expired" in group.partitions[0].said
 
 
-def test_what_expired_was_not_read_though_the_group_went_on_behind_it():
-    """It reads 10 per second: if it seemed to read thousands, its consumers would be ended."""
-    readings = [reading(float(at), 10_000 + 100 * at, 40 + 10 * at) for at in range(0, 21, 2)]
-    fallen = [reading(22.0 + at, 12_200 + 100 * at, 9_010 + 10 * at, begin=9_000) for at in range(0, 7, 2)]
-    assert after(*readings, *fallen).out_per_second == pytest.approx(70 / 28, rel=0.01)
-
-
 def test_what_comes_to_a_topic_made_anew_is_not_known_at_first_and_no_0():
     old = [reading(float(at), 1_000 + 50 * at, 1_000 + 50 * at) for at in range(0, 21, 2)]
     fresh = [reading(22.0 + at, 50 * at, 50 * at) for at in range(0, 31, 2)]
     assert after(*old, fresh[0]).in_per_second is None
     assert after(*old, *fresh).in_per_second == pytest.approx(50.0)
-
-
-def test_a_reset_to_the_end_is_no_lag_and_one_to_the_beginning_is_as_old_as_the_log():
-    readings = steady(100, 100, 10)
-    assert after(*readings, reading(102.0, 10_200, 10_200)).lag_events == 0
-    assert after(*readings, reading(102.0, 10_200, 10_200)).lag_seconds == 0.0
-    again = after(*readings, reading(102.0, 10_200, 0))
-    assert again.lag_events == 10_200
-    assert again.lag_seconds == pytest.approx(102.0, rel=0.02)
 
 
 def test_a_partition_that_no_member_reads_does_not_count_while_the_group_works():
@@ -123,15 +102,6 @@ def test_a_partition_that_no_member_reads_does_not_count_while_the_group_works()
     assert by_number[0].said == group_lag.UNREAD
     assert by_number[1].member == "worker-1"
     assert [each.client for each in group.members] == ["worker-1"]
-
-
-@pytest.mark.parametrize("state", ["preparing rebalancing", "empty"])
-def test_a_rebalance_takes_no_partition_from_those_that_tasks_may_share(state):
-    """A partition without events has no committed offset; a loop would end the task that reads it."""
-    member = GroupReader("worker-1", "", frozenset({ORDERS, ("orders", 1)}))
-    stable = reading(0.0, 100, 90, state="stable", members=[member])
-    assert after(stable).partition_count == 2
-    assert after(stable, reading(2.0, 100, 90, state=state)).partition_count == 2
 
 
 @pytest.mark.parametrize("state", ["preparing rebalancing", "completing rebalancing", "unknown"])
@@ -150,13 +120,6 @@ def test_a_topic_that_a_group_has_left_is_no_lag_while_it_rebalances(state):
     assert after(stable, *rebalances, seen(6.0, "stable", (reader,))).lag_events == 10
     assert after(*rebalances).lag_events == 1_000_000  # what it read before is unknown
     assert after(stable, seen(2.0, "empty", ())).lag_events == 1_000_000  # no member reads for it
-
-
-def test_without_an_offset_nothing_is_said_of_lag():
-    member = GroupReader("worker-1", "", frozenset({ORDERS}))
-    group = after(reading(0.0, 100, state="stable", members=[member]))
-    assert group.lag_events is None
-    assert group.partitions[0].said == group_lag.NOT_COMMITTED
 
 
 def test_a_partition_whose_leader_is_away_is_not_called_gone():

@@ -27,12 +27,6 @@ def test_what_came_before_the_history_or_has_not_come_yet_is_not_known():
     assert OffsetHistory().find_append_time(0) is None
 
 
-def test_an_end_that_goes_back_is_another_log():
-    found = history((0.0, 0), (10.0, 1_000), (12.0, 5), (14.0, 25))
-    assert found.find_append_time(900) is None
-    assert found.find_append_time(15).at == pytest.approx(13.05)
-
-
 def test_what_the_broker_says_of_the_past_is_put_in_its_place():
     found = history((100.0, 500), (102.0, 520))
     assert found.insert(40.0, 200)

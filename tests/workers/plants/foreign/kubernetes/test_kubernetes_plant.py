@@ -18,7 +18,6 @@ from workers.plants.foreign.kubernetes.api_server import ApiServer, _create_ssl_
 from workers.plants.foreign.kubernetes.autoscalers import HELD, PAUSED
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
 from workers.plants.holding import PlantHeld
-from workers.plants.installation import get_installation_id
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 NOW = 1_790_000_000.0
@@ -154,18 +153,6 @@ def test_where_autoscalers_may_not_be_listed_replicas_are_seen_all_the_same(k8s,
     assert plant_of(k8s, clock, "parse").get_topology().operators["parse"].maximum == 20
 
 
-def test_a_hold_is_renewed_in_time_not_at_each_tick_and_keeps_what_was_there_first(k8s, clock, plant_of):
-    k8s.deployment("parse")
-    k8s.hpa("parse", behavior={"scaleUp": {"selectPolicy": "Max"}})
-    plant = plant_of(k8s, clock, "parse")
-    for _ in range(10):
-        plant.hold(60.0)
-        clock.now += 5.0
-    assert len(k8s.patches()) == 2
-    plant.release()
-    assert policies(k8s, "hpa-parse")["scaleUp"] == "Max"
-
-
 def test_a_hold_that_nobody_renewed_is_ended_by_whoever_observes(k8s, clock, plant_of):
     k8s.deployment("parse")
     k8s.scaled_object("parse")
@@ -215,11 +202,6 @@ def test_two_weirs_that_call_the_plant_alike_do_not_both_steer_it(k8s, clock, pl
     assert held.value.holder == "weir-3f9a12bc/shop"
 
 
-def test_a_weir_has_one_id_which_all_of_its_processes_know(control):
-    assert get_installation_id(control) == get_installation_id(control)
-    assert len(get_installation_id(control)) == 8
-
-
 def test_a_workload_that_is_no_longer_the_plants_is_let_go(k8s, clock, plant_of):
     for name in ("parse", "score"):
         k8s.deployment(name)
@@ -245,37 +227,6 @@ def test_where_one_of_several_is_refused_the_others_are_set_back(k8s, clock, mon
     with pytest.raises(InvalidPlantResponse, match="403"):
         plant.set_parallelism({"parse": 5, "score": 5})
     assert k8s.get(DEPLOYMENTS, "parse")["spec"]["replicas"] == 2
-
-
-def test_one_autoscaler_that_is_not_let_go_keeps_no_other_held(k8s, clock, monkeypatch, plant_of):
-    k8s.deployment("parse")
-    k8s.deployment("score")
-    k8s.scaled_object("parse")
-    k8s.scaled_object("score")
-    plant, patch = plant_of(k8s, clock), ApiServer.patch
-    plant.hold(60.0)
-
-    def refuse(server, group, path, changes):
-        if path.endswith("keda-parse"):
-            raise InvalidPlantResponse("shop rejected the request to patch keda-parse (403): an admission webhook")
-        return patch(server, group, path, changes)
-
-    monkeypatch.setattr(ApiServer, "patch", refuse)
-    clock.now += 61.0
-    assert "held by weir/shop" in str(plant.list_sections())
-    assert k8s.annotations(SCALED_OBJECTS, "keda-score") == {}
-    with pytest.raises(InvalidPlantResponse, match="admission webhook"):
-        plant.release()
-
-
-def test_the_page_says_what_was_ordered_what_is_ready_and_who_scales(k8s, clock, plant_of):
-    k8s.deployment("parse", 2)
-    k8s.hpa("parse")
-    plant = plant_of(k8s, clock, "parse")
-    plant.set_parallelism({"parse": 5})
-    replicas, autoscalers = plant.list_sections()
-    assert replicas.rows == [["parse", 5, 2, 2, 2, None, "in progress"]]
-    assert autoscalers.rows == [["parse", "HPA", "hpa-parse", 2, 8, "held by weir/shop"]]
 
 
 def test_what_a_namespace_has_is_said_before_anything_is_registered(k8s):
@@ -358,17 +309,6 @@ def test_an_inspection_of_something_else_says_that_it_is_no_cluster(answer):
         list_kinds()["kubernetes"].run_inspection(address)
 
 
-@pytest.mark.parametrize("note", ['{"by": "weir/shop", "until": "soon", "before": 3}', '{"until": null}'])
-def test_a_note_that_somebody_has_edited_is_past_and_blinds_nobody(k8s, clock, plant_of, note):
-    k8s.deployment("parse")
-    k8s.scaled_object("parse", annotations={PAUSED: "true", HELD: note})
-    plant = plant_of(k8s, clock, "parse")
-    plant.list_sections()
-    assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {}
-    plant.hold(60.0)
-    assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
-
-
 @pytest.mark.parametrize(
     "document",
     [
@@ -400,16 +340,3 @@ def test_a_note_that_is_nested_without_end_keeps_no_plant_from_being_seen(k8s, c
     assert plant.list_sections()[1].rows[0][-1] == "active"
     plant.hold(60.0)
     assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
-
-
-def test_a_deployment_that_was_deleted_and_made_anew_is_another_one(k8s, clock, plant_of):
-    k8s.deployment("parse", creationTimestamp="2026-09-21T14:13:20Z")
-    plant = plant_of(k8s, clock, "parse")
-    plant.get_topology()
-    assert plant.get_details().lives == {"parse": NOW}
-    k8s.delete(DEPLOYMENTS, "parse")
-    plant.get_topology()
-    assert plant.get_details().lives == {}
-    k8s.deployment("parse", creationTimestamp="2026-09-21T14:15:00Z")
-    plant.get_topology()
-    assert plant.get_details().lives == {"parse": NOW + 100}
