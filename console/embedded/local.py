@@ -3,7 +3,6 @@
 import json
 import secrets
 from pathlib import Path
-from typing import Any
 
 from common import environment as variables
 from common.errors import BadInput
@@ -32,7 +31,17 @@ class EmbeddedServers:
     def __init__(self, data: Path) -> None:
         self.data = data
         self.path = data / "local.json"
-        kept = _read(self.path) if self.path.exists() else {}
+        kept: object = {}
+        if self.path.exists():
+            try:
+                kept = json.loads(self.path.read_text())
+            except ValueError:
+                kept = None
+        if not isinstance(kept, dict):
+            raise BadInput(
+                variables.DATA.name,
+                f"contains {self.path}, which is damaged. Delete the file; the next start creates it with new ports.",
+            )
         self.password: str = kept.get("password") or secrets.token_urlsafe(24)
         self.ports: dict[str, int] = kept.get("ports", {})
 
@@ -45,16 +54,3 @@ class EmbeddedServers:
 
     def build_url(self, name: str) -> str:
         return f"redis://:{self.password}@127.0.0.1:{self.ports[name]}/0"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        kept = json.loads(path.read_text())
-    except ValueError:
-        kept = None
-    if not isinstance(kept, dict):
-        raise BadInput(
-            variables.DATA.name,
-            f"contains {path}, which is damaged. Delete the file; the next start creates it with new ports.",
-        )
-    return kept

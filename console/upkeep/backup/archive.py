@@ -163,15 +163,11 @@ def _check_source(source: zipfile.ZipFile) -> dict[str, Any]:
         kind = stat.S_IFMT(source.getinfo(name).external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
             raise BadInput("FILE", (f"contains {name!r} as a link or a device; restore a backup that Weir made."))
-    _check_entries(manifest)
-    return manifest
-
-
-def _check_entries(manifest: dict[str, Any]) -> None:
-    """Check what the restore reads of the manifest. Raises `BadInput`."""
+    # What the restore reads of the manifest.
     names = {name.removeprefix("nodes/") for name in manifest["members"] if name.startswith("nodes/")}
     if unknown := sorted(names - set(manifest.get("nodes", ()))):
         raise BadInput("FILE", HALF.format(why=f"its manifest does not list node {unknown[0][:40]!r}"))
     for name, at in manifest.get("modified", {}).items():
         if not isinstance(at, int | float) or not MIN_CHANGED_AT <= at <= MAX_CHANGED_AT:
             raise BadInput("FILE", HALF.format(why=f"the time of {name[:80]!r} is invalid"))
+    return manifest

@@ -51,15 +51,11 @@ def is_complete() -> bool:
 
 def list_models(models_of: Any = apps) -> list[type[models.Model]]:
     """Return the models whose rows a backup contains, referenced ones first."""
-    table_names = [
+    remaining = [
         model
         for model in models_of.get_models(include_auto_created=True)
         if model._meta.managed and not model._meta.proxy and model._meta.label_lower not in PASSING
     ]
-    return _sort_by_dependency(table_names)
-
-
-def _sort_by_dependency(remaining: list[type[models.Model]]) -> list[type[models.Model]]:
     ordered: list[type[models.Model]] = []
     while remaining:
         ready = [model for model in remaining if not _needs(model) & {other._meta.label for other in remaining}]

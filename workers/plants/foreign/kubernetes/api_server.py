@@ -72,7 +72,9 @@ class ApiServer:
             return None
         document_read = last = self._check_answer(status, document, f"get {path}")
         for _ in range(MAX_PAGES):
-            if not (token := _next_page(last)):
+            metadata = last.get("metadata")
+            token = str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
+            if not token:
                 return document_read
             status, document = self._ask("GET", self._build_path(group, path), **{"continue": token})
             last = self._check_answer(status, document, f"get {path}")
@@ -102,12 +104,6 @@ class ApiServer:
         said = document.get("message") if isinstance(document, dict) else None
         kind = AccessDenied if status == 403 else InvalidPlantResponse
         raise kind(f"{self.name} rejected the request to {what} ({status}): {str(said or 'no reason given')[:300]}")
-
-
-def _next_page(document: Any) -> str:
-    """Return the token of the next page of a list, or "" if there is none."""
-    metadata = document.get("metadata")
-    return str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
 
 
 def _is_in_cluster(url: str) -> bool:

@@ -9,7 +9,7 @@ belong to the plant.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,13 @@ class Autoscaler:
         behaviour = self.document["spec"].get("behavior") or {}
         return {direction: (behaviour.get(direction) or {}).get("selectPolicy") for direction in DIRECTIONS}
 
+    def build_changes(self, paused: object, policies: Mapping[str, Any], note: str | None) -> dict[str, Any]:
+        """Return the patch that sets its pause (KEDA) or policies (HPA), and Weir's record; None removes a value."""
+        if self.kind == "KEDA":
+            return {"metadata": {"annotations": {PAUSED: paused, HELD: note}}}
+        behaviour = {direction: {"selectPolicy": policies.get(direction)} for direction in DIRECTIONS}
+        return {"metadata": {"annotations": {HELD: note}}, "spec": {"behavior": behaviour}}
+
 
 class Autoscalers:
     """The autoscalers of the workloads of one namespace, held on behalf of `holder`."""
@@ -126,7 +133,8 @@ class Autoscalers:
                 continue  # somebody else has switched it off: it stays so
             note = {"by": ourselves, "until": round(now + seconds, 1)}
             note["before"] = autoscaler.held.get("before", {}) if ours else autoscaler.before
-            self._server.patch(*autoscaler.path, _build_disabled(autoscaler.kind, json.dumps(note)))
+            policies = dict.fromkeys(DIRECTIONS, DISABLED)
+            self._server.patch(*autoscaler.path, autoscaler.build_changes("true", policies, json.dumps(note)))
 
     def release(self, now: float, only_past: bool = False) -> None:
         """Restore Weir's own holds now, or only expired ones, also of workloads that left the plant.
@@ -138,9 +146,9 @@ class Autoscalers:
             past = autoscaler.held.get("until", 0.0) <= now
             if autoscaler.held and (past or (not only_past and autoscaler.held.get("by") == self._holder())):
                 try:
-                    self._server.patch(
-                        *autoscaler.path, _build_restored(autoscaler.kind, autoscaler.held.get("before") or {})
-                    )
+                    before = autoscaler.held.get("before") or {}
+                    changes = autoscaler.build_changes(before.get("paused"), before, None)
+                    self._server.patch(*autoscaler.path, changes)
                 except (InvalidPlantResponse, BadInput) as error:
                     refused.append(error)
         if refused:
@@ -180,17 +188,3 @@ def _get_scale_target(spec: dict[str, Any]) -> Workload:
 def list_items(document: Any) -> list[dict[str, Any]]:
     """Return the items of a list; none if the cluster has no such kind."""
     return [] if document is None else list(document["items"])
-
-
-def _build_disabled(kind: str, note: str) -> dict[str, Any]:
-    if kind == "KEDA":
-        return {"metadata": {"annotations": {PAUSED: "true", HELD: note}}}
-    behaviour = {direction: {"selectPolicy": DISABLED} for direction in DIRECTIONS}
-    return {"metadata": {"annotations": {HELD: note}}, "spec": {"behavior": behaviour}}
-
-
-def _build_restored(kind: str, before: dict[str, Any]) -> dict[str, Any]:
-    if kind == "KEDA":
-        return {"metadata": {"annotations": {PAUSED: before.get("paused"), HELD: None}}}
-    behaviour = {direction: {"selectPolicy": before.get(direction)} for direction in DIRECTIONS}
-    return {"metadata": {"annotations": {HELD: None}}, "spec": {"behavior": behaviour}}

@@ -244,7 +244,16 @@ class KubernetesPlant(Adapter):
 
 def parse_paths(text: str) -> list[list[tuple[str, str]]]:
     """Return the paths of (kind, name) in `parse > score, statefulset/mail`. Raise `BadInput`."""
-    paths = [[_workload(part) for part in path.split(">")] for path in text.split(",") if path.strip()]
+    paths: list[list[tuple[str, str]]] = []
+    for path in filter(str.strip, text.split(",")):
+        paths.append([])
+        for part in path.split(">"):
+            kind, _, name = part.strip().rpartition("/")
+            if (kind or "deployment") not in KINDS or not NAME.match(name):
+                raise BadInput(
+                    "workloads", f"must list Deployment names or statefulset/NAME, not {part.strip()[:40]!r}."
+                )
+            paths[-1].append((kind or "deployment", name))
     names = [name for path in paths for _, name in path]
     if not 0 < len(names) <= MAX_WORKLOADS:
         raise BadInput("workloads", f"must list 1 to {MAX_WORKLOADS} workloads.")
@@ -282,37 +291,25 @@ def inspect(address: PlantAddress) -> FoundPlant:
     namespace = address.get_option("namespace", "default")
     with closing(ApiServer(address, namespace)) as server:
         try:
-            return _find_workloads(server, namespace)
+            parts = [
+                FoundPart(name=f"{kind}/{row['metadata']['name']}", kind=kind, tasks=_count_desired_replicas(row))
+                for kind, plural in KINDS.items()
+                for row in list_items(server.get(APPS, plural))
+            ]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidPlantResponse(
                 f"{address.name} returned a response that is not from an API server ({error!r})."
             ) from error
-
-
-def _find_workloads(server: ApiServer, namespace: str) -> FoundPlant:
-    parts = [
-        FoundPart(name=f"{kind}/{row['metadata']['name']}", kind=kind, tasks=_count_desired_replicas(row))
-        for kind, plural in KINDS.items()
-        for row in list_items(server.get(APPS, plural))
-    ]
+        autoscalers = Autoscalers(server, {(part.kind, part.name.rpartition("/")[2]) for part in parts}).read()
     said = [f"{format_count(len(parts), 'workload')} in namespace {namespace}."]
-    workloads = {(part.kind, part.name.rpartition("/")[2]) for part in parts}
-    for autoscaler in Autoscalers(server, workloads).read():
-        keeps = (
-            f", and it keeps {autoscaler.minimum} to {autoscaler.maximum} replicas" if autoscaler.kind == "HPA" else ""
-        )
+    for scaler in autoscalers:
+        keeps = f", and it keeps {scaler.minimum} to {scaler.maximum} replicas" if scaler.kind == "HPA" else ""
         held = f"Weir holds it while a loop controls the plant{keeps}"
-        said.append(f"{autoscaler.kind} {autoscaler.name} scales {autoscaler.workload}; {held}.")
+        said.append(f"{scaler.kind} {scaler.name} scales {scaler.workload}; {held}.")
     names = [part.name for part in parts]
-    what = "A Kubernetes namespace."
-    return FoundPlant(what=what, said=said, parts=parts, needs=list(NEEDS), choices={"workloads": names})
-
-
-def _workload(text: str) -> tuple[str, str]:
-    kind, _, name = text.strip().rpartition("/")
-    if (kind or "deployment") not in KINDS or not NAME.match(name):
-        raise BadInput("workloads", f"must list Deployment names or statefulset/NAME, not {text.strip()[:40]!r}.")
-    return kind or "deployment", name
+    return FoundPlant(
+        what="A Kubernetes namespace.", said=said, parts=parts, needs=list(NEEDS), choices={"workloads": names}
+    )
 
 
 def _count_desired_replicas(document: Any) -> int:
