@@ -59,7 +59,8 @@ class ElasticPlant(Protocol):
         """Set the tasks of operators, all of them or none. Setting the same again changes nothing.
 
         Raise `common.errors.BadInput`, naming an operator that does not exist (any more) or that can't have this many
-        tasks, `workers.plants.holding.PlantHeld` while another controller has the plant, and what `topology` raises.
+        tasks, `workers.plants.holding.PlantHeld` while another controller has the plant, and what `get_topology`
+        raises.
         """
         ...
 

@@ -92,7 +92,7 @@ def create_adapter(
     environment: Mapping[str, str] = variables.PROCESS,
     transport: httpx.BaseTransport | None = None,
 ) -> Adapter:
-    """Return the adapter of a registered plant. Raise `BadInput` as `address_of` does."""
+    """Return the adapter of a registered plant. Raise `BadInput` as `build_address` does."""
     return get_kind(row.kind).make(build_address(row, environment, transport))
 
 

@@ -107,7 +107,7 @@ class Adapter(ElasticPlant):
     def list_sections(self) -> Sequence[PlantSection]:
         """Return the sections of its page besides operators and tasks.
 
-        They are requested every `SECTIONS_SECONDS`, between two observations. Raise what `topology` raises.
+        They are requested every `SECTIONS_SECONDS`, between two observations. Raise what `get_topology` raises.
         """
         return ()
 
@@ -127,7 +127,7 @@ class Adapter(ElasticPlant):
         """Return the current value that an intervention (of `AdapterKind.interventions`) changes, for `undo`.
 
         earlier: the value returned when the same intervention was started before, if it is still in force; that value
-        stays the one to restore. Raise `BadInput`, naming `subject` or `value`, and what `topology` raises.
+        stays the one to restore. Raise `BadInput`, naming `subject` or `value`, and what `get_topology` raises.
         """
         raise BadInput("kind", "is not available: this plant has no interventions.")
 

@@ -58,7 +58,7 @@ class RemotePlant(Adapter):
         self._ask("POST", "release")
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """Set tasks, and hold the plant for at least SECONDS. Raise as `Elastic` says."""
+        """Set tasks, and hold the plant for at least SECONDS. Raise as `ElasticPlant` says."""
         if tasks:
             wanted = ";".join(f"{name}:{count}" for name, count in tasks.items())
             done = self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=SECONDS)

@@ -194,8 +194,8 @@ class PlantWatch:
         if self._loaded_at is None or now - self._loaded_at >= RELOAD_SECONDS:
             self._loaded_at = now
             self._follow(self._plants())
-        watched = {name: lookout for name, (lookout, *_) in sorted(self._running.items())}
-        statuses = {name: lookout.build_status() for name, lookout in watched.items()}
+        watched = {name: observer for name, (observer, *_) in sorted(self._running.items())}
+        statuses = {name: observer.build_status() for name, observer in watched.items()}
         measured = self._measures.join_groups(statuses, {name: each.row.options for name, each in watched.items()})
         return statuses | {
             name: _add_figures(replace_fields(statuses[name], topology=topology.to_document()), topology)
@@ -216,9 +216,9 @@ class PlantWatch:
     def _follow(self, rows: Iterable[RegisteredPlant]) -> None:
         """Observe exactly these plants; the observation of a changed plant restarts."""
         wanted = {row.name: row for row in rows}
-        for name, (lookout, ended, _) in list(self._running.items()):
+        for name, (observer, ended, _) in list(self._running.items()):
             fields = ("kind", "url", "options", "secret_environment")
-            if name not in wanted or any(getattr(wanted[name], each) != getattr(lookout.row, each) for each in fields):
+            if name not in wanted or any(getattr(wanted[name], each) != getattr(observer.row, each) for each in fields):
                 ended.set()
                 del self._running[name]
         for name, row in wanted.items():
@@ -228,11 +228,11 @@ class PlantWatch:
                 self._running[name] = observer, ended, thread
                 thread.start()
 
-    def _watch(self, lookout: PlantObserver, ended: threading.Event) -> None:
+    def _watch(self, observer: PlantObserver, ended: threading.Event) -> None:
         while not ended.is_set():
-            lookout.observe()
-            ended.wait(lookout.observe_seconds or self._observe_seconds)
-        lookout.close()
+            observer.observe()
+            ended.wait(observer.observe_seconds or self._observe_seconds)
+        observer.close()
 
 
 def _close(adapter: Adapter | None) -> None:

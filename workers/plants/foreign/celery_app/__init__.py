@@ -71,7 +71,7 @@ def inspect(
 ) -> FoundPlant:
     """Return the queues and pools, and whether remote control and events answer; change nothing.
 
-    Raise what `topology` raises.
+    Raise what `get_topology` raises.
     """
     plant = make_plant(replace(address, options={**address.options, "events": LISTEN}))
     try:

@@ -84,7 +84,7 @@ def create_broker(address: PlantAddress, app: Celery) -> Broker:
 def create_app(address: PlantAddress) -> Celery:
     """Return a client of the app, not connected yet, that knows no tasks and reads only JSON.
 
-    Raise `PlantUnavailable` as `host_of` does.
+    Raise `PlantUnavailable` as `resolve_host` does.
     """
     url = egress.check_url(address.url, schemes=SCHEMES, ports=frozenset(SCHEMES.values()))
     is_redis, is_tls = url.scheme.startswith("redis"), url.scheme in TLS

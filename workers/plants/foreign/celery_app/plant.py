@@ -139,8 +139,8 @@ class CeleryPlant(Adapter):
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set the processes of pools, one after the other.
 
-        If one fails, the orders before it are reverted as far as possible. Raise as `Elastic` says. If a pool is to
-        shrink, idle processes end.
+        If one fails, the orders before it are reverted as far as possible. Raise as `ElasticPlant` says. If a pool is
+        to shrink, idle processes end.
         """
         if not tasks:
             return

@@ -96,7 +96,7 @@ class DeclaredPlant(Adapter):
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set the operators one after the other; if one refuses, revert those before it.
 
-        An order is not repeated until its proof is late. Raise as `Elastic` says.
+        An order is not repeated until its proof is late. Raise as `ElasticPlant` says.
         """
         operators = self.declaration.operators
         for name, count in tasks.items():

@@ -122,7 +122,7 @@ class FlinkPlant(Adapter):
         return self._build_topology(job, self._free_slots(), requirements if is_known else {})
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """Set tasks; the cluster rescales the job within seconds. Raise as `Elastic` says."""
+        """Set tasks; the cluster rescales the job within seconds. Raise as `ElasticPlant` says."""
         job = self._read_job()
         path = f"jobs/{job.id}/resource-requirements"
         now = self._get_mapping(path)

@@ -104,7 +104,7 @@ class KubernetesPlant(Adapter):
         return MeasuredTopology(self._name, self._clock(), WINDOW_SECONDS, operators, tuple(links))
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """Set all or none: if one is refused, those before it are reverted. Raise as `Elastic` says."""
+        """Set all or none: if one is refused, those before it are reverted. Raise as `ElasticPlant` says."""
         workloads = self._read()
         for name in tasks:
             if name in self._unread:
@@ -287,7 +287,7 @@ def check(address: PlantAddress) -> None:
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
-    """Return what the namespace has; named workloads can be controlled. Raise what `topology` raises."""
+    """Return what the namespace has; named workloads can be controlled. Raise what `get_topology` raises."""
     namespace = address.get_option("namespace", "default")
     with closing(ApiServer(address, namespace)) as server:
         try:
