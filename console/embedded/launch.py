@@ -337,6 +337,11 @@ def archive_classes_later(data: Path) -> None:
     later.start()
 
 
+def stop(supervisor: Supervisor) -> None:
+    ignore_signals()
+    supervisor.stop()
+
+
 def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     data = options.data.resolve()
@@ -400,8 +405,7 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         say("Stopping…")
     finally:
-        ignore_signals()
-        supervisor.stop()
+        stop(supervisor)
     return 0
 
 

@@ -128,7 +128,7 @@ made = Supervisor(data, Path.cwd())
 made.start([s], [a, b])
 until(said.exists)  # the supervisor listens
 made.start_processes(*(process.name for process in made.plant))
-for sentence in made.events():
+for sentence in made.iterate_process_events():
     print(sentence, flush=True)
 """
 

@@ -28,7 +28,7 @@ def trace_of(each) -> str:
 
 def test_without_a_collector_nothing_is_imported_nor_by_redis_and_the_ids_are_logged_all_the_same():
     program = (
-        "import sys, json\nfrom common import logs\nimport redis\n"
+        "import sys, json\nimport queues\nfrom common import logs\nimport redis\n"
         "from workers.observability.spans import span, note, carry\n"
         "with span('tick', loop='flow/a'):\n    note({'weir.decision': 1})\n    carry(headers := {})\n"
         "    ids = dict(logs.get_context_ids())\n"

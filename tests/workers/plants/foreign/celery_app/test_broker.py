@@ -3,6 +3,8 @@
 RabbitMQ: what its management plugin reports, and that its failure affects nothing else.
 """
 
+from types import SimpleNamespace
+
 import httpx
 import pytest
 
@@ -45,7 +47,8 @@ def test_lists_by_the_separator_of_the_app_are_counted(control, observed, separa
 @pytest.mark.parametrize("answer", [-5, 10**20, True, 2.5, None, b"3"])
 def test_what_can_be_no_length_of_a_list_is_said_to_be_none(observed, monkeypatch, answer):
     found = observed()
-    monkeypatch.setattr(found, "_run_all", lambda commands: [answer] * len(commands))
+    pipeline = SimpleNamespace(llen=lambda key: None, hlen=lambda key: None, execute=lambda **_: [answer] * 100)
+    monkeypatch.setattr(found, "_server", SimpleNamespace(pipeline=lambda **_: pipeline))
     for ask in (lambda: found.read_queue_lengths(["orders"]), found.count_unacknowledged):
         with pytest.raises(InvalidPlantResponse, match="invalid queue length"):
             ask()

@@ -8,7 +8,9 @@ from common.errors import BadInput
 from tests.workers.plants.foreign.kafka.broker import tansu
 from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
 from workers.plants.foreign.adapters import list_kinds
-from workers.plants.foreign.kafka import group_lag
+from workers.plants.foreign.kafka import cluster, group_lag
+from workers.plants.foreign.kafka.cluster import KafkaCluster
+from workers.plants.foreign.kafka.group_lag import Offsets
 from workers.plants.foreign.kafka.kafka_plant import MAX_LINKS, NOT_SET, KafkaPlant, build_topology, describe_left_out
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantUnavailable
@@ -107,6 +109,50 @@ def test_resets_deletes_and_topics_made_anew_leave_no_phantom_lag(broker, topic)
     anew = seen(plant, f"{topic}-a")
     assert (anew.lag_events, anew.lag_seconds) == (0, 0.0)
     assert anew.partitions[0].said == group_lag.BEYOND
+
+
+class Wide(KafkaCluster):
+    """One topic with this many partitions, of which a group has read each; 5 events wait in each."""
+
+    def __init__(self, partitions):
+        super().__init__(PlantAddress(name="events", url="kafka://broker.example"), clock=lambda: 5.0)
+        self.partitions = [("orders", number) for number in range(partitions)]
+
+    def _read_topics(self):
+        return {"orders": len(self.partitions)}
+
+    def _group_names(self):
+        return ["billing"]
+
+    def _describe_groups(self, names):
+        return {"billing": ("empty", ())}
+
+    def _load_committed(self, names, topics):
+        return {"billing": dict.fromkeys(self.partitions, 10)}
+
+    def _read_offsets(self):
+        return dict.fromkeys(self._asked, Offsets(0, 15))
+
+
+@pytest.mark.parametrize(("most", "lag", "at_least"), [(4, 20, False), (3, 15, True)])
+def test_a_group_of_more_partitions_than_are_followed_is_as_far_behind_at_least(monkeypatch, most, lag, at_least):
+    monkeypatch.setattr(cluster, "MAX_PARTITIONS", most)
+    wide, lags = Wide(4), group_lag.GroupLags()
+    for _ in range(2):
+        lags.follow(wide.read())
+        for partition in wide._asked:
+            lags.get_history(partition)._times, lags.get_history(partition)._ends = [1.0, 5.0], [10, 15]
+    found = lags.list_groups()["billing"]
+    assert (found.lag_events, found.at_least) == (lag, at_least)
+    assert (found.in_per_second is None) is at_least
+    assert wide.left == 4 - most
+    plant = KafkaPlant(PlantAddress(name="events", url="kafka://broker.example"))
+    plant._cluster = wide
+    plant._ask_of_the_past = lambda: None
+    plant.get_topology()
+    said = [row for section in plant.list_sections() for row in section.rows]
+    found = [f"{wide.left} of the partitions", f"observes the first {most:,} by name"] if at_least else []
+    assert len(said) == at_least and all(each in said[0][0] for each in found)
 
 
 def test_a_broker_that_is_away_is_silent_and_says_so_in_time(broker, monkeypatch):
