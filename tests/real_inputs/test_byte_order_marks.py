@@ -10,8 +10,6 @@ import pytest
 from common.documents import decode_text, parse_json, read_json
 from common.environment import read_secret
 from console.input.boundary import document_of
-from console.management.commands.attach import _read_text
-from console.management.document import read_document
 from workers.lab.trace_files import read_trace
 from workers.pipeline.rules.reference import ReferenceTable
 from workers.plants.foreign.client import PlantClient

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from common.errors import BadInput
-from queues.events.columns import Columns
 from queues.events.lines import EventLines
-from workers.lab.trace_files import read_columns, read_trace
-from workers.pipeline.rules.reference import read_reference
+from workers.lab.trace_files import read_trace
 
 TIME = "2026-11-29T08:00:00Z"
 
