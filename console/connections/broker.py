@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from queues.control.address import parse_sentinels
 
@@ -11,7 +10,7 @@ TRANSPORT = "console.connections.broker_transport:AcknowledgedTransport"
 # over a network that was cut for a minute hangs for up to another minute afterwards.
 HEALTH_SECONDS = 2
 SOCKET_SECONDS = 5.0
-PATIENCE: Mapping[str, Any] = {
+PATIENCE: Mapping[str, object] = {
     "socket_timeout": SOCKET_SECONDS,
     "socket_connect_timeout": SOCKET_SECONDS,
     "health_check_interval": HEALTH_SECONDS,
@@ -24,7 +23,7 @@ class BrokerSettings:
 
     url: str
     transport: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
 
 
 def build_broker_settings(url: str) -> BrokerSettings:

@@ -6,7 +6,6 @@ It is safe to run again.
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import redis
 from django.conf import settings
@@ -43,7 +42,7 @@ RETENTION = "retention"
 FIRST_RETENTION = {"ledger_days": 7}
 
 # The initial queues: the host's telemetry through the pipeline, and two ways of storing events.
-FIRST_QUEUES: tuple[dict[str, Any], ...] = (
+FIRST_QUEUES: tuple[dict[str, object], ...] = (
     {"name": "telemetry", "kind": "pipeline", "handler": ""},
     {"name": "process", "kind": "jobs", "handler": "parquet", "priority": 7},
     {"name": "alert", "kind": "jobs", "handler": "sql", "priority": 3},

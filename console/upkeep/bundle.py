@@ -97,7 +97,7 @@ def _read_server_facts(server: Any) -> dict[str, Any]:
     return {name: said[name] for name in SERVER_FACTS if name in said}
 
 
-def snapshot() -> dict[str, Any]:
+def load_stored_snapshot() -> object:
     """Return the newest snapshot, as the pages show it: states, rates, loops, overrides, findings."""
     stored = control().get(keys.SNAPSHOT)
     return orjson.loads(stored) if stored else {}
@@ -109,24 +109,15 @@ def list_decisions() -> list[dict[str, Any]]:
     return list(LedgerEntry.objects.order_by("-id").values(*wanted)[:LEDGER_ENTRIES])
 
 
-def list_open_alerts() -> list[dict[str, Any]]:
-    return [convert_to_plain(alert) for alert in open_alerts()]
-
-
 PARTS: Mapping[str, Callable[[], Any]] = {
     "doctor": report,
     "versions": collect_versions,
     "environment": collect_environment,
     "servers": collect_server_facts,
-    "snapshot": snapshot,
+    "snapshot": load_stored_snapshot,
     "decisions": list_decisions,
-    "alerts": list_open_alerts,
+    "alerts": lambda: [convert_to_plain(alert) for alert in open_alerts()],
 }
-
-
-def list_logs() -> list[Path]:
-    """Return the logs of this data folder, and what the pipeline last wrote."""
-    return sorted((settings.WEIR_DATA / "logs").glob("*.log"))
 
 
 def make(path: Path) -> dict[str, Any]:
@@ -138,24 +129,19 @@ def make(path: Path) -> dict[str, Any]:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     part = build_partial_path(path)
     opened = create_file(part)
+    made: list[str] = []
+    left_out: dict[str, str] = {}  # what is missing, and why
     try:
         with os.fdopen(opened, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
-            made, left_out = _fill(target)
+            for name, text in _iterate_texts(left_out):
+                target.writestr(name, clean(text))
+                made.append(name)
+            target.writestr("left-out.json", orjson.dumps(left_out, option=orjson.OPT_INDENT_2))
+            made.append("left-out.json")
         part.rename(path)
     finally:
         part.unlink(missing_ok=True)
     return {"file": str(path), "made_at": timezone.now().isoformat(), "parts": made, "left_out": left_out}
-
-
-def _fill(target: zipfile.ZipFile) -> tuple[list[str], dict[str, str]]:
-    """Return (names of its contents, {what is missing: why}). Raises `OSError` only of the target."""
-    made: list[str] = []
-    left_out: dict[str, str] = {}
-    for name, text in _iterate_texts(left_out):
-        target.writestr(name, clean(text))
-        made.append(name)
-    target.writestr("left-out.json", orjson.dumps(left_out, option=orjson.OPT_INDENT_2))
-    return [*made, "left-out.json"], left_out
 
 
 def _iterate_texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -167,7 +153,7 @@ def _iterate_texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
             left_out[name] = clean(str(error))
         else:
             yield f"{name}.json", text
-    for log in list_logs():
+    for log in sorted((settings.WEIR_DATA / "logs").glob("*.log")):
         try:
             text = end_of(log, LOG_BYTES)  # not readable for us, or rotated in the meantime: an OSError
         except OSError as error:
@@ -181,11 +167,7 @@ def clean(text: str) -> str:
 
     Secrets are those of the environment, of this data folder, and what looks like one.
     """
-    return mask_secrets(mask_words(text, _list_folder_processes()))
-
-
-def _list_folder_processes() -> list[str]:
     words = [EmbeddedServers(settings.WEIR_DATA).password, settings.SECRET_KEY]
     first = settings.WEIR_DATA / "first-login"
     words += first.read_text().split()[1:] if first.exists() else []
-    return [word for word in words if len(word) >= MIN_WORD_LENGTH]
+    return mask_secrets(mask_words(text, [word for word in words if len(word) >= MIN_WORD_LENGTH]))

@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,19 +57,10 @@ def build_resource() -> Resource:
     )
 
 
-def get_metrics_sender() -> "MetricsSender":
-    """Return this process's sender."""
-    return MetricsSender(OTLPMetricExporter(session=create_session(), timeout=SEND_SECONDS))
-
-
-class MetricsSender:
-    """A callable that sends, and returns whether it was accepted."""
-
-    def __init__(self, exporter: OTLPMetricExporter) -> None:
-        self._exporter = exporter
-
-    def __call__(self, data: MetricsData) -> bool:
-        return self._exporter.export(data) is MetricExportResult.SUCCESS
+def create_metrics_sender() -> Callable[[MetricsData], bool]:
+    """Return this process's sender, which returns whether metrics were accepted."""
+    exporter = OTLPMetricExporter(session=create_session(), timeout=SEND_SECONDS)
+    return lambda data: exporter.export(data) is MetricExportResult.SUCCESS
 
 
 class _UnsentProcessor(SpanProcessor):
@@ -111,7 +102,10 @@ class Collector:
     @contextmanager
     def span(self, name: str, attributes: Mapping[str, str], parent: Mapping[str, Any] | None) -> Iterator[str]:
         """Record a span; yield the trace's id. An exception within sets its status, by type alone."""
-        context = None if parent is None else self._format.extract(_select_trace_headers(parent))
+        # Names in lower case, and only those that W3C Trace Context reads.
+        headers = {name.lower(): value for name, value in (parent or {}).items()}
+        known = {name: headers[name] for name in ("traceparent", "tracestate") if isinstance(headers.get(name), str)}
+        context = None if parent is None else self._format.extract(known)
         with self._tracer.start_as_current_span(
             name, context, attributes=dict(attributes), record_exception=False, set_status_on_exception=False
         ) as span:
@@ -129,9 +123,3 @@ class Collector:
 
     def carry(self, headers: MutableMapping[str, Any]) -> None:
         self._format.inject(headers)
-
-
-def _select_trace_headers(parent: Mapping[str, Any]) -> dict[str, str]:
-    """Return the headers with names in lower case, and only those that W3C Trace Context reads."""
-    headers = {name.lower(): value for name, value in parent.items()}
-    return {name: headers[name] for name in ("traceparent", "tracestate") if isinstance(headers.get(name), str)}

@@ -17,7 +17,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client.core import Metric
 
 from workers.documents.snapshot import Snapshot
-from workers.observability.collector import build_resource, get_metrics_sender
+from workers.observability.collector import build_resource, create_metrics_sender
 from workers.observability.unsent import Unsent
 
 EVERY_SECONDS = 15.0
@@ -31,7 +31,7 @@ class FiguresSender:
     """Sends the figures of a snapshot every EVERY_SECONDS; only the newest waits."""
 
     def __init__(self, families: Families, send: Callable[[MetricsData], bool] | None = None) -> None:
-        self._families, self._send, self._resource = families, send or get_metrics_sender(), build_resource()
+        self._families, self._send, self._resource = families, send or create_metrics_sender(), build_resource()
         self._sent_at_seconds = 0.0
         self.unsent: Unsent[Snapshot] = Unsent("sets of metrics", self._send_snapshots, most=1, batch=1)
 

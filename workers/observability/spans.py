@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common import environment as variables
 from common import logs
@@ -43,7 +43,7 @@ def _get_collector(pid: int) -> "Collector":
 
 
 @contextmanager
-def span(name: str, parent: Mapping[str, Any] | None = None, /, **ids: object) -> Iterator[None]:
+def span(name: str, parent: Mapping[str, object] | None = None, /, **ids: object) -> Iterator[None]:
     """Record a span, and set `logs.about(**ids)`.
 
     `parent`: what `carry` has put into a message, or the headers of a request.
@@ -64,7 +64,7 @@ def note(attributes: Mapping[str, str | int | float | bool], name: str = "") -> 
         _get_collector(os.getpid()).note(attributes, name)
 
 
-def carry(headers: MutableMapping[str, Any]) -> None:
+def carry(headers: MutableMapping[str, object]) -> None:
     """Add the current span to a message's headers, for the span of its consumer."""
     if is_enabled():
         _get_collector(os.getpid()).carry(headers)

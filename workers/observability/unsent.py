@@ -68,31 +68,28 @@ class Unsent(Generic[T]):
             with self._changed:
                 if not taken:
                     self._drop(len(batch))
-                self._complain()
+                now = self._monotonic()
+                if self._unsaid and now - self._said_at >= COMPLAIN_SECONDS:
+                    logger.warning(
+                        "%d %s were dropped (%d since the start): the collector is unavailable, too slow, or rejects"
+                        " them.",
+                        self._unsaid,
+                        self._what,
+                        self.dropped,
+                    )
+                    self._unsaid, self._said_at = 0, now
 
     def _take_next(self) -> list[T]:
         """Return the oldest entries once there is a batch of them or it is time; none after the end."""
         with self._changed:
             while not self._ended:
-                due = self._changed.wait_for(self._is_due, self._every_seconds)
+                due = self._changed.wait_for(
+                    lambda: self._ended or len(self._waiting) >= self._batch, self._every_seconds
+                )
                 if due or self._waiting:
                     break
             return [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
 
-    def _is_due(self) -> bool:
-        return self._ended or len(self._waiting) >= self._batch
-
     def _drop(self, count: int) -> None:
         self.dropped += count
         self._unsaid += count
-
-    def _complain(self) -> None:
-        now = self._monotonic()
-        if self._unsaid and now - self._said_at >= COMPLAIN_SECONDS:
-            logger.warning(
-                "%d %s were dropped (%d since the start): the collector is unavailable, too slow, or rejects them.",
-                self._unsaid,
-                self._what,
-                self.dropped,
-            )
-            self._unsaid, self._said_at = 0, now

@@ -4,7 +4,7 @@ Every adapter passes `tests/workers/plants/test_plants.py`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from common.errors import WeirError
 from controllers.parallelism.measured_topology import MeasuredTopology
@@ -100,7 +100,7 @@ class Plant(ElasticPlant, Protocol):
         """Keep the last order for a host's pool in force; without an order, do nothing."""
         ...
 
-    def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
+    def steer_pipeline(self, application: str, changes: Mapping[str, object]) -> None:
         """Override an application's controls: admission, shares, tasks.
 
         See `workers.pipeline.declaration.controls`. The values are in force within two of its batches. Repeating the

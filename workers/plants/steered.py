@@ -8,7 +8,6 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import redis
 
@@ -52,7 +51,7 @@ class SteeredPlant(ABC):
     def keep_pool(self, host: str) -> None:
         orders.keep(self._control, host)
 
-    def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
+    def steer_pipeline(self, application: str, changes: Mapping[str, object]) -> None:
         steer(self._control, application, changes)
 
     def throttle_queue(self, queue: str, seconds: float) -> None:

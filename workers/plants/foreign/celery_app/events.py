@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 from celery import Celery
 
@@ -200,7 +199,7 @@ class TaskEvents:
         self._errors: deque[SeenTask] = deque()  # copies at the time of the failure: a retry continues
         self.left: set[str] = set()  # workers that sent an offline event, and nothing since
 
-    def apply(self, event: Mapping[str, Any], now: float) -> None:
+    def apply(self, event: Mapping[str, object], now: float) -> None:
         """Apply an event as received; an invalid event is ignored."""
         kind, worker = parse_name(event.get("type")), parse_name(event.get("hostname"))
         if not kind or not worker or kind == SENT:
@@ -265,7 +264,7 @@ class TaskEvents:
             pool.completions.begin_anew()
             pool.sends_tasks = False
 
-    def _apply_worker_event(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any]) -> None:
+    def _apply_worker_event(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, object]) -> None:
         """Apply a worker event. After a restart of the worker, no task of its former life waits or runs."""
         pid = event.get("pid")
         if what == "offline" or (pool.pid is not None and pid is not None and pid != pool.pid):
@@ -283,7 +282,9 @@ class TaskEvents:
             pool.beat_at = pool.heard_at
         pool.pid = pid if isinstance(pid, int) else pool.pid
 
-    def _apply_task_event(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any], now: float) -> None:
+    def _apply_task_event(
+        self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, object], now: float
+    ) -> None:
         task = self._find_or_create_task(worker, event, now)
         at = parse_seconds(event.get("timestamp"))
         if what == "received":
@@ -307,7 +308,7 @@ class TaskEvents:
         task.at = now
 
     def _record_ended(
-        self, pool: PoolEvents, task: SeenTask, what: str, event: Mapping[str, Any], at: float | None, now: float
+        self, pool: PoolEvents, task: SeenTask, what: str, event: Mapping[str, object], at: float | None, now: float
     ) -> None:
         pool.waiting.discard(task.id)
         pool.completions.record_end(task.id, at, now)
@@ -329,7 +330,7 @@ class TaskEvents:
                 self._errors.popleft()
         task.traceback = ""  # thousands of tracebacks would take megabytes
 
-    def _find_or_create_task(self, worker: str, event: Mapping[str, Any], now: float) -> SeenTask:
+    def _find_or_create_task(self, worker: str, event: Mapping[str, object], now: float) -> SeenTask:
         """Return the task, which becomes the newest; the oldest tasks are forgotten."""
         task_id = parse_name(event["uuid"])
         task = self._tasks.pop(task_id, None)
@@ -408,7 +409,7 @@ class EventListener:
     def _receive(self) -> None:
         """Receive events until the end. Every start but the first follows a gap."""
 
-        def apply(event: dict[str, Any]) -> None:
+        def apply(event: dict[str, object]) -> None:
             with self.lock:
                 self.events.apply(event, self._monotonic())
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import orjson
 
@@ -144,7 +143,7 @@ class SensorReader:
         seconds = time.monotonic() - began
         return {sensor.name: _read(sensor, answer, refused, seconds) for sensor in sensors}
 
-    def _answer(self, sensor: DeclaredSensor) -> Any:
+    def _answer(self, sensor: DeclaredSensor) -> object:
         """Return a number, or the document that contains it."""
         source = sensor.source
         if isinstance(source, PromqlSource):
@@ -175,7 +174,7 @@ def _build_source_key(sensor: DeclaredSensor) -> object:
     return sensor.name
 
 
-def _read(sensor: DeclaredSensor, answer: Any, refused: Exception | None, seconds: float) -> SensorReading:
+def _read(sensor: DeclaredSensor, answer: object, refused: Exception | None, seconds: float) -> SensorReading:
     try:
         if refused is not None:
             raise refused
@@ -190,7 +189,7 @@ def _read(sensor: DeclaredSensor, answer: Any, refused: Exception | None, second
     return SensorReading(None, said, seconds)
 
 
-def _parse_number(sensor: DeclaredSensor, answer: Any) -> float | None:
+def _parse_number(sensor: DeclaredSensor, answer: object) -> float | None:
     source = sensor.source
     value = source.path.read(answer) if isinstance(source, HttpSource | FileSource) else answer
     if value is None:
@@ -212,7 +211,7 @@ def _read_address(variable: str, field: str, environment: Mapping[str, str]) -> 
     return address
 
 
-def _read_file(source: FileSource) -> Any:
+def _read_file(source: FileSource) -> object:
     path = resolve_file(source.file, "file")  # again, because a link may have been made meanwhile
     try:
         # A link that is made from now on is not followed, and a pipe without a writer does not block.
