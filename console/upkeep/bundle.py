@@ -51,7 +51,7 @@ SERVER_FACTS = (
 )
 
 
-def collect_versions() -> dict[str, Any]:
+def collect_versions() -> dict[str, object]:
     """Return versions of Weir, Python, this host, every package, the database, and its tables."""
     newest: dict[str, str] = {}
     for app, name in sorted(MigrationRecorder(connection).applied_migrations()):
@@ -66,7 +66,7 @@ def collect_versions() -> dict[str, Any]:
     }
 
 
-def collect_environment() -> dict[str, Any]:
+def collect_environment() -> dict[str, object]:
     """Return the variables that are set, and the settings that differ from the default.
 
     The values of secrets are hidden.
@@ -103,13 +103,13 @@ def load_stored_snapshot() -> object:
     return orjson.loads(stored) if stored else {}
 
 
-def list_decisions() -> list[dict[str, Any]]:
+def list_decisions() -> list[dict[str, object]]:
     """Return the newest entries of the ledger, the newest first."""
     wanted = ["at", "loop__name", "mode", "action", "applied", "reason", "limited_by", "verdict", "error", "code"]
     return list(LedgerEntry.objects.order_by("-id").values(*wanted)[:LEDGER_ENTRIES])
 
 
-PARTS: Mapping[str, Callable[[], Any]] = {
+PARTS: Mapping[str, Callable[[], object]] = {
     "doctor": report,
     "versions": collect_versions,
     "environment": collect_environment,
@@ -120,7 +120,7 @@ PARTS: Mapping[str, Callable[[], Any]] = {
 }
 
 
-def make(path: Path) -> dict[str, Any]:
+def make(path: Path) -> dict[str, object]:
     """Write the file, for its owner alone; return what it contains, and what was left out.
 
     If it can't be written nothing remains. Raises `OSError`.

@@ -173,7 +173,7 @@ def check_node_agents() -> Iterator[Symptom]:
 
 def _check_server(name: str, client: redis.Redis) -> Iterator[Symptom]:
     """Check the control server or a node. Raises `redis.RedisError`."""
-    about: Mapping[str, Any] = client.info("all")
+    about: Mapping[str, object] = client.info("all")
     version = str(about.get("valkey_version") or about["redis_version"])
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
         yield Symptom(
@@ -306,7 +306,7 @@ CHECKS: Mapping[str, tuple[Check, str]] = {
 }
 
 
-def report() -> dict[str, Any]:
+def report() -> dict[str, object]:
     """Return every symptom, errors first: {ok, checks, symptoms}.
 
     With only warnings an installation is ok.

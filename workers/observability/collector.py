@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import requests
 from opentelemetry import trace
@@ -100,7 +99,7 @@ class Collector:
         return made
 
     @contextmanager
-    def span(self, name: str, attributes: Mapping[str, str], parent: Mapping[str, Any] | None) -> Iterator[str]:
+    def span(self, name: str, attributes: Mapping[str, str], parent: Mapping[str, object] | None) -> Iterator[str]:
         """Record a span; yield the trace's id. An exception within sets its status, by type alone."""
         # Names in lower case, and only those that W3C Trace Context reads.
         headers = {name.lower(): value for name, value in (parent or {}).items()}
@@ -121,5 +120,5 @@ class Collector:
         if name:
             span.update_name(name)
 
-    def carry(self, headers: MutableMapping[str, Any]) -> None:
+    def carry(self, headers: MutableMapping[str, object]) -> None:
         self._format.inject(headers)

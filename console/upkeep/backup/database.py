@@ -84,7 +84,7 @@ def list_fields(model: type[models.Model]) -> list[Field]:
     return list(model._meta.local_concrete_fields)
 
 
-def _format_value(field: Field, row: models.Model) -> Any:
+def _format_value(field: Field, row: models.Model) -> object:
     """Return a value as the text of Django's serializers; a document as a document's text."""
     value = field.value_from_object(row)
     if value is None:
@@ -94,7 +94,7 @@ def _format_value(field: Field, row: models.Model) -> Any:
     return field.value_to_string(row)
 
 
-def _read(field: Field, text: str | None) -> Any:
+def _read(field: Field, text: str | None) -> object:
     if text is None:
         return None
     if isinstance(field, DOCUMENTS):
@@ -113,7 +113,7 @@ def check_known(migrations: Iterable[Migration]) -> None:
         )
 
 
-def migrate_to(migrations: Iterable[Migration]) -> Any:
+def migrate_to(migrations: Iterable[Migration]) -> object:
     """Migrate tables to the state of the backup; return their models. Raises `BadInput`."""
     wanted = set(migrations)
     check_known(wanted)

@@ -104,9 +104,9 @@ class PlantClient:
         return bytes(body)
 
 
-def find_first_error(document: Any) -> tuple[str, str]:
+def find_first_error(document: object) -> tuple[str, str]:
     """Return field and message of `{"errors": {"field": ["message"]}}`; Flink sends a list of messages."""
-    errors: Mapping[str, Any] | list[Any] | None = document.get("errors") if isinstance(document, dict) else None
+    errors: Mapping[str, object] | list[object] | None = document.get("errors") if isinstance(document, dict) else None
     for field, messages in errors.items() if isinstance(errors, dict) else [("", errors)]:
         if isinstance(messages, list) and messages:
             return str(field)[:100], str(messages[0]).partition("\n")[0][:500]

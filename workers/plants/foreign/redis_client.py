@@ -23,7 +23,7 @@ class _BoundedSocket:
     def __init__(self, own: socket.socket, limit: AnswerLimit) -> None:
         self._own, self._limit = own, limit
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._own, name)
 
     def sendall(self, data: Any) -> None:
@@ -64,7 +64,7 @@ class BoundedUnixConnection(BoundedAnswers, UnixDomainSocketConnection):
     """A connection by a socket of this host."""
 
 
-_BOUNDED: dict[Any, Any] = {
+_BOUNDED: dict[object, object] = {
     Connection: BoundedConnection,
     SSLConnection: BoundedTlsConnection,
     UnixDomainSocketConnection: BoundedUnixConnection,

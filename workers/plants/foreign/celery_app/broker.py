@@ -125,7 +125,7 @@ class LateAnswers(dict[str, deque[Any]]):
     megabytes per day.
     """
 
-    def __missing__(self, question: str) -> deque[Any]:
+    def __missing__(self, question: str) -> deque[object]:
         return deque(maxlen=0)
 
 
@@ -290,6 +290,6 @@ class AmqpBroker:
         return replace(declared, unacknowledged=count_of(row.get("messages_unacknowledged")))
 
 
-def read_management_figures(client: PlantClient, virtual_host: str, queue: str) -> tuple[int, Any]:
+def read_management_figures(client: PlantClient, virtual_host: str, queue: str) -> tuple[int, object]:
     """Return the figures of a queue from the management plugin of RabbitMQ."""
     return client.ask("GET", f"api/queues/{quote(virtual_host, safe='')}/{quote(queue, safe='')}")

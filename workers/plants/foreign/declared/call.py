@@ -49,7 +49,7 @@ class TaskOrder:
         """Return the text with its placeholders replaced."""
         return PLACE.sub(lambda found: str(self._resolve_value(found[1])), text)
 
-    def fill(self, value: Any) -> Any:
+    def fill(self, value: object) -> object:
         """Replace the placeholders within a body."""
         if isinstance(value, str):
             alone = PLACE.fullmatch(value)
@@ -70,7 +70,7 @@ class HttpCall:
 
     method: str
     url: str
-    body: Any = None
+    body: object = None
     login: Login = field(default_factory=Login)
     content_type: str = JSON
 
@@ -212,7 +212,7 @@ def _read_http_call(document: Any, where: str) -> HttpCall:
     return HttpCall(method, url, body, read_login(document, where), kind)
 
 
-def _read_command_call(document: Any, where: str) -> CommandCall:
+def _read_command_call(document: object, where: str) -> CommandCall:
     arguments = [
         fields.validate_text(str(each) if isinstance(each, int) else each, f"{where}[{place}]", MAX_ARGUMENT)
         for place, each in enumerate(fields.validate_items(document, where, most=MAX_ARGUMENTS))

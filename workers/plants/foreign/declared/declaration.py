@@ -225,7 +225,7 @@ def _read_measures(
     return measures
 
 
-def _read_quantity(value: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> Quantity:
+def _read_quantity(value: object, where: str, sensors: Mapping[str, DeclaredSensor]) -> Quantity:
     if isinstance(value, str) and value in sensors:
         return value
     if isinstance(value, str):

@@ -67,11 +67,11 @@ class JsonPath:
     text: str = ""
 
     @cached_property
-    def _parsed(self) -> Mapping[str, Any]:
-        parsed: Mapping[str, Any] = jmespath.compile(self.text).parsed
+    def _parsed(self) -> Mapping[str, object]:
+        parsed: Mapping[str, object] = jmespath.compile(self.text).parsed
         return parsed
 
-    def read(self, document: Any) -> Any:
+    def read(self, document: object) -> object:
         """Return the value at the path. Raise `InvalidPlantResponse` if the path does not match the document."""
         if not self.text:
             return document
@@ -252,7 +252,7 @@ def resolve_file(name: str, where: str) -> Path:
     return path
 
 
-def _read_promql_source(document: Mapping[str, Any], where: str, server: Server | None) -> PromqlSource:
+def _read_promql_source(document: Mapping[str, object], where: str, server: Server | None) -> PromqlSource:
     own = server
     if "prometheus" in document:
         own = read_server(
@@ -264,7 +264,7 @@ def _read_promql_source(document: Mapping[str, Any], where: str, server: Server 
     return PromqlSource(own, fields.validate_text(document["promql"], f"{where}.promql", MAX_QUERY))
 
 
-def _read_sql_source(document: Mapping[str, Any], where: str, server: Server | None) -> SqlSource:
+def _read_sql_source(document: Mapping[str, object], where: str, server: Server | None) -> SqlSource:
     name = fields.validate_text(document.get("database"), f"{where}.database")
     egress.check_secret_name(name, f"{where}.database")
     query = fields.validate_text(document["sql"], f"{where}.sql", MAX_QUERY).strip().rstrip(";")
@@ -273,19 +273,19 @@ def _read_sql_source(document: Mapping[str, Any], where: str, server: Server | N
     return SqlSource(name, query)
 
 
-def _redis(document: Mapping[str, Any], where: str, server: Server | None) -> RedisSource:
+def _redis(document: Mapping[str, object], where: str, server: Server | None) -> RedisSource:
     name = fields.validate_text(document.get("server"), f"{where}.server")
     egress.check_secret_name(name, f"{where}.server")
     command = fields.validate_text(document["redis"], f"{where}.redis", MAX_QUERY)
     return RedisSource(name, read_command(command, f"{where}.redis"))
 
 
-def _read_http_source(document: Mapping[str, Any], where: str, server: Server | None) -> HttpSource:
+def _read_http_source(document: Mapping[str, object], where: str, server: Server | None) -> HttpSource:
     path = read_path(document.get("json"), f"{where}.json")
     return HttpSource(_read_url(document["url"], f"{where}.url"), path, read_login(document, where))
 
 
-def _read_file_source(document: Mapping[str, Any], where: str, server: Server | None) -> FileSource:
+def _read_file_source(document: Mapping[str, object], where: str, server: Server | None) -> FileSource:
     name = fields.validate_text(document["file"], f"{where}.file", 1_000)
     resolve_file(name, f"{where}.file")
     path = read_path(document["json"], f"{where}.json") if "json" in document else JsonPath()
@@ -303,7 +303,7 @@ _SOURCES: Mapping[str, _Read] = {
 }
 
 
-def _read_url(value: Any, where: str) -> str:
+def _read_url(value: object, where: str) -> str:
     text = fields.validate_text(value, where, 1_000)
     egress.check_url(text, where)
     return text

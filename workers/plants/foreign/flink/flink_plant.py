@@ -68,7 +68,7 @@ class FlinkJob:
 
     id: str
     vertices: tuple[Vertex, ...]
-    shape: tuple[Any, ...]
+    shape: tuple[object, ...]
     seconds: float | None = None
 
 
@@ -92,7 +92,7 @@ class FlinkPlant(Adapter):
     ) -> None:
         self._client, self._wanted, self._clock, self._monotonic = client, job, clock, monotonic
         self._recent: deque[FlinkSample] = deque()
-        self._shape: tuple[Any, ...] = ()
+        self._shape: tuple[object, ...] = ()
         self._autoscaled: str | None = None
         self._seen: FlinkJob | None = None
         self._submitted: tuple[str, float | None] = ("", None)  # (job, start time in seconds since 1970)
@@ -166,7 +166,7 @@ class FlinkPlant(Adapter):
             )
         return document
 
-    def _get_mapping(self, path: str) -> dict[str, Any]:
+    def _get_mapping(self, path: str) -> dict[str, object]:
         document = self._get(path)
         if not isinstance(document, dict):
             raise InvalidPlantResponse(f"{self._client.name} returned a response at {path} that is not from Flink.")
@@ -320,7 +320,7 @@ def _get_lower_bound(requirements: Mapping[str, Any], vertex: str) -> int:
         return 1
 
 
-def _parse_number(text: Any) -> float | None:
+def _parse_number(text: object) -> float | None:
     """Return a number. Flink writes numbers as text, and NaN for unknown; any other text is unknown, too."""
     try:
         value = parse_measured_number(text)

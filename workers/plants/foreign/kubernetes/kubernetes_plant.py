@@ -191,7 +191,7 @@ class KubernetesPlant(Adapter):
     def close(self) -> None:
         self._server.close()
 
-    def _build_operator(self, name: str, document: Any) -> MeasuredOperator:
+    def _build_operator(self, name: str, document: object) -> MeasuredOperator:
         """Return an operator between the registration's bounds and those of a HorizontalPodAutoscaler.
 
         If no number is within both, it can't be set.
@@ -209,7 +209,7 @@ class KubernetesPlant(Adapter):
             least, most = self._least, self._most
         return MeasuredOperator(name, "operator", tasks, least, most, fixed)
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, object]:
         """Return the existing workloads, by name.
 
         A workload that may not be read is left out, and `_unread` has the reason. Any other failure is raised, because
