@@ -35,7 +35,6 @@ _MARK = re.compile(r"\\{0,8}['\"]|[()\[\]{}<>]")
 CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 # Up to the last @ of the word: an unescaped @ may be part of the password.
 _ADDRESS = re.compile(r"(\w{1,20}://[^\s:/@'\"]{0,100}):[^\s'\"]{1,200}@")
-_QUERY = re.compile(rf"([?&][\w.-]{{0,40}}?(?:{SECRET_NAMES})[\w.-]{{0,40}}=)[^&\s'\"]+", re.IGNORECASE)
 _WORD = re.compile(r"[\w+=-]+(?:\.[\w+=-]+)*")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
 
@@ -48,11 +47,6 @@ def redact(text: str, longest: int = MAX_TEXT) -> str:
     text = _ADDRESS.sub(rf"\1:{MASK}@", _remove_named_secrets(text))
     text = _WORD.sub(lambda found: MASK if _is_token(found[0]) else found[0], text)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def remove_logins(text: str) -> str:
-    """Hide passwords in addresses within a text, and parts of a query that are named like secrets."""
-    return _QUERY.sub(rf"\1{MASK}", _ADDRESS.sub(rf"\1:{MASK}@", text))
 
 
 def _remove_named_secrets(text: str) -> str:

@@ -245,9 +245,6 @@ class TaskEvents:
         tasks = (self._tasks.get(waiting_task) for waiting_task in pool.waiting)
         return sum(task is None or task.name not in limited for task in tasks)
 
-    def find_task(self, task_id: str) -> SeenTask | None:
-        return self._tasks.get(task_id)
-
     def _find_or_create_pool(self, worker: str, now: float) -> PoolEvents:
         if worker not in self.pools and len(self.pools) >= MAX_WORKERS:
             del self.pools[min(self.pools, key=lambda name: self.pools[name].heard_at)]

@@ -32,7 +32,7 @@ def test_a_task_waits_runs_and_ends():
 
 def test_an_error_is_kept_with_its_traceback_and_without_its_secret():
     heard = events("received", "started", "failed", exception="KeyError('token=abc')", traceback="File x\nKeyError")
-    task = heard.find_task("a")
+    task = heard._tasks.get("a")
     assert (task.state, heard.pools[WORKER].failed) == ("failed", 1)
     assert "abc" not in task.error
     assert "File x" in heard.list_errors()[0].traceback
