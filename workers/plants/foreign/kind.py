@@ -165,7 +165,7 @@ class AdapterKind:
 
     name: its name in a registration. title: its name on pages. schemes: schemes of its addresses, each with its usual
     port, which is allowed even if the egress policy refuses that port to others; empty: it takes no address. ports:
-    further ports. secret: what the named variable contains. file: the option that the text of a file is for, in `weir
+    further ports. file: the option that the text of a file is for, in `weir
     attach FILE`. steers: whether anything can be set (parallelism loops are created);
     steers_at: the same for one registration. example: of an address. patience: by when an order is to take effect
     there, or come closer (`workers.plants.reached`).
@@ -191,7 +191,6 @@ class AdapterKind:
     schemes: Mapping[str, int] = field(default_factory=lambda: dict(WEB_SCHEMES))
     ports: frozenset[int] = frozenset()
     options: tuple[Parameter, ...] = ()
-    secret: str = "its token"
     file: str = ""
     example: str = ""
     steers: bool = True

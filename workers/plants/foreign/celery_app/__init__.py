@@ -114,7 +114,6 @@ ADAPTER = AdapterKind(
     schemes=SCHEMES,
     ports=frozenset(SCHEMES.values()),
     example="redis://redis.example:6379/0",
-    secret="the broker's password",
     options=(
         declare_option("user", "username at the broker; empty for none (Redis) or guest (RabbitMQ)"),
         declare_option(

@@ -145,7 +145,6 @@ ADAPTER = AdapterKind(
         ),
         declare_option(group_measures.OPTION, group_measures.HELP, "Lag sources"),
     ),
-    secret="not used: the declaration names the variables with its secrets",
     make=make,
     inspect=inspect,
     check=check,

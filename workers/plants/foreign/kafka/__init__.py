@@ -9,7 +9,6 @@ ADAPTER = AdapterKind(
     title="Kafka cluster: consumer groups and their lag",
     schemes=SCHEMES,
     options=OPTIONS,
-    secret="password of `user`",
     example="kafka://broker.example:9092",
     steers=False,
     make=KafkaPlant,

@@ -43,11 +43,6 @@ class OffsetHistory:
         return self._times[0] if self._times else None
 
     @property
-    def oldest(self) -> int | None:
-        """Return the end offset of the oldest sample: earlier events precede the history."""
-        return self._ends[0] if self._ends else None
-
-    @property
     def newest(self) -> int | None:
         """Return the last observed end offset."""
         return self._ends[-1] if self._ends else None

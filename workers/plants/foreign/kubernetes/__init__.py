@@ -39,7 +39,6 @@ ADAPTER = AdapterKind(
     title="Kubernetes: Deployments and StatefulSets",
     schemes={"https": 443, "http": 80},
     options=OPTIONS,
-    secret="token of a service account",
     example="https://kubernetes.default.svc",
     make=make,
     let_go_by_hand=LET_GO_BY_HAND,

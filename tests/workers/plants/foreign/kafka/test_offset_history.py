@@ -56,7 +56,7 @@ def test_however_long_it_is_watched_it_stays_small_and_no_event_is_far_from_when
         offset = (first + beyond) // 2
         appended = found.find_append_time(offset)
         if appended is None:
-            assert found.oldest > offset
+            assert found._ends[0] > offset
         else:
             age = now - (after + before) / 2
             assert abs(appended.at - (after + before) / 2) <= max(3 * seconds, 1.5 * GAP_SHARE * age)
