@@ -15,7 +15,8 @@ Values that code reads as fields are declared as a `msgspec.Struct` whose fields
 import functools
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -74,7 +75,7 @@ class Parameter:
     # For the field of a form: its label, whether it has several lines, and name → a text to start from.
     title: str = ""
     many_lines: bool = False
-    examples: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    examples: Mapping[str, str] = dataclass_field(default_factory=dict, hash=False, repr=False)
 
     def takes(self) -> str:
         span = f"from {self.minimum:g} to {self.maximum:g} ({self.unit})"
