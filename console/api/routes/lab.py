@@ -22,8 +22,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.input import GivenTime, RequestBody, check_rows
 from console.api.routes.control import KINDS
 from console.api.routes.plans import plan_row
-from console.connections.control_server import load_latest_snapshot
-from console.connections.control_server import build_job_context
+from console.connections.control_server import build_job_context, load_latest_snapshot
 from console.input.form_values import Id
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.scenario import Scenario, get_metric
