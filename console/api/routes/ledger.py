@@ -330,7 +330,9 @@ def _iterate_tick_batches(pages: Iterable[Iterable[LedgerEntry]]) -> Iterator[li
     rows: list[dict[str, Any]] = []
     for entry in itertools.chain.from_iterable(pages):
         ticks = reversed([*folds.unfold(entry)])
-        rows += [{name: value for name, value in _build_entry_row(tick).items() if name in COLUMNS} for tick in ticks]
+        for tick in ticks:
+            row: dict[str, Any] = {**_build_entry_row(tick)}
+            rows.append({name: row[name] for name in COLUMNS})  # a CSV file has its columns in this order
         if len(rows) >= TICKS_AT_A_TIME:
             yield rows
             rows = []
