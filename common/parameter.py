@@ -65,6 +65,10 @@ class Parameter:
         "variant",
         "rows",
         "map",
+        "name",
+        "name_list",
+        "day",
+        "moment",
     ] = "number"
     choices: tuple[str, ...] = ()
     required: bool = False

@@ -160,7 +160,7 @@ LATENCY = Key(
     "weir:latency:{queue}",
     "hash",
     "workers → observer",
-    "bucket of publish-to-acknowledge seconds → events: `workers.consumer.latency`",
+    "bucket of publish-to-acknowledge seconds → events: `workers.consumer.work_report`",
 )
 WORKER = Key(
     "weir:worker:{id}", "string", "workers → workers", "claimed by the worker that starts: an ID runs at most once"
@@ -271,7 +271,7 @@ PIPELINE_ORDERS = Key(
     "weir:pipeline:orders",
     "hash",
     "web → pipeline web",
-    "application → JSON {stopped, restart, by, reason, at}: `workers.pipeline.declaration.orders`",
+    "application → JSON {stopped, restart, by, reason, at}: `workers.pipeline.declaration.declared`",
 )
 PIPELINE_LOG = Key(
     "weir:pipeline:log", "string", "pipeline → pipeline web", "JSON, the newest lines of the process's log"

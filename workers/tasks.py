@@ -19,8 +19,8 @@ from queues.topology import Topology
 from workers import reports
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
-from workers.batch.jobs.job import JobContext
-from workers.consumer.handlers.registry import get_handler
+from workers.batch.job import JobContext
+from workers.consumer.registry import get_handler
 from workers.consumer.work_report import Report, WorkReporter
 from workers.consumer.worker import Consumer
 from workers.control import engine, loops
@@ -31,8 +31,9 @@ from workers.coordination.connections import control_server, create_connection
 from workers.coordination.plant_clock import get_plant_clock
 from workers.coordination.tick import TICK
 from workers.documents.snapshot import Snapshot
+from workers.models import PipelineVersion
 from workers.observability.spans import note
-from workers.pipeline.declaration import versions
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.placement import execution, plans, recovery
 from workers.plants.foreign import adapters, interventions, repeated_orders
 from workers.plants.steered import NotObserved, PublishedPlant
@@ -146,6 +147,16 @@ def _load_publish_time(control: redis.Redis) -> PublishedPlant:
     return PublishedPlant(control, get_plant_clock().get_unix_time, get_plant_clock().compute_ahead_seconds)
 
 
+def reconcile_versions(control: redis.Redis) -> None:
+    """Write to the control server every active version of a pipeline application that it lacks."""
+    declarations = Declarations(control)
+    wanted = declarations.load_wanted()
+    for version in PipelineVersion.objects.filter(active=True):
+        declared = DeclarationText(version.application, version.number, version.text)
+        if wanted.get(version.application) != declared:
+            declarations.want(declared)
+
+
 @shared_task(name="workers.tasks.upkeep", ignore_result=True)
 def upkeep() -> None:
     """Run periodic maintenance.
@@ -156,7 +167,7 @@ def upkeep() -> None:
     control, now = control_server(), datetime.now(UTC)
     projection.reconcile(control, enforcing.get_node_thresholds(now))
     topology, snapshot = Topology.from_json(control.get(keys.TOPOLOGY)), _load_snapshot(control)
-    versions.reconcile(control)
+    reconcile_versions(control)
     ensure_loops(PlantInventory(topology, control, snapshot))
     loops.write_due(now)
     task_definitions.ensure_tasks()

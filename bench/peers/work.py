@@ -23,7 +23,7 @@ import pyarrow.parquet as parquet
 from bench.peers.programs.timed import sequence_answer
 from controllers.patterns.expression import parse
 from workers.pipeline.matching.matcher import Matcher
-from workers.pipeline.matching.retained.matches import KEYED
+from workers.pipeline.matching.retained import KEYED
 from workers.pipeline.patterns.pattern import Pattern, parse_definitions
 from workers.pipeline.rules.reference import Reference
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from controllers.patterns.expression import parse
 from workers.pipeline.matching.matcher import Matcher
-from workers.pipeline.matching.retained.matches import KEYED
+from workers.pipeline.matching.retained import KEYED
 from workers.pipeline.patterns.pattern import Pattern, parse_definitions
 
 BATCH_EVENTS = 200_000

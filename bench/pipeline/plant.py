@@ -25,11 +25,10 @@ from queues.topology import NodeSpec, QueueSpec, Topology
 from workers.documents.pipeline import MonitoredStatus
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.cursor import Cursor
-from workers.pipeline.inter_event.finished_batch import InterEventBatch
-from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.runtime.restart import open_checkpoint
 from workers.pipeline.runtime.running import TIERS, Running
 from workers.pipeline.status.status import StatusBoard
+from workers.pipeline.tiers.finished_batch import InterEventBatch, ReplicaBatch
 
 NODES = ("n1", "n2", "n3")
 BATCH_EVENTS = 400_000  # twice what applications have by default: for throughput, not for soon

@@ -23,9 +23,9 @@ import redis
 from pyspark.sql import functions as F  # noqa: N812
 
 from queues.events.block import SCHEMA
-from workers.batch.jobs.job import JobContext
+from workers.batch.job import JobContext
 from workers.batch.jobs.spark.client import SparkProcess
-from workers.batch.jobs.spark.session import start_session
+from workers.batch.jobs.spark.process import start_session
 from workers.batch.jobs.spark.statistics import ACCURACY, QUANTILES
 from workers.history import event_archive
 

@@ -40,8 +40,8 @@ from common.errors import WeirError
 from common.redis_types import Fields
 from queues import keys
 from queues.publishing.client import Client
-from workers.batch.jobs import handled_rows
-from workers.consumer.latency import Latencies
+from workers.consumer import handled_rows
+from workers.consumer.work_report import Latencies
 from workers.history.metrics import RETAINED_ROWS
 
 RATE_PER_SECOND, BLOCK_EVENTS = 20_000, 2_000

@@ -15,8 +15,8 @@ from console.actions.alerts import list_alert_queues
 from console.audit import audit_log
 from workers.alerts import incidents
 from workers.alerts.lifecycle.models import FollowUp, Incident
-from workers.batch.jobs import retention
 from workers.models import Keep
+from workers.steering import kept
 
 CHANGE = "incident.change"
 
@@ -68,7 +68,7 @@ def _retain(actor: Actor, alert_id: int, retained: bool, now: datetime) -> Incid
     gone, _ = Keep.objects.filter(reason=_format_reason(alert_id)).delete()
     if retained:
         since, until = incidents.span(incident.alert, now)
-        retention.keep(since, until, _format_reason(alert_id), owner=actor.user)
+        kept.keep(since, until, _format_reason(alert_id), owner=actor.user)
     elif not gone:
         raise BadInput("retained", "is already false: retention deletes the incident's data as usual.")
     return incident

@@ -19,11 +19,9 @@ from queues.models import Queue
 from workers.documents.pipeline import PipelineOrder
 from workers.models import PipelineVersion
 from workers.pipeline.declaration import declaration
-from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.declaration.controls import Controls, steer, steer_named
 from workers.pipeline.declaration.declaration import Application, check_readers, parse_application_text, parse_queues
-from workers.pipeline.declaration.declared import Declarations, DeclarationText
-from workers.pipeline.declaration.orders import Orders
-from workers.pipeline.declaration.steering import steer, steer_named
+from workers.pipeline.declaration.declared import Declarations, DeclarationText, Orders
 from workers.plants.holding import PlantHeld
 from workers.plants.registry import LOCAL
 from workers.steering.overrides import Expiry, read_reason
@@ -101,7 +99,7 @@ def declare(actor: Actor, text: str, reason: str, control: redis.Redis, since: i
             _require_newest_version(_find_newest_version(name), number - 1)
             raise
         audit_log.record(actor, "pipeline.declare", name, reason=why, after={"version": number})
-        # If this process dies here, `workers.pipeline.declaration.versions` reports it.
+        # If this process dies here, `workers.tasks.upkeep` does it.
         Declarations(control).want(DeclarationText(name, number, text))
     return version
 

@@ -18,6 +18,7 @@ from common.errors import BadInput
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.models import AuditEntry
+from workers.batch.job import read_value
 from workers.batch.jobs import retention
 
 JOB = "retention"
@@ -119,4 +120,4 @@ def _mark(action: str, name: str, parameters: Mapping[str, Any]) -> str:
 
 def _parse_whole_number(parameter: Any, value: Any) -> int:
     """Return the whole number. Raises `BadInput` that names the parameter."""
-    return int(parameter.read(value))
+    return int(read_value(parameter, value))

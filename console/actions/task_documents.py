@@ -12,11 +12,11 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from msgspec import Meta
 
 from common.errors import BadInput
+from common.parameter import Parameter
 from common.stored_document import Seconds, Share, describe
 from console.input.form_values import digest_of
-from workers.batch import catalog, timetable
-from workers.batch.jobs.job import Job
-from workers.batch.jobs.parameters import JobParameter
+from workers.batch import catalog, task_definitions
+from workers.batch.job import Job, build_check
 from workers.models import Chunk, Run, Task
 
 LAST_RUNS = 5
@@ -135,16 +135,16 @@ def describe_task(task: Task, now: datetime) -> DescribedTask:
     """Return the current state of the task."""
     declared, trouble = _find_job(task)
     last_start = task.runs.filter(owner=None).order_by("-created_at").values_list("created_at", flat=True)
-    next_at = timetable.compute_next_start(task.periodic, last_start.first(), now) if task.enabled else None
+    next_at = task_definitions.compute_next_start(task.periodic, last_start.first(), now) if task.enabled else None
     return DescribedTask(
         name=task.name,
         job=task.job,
         help=declared.help if declared else trouble,
         sound=declared is not None,
         parameters=get_task_parameters(task),
-        schedule=timetable.describe_schedule(task.periodic),
-        interval_seconds=timetable.get_interval_seconds(task.periodic),
-        crontab=timetable.format_crontab_line(task.periodic),
+        schedule=task_definitions.describe_schedule(task.periodic),
+        interval_seconds=task_definitions.get_interval_seconds(task.periodic),
+        crontab=task_definitions.format_crontab_line(task.periodic),
         next_at=next_at.isoformat() if next_at else None,
         requirements=task.requirements,
         single_instance=task.single_instance,
@@ -160,7 +160,7 @@ def audit_document(task: Task) -> dict[str, Any]:
     """Return a short document of a task, for the audit log."""
     return {
         "job": task.job,
-        "schedule": timetable.describe_schedule(task.periodic),
+        "schedule": task_definitions.describe_schedule(task.periodic),
         "parameters": task.parameters,
         "parallel": task.parallel,
         "requirements": task.requirements,
@@ -227,15 +227,15 @@ def list_run_parameters(task: Task) -> list[RunParameter]:
     return [_build_run_parameter(task, parameter) for parameter in (declared.parameters if declared else ())]
 
 
-def _build_run_parameter(task: Task, declared: JobParameter) -> RunParameter:
+def _build_run_parameter(task: Task, declared: Parameter) -> RunParameter:
     value = _get_parameter_value(task, declared)
     return RunParameter(
         name=declared.name,
         help=declared.help,
-        takes=declared.takes(),
+        takes=build_check(declared).takes,
         choices=declared.choices,
         value=", ".join(value) if isinstance(value, list) else value,
-        required=declared.default is ... and value is None,
+        required=declared.required and value is None,
     )
 
 
@@ -247,6 +247,6 @@ def _find_job(task: Task) -> tuple[Job | None, str]:
         return None, str(error)
 
 
-def _get_parameter_value(task: Task, declared: JobParameter) -> Any:
+def _get_parameter_value(task: Task, declared: Parameter) -> Any:
     """Return the task's own value, else the default; None if each run has to give it."""
-    return task.parameters.get(declared.name, None if declared.default is ... else declared.default)
+    return task.parameters.get(declared.name, declared.default)

@@ -19,7 +19,7 @@ from console.audit import audit_log
 from console.input.form_values import check_unchanged
 from workers.batch import runs, task_definitions
 from workers.batch.catalog import OWN
-from workers.batch.jobs.job import JobContext
+from workers.batch.job import JobContext
 from workers.host import environment
 from workers.models import Run, Task
 from workers.steering.overrides import read_reason

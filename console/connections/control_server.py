@@ -10,7 +10,7 @@ from django.utils import timezone
 from common.stored_document import BadDocument
 from queues import keys
 from queues.control.connection import connect
-from workers.batch.jobs.job import JobContext
+from workers.batch.job import JobContext
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 
 TIMEOUT_SECONDS = 2.0

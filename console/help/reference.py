@@ -22,7 +22,7 @@ from controllers.simulation.catalog import SCENARIOS
 from queues import keys
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.rules.rules import FIRST_RULES, NUMBERS
-from workers.consumer.handlers.registry import HANDLERS
+from workers.consumer.registry import HANDLERS
 from workers.control.kinds import registry
 from workers.pipeline.rules.rule_functions import FUNCTIONS
 from workers.steering.plant_settings import DECLARED

@@ -15,7 +15,7 @@ from console.accounts.access import Actor
 from console.actions import tasks
 from controllers.diagnosis.differences import Difference, find_differences
 from workers.batch import runs
-from workers.batch.jobs.job import JobContext
+from workers.batch.job import JobContext
 from workers.history.stretches import (
     INSTEAD,
     ReadBudget,

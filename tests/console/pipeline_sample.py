@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workers.pipeline.status.task_measures import WorkSample, compute_measures
+from workers.pipeline.status.measures import WorkSample, compute_measures
 
 DECLARATION = """
 name: performance

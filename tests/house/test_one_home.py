@@ -80,7 +80,7 @@ TELL_TRUTH_VALUES = {
     "queues/events/block.py",
     "queues/events/columns.py",
     "common/parsing.py",
-    "workers/pipeline/events/attributes.py",
+    "workers/pipeline/events/layout.py",
     "workers/pipeline/patterns/predicate.py",
     "workers/control/parts/kind.py",
     "console/api/routes/lab.py",

@@ -23,14 +23,13 @@ from tests.protocols.exploring import DEPTHS, explore
 from tests.queues.samples import batch_of, blocks_of
 from tests.servers import Server
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.dispatch.assignment import Assignment
+from workers.pipeline.dispatch.assignment import Assignment, DispatcherOvertaken, Dispatches
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatcher import Dispatcher
-from workers.pipeline.dispatch.dispatches import DispatcherOvertaken, Dispatches
-from workers.pipeline.events.arrow_blob import encode
-from workers.pipeline.inter_event.combining import CombinedOffset
+from workers.pipeline.dispatch.result_queue import AttemptOvertaken, Blob, Result, ResultQueue
+from workers.pipeline.events.layout import encode
 from workers.pipeline.runtime.source import AssignmentReader, ResultReader
-from workers.pipeline.tiers.result_queue import AttemptOvertaken, Blob, Result, ResultQueue
+from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.state import NewerState, StateStore, WrittenState
 
 APPLICATION, QUEUE = "app", "telemetry"

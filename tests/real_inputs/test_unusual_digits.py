@@ -8,8 +8,7 @@ from django_celery_beat.models import CrontabSchedule
 from common.errors import BadInput
 from console.embedded.launch import parse_port_number
 from console.upkeep.backup.files import _find_newest_number
-from workers.batch import timetable
-from workers.batch.jobs import files
+from workers.batch import files, task_definitions
 from workers.pipeline.rules.rule_language import _is_number
 from workers.plants.foreign.celery_app.broker import parse_database_number
 from workers.plants.foreign.kind import PlantAddress
@@ -37,8 +36,8 @@ def test_bounds_of_workloads_and_ports_are_plain_numbers(text):
 
 @pytest.mark.parametrize("text", [FULL_WIDTH, ARABIC, SUPERSCRIPT])
 def test_a_timetable_of_unusual_digits_is_shown_as_it_is_written(text):
-    assert timetable.describe_calendar(CrontabSchedule(minute=text, hour="3")).startswith(f"crontab {text} 3")
-    assert timetable.describe_calendar(CrontabSchedule(minute="5", hour=text)).startswith(f"crontab 5 {text}")
+    assert task_definitions.describe_calendar(CrontabSchedule(minute=text, hour="3")).startswith(f"crontab {text} 3")
+    assert task_definitions.describe_calendar(CrontabSchedule(minute="5", hour=text)).startswith(f"crontab 5 {text}")
 
 
 @pytest.mark.parametrize("name", [*UNUSUAL, LONG[:200]])

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from queues.events.block import SCHEMA, Block, BlockIds, cut
 from queues.segments.segment import Segment
-from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handler import Delivery
 
 TIME_US = 1_790_000_000_000_000
 

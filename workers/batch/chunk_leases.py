@@ -17,8 +17,8 @@ from django.db import models, transaction
 
 from common.checks import make_storable
 from common.errors import BadInput, WeirError
-from workers.batch.jobs import files
-from workers.batch.jobs.job import ChunkResult, JobContext
+from workers.batch import files
+from workers.batch.job import ChunkResult, JobContext
 from workers.models import Chunk, Run, Task
 
 # A worker sends a heartbeat each second; after this silence the next worker that asks gets its chunk.
@@ -141,10 +141,7 @@ class ChunkLease:
         return self._write(state=state, tries=tries, error=make_storable(error))
 
     def give_back(self) -> bool:
-        """Leave the chunk to the next worker without counting a try.
-
-        Return False where the lease is no longer held.
-        """
+        """Leave the chunk to the next worker without counting a try. Return False where the lease is no longer held."""
         return self._write(state=Chunk.State.PENDING, yields=self.chunk.yields + 1)
 
     def _write(self, **values: Any) -> bool:
@@ -192,10 +189,7 @@ def claim(run_id: int, worker: str, now: datetime) -> Chunk | None:
 
 
 def is_beating(now: datetime) -> models.Q:
-    """Return a filter of chunks with a recent heartbeat.
-
-    A time stamp from a clock that was ahead does not count.
-    """
+    """Return a filter of chunks with a recent heartbeat. A time stamp from a clock that was ahead does not count."""
     near = timedelta(seconds=LOST_SECONDS)
     return models.Q(beat_at__gt=now - near, beat_at__lt=now + near)
 

@@ -1,20 +1,32 @@
-"""Runs of batch tasks: start, cancel, resume. A request is refused before anything is changed."""
+"""Runs of batch tasks: start, cancel, resume. A request is refused before anything is changed.
+
+Two settings of the plant say how much one person may ask for: open runs, and seconds of workers in an hour. Runs of the
+schedule and of the command line have no owner, and no quota.
+"""
 
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import redis
 from django.db import DatabaseError, IntegrityError, transaction
+from django.db.models import Sum
 
 from common import checks, parsing
-from common.errors import BadInput, WeirError
+from common.errors import BadInput, RateLimited, WeirError
 from queues import keys
-from workers.batch import catalog, deadline, run_quota
-from workers.batch.jobs.job import ChunkSpec, Job, JobContext, Values
+from workers.batch import catalog
+from workers.batch.job import ChunkSpec, Job, JobContext, Values
+from workers.coordination.leases import lock_until_commit
 from workers.models import Chunk, Run, Task
+from workers.steering import plant_settings
+
+OPEN_RUNS, BATCH_SECONDS = "quota.open_runs", "quota.batch_seconds"
+WINDOW = timedelta(hours=1)
+RETRY_SECONDS = 60
+
 
 logger = logging.getLogger(__name__)
 OPEN = (Run.State.QUEUED, Run.State.RUNNING)
@@ -70,7 +82,7 @@ def begin(
                 parameters=values,
                 single_instance=task.single_instance,
                 owner=owner,
-                deadline_at=deadline_at or deadline.compute_next_deadline(task.deadline, where.now),
+                deadline_at=deadline_at or compute_next_deadline(task.deadline, where.now),
                 created_at=where.now,
                 chunks_total=None if planned is None else len(planned),
             )
@@ -79,19 +91,42 @@ def begin(
                 for place, piece in enumerate(planned or ())
             )
     except IntegrityError:
-        raise _open_already(task) from None
+        raise _build_open_error(task) from None
     if planned == []:
         end(run, Run.State.FAILED if error else Run.State.DONE, where.now, error)
     return run_of(run.pk)
 
 
 def _check_quota(owner: Any, now: datetime) -> None:
-    """Raise RateLimited where a person has requested too much already."""
+    """Raise RateLimited where a person has requested too much already.
+
+    The owner's other requests wait until this transaction ends, so that none passes the limit.
+    """
     if owner is None:
         return
     with transaction.atomic():
-        run_quota.lock(owner)
-        run_quota.check(owner, Run.objects.filter(owner=owner, state__in=OPEN).count(), now)
+        # By name: a role for workers may not lock rows of accounts (`console.storage.worker_tables`).
+        lock_until_commit(f"runs of user {owner.pk}")
+        open_runs = Run.objects.filter(owner=owner, state__in=OPEN).count()
+        max_runs = plant_settings.get_setting_value(OPEN_RUNS)
+        if open_runs >= max_runs:
+            raise RateLimited(
+                "run",
+                f"{owner.get_username()} has {open_runs} runs queued or running; the limit is {max_runs} "
+                f"({OPEN_RUNS}). Wait until a run ends, or cancel a run.",
+                RETRY_SECONDS,
+            )
+        # How long workers were at the owner's chunks that somebody worked at within the last hour.
+        recent = Chunk.objects.filter(run__owner=owner, beat_at__gt=now - WINDOW)
+        spent = recent.aggregate(spent=Sum("spent_seconds", default=0.0))["spent"]
+        max_seconds = plant_settings.get_setting_value(BATCH_SECONDS)
+        if spent >= max_seconds:
+            raise RateLimited(
+                "run",
+                f"{owner.get_username()} has used {spent:,.0f} s of batch worker time in the last hour; "
+                f"the limit is {max_seconds:,} s ({BATCH_SECONDS}). Try again later.",
+                RETRY_SECONDS,
+            )
 
 
 def _plan_chunks(job: Job, values: Values, where: JobContext) -> tuple[list[ChunkSpec] | None, str]:
@@ -146,7 +181,7 @@ def resume(run: Run, now: datetime) -> Run:
             # A worker that is still at a chunk finds its number outdated.
             unfinished.update(state=Chunk.State.PENDING, tries=0, fence=0, error="")
     except IntegrityError:
-        raise _open_already(run.task) from None
+        raise _build_open_error(run.task) from None
     return run_of(run.pk)
 
 
@@ -164,7 +199,15 @@ def forget_live(control: redis.Redis, number: int) -> None:
     control.delete(keys.JOB.build(number), keys.JOB_WORKERS.build(number))
 
 
-def _open_already(task: Task) -> BadInput:
+def compute_next_deadline(by: time | None, now: datetime) -> datetime | None:
+    """Return the next time of day `by` (UTC)."""
+    if by is None:
+        return None
+    today = datetime.combine(now.astimezone(UTC).date(), by, UTC)
+    return today if today > now else today + timedelta(days=1)
+
+
+def _build_open_error(task: Task) -> BadInput:
     going_on = task.runs.filter(state__in=OPEN).first()
     number = f" (run {going_on.pk})" if going_on else ""
     return BadInput(

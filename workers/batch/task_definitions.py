@@ -1,11 +1,12 @@
-"""Definitions of batch tasks: validated, stored, and scheduled.
+"""Definitions of batch tasks: validated, stored, scheduled, and their schedules in words.
 
 The schedule is a row of django-celery-beat, `task: {name}`: interval or crontab (UTC), also editable there.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from datetime import time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 from celery.schedules import ParseException, crontab
@@ -14,10 +15,87 @@ from django_celery_beat.models import CrontabSchedule, IntervalSchedule, Periodi
 
 from common import checks
 from common.errors import BadInput
+from common.parsing import parse_digits
 from workers.batch import catalog
-from workers.batch.jobs.job import REQUIREMENTS
+from workers.batch.job import REQUIREMENTS, read_value
 from workers.control.loops import schedule_row
 from workers.models import Task
+
+BY_HAND = "on request"
+ANY = "*"
+DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+STEPS = ((86_400, "day", "days"), (3_600, "hour", "hours"), (60, "minute", "minutes"))
+
+
+def describe_schedule(periodic: PeriodicTask | None) -> str:
+    """Return `every 10 minutes`, `daily at 03:30 UTC`, or `crontab 0 */6 * * * UTC`.
+
+    Without a row, the text says that the task runs on request.
+    """
+    if periodic is None:
+        return BY_HAND
+    if periodic.interval is not None:
+        return format_interval(get_interval_seconds(periodic) or 0)
+    return describe_calendar(periodic.crontab)
+
+
+def get_interval_seconds(periodic: PeriodicTask | None) -> int | None:
+    """Return the interval of a task that runs by interval, else None."""
+    if periodic is None or periodic.interval is None:
+        return None
+    every: timedelta = periodic.interval.schedule.run_every
+    return round(every.total_seconds())
+
+
+def format_crontab_line(periodic: PeriodicTask | None) -> str | None:
+    """Return the crontab of a task that runs by the calendar, else None."""
+    crontab = None if periodic is None else periodic.crontab
+    if crontab is None:
+        return None
+    day = f"{crontab.day_of_month} {crontab.month_of_year} {crontab.day_of_week}"
+    return f"{crontab.minute} {crontab.hour} {day}"
+
+
+def format_interval(seconds: int) -> str:
+    """Format an interval in its largest whole unit."""
+    for length, one, many in STEPS:
+        if seconds >= length and seconds % length == 0:
+            count = seconds // length
+            return f"every {one}" if count == 1 else f"every {count} {many}"
+    return "every second" if seconds == 1 else f"every {seconds} seconds"
+
+
+def describe_calendar(row: CrontabSchedule) -> str:
+    """Return common calendars in words, others as crontab."""
+    minute, hour = str(row.minute), str(row.hour)
+    days = (str(row.day_of_month), str(row.month_of_year), str(row.day_of_week))
+    if parse_digits(minute) is not None and hour == ANY and days == (ANY, ANY, ANY):
+        return f"hourly at minute {int(minute)}"
+    if parse_digits(minute) is not None and parse_digits(hour) is not None:
+        at = f"at {int(hour):02d}:{int(minute):02d} UTC"
+        if days == (ANY, ANY, ANY):
+            return f"daily {at}"
+        if days[:2] == (ANY, ANY) and parse_digits(days[2]) is not None:
+            return f"every {DAYS[int(days[2]) % 7]} {at}"
+        if days[1:] == (ANY, ANY) and parse_digits(days[0]) is not None:
+            return f"monthly on day {int(days[0])} {at}"
+    return f"crontab {minute} {hour} {' '.join(days)} UTC"
+
+
+def compute_next_start(periodic: PeriodicTask | None, last_at: datetime | None, now: datetime) -> datetime | None:
+    """Return the next start, None for a task that is disabled or has no schedule.
+
+    An interval counts from `last_at`, the last scheduled start: beat's own record of it is minutes behind.
+    """
+    if periodic is None or not periodic.enabled:
+        return None
+    seconds = get_interval_seconds(periodic)
+    if seconds is None:
+        due: tuple[datetime, timedelta, Any] = periodic.crontab.schedule.remaining_delta(now.astimezone(UTC))
+        return due[0] + due[1]
+    last: datetime = last_at or periodic.date_changed or now
+    return last + timedelta(seconds=seconds * max(1, math.ceil((now - last).total_seconds() / seconds)))
+
 
 START = "workers.tasks.start_task"
 MAX_PARALLEL = 64
@@ -52,13 +130,20 @@ def define(
     if every_seconds is not None or crontab_line is not None:
         declared.read(given)
     for key, value in given.items():
-        _read(known, key, value, job)
+        if key not in known:
+            raise BadInput(str(key), f"is not a parameter of {job}; the parameters are {', '.join(known) or 'none'}.")
+        read_value(known[key], value)
+    needed = list(declared.requirements if requirements is None else requirements)
+    for requirement in needed:
+        if requirement not in REQUIREMENTS:
+            raise BadInput("requirements", f"must be one of {', '.join(REQUIREMENTS)}, not {requirement!r}.")
+    workers = declared.parallel if parallel is None else parallel
     fields = {
         "job": job,
         "parameters": given,
-        "requirements": _validate_requirements(declared.requirements if requirements is None else requirements),
+        "requirements": needed,
         "single_instance": declared.single_instance if single_instance is None else single_instance,
-        "parallel": _parallel(declared.parallel if parallel is None else parallel),
+        "parallel": checks.accept_whole_number(1, MAX_PARALLEL).validate(workers, "parallel", end="."),
         "deadline": _clock(deadline),
         "enabled": enabled,
     }
@@ -77,9 +162,10 @@ def _clock(deadline: time | None) -> time | None:
 
 def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | None = None) -> Task:
     """Schedule the task by interval or crontab; with neither, remove its schedule. Raises BadInput."""
-    when = _format_schedule(every_seconds, crontab_line)
     before = task.periodic
-    if when is None:
+    if every_seconds is not None and crontab_line is not None:
+        raise BadInput("crontab", "can't be combined with interval_seconds; set only one of the two.")
+    if every_seconds is None and crontab_line is None:
         Task.objects.filter(pk=task.pk).update(periodic=None)
         if before is not None:
             before.delete()
@@ -91,9 +177,8 @@ def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | N
             "enabled": task.enabled,
             # A start that waited this long is outdated: the next one follows, or a person starts the task.
             "expire_seconds": every_seconds or CRONTAB_EXPIRES_SECONDS,
-            "interval": None,
-            "crontab": None,
-            **when,
+            "interval": None if every_seconds is None else _store_interval(every_seconds),
+            "crontab": None if crontab_line is None else _store_crontab(crontab_line),
         }
         task.periodic, _ = PeriodicTask.objects.update_or_create(name=f"task: {task.name}", defaults=fields)
         task.save(update_fields=["periodic"])
@@ -110,14 +195,6 @@ def ensure_tasks() -> int:
             define(job.name, job.name, every_seconds=job.every_seconds, crontab_line=job.crontab)
             made += 1
     return made
-
-
-def _format_schedule(every_seconds: int | None, crontab_line: str | None) -> dict[str, Any] | None:
-    if every_seconds is not None and crontab_line is not None:
-        raise BadInput("crontab", "can't be combined with interval_seconds; set only one of the two.")
-    if every_seconds is not None:
-        return {"interval": _store_interval(every_seconds)}
-    return None if crontab_line is None else {"crontab": _store_crontab(crontab_line)}
 
 
 def _store_interval(every_seconds: Any) -> IntervalSchedule:
@@ -137,20 +214,3 @@ def _store_crontab(line: str) -> CrontabSchedule:
     except (ParseException, ValueError) as error:
         raise BadInput("crontab", f"{line!r} is invalid: {error}.") from None
     return schedule_row(CrontabSchedule, **fields, timezone="UTC")
-
-
-def _validate_requirements(wanted: Sequence[str]) -> list[str]:
-    for requirement in wanted:
-        if requirement not in REQUIREMENTS:
-            raise BadInput("requirements", f"must be one of {', '.join(REQUIREMENTS)}, not {requirement!r}.")
-    return list(wanted)
-
-
-def _parallel(workers: Any) -> int:
-    return int(checks.accept_whole_number(1, MAX_PARALLEL).validate(workers, "parallel", end="."))
-
-
-def _read(known: Mapping[str, Any], name: str, value: Any, job: str) -> Any:
-    if name not in known:
-        raise BadInput(str(name), f"is not a parameter of {job}; the parameters are {', '.join(known) or 'none'}.")
-    return known[name].read(value)

@@ -6,9 +6,11 @@ manager is killed, the next tick takes over on any host.
 """
 
 import logging
+import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from statistics import median
 from typing import Any, cast
 
 import orjson
@@ -17,9 +19,35 @@ from django.db.models import Count, Q, Sum
 
 from common.redis_types import Fields
 from queues import keys
-from workers.batch import deadline, runs
+from workers.batch import runs
 from workers.coordination.leases import Lease
 from workers.models import Chunk, Run
+
+# Work planned to end exactly at the deadline ends after it, so a part of the time is kept in reserve.
+RESERVE_SHARE = 0.2
+
+
+def compute_worker_count(
+    chunks_left: int | None, chunk_seconds: Sequence[float], seconds_left: float | None, most: int
+) -> int:
+    """Return the number of workers, from 1 to `most`.
+
+    ceil(chunks / rounds), rounds = floor(seconds left * (1 - reserve) / median seconds a chunk): the number of chunks
+    that one worker completes in time, without a chunk that would start too late.
+
+    This is Houtman's formula of 2.1 (workers = work / (throughput * time)) with the measured throughput. Without a
+    deadline, a measurement, or a known amount of work: `most`. Nothing left: 0. After the deadline: `most`.
+    """
+    if chunks_left == 0:
+        return 0
+    if chunks_left is None or seconds_left is None or not chunk_seconds:
+        return most if chunks_left is None else min(most, chunks_left)
+    # A chunk that took no measurable time counts as a millisecond.
+    rounds = math.floor(seconds_left * (1 - RESERVE_SHARE) / max(0.001, median(chunk_seconds)))
+    if rounds <= 0:
+        return min(most, chunks_left)
+    return min(most, math.ceil(chunks_left / rounds))
+
 
 logger = logging.getLogger(__name__)
 LEASE_SECONDS = 10.0
@@ -62,16 +90,18 @@ def manage_run(run: Run, control: redis.Redis, now: datetime, submit: Submit) ->
         wanted = count_wanted_workers(run, left, now)
         Run.objects.filter(pk=run.pk, state=Run.State.RUNNING).update(workers_wanted=wanted)
         for _ in range(wanted - count_present_workers(control, run.pk, now)):
-            _send_for_worker(run, control, now, submit)
+            worker = f"{run.pk}-{secrets.token_hex(6)}"
+            note_worker(control, run.pk, worker, now.timestamp() + SUBMISSION_SECONDS)
+            submit(run.pk, worker, find_role(run.task.requirements), run.is_requested)
     run.refresh_from_db()
     return run
 
 
 def count_wanted_workers(run: Run, left: int | None, now: datetime) -> int:
-    """Return the number of workers (`deadline.workers_for`); a single-instance task gets one."""
+    """Return the number of workers (`workers_for`); a single-instance task gets one."""
     most = 1 if run.single_instance else run.task.parallel
     seconds_left = None if run.deadline_at is None else (run.deadline_at - now).total_seconds()
-    return deadline.compute_worker_count(left, list_chunk_seconds(run), seconds_left, most)
+    return compute_worker_count(left, list_chunk_seconds(run), seconds_left, most)
 
 
 def list_chunk_seconds(run: Run) -> list[float]:
@@ -95,16 +125,7 @@ def note_progress(run: Run, control: redis.Redis) -> int | None:
     counts = run.chunks.aggregate(
         rows=Sum("rows", default=0), ended=Count("pk", filter=Q(state__in=(Chunk.State.DONE, Chunk.State.FAILED)))
     )
-    return _record_progress(run, counts, read_live_progress(control, run.pk))
-
-
-def read_live_progress(control: redis.Redis, number: int) -> dict[str, dict[str, Any]]:
-    """Return chunk → {"rows", "share" (null: unknown), "stages", "stages_done", "worker", "at"}."""
-    progress = cast(Fields, control.hgetall(keys.JOB.build(number)))
-    return {chunk.decode(): orjson.loads(document) for chunk, document in progress.items()}
-
-
-def _record_progress(run: Run, counts: Mapping[str, int], live: Mapping[str, Mapping[str, Any]]) -> int | None:
+    live = read_live_progress(control, run.pk)
     shares = sum(lease.get("share") or 0.0 for lease in live.values())
     total = run.chunks_total
     progress = {
@@ -117,9 +138,15 @@ def _record_progress(run: Run, counts: Mapping[str, int], live: Mapping[str, Map
         "chunks": counts["ended"],
         "working": sorted(live),
     }
-    Run.objects.filter(pk=run.pk).update(progress={**run.progress, **progress})
     run.progress = {**run.progress, **progress}
+    Run.objects.filter(pk=run.pk).update(progress=run.progress)
     return None if total is None else total - counts["ended"]
+
+
+def read_live_progress(control: redis.Redis, number: int) -> dict[str, dict[str, Any]]:
+    """Return chunk → {"rows", "share" (null: unknown), "stages", "stages_done", "worker", "at"}."""
+    progress = cast(Fields, control.hgetall(keys.JOB.build(number)))
+    return {chunk.decode(): orjson.loads(document) for chunk, document in progress.items()}
 
 
 def _close(run: Run, control: redis.Redis, now: datetime) -> None:
@@ -135,12 +162,6 @@ def _close(run: Run, control: redis.Redis, now: datetime) -> None:
         error = f"{failed.count()} of {run.chunks_total} chunks failed; {first.identifier}: {first.error}"
         runs.end(run, Run.State.FAILED, now, error)
     runs.forget_live(control, run.pk)
-
-
-def _send_for_worker(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> None:
-    worker = f"{run.pk}-{secrets.token_hex(6)}"
-    note_worker(control, run.pk, worker, now.timestamp() + SUBMISSION_SECONDS)
-    submit(run.pk, worker, find_role(run.task.requirements), run.is_requested)
 
 
 def note_worker(control: redis.Redis, number: int, worker: str, until: float) -> None:

@@ -1,7 +1,10 @@
 """A worker of a batch task.
 
 It processes chunks until there are none, fewer workers are wanted, its host is drained, or another run is due for its
-place (`workers.batch.fair_share`).
+place. Scheduled runs (roll-ups, retention) have precedence over requested runs (experiments, extracts: those with an
+owner). A worker at a requested run gives its chunk back as soon as a scheduled run of the same role waits, at most
+MAX_YIELDS times per chunk. Between chunks it leaves if a run waits whose owner was served less recently, so that people
+take turns.
 """
 
 import logging
@@ -14,16 +17,67 @@ from typing import Any
 import orjson
 import redis
 from django.db import DatabaseError, transaction
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
 from common.checks import make_storable
 from common.errors import BadInput
 from queues import keys
-from workers.batch import catalog, fair_share, runs
-from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, ChunkYielded, claim
-from workers.batch.jobs import files
-from workers.batch.jobs.job import Job, JobContext, Work
-from workers.batch.task_managers import LIVE_SECONDS, PRESENT_SECONDS, note_worker
+from workers.batch import catalog, files, runs
+from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, ChunkYielded, claim, is_beating
+from workers.batch.job import Job, JobContext, Work
+from workers.batch.task_managers import LIVE_SECONDS, PRESENT_SECONDS, find_role, note_worker
 from workers.models import Chunk, Run, Task
+
+# Work that is given back is repeated: after this many times the scheduled run waits until the chunk is done.
+MAX_YIELDS = 3
+MAX_REQUESTED_CHUNK_SECONDS = 7_200.0
+
+
+def must_yield(run: Run, chunk: Chunk, now: datetime) -> bool:
+    """Return whether a worker must give this chunk back before it is done."""
+    return chunk.yields < MAX_YIELDS and is_blocking_scheduled_run(run, now)
+
+
+def is_blocking_scheduled_run(run: Run, now: datetime) -> bool:
+    """Return whether a scheduled run has no worker while one of its role is at this requested run."""
+    if not run.is_requested:
+        return False
+    role = find_role(run.task.requirements)
+    requirements = _select_waiting_runs(now).filter(owner=None).values_list("task__requirements", flat=True)
+    return any(find_role(requirement) == role for requirement in requirements)
+
+
+def is_others_turn(run: Run, now: datetime) -> bool:
+    """Return whether a run waits whose owner was served less recently than this requested run's owner."""
+    mine = _find_last_service_time(run.owner_id)
+    if mine is None:
+        return False
+    others = _select_waiting_runs(now).exclude(owner=None).exclude(owner=run.owner_id)
+    role = find_role(run.task.requirements)
+    owners = {
+        owner
+        for owner, requirements in others.values_list("owner", "task__requirements")
+        if find_role(requirements) == role
+    }
+    return any((served_at := _find_last_service_time(owner)) is None or served_at < mine for owner in owners)
+
+
+def _find_last_service_time(owner: int | None) -> datetime | None:
+    """Return when a worker last processed a run of this person. None for the schedule, and before the first time."""
+    if owner is None:
+        return None
+    last: datetime | None = Chunk.objects.filter(run__owner=owner).aggregate(last=Max("beat_at"))["last"]
+    return last
+
+
+def _select_waiting_runs(now: datetime) -> QuerySet[Run]:
+    """Return open runs with work left and no worker."""
+    chunks = Chunk.objects.filter(run=OuterRef("pk"))
+    at_work = chunks.filter(is_beating(now), state=Chunk.State.WORKING)
+    left = chunks.filter(state__in=(Chunk.State.PENDING, Chunk.State.WORKING))
+    open_runs = Run.objects.filter(state__in=runs.OPEN).filter(~Exists(at_work))
+    return open_runs.filter(Exists(left) | Q(chunks_total=None))
+
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +119,7 @@ class BatchWorker:
     def _should_leave(self) -> bool:
         """Return whether another run is due for the worker's place."""
         now = self._clock()
-        return fair_share.is_blocking_scheduled_run(self._run, now) or fair_share.is_others_turn(self._run, now)
+        return is_blocking_scheduled_run(self._run, now) or is_others_turn(self._run, now)
 
     def _do(self, chunk: Chunk, work: Work) -> bool:
         """Process one chunk, recording any failure with it; return whether it was done."""
@@ -75,7 +129,7 @@ class BatchWorker:
             self._clock,
             note=lambda progress: self._note(chunk, progress),
             max_seconds=self._max_seconds(),
-            must_yield=lambda: fair_share.must_yield(self._run, chunk, self._clock()),
+            must_yield=lambda: must_yield(self._run, chunk, self._clock()),
         )
         began = time.monotonic()
         try:
@@ -105,7 +159,7 @@ class BatchWorker:
     def _max_seconds(self) -> float | None:
         """Return the maximum duration of a chunk. A run that a person requested always has one."""
         if self._job.max_chunk_seconds is None and self._run.is_requested:
-            return fair_share.MAX_REQUESTED_CHUNK_SECONDS
+            return MAX_REQUESTED_CHUNK_SECONDS
         return self._job.max_chunk_seconds
 
     def _note(self, chunk: Chunk, progress: Mapping[str, Any]) -> None:

@@ -4,20 +4,62 @@ A block is tried together with the others of its worker; when that fails, alone;
 (`workers.consumer.backoff`) and is tried again, alone. On its last try, or at once when the handler blames the events
 themselves, its events are separated: halves, quarters, … until the poison events are isolated. Only they become dead
 letters.
+
+The time limit of a call is enforced from outside of it. SIGALRM is used because the called code is not ours: it may
+sleep, wait for a socket, or loop. Only the main thread of a process can be interrupted this way (a Celery prefork child
+runs its task there); elsewhere only Celery's own limits apply. Code that never returns to the interpreter cannot be
+interrupted: then Celery's hard limit kills the process.
 """
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 
 import pyarrow as pa
 from celery.exceptions import SoftTimeLimitExceeded
 
-from workers.consumer.handlers.delivery import Delivery
-from workers.consumer.handlers.effects import Failure, Outcome
-from workers.consumer.handlers.handler import Handler, can_split_calls
-from workers.consumer.time_limit import TimeLimitExceeded, use_time_limit
+from workers.consumer.handler import Delivery, Failure, Handler, Outcome
 from workers.pool.departures import Completion
+
+REPEAT_SECONDS = 1.0
+MAX_SECONDS = 1e9  # a timer accepts slightly more; a larger limit means no limit
+
+
+class TimeLimitExceeded(BaseException):
+    """Raised in the call. It is not an Exception, so that an `except Exception` of the call does not swallow it."""
+
+
+@contextmanager
+def use_time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeLimitExceeded inside after `seconds`, and again each second while the block continues."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    is_over = False
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        if not is_over:
+            raise TimeLimitExceeded
+
+    began_seconds = time.monotonic()
+    previous = signal.signal(signal.SIGALRM, end)
+    left_seconds, interval_seconds = signal.setitimer(signal.ITIMER_REAL, min(seconds, MAX_SECONDS), REPEAT_SECONDS)
+    try:
+        yield
+    finally:
+        # This is first: an alarm now would otherwise leave the timer set and interrupt later work of this
+        # process.
+        is_over = True
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+        if left_seconds:  # another alarm was set: it is restored unchanged
+            left_seconds = max(0.001, left_seconds - (time.monotonic() - began_seconds))
+            signal.setitimer(signal.ITIMER_REAL, left_seconds, interval_seconds)
+
 
 HUNG_EVENTS_PER_BLOCK = 3
 FIRST_BLOCKS = 16  # of the first call, where calls may be divided
@@ -73,7 +115,7 @@ class HandlerCall:
 
         A slow handler that works block by block gets fewer: of a call that the time limit ends, nothing counts as done.
         """
-        return min(left, self.likely_blocks) if can_split_calls(self.handler) else left
+        return min(left, self.likely_blocks) if self.handler.works_block_by_block else left
 
     def handle_together(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
         """Handle blocks and return the failures by index.
@@ -83,7 +125,16 @@ class HandlerCall:
         if self._is_out_of_time():
             return dict.fromkeys(range(len(deliveries)), UNTRIED)
         began_seconds = self.monotonic()
-        failures = self._call_immediately(deliveries) if deliveries else {}
+        failures: dict[int, Failure] = {}
+        answer = self._call(deliveries) if deliveries else Outcome()
+        if isinstance(answer, Outcome):
+            failures = {failure.block: failure for failure in answer.failures}
+        elif len(deliveries) == 1 or isinstance(answer, Hang):
+            # After a hang no block is tried alone here, because each could hang for as long. They wait, and are tried
+            # alone the next time.
+            failures = dict.fromkeys(range(len(deliveries)), answer)
+        else:
+            failures = self.handle_separately(deliveries)
         took_seconds = self.monotonic() - began_seconds
         most_seconds = min(self.timeout_seconds, BEGINS_WITHIN_SECONDS)
         if took_seconds < most_seconds / 4:
@@ -91,16 +142,6 @@ class HandlerCall:
         elif took_seconds > most_seconds / 2:
             self.likely_blocks = max(1, len(deliveries) // 2)
         return failures
-
-    def _call_immediately(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
-        answer = self._call(deliveries)
-        if isinstance(answer, Outcome):
-            return {failure.block: failure for failure in answer.failures}
-        if len(deliveries) == 1 or isinstance(answer, Hang):
-            # After a hang no block is tried alone here, because each could hang for as long. They wait, and
-            # are tried alone the next time.
-            return dict.fromkeys(range(len(deliveries)), answer)
-        return self.handle_separately(deliveries)
 
     def handle_separately(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
         """Handle each block by itself and return the failures by index."""
@@ -121,12 +162,11 @@ class HandlerCall:
             return [(delivery.fill_ids(), failure.error)]
         if isinstance(failure, Hang):
             return self._separate_by_row(delivery)
-        poison = [block for half in self._halves(delivery) for block in self._poison_of(half)]
+        middle, poison = delivery.events // 2, []
+        for part in (delivery.extract_part(0, middle), delivery.extract_part(middle, delivery.events)):
+            if half_failure := self._try_delivery(part):
+                poison += self.separate(part, half_failure)
         return _merge_uniform_poison(delivery, poison) if delivery.whole else poison
-
-    def _poison_of(self, part: Delivery) -> list[tuple[pa.RecordBatch, str]]:
-        failure = self._try_delivery(part)
-        return self.separate(part, failure) if failure else []
 
     def _separate_by_row(self, delivery: Delivery) -> list[tuple[pa.RecordBatch, str]]:
         """Separate a block row by row, because halving would hang at every level.
@@ -174,8 +214,3 @@ class HandlerCall:
 
     def _is_out_of_time(self) -> bool:
         return self.monotonic() >= self.until_seconds
-
-    @staticmethod
-    def _halves(delivery: Delivery) -> tuple[Delivery, Delivery]:
-        middle = delivery.events // 2
-        return delivery.extract_part(0, middle), delivery.extract_part(middle, delivery.events)

@@ -10,22 +10,22 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import redis
+from celery import current_app
 
-from common.errors import MalformedEvent
+from common.errors import BadInput, MalformedEvent
 from queues.events.block import build_unreadable_event, decode
 from queues.segments.segment import ClaimedBlock, Segment
-from queues.topology import QueueSpec
+from queues.topology import QueueSpec, Topology
 from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, DeadlineExceeded, HandlerCall
 from workers.consumer.backoff import Backoff
-from workers.consumer.handlers.delivery import Delivery
-from workers.consumer.handlers.effects import Failure
-from workers.consumer.handlers.handler import Handler
-from workers.consumer.latency import Latencies
-from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, Report
+from workers.consumer.handler import Delivery, Failure, Handler
+from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS, Latencies, Report, submit
 from workers.pool.departures import Completion
+from workers.pool.hosts import CONSUME
 
 KEEP_ALIVE_SECONDS = 2.0
 IDLE_SECONDS = RUNNING_EXPIRES_SECONDS
@@ -257,3 +257,48 @@ class Consumer:
             busy_seconds=self._monotonic() - self._began_seconds,
             latencies=tally.latencies,
         )
+
+
+KILL_AFTER_SECONDS = 10.0
+AHEAD_OF_ALL = 0  # Celery's highest priority: served before any queue with another one
+
+
+def send_workers(
+    control: redis.Redis,
+    topology: Topology,
+    queue: str,
+    node: str,
+    count: int,
+    worker_ids: Sequence[str],
+    now: float,
+    ahead: int = 0,
+) -> list[str]:
+    """Submit `count` workers for one container under their ids and return the ids.
+
+    The first `ahead` of them are served before other queues', the rest by the queue's priority. They are counted as
+    waiting to run, then sent; a submission that no host takes within SUBMISSION_EXPIRES_SECONDS is void. Celery's time
+    limits are the last resort after the worker's own (`workers.consumer.attempt`): an exception (soft), then the
+    process is killed (hard). Raises BadInput for a container that does not exist.
+    """
+    spec = topology.queue(queue)
+    if spec.kind != "jobs":
+        raise BadInput("queue", f"{queue} is read by the pipeline; only a jobs queue has workers.")
+    if topology.get_node(node).name not in spec.points:
+        raise BadInput("node", f"{node} has no container of {queue}; choose {', '.join(spec.points)}.")
+    if count != len(worker_ids):
+        raise BadInput("count", f"must equal the number of IDs ({len(worker_ids)}), not {count}.")
+    if not worker_ids:
+        return []
+    submit(control, queue, node, worker_ids, now)
+    soft_seconds: Any = compute_work_seconds(spec.handler_timeout_seconds) + spec.handler_timeout_seconds
+    for place, worker_id in enumerate(worker_ids):
+        current_app.send_task(
+            CONSUME,
+            args=(queue, node, worker_id),
+            task_id=worker_id,
+            priority=AHEAD_OF_ALL if place < ahead else spec.priority,
+            expires=SUBMISSION_EXPIRES_SECONDS,
+            soft_time_limit=soft_seconds,
+            time_limit=soft_seconds + KILL_AFTER_SECONDS,
+        )
+    return list(worker_ids)

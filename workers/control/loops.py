@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from django.db import transaction
+from django.db.models import Q, QuerySet
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from common.errors import WeirError
@@ -226,3 +227,13 @@ def _get_arrival_rate(row: Mapping[str, Any]) -> float | None:
     interval = row.get("arrival_interval_seconds")
     rate = row.get("rate_per_second", row["tasks"] / interval if interval else None)
     return None if rate is None else float(rate)
+
+
+def select_due_loops(before: datetime) -> QuerySet[Loop]:
+    """Return retired loops of worker hosts and attached pools that last ticked before that.
+
+    They have no other data: decisions, settings of a person, or tunings. Targets of other loops return by their names.
+    """
+    retired = Loop.objects.filter(target__has_key="retired_at", ticked_at__lt=before)
+    nothing = {"entries": None, "overrides": None, "tunings": None, "first_report": None}
+    return retired.filter(Q(target__has_key="host") | Q(target__has_keys=["plant", "operator"]), **nothing)

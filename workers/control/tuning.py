@@ -21,6 +21,7 @@ from operator import itemgetter
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
 
 from common.errors import BadInput
 from common.parameter import build
@@ -199,3 +200,10 @@ def _draw_places(words: str) -> list[int]:
     of_day = 86_400 // STRETCH_SECONDS
     offset = int.from_bytes(hashlib.sha256(words.encode()).digest()[:4])
     return sorted((offset + number * of_day // STRETCHES_A_DAY) % of_day for number in range(STRETCHES_A_DAY))
+
+
+def select_due_tunings(before: datetime) -> QuerySet[Tuning]:
+    """Return the tunings that were decided before this time, except the newest of each loop."""
+    newer = Tuning.objects.filter(loop=OuterRef("loop"), pk__gt=OuterRef("pk"))
+    decided = Tuning.objects.filter(decided_at__lt=before).exclude(state=Tuning.State.PROPOSED)
+    return decided.filter(Exists(newer))

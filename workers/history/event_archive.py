@@ -1,6 +1,8 @@
 """Days (UTC) in the names of folders and files: `day=2026-11-20`."""
 
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,8 @@ def list_days(paths: Iterable[Path], suffix: str = "") -> list[str]:
 
 
 ROOT = "archive"
+EXPIRED_FILES = 200
+LOCK_SECONDS = 20.0
 ON_ERROR = ("skip", "stop")
 
 
@@ -181,3 +185,52 @@ def iterate_extract_files(data: Path) -> Iterator[Path]:
         for pattern in ("[!.]*", "[!.]*/[!.]*"):
             paths = sorted((data / root).glob(pattern))
             yield from (path for path in paths if path.is_file() and not path.is_symlink())
+
+
+def expire_partition(
+    data: Path,
+    partition: Partition,
+    written_before: float,
+    guarded: Callable[[], AbstractContextManager[None]],
+    is_kept: Callable[[], bool],
+) -> Iterator[int]:
+    """Delete a partition's files that were written long ago, and yield how many after each of some transactions.
+
+    History that was published recently has old days, but is not old. A range may have been kept since the run was
+    planned. The index's write lock, which workers hold while they write a file, is taken before the guard: waiting for
+    it under the guard would make all loops wait where the database is SQLite.
+    """
+    root, folder = data / ROOT, partition.get_folder(data)
+    due = [path for path in list_parquet_files(folder) if path.stat().st_mtime < written_before]
+    for start in range(0, len(due), EXPIRED_FILES):
+        batch = due[start : start + EXPIRED_FILES]
+        with _lock_index(root / "index.sqlite3") as index, guarded():
+            if is_kept():
+                return
+            if index is not None:
+                # Before the files: otherwise the index would name a missing file, and a block that is delivered again
+                # would count as archived. A crash in between leaves files that the next run deletes.
+                rows = [(_get_relative_path(str(path), root),) for path in batch]
+                index.executemany("DELETE FROM blocks WHERE file = ?", rows)
+                index.execute("COMMIT")
+            for path in batch:
+                path.unlink(missing_ok=True)
+        yield len(batch)
+    remove_if_empty(folder)
+
+
+@contextmanager
+def _lock_index(path: Path) -> Iterator[sqlite3.Connection | None]:
+    """Open the archive's index with its write lock; None where there is none."""
+    if not path.exists():
+        yield None
+        return
+    with closing(sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)) as index:
+        index.execute("BEGIN IMMEDIATE")
+        yield index
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove the folder unless hidden leftovers or a new file are in it."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()

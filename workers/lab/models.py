@@ -1,8 +1,16 @@
 """Stored records of the lab: experiments and their results, until retention deletes them."""
 
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+
 from django.conf import settings as configured
 from django.db import models
 from django.utils import timezone
+
+from workers.lab.series import get_series_folder
 
 
 class Experiment(models.Model):
@@ -47,3 +55,21 @@ class ExperimentResult(models.Model):
 
     def __str__(self) -> str:
         return f"{self.law} of experiment {self.experiment_id}"
+
+
+def select_due_experiments(before: datetime) -> models.QuerySet[Experiment]:
+    """Return old experiments whose run has ended."""
+    return Experiment.objects.filter(created_at__lt=before).exclude(run__ended_at=None, run__isnull=False)
+
+
+def expire_experiments(
+    data: Path, before: datetime, guarded: Callable[[], AbstractContextManager[None]]
+) -> Iterator[int]:
+    """Delete experiments, their files first: a crash in between leaves one without files for the next run."""
+    for experiment in select_due_experiments(before).order_by("pk"):
+        folder = data / get_series_folder(experiment.pk)
+        with guarded():
+            if folder.exists():
+                shutil.rmtree(folder)
+            experiment.delete()
+        yield 1

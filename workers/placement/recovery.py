@@ -24,7 +24,7 @@ from typing import cast
 
 import redis
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 
 from common.errors import BadInput
 from common.redis_types import Fields
@@ -43,6 +43,7 @@ from workers.placement import execution, moves, plans, proposals
 from workers.placement.moves import Move, compute_load_per_point
 from workers.placement.plans import User
 from workers.steering import overrides
+from workers.steering.kept import exclude_kept
 
 RETURN_SECONDS = 60.0
 NEWEST_RESTORING = 50
@@ -288,3 +289,18 @@ def plan_restoring(
     )
     gone = [place for place, name in enumerate(allocation.nodes) if name in lost]
     return moves.read(allocation.name_moves(find_restoring_moves(allocation, gone)))
+
+
+def select_due_plans(before: datetime) -> QuerySet[Plan]:
+    """Return plans that had ended by then, except those that are kept or still needed.
+
+    Needed plans are those that another one undoes, the newest of each loop and kind (`workers.placement.declined`),
+    those from which a node may get its points back, and those that returned them. A plan that was undone is due after
+    the plan that undid it.
+    """
+    by_loops = Plan.objects.filter(owner=None).exclude(law="").values("law", "kind")
+    newest = by_loops.annotate(newest=Max("pk")).values_list("newest", flat=True)
+    restoring = [plan.pk for plan in list_restoring_plans()]
+    due = Plan.objects.filter(ended_at__lt=before, undone_by__isnull=True).exclude(state__in=plans.OPEN)
+    due = due.exclude(pk__in=[*newest, *restoring]).exclude(undoes__in=restoring)
+    return exclude_kept(due, "created_at", "ended_at")

@@ -16,10 +16,10 @@ from common.stored_document import BadDocument, replace_fields
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues import keys
 from queues.topology import Topology as Places
-from workers.consumer.dispatch import send_workers
+from workers.consumer.worker import send_workers
 from workers.coordination import connections
 from workers.documents.snapshot import Snapshot
-from workers.pipeline.declaration.steering import steer, steer_named
+from workers.pipeline.declaration.controls import steer, steer_named
 from workers.plants.topology import build_topology, place_of
 from workers.pool import orders
 

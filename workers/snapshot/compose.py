@@ -13,8 +13,8 @@ from queues.events.block import COLUMNS, MAX_VALUE_LENGTH, MAX_VALUES
 from queues.nodes.heartbeat import ContainerCounters, Membership
 from queues.nodes.node_state import OFFLINE, SILENT
 from queues.topology import NodeSpec, QueueSpec
-from workers.consumer.handlers.sink import get_sink_name
-from workers.consumer.latency import Latencies
+from workers.consumer.handler import get_sink_name
+from workers.consumer.work_report import Latencies
 from workers.documents.hosts import HostStatus, WorkerHost
 from workers.documents.loops import LoopStatus, OverrideStatus
 from workers.documents.nodes import NodeStatus

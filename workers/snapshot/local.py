@@ -13,7 +13,7 @@ from common.stored_document import ReportReader, decode_readable_document, repla
 from queues import keys
 from queues.nodes.heartbeat import Membership
 from queues.topology import KnownTopology
-from workers.consumer.latency import Latencies
+from workers.consumer.work_report import Latencies
 from workers.coordination.plant_clock import Freshness
 from workers.documents.loops import LoopStatus
 from workers.documents.pipeline import PipelineStatus
@@ -21,7 +21,7 @@ from workers.documents.plants import LoadForecast, PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN, ExpectedBands, Snapshot
 from workers.documents.states import SubjectState
 from workers.history.forecasts import PLANT, BandWatch, LoadForecasts, LoadSource
-from workers.pipeline.declaration.orders import Orders
+from workers.pipeline.declaration.declared import Orders
 from workers.plants.foreign.adapters import get_convergence_timeout
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import find_holder

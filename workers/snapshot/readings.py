@@ -12,8 +12,7 @@ from common.stored_document import ReportReader, decode_readable_document
 from queues import keys
 from queues.nodes.heartbeat import Heartbeat
 from queues.topology import KnownTopology, Topology
-from workers.consumer.latency import Latencies
-from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS
+from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS, Latencies
 from workers.documents.hosts import ReportedHost
 from workers.documents.pipeline import PipelineReport
 from workers.documents.queues import ReportedProducer

@@ -554,3 +554,8 @@ def _restore_override(
         beside=beside,
         by=by,
     )
+
+
+def select_due_overrides(before: datetime) -> QuerySet[Override]:
+    """Return the overrides that ended before this time."""
+    return Override.objects.filter(ended_at__lt=before)

@@ -25,9 +25,9 @@ from controllers.rebalancing import law as rebalancing
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.scenario import Scenario
 from workers.batch import runs
+from workers.batch.job import JobContext
 from workers.batch.jobs import experiment as job
 from workers.batch.jobs.experiment import check_cost
-from workers.batch.jobs.job import JobContext
 from workers.documents.snapshot import Snapshot
 from workers.lab.models import Experiment
 from workers.lab.series import write_trace

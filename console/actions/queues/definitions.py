@@ -20,8 +20,8 @@ from console.input.form_values import digest_of
 from queues import projection
 from queues.models import Queue
 from queues.topology import Topology
-from workers.consumer.handlers import registry, typed
-from workers.consumer.handlers.handler import Place
+from workers.consumer import registry
+from workers.consumer.handler import Place
 from workers.steering import enforcing
 from workers.steering.overrides import read_reason
 
@@ -84,7 +84,7 @@ def preview(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChang
 def audit_document(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a queue for the audit log, without possible secrets."""
     options = fields.get("handler_options")
-    hidden = {"handler_options": typed.remove_secrets(options)} if isinstance(options, Mapping) else {}
+    hidden = {"handler_options": registry.remove_secrets(options)} if isinstance(options, Mapping) else {}
     return {**fields, **hidden}
 
 
@@ -92,7 +92,7 @@ def _check(actor: Actor, name: str, kind: str, definition: Mapping[str, Any]) ->
     if kind == Queue.Kind.JOBS:
         handler, options, data = definition["handler"], definition["handler_options"], settings.WEIR_DATA
         with audit_log.audit_refusals(actor, "queue.define", name, REACHING):
-            typed.check(handler, options, data)
+            registry.check(handler, options, data)
             registry.build(handler, options, Place(name, data))
     elif definition["handler"] or definition["handler_options"]:
         raise BadInput("handler", "is for jobs queues; the pipeline reads this queue. Leave the field empty.")

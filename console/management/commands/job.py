@@ -16,7 +16,7 @@ from console.connections.control_server import build_job_context
 from console.management.document import JsonCommand
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
-from workers.batch.jobs.job import JobContext
+from workers.batch.job import JobContext
 from workers.models import Run, Task
 
 ACTIONS = ("list", "run", "show", "cancel", "resume")

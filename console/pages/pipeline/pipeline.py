@@ -50,9 +50,9 @@ from workers.documents.pipeline import (
 )
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import Application, parse_application_text
-from workers.pipeline.declaration.orders import NO_ORDER, Orders
+from workers.pipeline.declaration.declared import NO_ORDER, Orders
 from workers.pipeline.patterns.pattern import Pattern
-from workers.pipeline.status.recent_log import list_newest_lines
+from workers.pipeline.status.published import list_newest_lines
 from workers.pipeline.tiers.state import StateStore
 
 

@@ -27,7 +27,7 @@ from console.pages.frame.page import (
     text_of,
 )
 from queues.models import Queue
-from workers.consumer.handlers.registry import HANDLERS
+from workers.consumer.registry import HANDLERS
 
 NUMBERS = ("events_per_worker", "tries", "handler_timeout_seconds", "priority", "minimum_containers")
 

@@ -47,7 +47,7 @@ from console.pages.work.task_form import (
     restore_typed_values,
 )
 from workers.batch import catalog, runs
-from workers.batch.jobs.job import REQUIREMENTS, Job
+from workers.batch.job import REQUIREMENTS, Job
 from workers.models import Chunk, Run, Task
 
 CHUNKS_PER_PAGE = 50

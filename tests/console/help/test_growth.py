@@ -7,7 +7,7 @@ from django.apps import apps
 from console.audit import witness
 from console.release import ROOT
 from queues import keys
-from workers.batch.jobs import files
+from workers.batch import files
 from workers.history import event_archive, snapshot_archive
 
 PAGE = (ROOT / "docs" / "operate" / "growth.md").read_text()

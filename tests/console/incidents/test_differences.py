@@ -12,7 +12,7 @@ from console.models import AuditEntry
 from controllers.diagnosis.differences import Difference
 from tests.workers.history.test_stretches import START, STRETCH, keep, plant
 from tests.workers.snapshots import snapshot_of
-from workers.batch.jobs.files import show, write_table
+from workers.batch.files import show, write_table
 from workers.batch.task_definitions import ensure_tasks
 from workers.history import stretches
 from workers.history.stretches import build_counts_table, count_archived, get_counts_path

@@ -11,8 +11,9 @@ from console.models import AuditEntry, Mark
 from tests.console.incidents.test_changes import MINUTE, NOW, an_alert, an_override, loop  # noqa: F401
 from workers.alerts import actions, incidents, review
 from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident
-from workers.batch.jobs import retention
+from workers.control.ledger.ledger import select_due_entries
 from workers.models import Keep, LedgerEntry, Loop
+from workers.steering.kept import is_kept
 
 pytestmark = pytest.mark.django_db
 HOUR = 60 * MINUTE
@@ -194,7 +195,7 @@ def test_mitigated_is_said_once(browsers, night):
 
 def test_retention_leaves_its_data_until_somebody_lets_them_go(browsers, night, stored_snapshot):
     def due() -> int:
-        later = retention.select_due_entries(NOW + timedelta(days=400))
+        later = select_due_entries(NOW + timedelta(days=400))
         return later.filter(at__gte=night.began_at - 3 * HOUR, at__lte=night.resolved_at).count()
 
     before = LedgerEntry.objects.create(
@@ -205,7 +206,7 @@ def test_retention_leaves_its_data_until_somebody_lets_them_go(browsers, night, 
     assert post(browsers["viewer"], address, retained="1").status_code == 403
     assert post(browsers["operator"], address, retained="0").status_code == 422
     assert post(browsers["operator"], address, retained="1").status_code == 200
-    assert due() == 0 and retention.is_retained(before.at.date().isoformat(), "alert")
+    assert due() == 0 and is_kept(before.at.date().isoformat(), "alert")
     page = " ".join(browsers["operator"].get(f"/alerts/{night.pk}/incident/").content.decode().split())
     assert "Release data" in page and "Retain data" not in page
     detail = browsers["viewer"].get(f"/api/v1/alerts/{night.pk}/incident").json()

@@ -14,10 +14,8 @@ from django.core.management import call_command
 from console.embedded.seeding import seed
 from console.upkeep.backup import archive, files
 from tests.workers.samples import delivery_of
+from workers.consumer.handler import Options, Outcome, Place
 from workers.consumer.handlers import parquet
-from workers.consumer.handlers.effects import Outcome
-from workers.consumer.handlers.handler import Place
-from workers.consumer.handlers.options import Options
 
 
 def test_a_backup_into_the_data_folder_is_not_in_itself(data):

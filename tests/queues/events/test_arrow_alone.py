@@ -44,8 +44,8 @@ OTHERS = (
     "console.celery, workers.tasks",
     "queues.publishing.telemetry",
     "workers.pipeline.runtime.application",
-    "workers.pipeline.intra_event.event_source",
-    "workers.pipeline.inter_event.operators, workers.pipeline.intra_event.result_writer",
+    "workers.pipeline.tiers.event_source",
+    "workers.pipeline.tiers.operators, workers.pipeline.tiers.result_writer",
 )
 
 

@@ -8,10 +8,9 @@ import pytest
 
 from common.errors import BadInput, Forbidden
 from tests.workers.samples import delivery_of
-from workers.consumer.handlers.handler import Place
-from workers.consumer.handlers.options import Options
-from workers.consumer.handlers.registry import build
+from workers.consumer.handler import Options, Place
 from workers.consumer.handlers.webhook import Webhook
+from workers.consumer.registry import build
 from workers.host.egress import check_header_secret, check_headers
 from workers.plants.foreign.declared.servers import read_login
 

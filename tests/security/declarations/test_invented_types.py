@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from tests.workers.pipeline.rules.conftest import spark as spark
 from workers.batch.jobs.spark import statistics, training
-from workers.batch.jobs.spark.frequent_types import group_rare_types
+from workers.batch.jobs.spark.events import group_rare_types
 from workers.history.event_archive import Partition
-from workers.pipeline.shedding.shed_counts import MAX_NAME, MAX_TYPES, OTHERS, limit_types
+from workers.pipeline.patterns.shedding import MAX_NAME, MAX_TYPES, OTHERS, limit_types
 
 DAY = "2026-11-19"
 BEGIN = datetime(2026, 11, 19, tzinfo=UTC)

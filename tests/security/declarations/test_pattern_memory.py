@@ -11,11 +11,11 @@ import pytest
 
 from tests.workers.pipeline.inter_event.test_operators import APPLICATION, Tier
 from tests.workers.pipeline.matching.patterns import pattern_of
-from workers.pipeline.inter_event import operator_memory
-from workers.pipeline.inter_event.batch import InterEventWork
-from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount
-from workers.pipeline.inter_event.operator_memory import OperatorMemory
 from workers.pipeline.patterns.graph import Graph, Operator
+from workers.pipeline.tiers import state
+from workers.pipeline.tiers.finished_batch import OperatorCount, PatternCount
+from workers.pipeline.tiers.inter_event import InterEventWork
+from workers.pipeline.tiers.state import OperatorMemory
 
 DAY_US = 86_400_000_000
 # One that is searched over whole batches, one event by event, one that ends with the window.
@@ -50,7 +50,7 @@ def state_bytes(tier: Tier) -> int:
 @pytest.mark.parametrize("pattern", ATTACKED.values(), ids=ATTACKED)
 def test_a_flood_of_long_keys_stays_within_the_limit_and_is_counted(pattern, control, monkeypatch: pytest.MonkeyPatch):
     limit = 256 * 1024
-    monkeypatch.setattr(operator_memory, "MAX_STATE_BYTES", limit)
+    monkeypatch.setattr(state, "MAX_STATE_BYTES", limit)
     chance = random.Random(7)
     tier = Tier(control, Graph((Operator("low", "source", (replace(pattern, name="p", emits="p"),)),)))
     for batch in range(4):
@@ -63,7 +63,7 @@ def test_a_flood_of_long_keys_stays_within_the_limit_and_is_counted(pattern, con
 
 
 def test_after_a_flood_matches_are_found_as_before(control, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(operator_memory, "MAX_STATE_BYTES", 64 * 2_000)
+    monkeypatch.setattr(state, "MAX_STATE_BYTES", 64 * 2_000)
     pattern = replace(ATTACKED["a plain sequence"], name="p", emits="p")
     tier = Tier(control, Graph((Operator("low", "source", (pattern,)),)))
     chance = random.Random(7)

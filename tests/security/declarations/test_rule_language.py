@@ -3,9 +3,8 @@
 import pytest
 
 from common.errors import BadInput, Forbidden
-from workers.pipeline.rules.rule_check import check_expressions
 from workers.pipeline.rules.rule_language import MAX_CHARACTERS, MAX_DEPTH, parse_expression
-from workers.pipeline.rules.rules import Filter, Project
+from workers.pipeline.rules.rules import Filter, Project, check_expressions
 
 HOSTILE = (
     "java_method('java.lang.System', 'getenv', 'WEIR_SECRET_KEY') = 'x'",

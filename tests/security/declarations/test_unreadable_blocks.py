@@ -19,12 +19,12 @@ from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from queues.topology import QueueSpec
 from tests.servers import Server
-from workers.consumer.handlers.handler import Place
-from workers.consumer.handlers.registry import build
+from workers.consumer.handler import Place
+from workers.consumer.registry import build
 from workers.consumer.worker import Consumer
+from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.containers import Faults, Nodes, Range, read_range
 from workers.pipeline.events.faults import FaultStore
-from workers.pipeline.tiers.result_queue import ResultQueue
 
 NOW_US = 1_790_000_000_000_000
 GOOD = from_events([{"type": "a"}], NOW_US)

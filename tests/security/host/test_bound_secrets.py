@@ -12,8 +12,8 @@ from console.models import AuditEntry
 from workers.alerts.delivery import alertmanager, receivers, webhook
 from workers.alerts.delivery.message_text import Failed
 from workers.alerts.lifecycle.models import Receiver
-from workers.consumer.handlers.handler import Place
-from workers.consumer.handlers.registry import build
+from workers.consumer.handler import Place
+from workers.consumer.registry import build
 from workers.host import egress
 from workers.plants.foreign import adapters
 from workers.plants.foreign.declared.servers import Login, ServerClients

@@ -15,7 +15,7 @@ from common.files import resolve_inside_folder, write_inside
 from console.accounts.access import Actor
 from console.actions.lab.traces import save_upload
 from console.upkeep.backup import archive, backup, files
-from workers.batch.jobs import files as outputs
+from workers.batch import files as outputs
 
 HOSTILE_NAMES = [
     "/etc/evil",

@@ -16,10 +16,11 @@ from console.embedded.seeding import seed
 from console.models import AuditEntry
 from queues import keys
 from queues.models import Queue
-from workers.consumer.handlers import sql_address, typed
-from workers.consumer.handlers.handler import Place
-from workers.consumer.handlers.registry import build
+from workers.consumer import registry
+from workers.consumer.handler import Place
+from workers.consumer.handlers import sql
 from workers.consumer.handlers.sql import PostgresStore
+from workers.consumer.registry import build
 from workers.host.egress import AddressRefused, resolve_allowed_addresses
 from workers.models import Task
 
@@ -103,13 +104,13 @@ def digest(browser: Any) -> str:
 @pytest.mark.parametrize("url", HOSTILE)
 def test_no_typed_database_leads_into_the_host_or_keeps_a_password(url, plant):
     with pytest.raises(BadInput) as caught:
-        typed.check("sql", {"url": at(url, plant)}, plant)
+        registry.check("sql", {"url": at(url, plant)}, plant)
     assert caught.value.field == "handler_options.url" and "secret-word" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", GOOD)
 def test_a_database_of_the_site_may_be_typed(url, plant):
-    typed.check("sql", {"url": at(url, plant)}, plant)
+    registry.check("sql", {"url": at(url, plant)}, plant)
     build("sql", {"url": at(url, plant)}, Place("alert", plant))
 
 
@@ -131,9 +132,9 @@ def rebound(host: str, port: int, ports: frozenset[int]) -> list[str]:
 
 def test_a_name_is_judged_again_when_a_worker_connects():
     with pytest.raises(AddressRefused):
-        sql_address.connect("postgresql://db.example/weir", rebound)
+        sql.connect("postgresql://db.example/weir", rebound)
     with pytest.raises(psycopg.OperationalError) as caught:
-        sql_address.connect("postgresql://db.example:1025/weir", lambda *said, **more: ["127.0.0.1"])
+        sql.connect("postgresql://db.example:1025/weir", lambda *said, **more: ["127.0.0.1"])
     assert "127.0.0.1" in str(caught.value)  # there, and not where the name leads by now
 
 
@@ -165,7 +166,7 @@ def test_a_stored_database_that_the_policy_refuses_by_now_is_not_connected_to(ur
         services.flush()
         monkeypatch.setenv("PGSERVICEFILE", services.name)
         monkeypatch.setenv("PGHOSTADDR", "127.0.0.1")
-        store = PostgresStore("handled", partial(sql_address.connect, url.format(port=port)))
+        store = PostgresStore("handled", partial(sql.connect, url.format(port=port)))
         for _ in range(2):  # a connection that was lost is judged again
             with pytest.raises(AddressRefused, match=r"WEIR_EGRESS_ALLOW|url_environment"):
                 store.insert("alert", [])

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from workers.consumer.handlers import sql_address
+from workers.consumer.handlers import sql
 
 PASSWORD = "of-another-database"
 SSL_REQUEST, GSS_REQUEST = 80877103, 80877104
@@ -58,7 +58,7 @@ def thief(request: pytest.FixtureRequest) -> Iterator[Thief]:
 def connect(thief: Thief) -> None:
     """As a worker does, for a name that an administrator of Weir has typed."""
     with pytest.raises(psycopg.OperationalError):
-        sql_address.connect(f"postgresql://weir@thief.example:{thief.port}/weir", lambda *_, **__: ["127.0.0.1"])
+        sql.connect(f"postgresql://weir@thief.example:{thief.port}/weir", lambda *_, **__: ["127.0.0.1"])
 
 
 def test_a_password_of_the_environment_is_not_sent(thief: Thief, monkeypatch: pytest.MonkeyPatch):
@@ -79,5 +79,5 @@ def test_a_password_file_of_the_environment_is_not_sent(thief: Thief, tmp_path: 
 def test_the_host_s_own_address_still_logs_in_with_its_password(thief: Thief, monkeypatch: pytest.MonkeyPatch):
     """The thief hears what it is sent, so that the tests above can fail."""
     with pytest.raises(psycopg.OperationalError):
-        sql_address.open_own(f"postgresql://weir:{PASSWORD}@127.0.0.1:{thief.port}/weir")
+        sql.open_own(f"postgresql://weir:{PASSWORD}@127.0.0.1:{thief.port}/weir")
     assert thief.heard.startswith(b"p")

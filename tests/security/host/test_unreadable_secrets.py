@@ -8,8 +8,8 @@ from common.errors import BadInput
 from workers.alerts.delivery import alertmanager, apprise, webhook
 from workers.alerts.delivery.message_text import Failed
 from workers.alerts.lifecycle.models import Receiver
-from workers.consumer.handlers.handler import Place
-from workers.consumer.handlers.registry import build
+from workers.consumer.handler import Place
+from workers.consumer.registry import build
 from workers.plants.foreign import adapters
 from workers.plants.foreign.declared import sensor_reader
 from workers.plants.foreign.declared.servers import Login, ServerClients

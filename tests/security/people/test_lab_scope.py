@@ -18,8 +18,8 @@ from console.models import AuditEntry, QueueLimit
 from console.pages.pipeline.pipeline import reads_events
 from queues.models import Queue
 from workers.batch import runs, task_definitions
-from workers.batch.jobs import extract_names
-from workers.batch.jobs.job import JobContext
+from workers.batch.job import JobContext
+from workers.batch.jobs import archive_jobs
 from workers.history.event_archive import extract_file
 from workers.lab import series
 from workers.lab.models import Experiment
@@ -164,15 +164,15 @@ def test_nobody_replaces_what_somebody_else_extracted(plant, people):
     theirs = JobContext(plant.data, plant.control, plant.now, people["operator"].pk)
     own = JobContext(plant.data, plant.control, plant.now, people["administrator"].pk)
     with pytest.raises(BadInput, match=rf"is an extract of administrator \(run {made.pk}\)"):
-        extract_names.check_free(theirs, "alert", "day", "csv")
-    extract_names.check_free(own, "alert", "day", "csv")
-    extract_names.check_free(theirs, "alert", "other", "csv")
-    extract_names.check_free(theirs, "alert", "day", "parquet")
+        archive_jobs.check_extract_name(theirs, "alert", "day", "csv")
+    archive_jobs.check_extract_name(own, "alert", "day", "csv")
+    archive_jobs.check_extract_name(theirs, "alert", "other", "csv")
+    archive_jobs.check_extract_name(theirs, "alert", "day", "parquet")
     (plant.data / ALERT).unlink()  # it is gone: there is nothing to replace
-    extract_names.check_free(theirs, "alert", "day", "csv")
+    archive_jobs.check_extract_name(theirs, "alert", "day", "csv")
     extracted(None, state=Run.State.RUNNING)
     with pytest.raises(BadInput, match="of the schedule"):
-        extract_names.check_free(theirs, "alert", "day", "csv")
+        archive_jobs.check_extract_name(theirs, "alert", "day", "csv")
     assert runs.OPEN
 
 

@@ -14,7 +14,7 @@ from console.actions import second_person, tasks
 from console.actions.tasks import WantedTask
 from console.models import AuditEntry
 from workers.batch import task_definitions
-from workers.batch.jobs.job import JobContext
+from workers.batch.job import JobContext
 from workers.models import Run, Task
 
 pytestmark = pytest.mark.django_db

@@ -12,8 +12,8 @@ from django.utils import timezone
 from common.errors import BadInput
 from controllers.simulation.catalog import SCENARIOS
 from workers.batch import runs, task_definitions
+from workers.batch.job import JobContext
 from workers.batch.jobs import experiment as job
-from workers.batch.jobs.job import JobContext
 from workers.lab.models import Experiment
 from workers.models import Chunk, Run, Setting
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import BadInput
-from workers.batch.jobs import files
-from workers.batch.jobs.job import ChunkResult, ChunkSpec, Job
-from workers.batch.jobs.parameters import JobParameter
+from common.parameter import Parameter
+from workers.batch import files
+from workers.batch.job import ChunkResult, ChunkSpec, Job
 
-CHUNKS = JobParameter("chunks", "integer", "how many", 3, least=0, most=100)
-FAULT = JobParameter("fault", "text", "what goes wrong", None)
+CHUNKS = Parameter("chunks", "", "how many", 3, 0, 100, kind="integer")
+FAULT = Parameter("fault", "", "what goes wrong", kind="text")
 
 
 def _numbered(values: Any, where: Any):

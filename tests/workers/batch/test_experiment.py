@@ -17,10 +17,10 @@ from django.contrib.auth.models import User
 from common.errors import BadInput
 from controllers.simulation.catalog import SCENARIOS
 from tests.waiting import until
-from workers.batch import catalog, fair_share, runs, task_definitions, task_managers
+from workers.batch import catalog, runs, task_definitions, task_managers, worker
 from workers.batch import worker as batch_worker
+from workers.batch.job import JobContext
 from workers.batch.jobs import experiment as job
-from workers.batch.jobs.job import JobContext
 from workers.lab import series
 from workers.lab.models import Experiment, ExperimentResult
 from workers.models import Chunk, Run
@@ -158,7 +158,7 @@ def test_a_chunk_that_takes_too_long_by_the_clock_ends_its_run(where, monkeypatc
 
 def test_what_a_person_asks_for_has_a_limit_of_time_whatever_the_job_says(where):
     owner = User.objects.create_user("anna")
-    for asked, limit in ((owner, fair_share.MAX_REQUESTED_CHUNK_SECONDS), (None, None)):
+    for asked, limit in ((owner, worker.MAX_REQUESTED_CHUNK_SECONDS), (None, None)):
         run = runs.begin("retention", where, owner=asked)
         assert batch_worker.BatchWorker(run, "w", where, now)._max_seconds() == limit
         runs.end(run, Run.State.DONE, now())

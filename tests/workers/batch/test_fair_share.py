@@ -10,9 +10,9 @@ import redis
 from django.contrib.auth.models import User
 
 from common.errors import BadInput
-from workers.batch import catalog, fair_share, runs, task_definitions, task_managers
+from workers.batch import catalog, runs, task_definitions, task_managers, worker
 from workers.batch import worker as batch_worker
-from workers.batch.jobs.job import ChunkResult, ChunkSpec, Job, JobContext
+from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext
 from workers.models import Chunk, Run
 
 pytestmark = pytest.mark.django_db
@@ -126,7 +126,7 @@ def test_a_chunk_is_given_back_so_many_times_and_no_more(plant):
     plant.schedule = dict.fromkeys(range(20, 400, 20), "rollup")
     plant.run_for(250)
     first = Chunk.objects.get(run=experiment, identifier="a")
-    assert (first.state, first.yields) == (Chunk.State.DONE, fair_share.MAX_YIELDS)
+    assert (first.state, first.yields) == (Chunk.State.DONE, worker.MAX_YIELDS)
 
 
 def test_one_persons_experiments_do_not_hold_up_anothers(plant):
@@ -147,6 +147,6 @@ def test_a_run_of_another_role_is_no_reason_to_leave(plant):
     task_definitions.define("elsewhere", "rollup", requirements=())
     experiment = runs.begin("lab", plant.where(), owner=person("anna"))
     runs.begin("elsewhere", plant.where())
-    assert not fair_share.is_blocking_scheduled_run(experiment, plant.now)
+    assert not worker.is_blocking_scheduled_run(experiment, plant.now)
     runs.begin("rollup", plant.where())
-    assert fair_share.is_blocking_scheduled_run(experiment, plant.now)
+    assert worker.is_blocking_scheduled_run(experiment, plant.now)

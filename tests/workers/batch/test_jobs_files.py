@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from common.errors import BadInput
 from queues import keys
 from tests.workers.samples import batch_of
-from workers.batch import catalog
-from workers.batch.jobs import files, spill
-from workers.batch.jobs.job import JobContext
+from workers.batch import catalog, files
+from workers.batch.job import JobContext
+from workers.batch.jobs import spill
 from workers.batch.jobs.spark import extract, statistics, training
 from workers.history import event_archive, metric_history
 

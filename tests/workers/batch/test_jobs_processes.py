@@ -26,10 +26,10 @@ from tests.servers import Server
 from tests.waiting import MAX_SECONDS, until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import batch_of
+from workers.batch import files
 from workers.batch.catalog import JOBS
 from workers.batch.chunk_leases import ChunkLeaseLost
-from workers.batch.jobs import files
-from workers.batch.jobs.job import JobContext
+from workers.batch.job import JobContext
 from workers.batch.jobs.spark.client import SparkProcess
 from workers.batch.jobs.spark.process import MAKERS
 from workers.history import event_archive, metric_history, stretches

@@ -3,7 +3,7 @@
 import os
 from datetime import UTC, datetime
 
-from workers.batch.jobs import present_files
+from workers.batch import files
 
 
 def test_a_folder_takes_what_its_files_take_and_one_that_is_not_there_nothing(tmp_path):
@@ -11,8 +11,8 @@ def test_a_folder_takes_what_its_files_take_and_one_that_is_not_there_nothing(tm
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(bytes(size_bytes))
-    assert present_files.sum_folder_bytes(tmp_path) == 7
-    assert present_files.sum_folder_bytes(tmp_path / "gone") == 0
+    assert files.sum_folder_bytes(tmp_path) == 7
+    assert files.sum_folder_bytes(tmp_path / "gone") == 0
 
 
 def test_a_file_is_old_by_when_it_was_written_and_one_that_is_gone_is_not_there(tmp_path):
@@ -21,4 +21,4 @@ def test_a_file_is_old_by_when_it_was_written_and_one_that_is_gone_is_not_there(
         path.touch()
         os.utime(path, (seconds, seconds))
     before = datetime.fromtimestamp(100, UTC)
-    assert present_files.list_files_written_before(before, [gone, old, new]) == [old]
+    assert files.list_files_written_before(before, [gone, old, new]) == [old]

@@ -22,18 +22,19 @@ from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Inciden
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import ChunkLease
-from workers.batch.jobs import handled_rows, retention
-from workers.batch.jobs.job import JobContext
-from workers.consumer.handlers.handler import Place
-from workers.consumer.handlers.options import Options
+from workers.batch.job import JobContext
+from workers.batch.jobs import retention
+from workers.consumer import handled_rows
+from workers.consumer.handler import Options, Place
 from workers.consumer.handlers.parquet import Parquet
 from workers.consumer.handlers.sql import Sql, SqliteStore
 from workers.coordination.leases import Lease
-from workers.history import snapshot_archive
+from workers.history import event_archive, snapshot_archive
 from workers.history.snapshot_archive import Recorder
 from workers.lab.models import Experiment
 from workers.lab.series import get_series_file, write_series
 from workers.models import Chunk, LedgerEntry, Loop, Override, PipelineVersion, Plan, Run, Task, Tuning
+from workers.steering.kept import keep
 
 NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
 DAY = datetime.fromtimestamp(TIME_US / 1e6, UTC).date().isoformat()
@@ -109,7 +110,7 @@ def snapshots(keeper: Keeper, day: int, size_bytes: int) -> Path:
 
 def test_what_takes_more_room_than_it_may_goes_by_the_day_the_oldest_first(keeper: Keeper) -> None:
     days = [snapshots(keeper, day, 600_000) for day in (27, 28, 29, 30)]
-    retention.keep(NOW - timedelta(days=3, hours=6), NOW - timedelta(days=3, hours=5), "an incident")
+    keep(NOW - timedelta(days=3, hours=6), NOW - timedelta(days=3, hours=5), "an incident")
     assert keeper.run(snapshot_megabytes=1).state == "done"
     # The 28th is kept for its incident; of the newest day nothing goes, whatever it takes.
     assert [day.exists() for day in days] == [False, True, False, True]
@@ -128,7 +129,7 @@ def test_a_file_that_goes_while_it_is_measured_takes_no_room_and_ends_no_run(
 
 def test_days_that_are_kept_free_no_room_so_the_next_ones_go(keeper: Keeper) -> None:
     days = [snapshots(keeper, day, 600_000) for day in (27, 28, 29, 30)]
-    retention.keep(NOW - timedelta(days=4, hours=6), NOW - timedelta(days=4, hours=5), "an incident")
+    keep(NOW - timedelta(days=4, hours=6), NOW - timedelta(days=4, hours=5), "an incident")
     assert keeper.run(snapshot_megabytes=1).state == "done"
     assert [day.exists() for day in days] == [True, False, False, True]
 
@@ -195,7 +196,7 @@ def test_no_days_mean_for_ever(keeper: Keeper) -> None:
 def test_events_that_an_incident_refers_to_stay(keeper: Keeper, queue: str, stays: bool) -> None:
     path = archived(keeper)
     noon = datetime.fromisoformat(f"{DAY}T12:00:00+00:00")
-    retention.keep(noon, noon + timedelta(minutes=5), "incident 12", queue=queue)
+    keep(noon, noon + timedelta(minutes=5), "incident 12", queue=queue)
     keeper.run(archive_days=30)
     assert path.exists() is stays
 
@@ -217,7 +218,7 @@ def test_a_keep_that_came_after_the_plan_still_counts(keeper: Keeper) -> None:
     path = archived(keeper)
     values = {**{each.name: 0 for each in retention.PARAMETERS}, "archive_days": 30}
     run = runs.begin("retention", keeper.where, values)
-    retention.keep(datetime.fromisoformat(f"{DAY}T00:00:00+00:00"), NOW, "experiment 3")
+    keep(datetime.fromisoformat(f"{DAY}T00:00:00+00:00"), NOW, "experiment 3")
     task_managers.manage_run(
         run,
         keeper.where.control,
@@ -261,14 +262,14 @@ def test_what_somebody_has_put_beside_the_days_is_left_alone_and_stops_nothing(k
 def test_the_ledger_is_deleted_in_small_batches_and_spares_what_is_referred_to(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "LEDGER_BATCH_ROWS", 3)
+    monkeypatch.setattr(retention, "BATCH_ROWS", 3)
     monkeypatch.setattr(retention, "LEDGER_RANGE_IDS", 5)
     loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
     old = [entry(loop, 100) for _ in range(8)]
     kept = entry(loop, 95)
     checking = entry(loop, 100, verdict="checking")
     young = entry(loop, 5)
-    retention.keep(kept.at, kept.at, "incident 12")
+    keep(kept.at, kept.at, "incident 12")
     run = keeper.run(ledger_days=90)
     assert run.progress["rows"] == len(old)
     assert set(LedgerEntry.objects.values_list("pk", flat=True)) == {kept.pk, checking.pk, young.pk}
@@ -290,9 +291,9 @@ def test_what_is_left_of_a_year_ago_makes_no_work_each_night(keeper: Keeper, day
 
 def test_a_keep_without_reason_or_with_its_ends_crossed_is_refused() -> None:
     with pytest.raises(BadInput, match="reason"):
-        retention.keep(NOW, NOW, " ")
+        keep(NOW, NOW, " ")
     with pytest.raises(BadInput, match="until"):
-        retention.keep(NOW, NOW - timedelta(seconds=1), "incident 12")
+        keep(NOW, NOW - timedelta(seconds=1), "incident 12")
 
 
 def test_snapshots_go_by_their_day_unless_an_incident_refers_to_it(keeper: Keeper) -> None:
@@ -303,7 +304,7 @@ def test_snapshots_go_by_their_day_unless_an_incident_refers_to_it(keeper: Keepe
             at = (begin + timedelta(minutes=minute)).timestamp()
             recorder.add(at, orjson.dumps({"at": at}))
     Recorder(keeper.where.data).add(NOW.timestamp(), b"{}")
-    retention.keep(datetime(2026, 11, 2, tzinfo=UTC), datetime(2026, 11, 2, 10, tzinfo=UTC), "incident 12")
+    keep(datetime(2026, 11, 2, tzinfo=UTC), datetime(2026, 11, 2, 10, tzinfo=UTC), "incident 12")
     run = keeper.run(snapshot_days=14)
     assert run.progress["rows"] == 3
     assert snapshot_archive.list_archived_days(keeper.where.data) == ["2026-11-02"]
@@ -331,7 +332,7 @@ def test_alerts_that_are_long_over_go_with_their_notes_and_an_incidents_stay(kee
             fingerprint=str(at), threshold=1, state="resolved", began_at=at, fired_at=at, resolved_at=at, **fields
         )
         AlertEvent.objects.create(alert=alert, at=at, kind="fired")
-    retention.keep(kept - timedelta(hours=1), kept + timedelta(hours=1), "an incident")
+    keep(kept - timedelta(hours=1), kept + timedelta(hours=1), "an incident")
     assert keeper.run(alert_days=30).state == "done"
     assert [alert.fired_at for alert in Alert.objects.order_by("pk")] == [kept, new]
     assert AlertEvent.objects.count() == 2
@@ -456,7 +457,7 @@ def plan_ids() -> set[int]:
 def test_plans_that_are_long_over_go_with_their_fencing_numbers(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "LEDGER_BATCH_ROWS", 2)
+    monkeypatch.setattr(retention, "BATCH_ROWS", 2)
     for state in ("done", "void", "rejected", "failed", "stopped"):
         plan(100, state)
     left = [plan(100, "running"), plan(100, "proposed"), plan(80)]
@@ -472,7 +473,7 @@ def test_plans_that_are_long_over_go_with_their_fencing_numbers(
 
 def test_a_plan_stays_as_long_as_something_points_to_it(keeper: Keeper) -> None:
     undone, incident = plan(400, "rolled-back"), plan(95)
-    retention.keep(incident.created_at, incident.created_at, "incident 12")
+    keep(incident.created_at, incident.created_at, "incident 12")
     plan(310, "void", "use", law="node_scaling")
     declined, restored = plan(300, "rejected", "use", law="node_scaling"), plan(300, kind="restore")
     left = [
@@ -521,7 +522,7 @@ def test_handled_events_go_by_their_time_in_small_steps_and_an_incident_s_stay(
         database.execute("INSERT INTO another VALUES ('old')")
         database.commit()
     at = NOW - timedelta(days=97)
-    retention.keep(at - timedelta(hours=1), at + timedelta(hours=1), "incident 12", queue="alert")
+    keep(at - timedelta(hours=1), at + timedelta(hours=1), "incident 12", queue="alert")
     assert keeper.run(handled_days=90).progress["rows"] == 7
     assert handled_ids(keeper) == {"97", "89", "1"}
     assert handled_ids(keeper, "mine") == {"1"} and handled_ids(keeper, "another") == {"old"}
@@ -544,7 +545,7 @@ def test_while_a_worker_writes_a_file_retention_keeps_nobody_waiting_for_the_dat
     handled(keeper, 100)
     guarded, held = ChunkLease.guard_transaction, []
     monkeypatch.setattr(ChunkLease, "guard_transaction", lambda lease: held.append(lease) or guarded(lease))
-    for waiting in (retention, handled_rows):
+    for waiting in (event_archive, handled_rows):
         monkeypatch.setattr(waiting, "LOCK_SECONDS", 0.0)
     with closing(sqlite3.connect(keeper.where.data / file, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
@@ -561,7 +562,7 @@ def test_handled_events_that_take_too_much_room_go_by_the_hour_the_oldest_first(
     handled(keeper, 5, 4, 3, 2)
     handled(keeper, 5.5, 1, table="mine")
     at = NOW - timedelta(days=4)
-    retention.keep(at - timedelta(hours=1), at + timedelta(hours=1), "incident 12", queue="alert")
+    keep(at - timedelta(hours=1), at + timedelta(hours=1), "incident 12", queue="alert")
     # A row takes some 22 bytes: two too many for 100 of them. What is kept counts, and stays.
     assert keeper.run(handled_megabytes=1).progress["rows"] == 2
     assert handled_ids(keeper) == {"4", "3", "2"} and handled_ids(keeper, "mine") == {"1"}

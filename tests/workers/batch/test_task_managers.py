@@ -13,12 +13,12 @@ from common.errors import BadInput
 from queues import keys
 from tests.races import another_thread, until_another_waits
 from tests.servers import Server
-from workers.batch import catalog, runs, task_definitions, task_managers
+from workers.batch import catalog, files, runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost, claim
-from workers.batch.deadline import compute_next_deadline, compute_worker_count
-from workers.batch.jobs import files
-from workers.batch.jobs.job import ChunkResult, JobContext
+from workers.batch.job import ChunkResult, JobContext
+from workers.batch.runs import compute_next_deadline
+from workers.batch.task_managers import compute_worker_count
 from workers.models import Chunk, Run, Task
 
 NOW = datetime(2026, 11, 20, 5, 0, tzinfo=UTC)

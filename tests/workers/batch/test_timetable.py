@@ -7,7 +7,7 @@ from django_celery_beat.models import CrontabSchedule, IntervalSchedule, Periodi
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.batch import timetable
+from workers.batch import task_definitions
 
 NOW = datetime(2026, 11, 20, 9, 30, 30, tzinfo=UTC)  # a Friday
 
@@ -39,7 +39,7 @@ def by_calendar(line: str) -> PeriodicTask:
     ],
 )
 def test_a_schedule_is_said_in_words(periodic, words):
-    assert timetable.describe_schedule(periodic) == words
+    assert task_definitions.describe_schedule(periodic) == words
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_a_schedule_is_said_in_words(periodic, words):
     ],
 )
 def test_the_calendar_gives_the_next_time(line, next_at):
-    assert timetable.compute_next_start(by_calendar(line), None, NOW) == next_at
-    assert timetable.format_crontab_line(by_calendar(line)) == line
+    assert task_definitions.compute_next_start(by_calendar(line), None, NOW) == next_at
+    assert task_definitions.format_crontab_line(by_calendar(line)) == line
 
 
 @given(st.integers(1, 10**6), st.integers(0, 10**7))
 def test_an_interval_counts_from_the_last_start_and_is_at_most_one_interval_ahead(seconds, ago):
     last = NOW - timedelta(seconds=ago)
-    found = timetable.compute_next_start(by_interval(seconds), last, NOW)
+    found = task_definitions.compute_next_start(by_interval(seconds), last, NOW)
     assert found is not None
     ahead = (found - NOW).total_seconds()
     assert 0 <= ahead <= seconds
@@ -69,5 +69,5 @@ def test_an_interval_counts_from_the_last_start_and_is_at_most_one_interval_ahea
 def test_what_is_off_or_has_no_schedule_has_no_next_time():
     off = by_interval(60)
     off.enabled = False
-    assert timetable.compute_next_start(off, None, NOW) is None
-    assert timetable.compute_next_start(None, None, NOW) is None
+    assert task_definitions.compute_next_start(off, None, NOW) is None
+    assert task_definitions.compute_next_start(None, None, NOW) is None

@@ -9,7 +9,7 @@ from controllers.design.tuning import Improvement
 from tests.workers.control.records import NOW, wasteful_loop
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
-from workers.batch.jobs.job import JobContext
+from workers.batch.job import JobContext
 from workers.control import tuning
 from workers.models import Loop, Run, Tuning
 

@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from workers.consumer.handlers.delivery import Delivery
-from workers.consumer.handlers.effects import Failure, Outcome
+from workers.consumer.handler import Delivery, Failure, Outcome
 
 NOT_CALLABLE = 3
 

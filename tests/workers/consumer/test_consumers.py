@@ -23,13 +23,10 @@ from queues.topology import QueueSpec
 from tests.waiting import until
 from tests.workers.consumer.handler_samples import hang
 from tests.workers.samples import delivery_of, fill
-from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, HandlerCall, Hang
+from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, HandlerCall, Hang, use_time_limit
 from workers.consumer.backoff import Backoff
-from workers.consumer.handlers.delivery import Delivery
-from workers.consumer.handlers.effects import Failure, Outcome
-from workers.consumer.handlers.handler import Handler, Place
-from workers.consumer.handlers.registry import build
-from workers.consumer.time_limit import use_time_limit
+from workers.consumer.handler import Delivery, Failure, Handler, Outcome, Place
+from workers.consumer.registry import build
 from workers.consumer.work_report import Report
 from workers.consumer.worker import Consumer
 
@@ -40,6 +37,8 @@ A_LONG_TIME_SECONDS = 600.0
 
 class Recorder:
     """A handler that records what was handled, and fails as told by the values of the events."""
+
+    works_block_by_block = False
 
     def __init__(self, fails: Callable[[float], bool] = lambda value: False, **failure: Any) -> None:
         self.fails, self.failure = fails, failure
@@ -107,6 +106,8 @@ def test_blocks_are_not_handled_where_the_handler_names_one_that_it_was_not_give
     """Which one failed is unknown: they were acknowledged, all of them, and the worker ended."""
 
     class Mistaken:
+        works_block_by_block = False
+
         def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
             return Outcome(failures=(Failure(place, "refused"),))
 
@@ -472,6 +473,8 @@ def test_separation_finds_exactly_the_poison_and_handles_all_others_once(count: 
 
 def test_after_a_few_hung_events_the_rest_of_the_block_is_given_up() -> None:
     class Hanging:
+        works_block_by_block = False
+
         def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
             hang()
             return Outcome()

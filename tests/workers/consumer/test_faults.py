@@ -17,8 +17,8 @@ from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import fill
-from workers.consumer.dispatch import send_workers
 from workers.consumer.work_report import count_waiting_workers
+from workers.consumer.worker import send_workers
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 SAMPLES = "python:tests.workers.consumer.handler_samples"

@@ -20,16 +20,13 @@ from hypothesis import strategies as st
 
 from common.errors import BadInput
 from tests.workers.samples import TIME_US, delivery_of
-from workers.consumer.handlers.delivery import Delivery
-from workers.consumer.handlers.effects import Outcome
+from workers.consumer import handler
+from workers.consumer.handler import Delivery, Options, Outcome, Place, is_away
 from workers.consumer.handlers.emulate import Emulate
-from workers.consumer.handlers.handler import Place
-from workers.consumer.handlers.options import Options
-from workers.consumer.handlers.outage import is_away
 from workers.consumer.handlers.parquet import Parquet, build_hidden_path
-from workers.consumer.handlers.registry import build, get_handler
 from workers.consumer.handlers.sql import Sql
 from workers.consumer.handlers.webhook import Webhook
+from workers.consumer.registry import build, get_handler
 
 DAY_US = 86_400_000_000
 SAMPLES = "python:tests.workers.consumer.handler_samples"
@@ -65,6 +62,13 @@ def test_a_part_keeps_the_ids_its_events_have_in_the_whole_block(count: int, dat
     part = whole.extract_part(start, stop).extract_part(middle - start, stop - start)
     assert part.get_event_ids().to_pylist() == whole.get_event_ids().to_pylist()[middle:stop]
     assert part.key == f"{whole.block_id}:{middle}-{stop - 1}"
+
+
+def test_blocks_of_every_size_leave_a_few_arrays_in_memory() -> None:
+    batch = delivery_of(3_000).batch
+    for events in range(1, 3_000, 50):
+        Delivery("ab" * 16, batch.slice(0, events)).get_event_ids()
+    assert handler._rows_as_text.cache_info().currsize <= 16
 
 
 def test_a_whole_block_is_keyed_by_its_id_and_derives_ids_from_the_row() -> None:

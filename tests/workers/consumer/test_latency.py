@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from workers.consumer.latency import HIGHEST_SECONDS, LOWEST_SECONDS, RELATIVE_ERROR, Latencies, bucket_of
+from workers.consumer.work_report import HIGHEST_SECONDS, LOWEST_SECONDS, RELATIVE_ERROR, Latencies, bucket_of
 
 in_range = st.floats(LOWEST_SECONDS, HIGHEST_SECONDS)
 samples = st.lists(st.tuples(in_range, st.integers(1, 1000)), min_size=1, max_size=60)

@@ -15,7 +15,7 @@ from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import batch_of
-from workers.consumer.dispatch import send_workers
+from workers.consumer.worker import send_workers
 
 BLOCK = 8
 

@@ -12,10 +12,9 @@ from queues.nodes.server import free_port
 from tests.postgres import postgres_url as postgres_url  # a fixture of the tests here
 from tests.waiting import until
 from tests.workers.samples import delivery_of
-from workers.consumer.handlers.effects import Outcome
-from workers.consumer.handlers.handler import Handler, Place
-from workers.consumer.handlers.registry import build
-from workers.consumer.time_limit import TimeLimitExceeded, use_time_limit
+from workers.consumer.attempt import TimeLimitExceeded, use_time_limit
+from workers.consumer.handler import Handler, Outcome, Place
+from workers.consumer.registry import build
 
 pytestmark = pytest.mark.slow
 

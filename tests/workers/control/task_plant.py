@@ -18,7 +18,7 @@ from workers.history.forecasts import LoadForecasts, LoadSource, OfferedLoad
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
-from workers.pipeline.status.task_measures import WorkSample, compute_measures
+from workers.pipeline.status.measures import WorkSample, compute_measures
 from workers.plants.steered import PublishedPlant
 from workers.snapshot.control_record import control_record
 

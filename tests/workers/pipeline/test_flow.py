@@ -19,7 +19,7 @@ from tests.workers.loops import PIPELINE, ensured
 from tests.workers.pipeline.pipeline_process import START_SECONDS, Running
 from workers.control.engine import tick_due
 from workers.models import Loop
-from workers.pipeline.declaration.steering import steer
+from workers.pipeline.declaration.controls import steer
 from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]

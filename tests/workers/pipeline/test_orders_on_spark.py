@@ -5,8 +5,8 @@ import pytest
 from queues.publishing.client import Client
 from tests.waiting import until
 from tests.workers.pipeline.pipeline_process import START_SECONDS, Running
-from workers.pipeline.declaration.orders import Orders
-from workers.pipeline.status.recent_log import list_newest_lines
+from workers.pipeline.declaration.declared import Orders
+from workers.pipeline.status.published import list_newest_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 NOISE = [{"type": "N", "source": "s"}] * 100

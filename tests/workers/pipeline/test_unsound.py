@@ -12,7 +12,7 @@ from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from tests.waiting import until
 from tests.workers.pipeline.pipeline_process import START_SECONDS, Running, alerts
-from workers.pipeline.declaration.steering import steer
+from workers.pipeline.declaration.controls import steer
 from workers.pipeline.tiers.state import StateStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]

@@ -19,8 +19,8 @@ from tests.workers.celery_worker import CeleryWorker
 from tests.workers.loops import ensured
 from tests.workers.pool.slow_service import SlowService, serving
 from tests.workers.samples import fill
-from workers.consumer.dispatch import send_workers
 from workers.consumer.work_report import count_waiting_workers
+from workers.consumer.worker import send_workers
 from workers.control.engine import tick_due
 from workers.models import LedgerEntry, Loop
 from workers.snapshot.local import LocalPlant

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from common.stored_document import replace_fields
 from tests.workers.snapshots import snapshot_of
-from workers.consumer.handlers.sink import get_sink_name
+from workers.consumer.handler import get_sink_name
 from workers.control.kinds.registry import find_display
 from workers.snapshot.evaluate import evaluate_states
 from workers.snapshot.health import add_action_summary, format_age

@@ -17,8 +17,7 @@ from queues import keys
 from queues.topology import Topology
 from tests.workers.loops import JOBS, PLANT, ensured
 from workers.batch import task_definitions
-from workers.consumer.latency import Latencies
-from workers.consumer.work_report import Report, WorkReporter, submit
+from workers.consumer.work_report import Latencies, Report, WorkReporter, submit
 from workers.coordination.plant_clock import Freshness
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantStatus

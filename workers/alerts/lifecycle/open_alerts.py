@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from workers.alerts.lifecycle.inhibition import GRAVITY
-from workers.alerts.lifecycle.models import Alert, Delivery, Message
+from workers.alerts.lifecycle.models import Alert, Delivery, FollowUp, Message, Silence
 from workers.documents.alerts import AlertStatus
+from workers.steering.kept import exclude_kept
 from workers.steering.scope import format_time
 
 MAX_SHOWN = 200
@@ -139,3 +141,17 @@ def _list_notified(alert: Alert) -> str:
     last = dict(arrived.values_list("receiver__name", "kind"))
     names = [name for name, kind in last.items() if kind == Delivery.Kind.FIRING]
     return f"Notified: {', '.join(names)}." if names else "No receiver has been notified."
+
+
+def select_due_alerts(before: datetime) -> QuerySet[Alert]:
+    """Return alerts that had ended by then, except those that fired in a kept range or have open work."""
+    to_do = FollowUp.objects.filter(done_at=None).values("incident")
+    return exclude_kept(Alert.objects.filter(resolved_at__lt=before).exclude(pk__in=to_do), "fired_at")
+
+
+def select_due_messages(before: datetime) -> QuerySet[Message]:
+    return Message.objects.filter(created_at__lt=before).exclude(state="waiting")
+
+
+def select_due_silences(before: datetime) -> QuerySet[Silence]:
+    return Silence.objects.filter(Q(ended_at__lt=before) | Q(expires_at__lt=before))

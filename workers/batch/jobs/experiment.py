@@ -13,18 +13,28 @@ from typing import Any
 
 from common import environment as variables
 from common.errors import BadInput, WeirError
+from common.parameter import Parameter
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.scenario import Scenario
-from workers.batch.jobs import files
-from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
-from workers.batch.jobs.parameters import JobParameter
+from workers.batch import files
+from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Values, Work
 from workers.host.bounded_process import BYTES_PER_MEGABYTE, ProcessLimits, was_over_cpu
 from workers.host.environment import build_python_path, select_needed
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import get_series_file
 
 NAME = "experiment"
-PARAMETERS = (JobParameter("experiment", "integer", "number of an experiment of the lab", least=1),)
+PARAMETERS = (
+    Parameter(
+        "experiment",
+        "",
+        "number of an experiment of the lab",
+        minimum=1,
+        maximum=math.inf,
+        kind="integer",
+        required=True,
+    ),
+)
 COMMAND = (sys.executable, "-m", "workers.lab.simulation")
 ROOT = Path(__file__).resolve().parents[3]
 POLL_SECONDS = 0.25
@@ -162,3 +172,18 @@ def _read(line: str, request: Mapping[str, Any]) -> dict[str, Any]:
     if "failed" in answer:
         raise SimulationFailed(answer["failed"])
     return answer
+
+
+JOBS = (
+    Job(
+        NAME,
+        "Simulates a scenario of the lab, one law per chunk; started on the Lab page.",
+        PARAMETERS,
+        open_job,
+        pieces=iterate_chunks,
+        # The role for batch work: experiments must not take slots from consumers.
+        requirements=("memory",),
+        single_instance=False,
+        max_chunk_seconds=MAX_CHUNK_SECONDS,
+    ),
+)

@@ -5,20 +5,21 @@ from contextlib import nullcontext
 from datetime import datetime, timedelta
 from typing import Any
 
-from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
-from workers.batch.jobs.parameters import JobParameter
+from common.parameter import Parameter
+from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Values, Work
 from workers.control.ledger import folds
 from workers.models import Loop
 
 NAME = "ledger_folding"
 PARAMETERS = (
-    JobParameter(
+    Parameter(
         "hours",
-        "integer",
+        "",
         "past hours to process, in addition to the last three; increase it after the job was disabled",
         6,
-        least=1,
-        most=87_600,
+        1,
+        87_600,
+        kind="integer",
     ),
 )
 
@@ -43,3 +44,15 @@ def work(lease: Any) -> ChunkResult:
             rows += count
             lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
     return ChunkResult(rows)
+
+
+JOBS = (
+    Job(
+        NAME,
+        "Combines consecutive decisions without an action into one ledger entry, without loss.",
+        PARAMETERS,
+        open_job,
+        pieces=iterate_chunks,
+        crontab="25 * * * *",
+    ),
+)

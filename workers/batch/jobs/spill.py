@@ -14,8 +14,8 @@ import redis
 
 from common.redis_types import Entries
 from queues import keys
-from workers.batch.jobs import files
-from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
+from workers.batch import files
+from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Values, Work
 from workers.history import metric_history
 
 CHUNK_ROWS = 3_600
@@ -93,3 +93,15 @@ def open_job(where: JobContext) -> nullcontext[Work]:
 
 def _order(entry_id: str) -> tuple[int, ...]:
     return tuple(map(int, entry_id.split("-")))
+
+
+JOBS = (
+    Job(
+        "metric_spill",
+        "Writes the per-second metrics from the stream to files.",
+        (),
+        open_job,
+        next_piece=build_next_chunk,
+        every_seconds=600,
+    ),
+)

@@ -8,22 +8,17 @@ from contextlib import nullcontext
 from typing import Any
 
 from common.errors import BadInput
-from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
-from workers.batch.jobs.parameters import JobParameter
+from common.parameter import Parameter
+from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Values, Work
 from workers.control import tuning
 from workers.models import Loop
 
 NAME = "tuning"
 PARAMETERS = (
-    JobParameter(
-        "days",
-        "integer",
-        "number of days for the search, and of following days for the validation",
-        3,
-        least=3,
-        most=45,
+    Parameter(
+        "days", "", "number of days for the search, and of following days for the validation", 3, 3, 45, kind="integer"
     ),
-    JobParameter("loops", "names", "names of loops; default: all loops that can be tuned", None),
+    Parameter("loops", "", "names of loops; default: all loops that can be tuned", kind="name_list"),
 )
 
 
@@ -48,3 +43,16 @@ def work(lease: Any) -> ChunkResult:
     with lease.guard_transaction():
         made = tuning.propose(learned, now)
     return ChunkResult(1) if made else ChunkResult(0, skipped=({"file": loop.name, "why": learned.why},))
+
+
+JOBS = (
+    Job(
+        NAME,
+        "Tunes loops on recorded data, and proposes values that perform better on the following days.",
+        PARAMETERS,
+        open_job,
+        pieces=iterate_chunks,
+        requirements=("memory",),
+        crontab="30 2 * * 1",
+    ),
+)

@@ -12,13 +12,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from workers.consumer.handlers.delivery import Delivery
-from workers.consumer.handlers.effects import Outcome
-from workers.consumer.handlers.handler import Place
-from workers.consumer.handlers.options import Options
+from workers.consumer.handler import Delivery, Handler, Options, Outcome, Place
 
 
-class Emulate:
+class Emulate(Handler):
     """A handler that waits, by default exactly 0.1 ms per event."""
 
     works_block_by_block = True
@@ -50,3 +47,10 @@ class Emulate:
             return float(random.exponential(self.mean_seconds, draws).sum())
         sigma = math.sqrt(math.log1p(self.cv**2))
         return float(random.lognormal(math.log(self.mean_seconds) - sigma**2 / 2, sigma, draws).sum())
+
+
+class Noop(Handler):
+    """A handler that does nothing, for measuring the maximum throughput of the system itself."""
+
+    def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+        return Outcome(effects=sum(delivery.events for delivery in deliveries))

@@ -34,11 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from common.files import resolve_inside_folder
-from workers.consumer.handlers.delivery import Delivery
-from workers.consumer.handlers.effects import Outcome
-from workers.consumer.handlers.handler import Place
-from workers.consumer.handlers.options import Options
-from workers.consumer.handlers.outage import fail_all_blocks
+from workers.consumer.handler import Delivery, Handler, Options, Outcome, Place, fail_all_blocks
 
 WAIT_FOR_LOCK_SECONDS = 20.0
 LEFTOVER_AGE_SECONDS = 86_400.0
@@ -51,10 +47,7 @@ def compute_event_day(delivery: Delivery) -> str:
 
 
 def build_hidden_path(path: Path) -> Path:
-    """Return where a file is written before it is published.
-
-    Spark and Arrow skip names that start with a dot.
-    """
+    """Return where a file is written before it is published. Spark and Arrow skip names that start with a dot."""
     return path.with_name(f".{path.name}.tmp")
 
 
@@ -85,7 +78,7 @@ def _remove_known_rows(delivery: Delivery, known: Iterable[str]) -> list[Deliver
     return [delivery.extract_part(int(start), int(stop)) for start, stop in borders.reshape(-1, 2)]
 
 
-class Parquet:
+class Parquet(Handler):
     """The handler; see the module."""
 
     def __init__(self, place: Place, options: Options) -> None:

@@ -13,10 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from common.errors import BadInput
-from workers.consumer.handlers.delivery import Delivery
-from workers.consumer.handlers.effects import Failure, Outcome
-from workers.consumer.handlers.handler import Place
-from workers.consumer.handlers.options import Options
+from workers.consumer.handler import Delivery, Failure, Handler, Options, Outcome, Place
 
 
 def load_callable(path: str) -> Callable[[Any], Any]:
@@ -35,7 +32,7 @@ def load_callable(path: str) -> Callable[[Any], Any]:
     return attribute  # type: ignore[no-any-return]
 
 
-class Python:
+class Python(Handler):
     """A handler that calls the callable with all events of a worker, or with one block at a time."""
 
     def __init__(self, place: Place, options: Options, path: str) -> None:

@@ -1,7 +1,7 @@
 """A handler that posts each block as JSON lines to a URL.
 
 Headers: `Content-Type: application/x-ndjson`, `Idempotency-Key` (the block id; see
-`workers.consumer.handlers.effects`), `X-Weir-Queue`, `X-Weir-Events`, and, when a secret is named, `X-Weir-Signature:
+`workers.consumer.handler`), `X-Weir-Queue`, `X-Weir-Events`, and, when a secret is named, `X-Weir-Signature:
 sha256=` + hex HMAC-SHA-256 of the body under it.
 
 Options: `url` (required), `timeout_seconds`, `secret_environment` (the name of the environment variable with the
@@ -24,10 +24,7 @@ import orjson
 from common import environment as variables
 from common import parsing
 from common.errors import BadInput, describe_connection_error
-from workers.consumer.handlers.delivery import Delivery
-from workers.consumer.handlers.effects import Failure, Outcome
-from workers.consumer.handlers.handler import Place
-from workers.consumer.handlers.options import Options
+from workers.consumer.handler import Delivery, Failure, Handler, Options, Outcome, Place
 from workers.host import egress
 
 NOT_THE_EVENTS_FAULT = frozenset({401, 403, 404, 405, 407, 408, 410, 425, 429})
@@ -66,7 +63,7 @@ def compute_signature(secret: bytes, body: bytes) -> str:
     return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
 
 
-class Webhook:
+class Webhook(Handler):
     """The handler, with one connection pool per worker process.
 
     Redirects are not followed, so a signed body goes only to its URL.

@@ -28,6 +28,7 @@ from queues.nodes.node_state import TOOBUSY
 from workers.control.kinds.registry import get_kind
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
+from workers.steering.kept import exclude_kept
 
 logger = logging.getLogger(__name__)
 LATE_SECONDS = 60.0  # afterwards, measurements say nothing about an effect
@@ -326,3 +327,9 @@ def replay(entry: LedgerEntry) -> Replay:
     replayed = decision.to_json()
     differences = {name: (was, replayed[name]) for name, was in recorded.items() if was != replayed[name]}
     return Replay(decision, differences, entry.code, code.compute_code_version())
+
+
+def select_due_entries(before: datetime) -> QuerySet[LedgerEntry]:
+    """Return older entries, except those in a kept range, with an open check, or with a plan."""
+    due = LedgerEntry.objects.filter(at__lt=before, plan__isnull=True).exclude(verdict=LedgerEntry.Verdict.CHECKING)
+    return exclude_kept(due, "at")

@@ -5,23 +5,25 @@ replayed after a crash therefore uses the controls that it was planned with.
 """
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import redis
 
 from common import checks
 from common.errors import BadInput
 from common.stored_document import convert, convert_to_plain, replace_fields
+from queues import keys
+from queues.lua.script import load_script
 from workers.documents.controls import ControlValues, CriterionHold
-from workers.pipeline.shedding.shedder import UNITS, Shedder
+from workers.pipeline.patterns.shedding import UNITS, Shedder
 
 # Maximum share of the result queue that can be reserved.
 MAX_RESERVED = 0.75
 
 
 class Controls(ControlValues, frozen=True, kw_only=True):
-    """The control values of an application, and the values derived from them.
-
-    They are validated when they are read.
-    """
+    """The control values of an application, and the values derived from them. They are validated when they are read."""
 
     @property
     def lateness_us(self) -> int:
@@ -60,10 +62,8 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         Overridden criteria replace the others, and an expired shedding table is left out.
         """
         held = {name: each.value for name, each in self.list_held_criteria(now_seconds).items()}
-        lapsed = self.shed_until_seconds is not None and now_seconds >= self.shed_until_seconds
-        changes: dict[str, Any] = {"criteria": {**self.criteria, **held}} if held else {}
-        changes |= {"shed": {}} if lapsed and self.shed else {}
-        return replace_fields(self, **changes) if changes else self
+        has_expired = self.shed_until_seconds is not None and now_seconds >= self.shed_until_seconds
+        return replace_fields(self, criteria={**self.criteria, **held}, shed={} if has_expired else self.shed)
 
     @property
     def shedder(self) -> Shedder:
@@ -135,3 +135,43 @@ _CHECKS: dict[str, checks.Check] = {
     "spared_keys_share": _SHARE,
     "revision": checks.accept_whole_number(0, 2**62),
 }
+
+
+def steer(control: redis.Redis, application: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Change these control values of the application and return all that are set.
+
+    Applying the same values again changes nothing. Raises `BadInput` that names the control.
+    """
+    return _change_orders(control, application, lambda before: {**before, **changes})
+
+
+def steer_named(
+    control: redis.Redis, application: str, name: str, values: Mapping[str, Any], declared: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Change values of a control that maps names to values (tasks, criteria); None removes a value.
+
+    The other values stay as they are set, or as `declared`, even if others change them concurrently.
+    """
+
+    def change(before: dict[str, Any]) -> dict[str, Any]:
+        known = {**before.get(name, declared), **values}
+        return {**before, name: {each: value for each, value in known.items() if value is not None}}
+
+    return _change_orders(control, application, change)
+
+
+def _change_orders(
+    control: redis.Redis, application: str, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    replace = control.register_script(load_script("pipeline/replace_controls"))
+    key = keys.PIPELINE_CONTROLS.build(application)
+    while True:
+        stored = control.get(key) or b""
+        before = json.loads(stored) if stored else {}
+        wanted = change(before)
+        if wanted == before:
+            return before
+        wanted["revision"] = before.get("revision", 0) + 1
+        Controls().apply_changes(wanted)
+        if replace(keys=[key], args=[stored, json.dumps(wanted)]):
+            return wanted

@@ -43,10 +43,7 @@ from common.documents import MAX_YAML_CHARACTERS, read_yaml
 from common.errors import BadInput, Forbidden
 from workers.pipeline.declaration import fields
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.declaration.declared_rules import COLUMN, read_rule
-from workers.pipeline.declaration.monitored import MonitoredQuantile
-from workers.pipeline.events.attributes import NUMBERS, TYPES, Attribute
-from workers.pipeline.events.layout import CARRIED, COLUMNS, Layout
+from workers.pipeline.events.layout import CARRIED, COLUMNS, NUMBERS, TYPES, Attribute, Layout, MonitoredQuantile
 from workers.pipeline.patterns.graph import Graph, Operator, check_symbols
 from workers.pipeline.patterns.pattern import (
     CONSUMPTIONS,
@@ -58,15 +55,21 @@ from workers.pipeline.patterns.pattern import (
     parse_expression,
     validate_choice,
 )
-from workers.pipeline.rules.reference import ReferenceTable
-from workers.pipeline.rules.rule_check import (
+from workers.pipeline.rules.reference import ReferenceTable, get_table_path
+from workers.pipeline.rules.rule_language import MAX_CHARACTERS
+from workers.pipeline.rules.rules import (
     MAX_RULES,
+    Cleanse,
+    Enrich,
+    Filter,
+    Project,
+    Rule,
+    Sample,
     check_expressions,
     check_size,
     list_named_columns,
     list_named_criteria,
 )
-from workers.pipeline.rules.rules import Enrich, Rule
 
 SEVERITIES = ("info", "warning", "critical")
 
@@ -79,22 +82,11 @@ MAX_TYPES = 1_000
 MAX_ATTRIBUTES = 64
 MAX_CRITERIA = 64
 MAX_MONITORED = 32
-KEYS = (
-    "name",
-    "queues",
-    "replicas",
-    "lateness_seconds",
-    "attributes",
-    "criteria",
-    "monitor",
-    "rules",
-    "key",
-    "operators",
-    "patterns",
-    "types",
-    "sink",
-    "sinks",
-)
+_GENERAL_KEYS = ("name", "queues", "replicas", "lateness_seconds", "attributes", "criteria", "monitor", "rules")
+KEYS = (*_GENERAL_KEYS, "key", "operators", "patterns", "types", "sink", "sinks")
+COLUMN = re.compile(r"\A[A-Za-z]\w{0,63}\Z", re.ASCII)
+MAX_EXPRESSIONS = 64
+RULES = ("discard", "keep", "project", "enrich", "sample", "cleanse")
 
 
 @dataclass(frozen=True)
@@ -163,10 +155,7 @@ def check_readers(application: Application, other: str, queues: Iterable[str]) -
 
 
 def parse_queues(text: str) -> list[str]:
-    """Return the queues that a YAML text reads, even if the rest is invalid.
-
-    Empty if `queues` is not a list.
-    """
+    """Return the queues that a YAML text reads, even if the rest is invalid. Empty if `queues` is not a list."""
     document = read_yaml(text, "application").value
     queues = document.get("queues") if isinstance(document, dict) else None
     return [queue for queue in queues if isinstance(queue, str)] if isinstance(queues, list) else []
@@ -186,39 +175,42 @@ def build_application(document: Any, folder: Path) -> Application:
     check_size(rules)
     fields.check_distinct_names(queues, "queues")
     attributes = _parse_attributes(document.get("attributes", {}))
-    criteria = _parse_criteria(document.get("criteria", {}))
+    criteria = fields.validate_pairs(document.get("criteria", {}), "criteria", "name: number", MAX_CRITERIA)
+    for name, value in criteria.items():
+        fields.validate_name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
+        checks.accept_number().validate(value, f"criteria.{name}")
     check_expressions(rules, [*COLUMNS, *(attribute.name for attribute in attributes)], criteria)
     graph = _build_graph(document)
     if "types" in document:
-        types = [
-            fields.validate_text(event_type, "types")
-            for event_type in fields.validate_items(document["types"], "types", most=MAX_TYPES)
-        ]
-        check_symbols(graph, frozenset(types), _locate_patterns(document))
-    lateness_seconds = fields.validate_seconds(document.get("lateness_seconds", 5.0), "lateness_seconds")
-    controls = Controls(lateness_seconds=lateness_seconds, criteria=criteria)
+        types = fields.validate_items(document["types"], "types", most=MAX_TYPES)
+        known = frozenset(fields.validate_text(event_type, "types") for event_type in types)
+        check_symbols(graph, known, _locate_patterns(document))
+    replicas = checks.accept_whole_number(1, MAX_REPLICAS)
     return Application(
         fields.validate_name(document["name"], "name", checks.PLANT_NAME),
         tuple(queues),
-        controls,
+        Controls(
+            lateness_seconds=fields.validate_seconds(document.get("lateness_seconds", 5.0), "lateness_seconds"),
+            criteria={name: float(value) for name, value in criteria.items()},
+        ),
         tuple(rules),
         graph,
         _parse_sinks(document, graph, queues),
-        tuple(f"iap{number + 1}" for number in range(_validate_replicas(document.get("replicas", 1)))),
+        tuple(f"iap{number + 1}" for number in range(replicas.validate(document.get("replicas", 1), "replicas"))),
         attributes,
-        _list_monitored(document.get("monitor", []), controls.criteria, attributes),
+        _parse_monitored(document.get("monitor", []), criteria, attributes),
     )
 
 
-def _list_monitored(
+def _parse_monitored(
     document: Any, criteria: Mapping[str, float], attributes: tuple[Attribute, ...]
 ) -> tuple[MonitoredQuantile, ...]:
     numbers = {"value", *(attribute.name for attribute in attributes if attribute.kind in NUMBERS)}
     monitored = []
     for place, item in enumerate(fields.validate_items(document, "monitor", 0, MAX_MONITORED)):
         where = f"monitor[{place}]"
-        keys = ("criterion", "column", "quantile", "window_seconds", "type")
-        fields.check_mapping(item, where, keys, required=("criterion", "column", "quantile"))
+        needed = ("criterion", "column", "quantile")
+        fields.check_mapping(item, where, (*needed, "window_seconds", "type"), required=needed)
         if item["criterion"] not in criteria:
             raise BadInput(
                 f"{where}.criterion", f"{item['criterion']!r} is not in criteria; add an initial value there"
@@ -231,48 +223,35 @@ def _list_monitored(
             raise BadInput(f"{where}.window_seconds", "must be at least 1")
         kind = None if item.get("type") is None else fields.validate_text(item["type"], f"{where}.type")
         monitored.append(MonitoredQuantile(item["criterion"], item["column"], float(quantile), window_seconds, kind))
-    fields.check_distinct_names([criterion.criterion for criterion in monitored], "monitor")
+    fields.check_distinct_names([quantile.criterion for quantile in monitored], "monitor")
     return tuple(monitored)
 
 
-def _validate_replicas(value: Any) -> int:
-    return int(checks.accept_whole_number(1, MAX_REPLICAS).validate(value, "replicas"))
-
-
 def _parse_attributes(document: Any) -> tuple[Attribute, ...]:
-    fields.validate_pairs(document, "attributes", "name: type", MAX_ATTRIBUTES)
-    return tuple(_parse_attribute(name, value) for name, value in document.items())
-
-
-def _parse_attribute(name: Any, value: Any) -> Attribute:
-    where = f"attributes.{name}"
-    fields.validate_name(name, where, COLUMN)
-    if name in COLUMNS:
-        raise BadInput(where, f"{name} is already a column of every event; choose another name")
-    if not isinstance(value, dict):
-        value = {"type": value}
-    fields.check_mapping(value, where, ("type", "required"), required=("type",))
-    kind = checks.accept_choice(TYPES).validate(value["type"], where)
-    required = checks.FLAG.validate(value.get("required", False), f"{where}.required")
-    return Attribute(name, kind, required)
-
-
-def _parse_criteria(document: Any) -> dict[str, float]:
-    fields.validate_pairs(document, "criteria", "name: number", MAX_CRITERIA)
-    for name, value in document.items():
-        fields.validate_name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
-        checks.accept_number().validate(value, f"criteria.{name}")
-    return {name: float(value) for name, value in document.items()}
+    attributes = []
+    for name, value in fields.validate_pairs(document, "attributes", "name: type", MAX_ATTRIBUTES).items():
+        where = f"attributes.{name}"
+        fields.validate_name(name, where, COLUMN)
+        if name in COLUMNS:
+            raise BadInput(where, f"{name} is already a column of every event; choose another name")
+        declared = value if isinstance(value, dict) else {"type": value}
+        fields.check_mapping(declared, where, ("type", "required"), required=("type",))
+        kind = checks.accept_choice(TYPES).validate(declared["type"], where)
+        required = checks.FLAG.validate(declared.get("required", False), f"{where}.required")
+        attributes.append(Attribute(name, kind, required))
+    return tuple(attributes)
 
 
 def _build_graph(document: Mapping[str, Any]) -> Graph:
     """Build the graph of the declared operators, and of one operator for each standalone pattern."""
     key = document.get("key")
-    _check_patterns(document)
-    operators = [
-        _parse_operator(item, f"operators[{place}]", key)
-        for place, item in enumerate(fields.validate_items(document.get("operators", []), "operators", 0))
-    ]
+    declared = fields.validate_items(document.get("operators", []), "operators", 0, MAX_OPERATORS)
+    # The number of patterns is checked before any is parsed.
+    lists = [operator.get("patterns") for operator in declared if isinstance(operator, Mapping)]
+    count = sum(len(sublist) for sublist in (*lists, document.get("patterns", [])) if isinstance(sublist, list))
+    if count > MAX_PATTERNS:
+        raise Forbidden("patterns", f"must have at most {MAX_PATTERNS} patterns, not {count}")
+    operators = [_parse_operator(item, f"operators[{place}]", key) for place, item in enumerate(declared)]
     for place, item in enumerate(fields.validate_items(document.get("patterns", []), "patterns", 0)):
         pattern = _parse_pattern(item, f"patterns[{place}]", key)
         operators.append(Operator(pattern.name, str(pattern.key), (pattern,)))
@@ -281,15 +260,6 @@ def _build_graph(document: Mapping[str, Any]) -> Graph:
     fields.check_distinct_names([operator.name for operator in operators], "operators")
     fields.check_distinct_names([pattern.name for operator in operators for pattern in operator.patterns], "patterns")
     return Graph(tuple(operators))
-
-
-def _check_patterns(document: Mapping[str, Any]) -> None:
-    """Check the number of patterns before any is parsed."""
-    operators = fields.validate_items(document.get("operators", []), "operators", 0, MAX_OPERATORS)
-    lists = [operator.get("patterns") for operator in operators if isinstance(operator, Mapping)]
-    count = sum(len(sublist) for sublist in (*lists, document.get("patterns", [])) if isinstance(sublist, list))
-    if count > MAX_PATTERNS:
-        raise Forbidden("patterns", f"must have at most {MAX_PATTERNS} patterns, not {count}")
 
 
 def _parse_operator(document: Any, where: str, key: Any) -> Operator:
@@ -344,19 +314,9 @@ def _parse_sink(value: Any, where: str, queues: list[str]) -> str:
 
 
 def _parse_pattern(document: Any, where: str, key: Any) -> Pattern:
-    keys = (
-        "name",
-        "pattern",
-        "define",
-        "key",
-        "within_seconds",
-        "quiet_seconds",
-        "emits",
-        "severity",
-        "contiguity",
-        "consume",
-    )
-    fields.check_mapping(document, where, keys, required=("name", "pattern", "within_seconds"))
+    keys = ("name", "pattern", "define", "key", "within_seconds", "quiet_seconds", "emits", "severity")
+    needed = ("name", "pattern", "within_seconds")
+    fields.check_mapping(document, where, (*keys, "contiguity", "consume"), required=needed)
     name = fields.validate_name(document["name"], f"{where}.name", checks.PLANT_NAME)
     expression = parse_expression(document["pattern"], f"{where}.pattern")
     if expression.at_first or expression.at_last:
@@ -379,3 +339,43 @@ def _parse_pattern(document: Any, where: str, key: Any) -> Pattern:
     )
     check_states(pattern, f"{where}.pattern")
     return pattern
+
+
+def read_rule(document: Any, where: str, folder: Path) -> Rule:
+    fields.check_mapping(document, where, ("name", *RULES), required=("name",))
+    name = fields.validate_text(document["name"], f"{where}.name")
+    kinds = [key for key in document if key != "name"]
+    if len(kinds) != 1:
+        found = f", not {', '.join(kinds)}" if kinds else "; it has none"
+        raise BadInput(where, f"must have exactly one of {', '.join(RULES)}{found}")
+    kind, value = kinds[0], document[kinds[0]]
+    place = f"{where}.{kind}"
+    if kind in ("discard", "keep"):
+        return Filter(name, fields.validate_text(value, place, MAX_CHARACTERS), kind == "discard")
+    if kind == "sample":
+        return Sample(name, float(checks.accept_greater_than(0, 1, "a share").validate(value, place)))
+    if kind == "cleanse":
+        return Cleanse(name, _parse_expressions(value, place))
+    if kind == "project":
+        fields.check_mapping(value, place, ("compute", "drop"), required=())
+        compute = _parse_expressions(value.get("compute", {}), f"{place}.compute")
+        return Project(name, compute, _parse_columns(value.get("drop", []), f"{place}.drop", 0))
+    keys = ("table", "using", "by", "columns")
+    fields.check_mapping(value, place, keys, required=keys)
+    columns = _parse_columns(value["columns"], f"{place}.columns", 1)
+    path = get_table_path(folder, fields.validate_text(value["table"], f"{place}.table"), f"{place}.table")
+    by = fields.validate_text(value["by"], f"{place}.by")
+    using = fields.validate_name(value["using"], f"{place}.using", COLUMN)
+    return Enrich(name, using, ReferenceTable.open(path, by, columns, f"{place}.table"))
+
+
+def _parse_columns(value: Any, where: str, least: int) -> tuple[str, ...]:
+    return tuple(fields.validate_name(column, where, COLUMN) for column in fields.validate_items(value, where, least))
+
+
+def _parse_expressions(document: Any, where: str) -> dict[str, str]:
+    expressions: dict[str, str] = fields.validate_pairs(document, where, "column: expression", MAX_EXPRESSIONS)
+    for column, text in expressions.items():
+        fields.validate_name(column, where, COLUMN)
+        fields.validate_text(text, f"{where}.{column}", MAX_CHARACTERS)
+    return expressions

@@ -1,26 +1,28 @@
-"""The declarations that the pipeline process runs: those of its file, and those activated in the console.
+"""The declarations that the pipeline process runs, and the orders that people give for its applications.
 
 | key | type | holds |
 |---|---|---|
 | `weir:pipeline:wanted` | hash | application → {"version", "text"}: the console writes it |
 | `weir:pipeline:at-work` | hash | application → {"version", "text", "refused"}: the process writes it |
 | `weir:pipeline:shipped` | hash | application → its text in the process's own file |
+| `weir:pipeline:orders` | hash | application → {stopped, restart, by, reason, at}: the console writes it |
 
 A stored declaration takes precedence over one of the same name in the file. `refused` says why a requested version was
-rejected; the previous version keeps running in the meantime.
+rejected; the previous version keeps running in the meantime. A process that starts finds the orders.
 """
 
 import json
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import cast
 
 import redis
 
 from common.redis_types import Fields
-from common.stored_document import decode_document, encode_document
+from common.stored_document import BadDocument, decode_document, encode_document, replace_fields
 from queues import keys
-from workers.documents.pipeline import ApplicationAtWork
+from workers.documents.pipeline import ApplicationAtWork, PipelineOrder
 
 OF_FILE = 0  # version of the declaration that the process was started with
 
@@ -80,5 +82,47 @@ class Declarations:
         }
 
 
-def read_file(path: Path, name: str) -> DeclarationText:
-    return DeclarationText(name, OF_FILE, path.read_text(encoding="utf-8-sig"))
+NO_ORDER = PipelineOrder()
+
+
+class Orders:
+    """Reads and writes the orders. The process reads them every second; people write them one at a time."""
+
+    def __init__(self, control: redis.Redis, clock: Callable[[], float] = time.time) -> None:
+        self._control, self._clock = control, clock
+
+    def read(self) -> dict[str, PipelineOrder]:
+        """Return the orders by application. An unreadable order counts as none."""
+        texts = cast(Fields, self._control.hgetall(keys.PIPELINE_ORDERS))
+        return {name.decode(): _read(text) for name, text in texts.items()}
+
+    def load(self, application: str) -> PipelineOrder:
+        """Return the order for an application, or NO_ORDER if there is none."""
+        text = cast(bytes | None, self._control.hget(keys.PIPELINE_ORDERS, application))
+        return NO_ORDER if text is None else _read(text)
+
+    def restart(self, application: str, by: str, reason: str) -> PipelineOrder:
+        """Restart the application, even if it is stopped."""
+        return self._write(application, by, reason, stopped=False, restarts=1)
+
+    def stop(self, application: str, by: str, reason: str) -> PipelineOrder:
+        """Stop the application between two batches, until it is started."""
+        return self._write(application, by, reason, stopped=True)
+
+    def start(self, application: str, by: str, reason: str) -> PipelineOrder:
+        """Start the application where it stopped."""
+        return self._write(application, by, reason, stopped=False)
+
+    def _write(self, application: str, by: str, reason: str, stopped: bool, restarts: int = 0) -> PipelineOrder:
+        before = self.load(application)
+        at, restart = self._clock(), before.restart + restarts
+        order = replace_fields(before, by=by, reason=reason, at=at, stopped=stopped, restart=restart)
+        self._control.hset(keys.PIPELINE_ORDERS, application, encode_document(order))
+        return order
+
+
+def _read(text: bytes) -> PipelineOrder:
+    try:
+        return decode_document(PipelineOrder, text, "order")
+    except BadDocument:
+        return NO_ORDER

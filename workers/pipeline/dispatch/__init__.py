@@ -1,1 +1,1 @@
-"""Dispatch: admits entries, divides them, and assigns them to replicas."""
+"""Dispatch: admits entries and assigns them to replicas; the queue of results."""

@@ -1,16 +1,33 @@
-"""The assignments of replicas: ranges of containers, cut by the replicas' shares. Pure arithmetic.
+"""The assignments of replicas: ranges of containers, cut by the replicas' shares.
 
 A dispatch cuts what it admits into one contiguous piece for each replica, in proportion to its share. Blocks stay
 whole, and a small dispatch goes to one replica only; the difference is carried over to the next dispatch, so that the
 shares are right on average for any sizes.
+
+One script moves the cursor and stores the assignments, and only if no other process did so in the meantime. An event is
+therefore in exactly one assignment, whichever process crashes in between.
+
+| key | type | holds |
+|---|---|---|
+| `weir:pipeline:cursor:{app}` | hash | `tick`, `cursor` (JSON) |
+| `weir:pipeline:assigned:{app}:{replica}` | stream | entry `{tick}-0`: `d` an assignment (JSON) |
+| `weir:pipeline:room:{app}` | hash | `in_flight_events`: dispatched, no result yet; see `result_queue` |
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
+import redis
+from redis.typing import EncodableT
+
+from common.errors import WeirError
+from common.redis_types import Entries
+from queues import keys
+from queues.control.connection import await_entry
+from queues.lua.script import load_script
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.dispatch.cursor import BEGINNING, VERSION, Cursor, Entry, check_version
+from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Entry, VersionedDocument
 
 MIN_PIECE_EVENTS = 2_000  # fewer events are not worth a batch of their own
 MAX_OWED_EVENTS = 200_000.0
@@ -25,14 +42,14 @@ class AssignedRange(NamedTuple):
     events: int
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(VersionedDocument, frozen=True):
     """The piece of one dispatch that one replica processes.
 
     watermark_us: the settled event time while this piece is not processed, which is the watermark of the previous
     dispatch. at_seconds: when it was dispatched (seconds since 1970).
     """
 
+    what = "assignment"
     tick: int
     parts: tuple[AssignedRange, ...]
     watermark_us: int | None
@@ -42,24 +59,6 @@ class Assignment:
     @property
     def events(self) -> int:
         return sum(part.events for part in self.parts)
-
-    def to_document(self) -> dict[str, Any]:
-        return {
-            "version": VERSION,
-            "tick": self.tick,
-            "parts": [list(part) for part in self.parts],
-            "watermark_us": self.watermark_us,
-            "controls": self.controls.to_document(),
-            "at_seconds": self.at_seconds,
-        }
-
-    @classmethod
-    def from_document(cls, document: Any) -> "Assignment":
-        """Build from a stored document. Raises `BadInput` if it is of another version."""
-        check_version(document, "assignment")
-        parts = tuple(AssignedRange(*part) for part in document["parts"])
-        controls = Controls().apply_changes(document["controls"])
-        return cls(document["tick"], parts, document["watermark_us"], controls, document["at_seconds"])
 
 
 def divide(
@@ -73,11 +72,17 @@ def divide(
 
     Every admitted entry is in exactly one assignment. shares: replica → share, at least one of them above 0.
     """
-    waiting = [part for name, entries in sorted(admitted.items()) for part in _chain(start, name, entries)]
+    # Each entry is a range of its own that starts where the previous one ends.
+    waiting: list[AssignedRange] = []
+    for container, entries in sorted(admitted.items()):
+        after = start.ids.get(container, BEGINNING)
+        for entry_id, events, _ in entries:
+            waiting.append(AssignedRange(container, after, entry_id, events))
+            after = entry_id
     left = sum(part.events for part in waiting)
     whole = sum(shares.values())
     targets = {name: share / whole * left + start.owed.get(name, 0.0) for name, share in shares.items() if share > 0}
-    given: dict[str, Assignment] = {}
+    assignments: dict[str, Assignment] = {}
     place = 0
     order = sorted(targets, key=lambda name: (-targets[name], name))
     for name in order:
@@ -89,17 +94,8 @@ def divide(
         targets[name] = max(-MAX_OWED_EVENTS, min(MAX_OWED_EVENTS, targets[name] - taken))
         if place > first:  # unreadable entries may count no events
             parts = _join_ranges(waiting[first:place])
-            given[name] = Assignment(end.tick, parts, start.watermark_us, end.controls, now_seconds)
-    return given, targets
-
-
-def _chain(start: Cursor, container: str, entries: tuple[Entry, ...]) -> list[AssignedRange]:
-    """Return each entry as a range of its own that starts where the previous one ends."""
-    after = [start.ids.get(container, BEGINNING), *(entry[0] for entry in entries)]
-    return [
-        AssignedRange(container, before, through, events)
-        for before, (through, events, _) in zip(after, entries, strict=False)
-    ]
+            assignments[name] = Assignment(end.tick, parts, start.watermark_us, end.controls, now_seconds)
+    return assignments, targets
 
 
 def _join_ranges(parts: list[AssignedRange]) -> tuple[AssignedRange, ...]:
@@ -111,3 +107,59 @@ def _join_ranges(parts: list[AssignedRange]) -> tuple[AssignedRange, ...]:
             part = AssignedRange(part.container, before.after, part.through, before.events + part.events)
         joined.append(part)
     return tuple(joined)
+
+
+class DispatcherOvertaken(WeirError):  # noqa: N818
+    """Raised when another process dispatches for the same application."""
+
+
+class Dispatches:
+    """Reads and writes the keys above."""
+
+    def __init__(self, control: redis.Redis, application: str) -> None:
+        self._control, self._application = control, application
+        self._cursor = keys.PIPELINE_CURSOR.build(application)
+        self._room = keys.PIPELINE_ROOM.build(application)
+        self._dispatch = control.register_script(load_script("pipeline/dispatch"))
+
+    def load_cursor(self) -> Cursor | None:
+        """Return the cursor, or None before the first dispatch. Raises `BadInput` if it is of another version."""
+        text = self._control.hget(self._cursor, "cursor")
+        return Cursor.from_document(json.loads(text)) if text else None
+
+    def commit(self, start: Cursor, end: Cursor, assignments: Mapping[str, Assignment]) -> None:
+        """Commit a dispatch, atomically and once: committing the same dispatch again changes nothing.
+
+        Raises `DispatcherOvertaken` if the cursor is at neither `start` nor `end`.
+        """
+        places = [self._cursor, self._room, *(self._stream(name) for name in assignments)]
+        documents = [json.dumps(assignment.to_document()) for assignment in assignments.values()]
+        events = sum(assignment.events for assignment in assignments.values())
+        written: list[EncodableT] = [start.tick, end.tick, json.dumps(end.to_document()), events, *documents]
+        if not self._dispatch(keys=places, args=written):
+            raise DispatcherOvertaken("another process dispatches events for this application; stop it.")
+
+    def list_after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]:
+        """Return a replica's assignments of later dispatches, in order."""
+        entries = cast(Entries, self._control.xrange(self._stream(replica), f"({tick}-0", "+", count))
+        return [Assignment.from_document(json.loads(fields[b"d"])) for _, fields in entries]
+
+    def await_after(self, replica: str, tick: int, seconds: float) -> None:
+        """Wait until a replica has an assignment of a later dispatch, or until the time is over."""
+        await_entry(self._control, self._stream(replica), f"{tick}-0", seconds)
+
+    def list_replicas(self) -> set[str]:
+        """Return every replica that ever had an assignment."""
+        return {name.decode().rpartition(":")[2] for name in self._control.scan_iter(self._stream("*"))}
+
+    def forget(self, replica: str, tick: int) -> None:
+        """Remove the assignments up to `tick`, whose results are in the queue."""
+        self._control.xtrim(self._stream(replica), minid=f"{tick + 1}-0", approximate=False)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        streams = list(self._control.scan_iter(self._stream("*")))
+        self._control.delete(self._cursor, *streams)
+
+    def _stream(self, replica: str) -> str:
+        return keys.PIPELINE_ASSIGNED.build(self._application, replica)

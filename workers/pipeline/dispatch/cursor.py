@@ -6,15 +6,16 @@ watermark never goes back.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 from common.errors import BadInput
+from common.stored_document import StoredDocument, convert, convert_to_plain, replace_fields
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.tiers.checkpoint import NEW_START
 
 VERSION = 2
 BEGINNING = "0-0"
+NEW_START = "Start once with --reset to start over at the oldest events still waiting."
 
 Entry = tuple[str, int, int]  # (entry id, events, newest event time in µs)
 
@@ -27,8 +28,32 @@ class Scan:
     complete: bool
 
 
-@dataclass(frozen=True)
-class Cursor:
+class VersionedDocument(StoredDocument, frozen=True, kw_only=True):
+    """A document that is stored or checkpointed: one of another version must not be used."""
+
+    what: ClassVar[str]
+    version: int = VERSION
+
+    def to_document(self) -> dict[str, Any]:
+        return convert_to_plain(self)
+
+    @classmethod
+    def from_document(cls, document: object) -> Self:
+        """Build from a stored document. Raises `BadInput` if it is of another version."""
+        version = document.get("version") if isinstance(document, dict) else None
+        if version == VERSION:
+            return convert(cls, document, cls.what)
+        if isinstance(version, int) and version > VERSION:
+            advice = "Run the newer version of Weir again, or start over."
+        else:
+            advice = "The application can't continue from it."
+        raise BadInput(
+            f"{cls.what}.version",
+            f"has version {version!r}; this version of Weir reads version {VERSION}. {advice} {NEW_START}",
+        )
+
+
+class Cursor(VersionedDocument, frozen=True):
     """The position up to which the queues were dispatched.
 
     tick: number of the dispatch. ids: container → last entry dispatched. newest_us: container → newest event time
@@ -36,61 +61,15 @@ class Cursor:
     replica → events still owed to it by its share. skipped: nodes that did not answer.
     """
 
+    what = "cursor"
     tick: int = 0
-    ids: Mapping[str, str] = field(default_factory=dict)
-    newest_us: Mapping[str, int] = field(default_factory=dict)
+    ids: Mapping[str, str] = {}
+    newest_us: Mapping[str, int] = {}
     watermark_us: int | None = None
     furthest_us: int = 0
-    owed: Mapping[str, float] = field(default_factory=dict)
-    controls: Controls = field(default_factory=Controls)
+    owed: Mapping[str, float] = {}
+    controls: Controls = Controls()
     skipped: tuple[str, ...] = ()
-
-    @property
-    def latest_us(self) -> int | None:
-        return max(self.newest_us.values(), default=None)
-
-    def to_document(self) -> dict[str, Any]:
-        return {
-            "version": VERSION,
-            "tick": self.tick,
-            "ids": dict(self.ids),
-            "newest_us": dict(self.newest_us),
-            "watermark_us": self.watermark_us,
-            "furthest_us": self.furthest_us,
-            "owed": dict(self.owed),
-            "controls": self.controls.to_document(),
-            "skipped": list(self.skipped),
-        }
-
-    @classmethod
-    def from_document(cls, document: Any) -> "Cursor":
-        """Build from a stored document. Raises `BadInput` if it is of another version."""
-        check_version(document, "cursor")
-        return cls(
-            document["tick"],
-            document["ids"],
-            document["newest_us"],
-            document["watermark_us"],
-            document.get("furthest_us", 0),  # an earlier version did not store it
-            document["owed"],
-            Controls().apply_changes(document["controls"]),
-            tuple(document["skipped"]),
-        )
-
-
-def check_version(document: Any, what: str) -> None:
-    """Raise `BadInput` if a stored document is of another version: its content must not be used."""
-    version = document.get("version") if isinstance(document, dict) else None
-    if version == VERSION:
-        return
-    if isinstance(version, int) and version > VERSION:
-        advice = "Run the newer version of Weir again, or start over."
-    else:
-        advice = "The application can't continue from it."
-    raise BadInput(
-        f"{what}.version",
-        f"has version {version!r}; this version of Weir reads version {VERSION}. {advice} {NEW_START}",
-    )
 
 
 def admit(scans: Mapping[str, Scan], limit_events: int, turn: int = 0) -> dict[str, tuple[Entry, ...]]:
@@ -136,14 +115,22 @@ def advance(
         newest = max(entry[2] for entry in entries)
         newest_us[name] = max(newest_us.get(name, 0), min(now_us, newest))
         furthest_us = max(furthest_us, newest)
-    unread = [name for name, scan in scans.items() if not _is_read(scan, admitted.get(name, ()))]
-    return replace(
+    unread = {
+        name for name, scan in scans.items() if not scan.complete or len(admitted.get(name, ())) < len(scan.entries)
+    }
+    holders, watermark_us = {*unread, *holding}, start.watermark_us
+    # A holder from which nothing was ever read keeps the watermark where it is.
+    if all(name in newest_us for name in holders):
+        progress_us = min((newest_us[name] for name in holders), default=max(newest_us.values()))
+        candidate_us = progress_us - controls.lateness_us
+        watermark_us = candidate_us if watermark_us is None else max(watermark_us, candidate_us)
+    return replace_fields(
         start,
         tick=start.tick + 1,
         ids={**start.ids, **{name: entries[-1][0] for name, entries in admitted.items()}},
         newest_us=newest_us,
         furthest_us=furthest_us,
-        watermark_us=_compute_watermark(start, newest_us, {*unread, *holding}, controls),
+        watermark_us=watermark_us,
         controls=controls,
         skipped=tuple(sorted(skipped)),
     )
@@ -155,27 +142,9 @@ def close(start: Cursor, controls: Controls, now_us: int) -> Cursor:
     An event time ahead of the clock counts once the clock has reached it. The waiting events are processed with the
     current controls: an expired shedding table drops none of them.
     """
-    latest_us = start.latest_us
+    latest_us = max(start.newest_us.values(), default=None)
     if latest_us is not None and latest_us < start.furthest_us <= now_us:
         latest_us = start.furthest_us
     if latest_us is None or (start.watermark_us is not None and start.watermark_us >= latest_us):
         return start
-    return replace(start, tick=start.tick + 1, watermark_us=latest_us, controls=controls)
-
-
-def _is_read(scan: Scan, taken: tuple[Entry, ...]) -> bool:
-    return scan.complete and len(taken) == len(scan.entries)
-
-
-def _compute_watermark(
-    start: Cursor, newest_us: Mapping[str, int], holders: set[str], controls: Controls
-) -> int | None:
-    """Return the progress of the slowest holder minus the lateness.
-
-    A holder from which nothing was ever read keeps the watermark where it is.
-    """
-    if any(name not in newest_us for name in holders):
-        return start.watermark_us
-    progress_us = min((newest_us[name] for name in holders), default=max(newest_us.values()))
-    candidate_us = progress_us - controls.lateness_us
-    return candidate_us if start.watermark_us is None else max(start.watermark_us, candidate_us)
+    return replace_fields(start, tick=start.tick + 1, watermark_us=latest_us, controls=controls)

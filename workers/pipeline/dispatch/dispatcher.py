@@ -10,22 +10,20 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import cast
 
 from common.errors import BadInput
+from common.stored_document import replace_fields
 from queues import keys, pausing
 from queues.control.connection import connect
 from queues.events.block import BLOCK_EVENTS
 from queues.topology import KnownTopology, Topology
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.dispatch.anti_stall import AntiStallAdmission
-from workers.pipeline.dispatch.assignment import MIN_PIECE_EVENTS, divide
+from workers.pipeline.dispatch.admission import AntiStallAdmission, Reserve
+from workers.pipeline.dispatch.assignment import MIN_PIECE_EVENTS, Dispatches, divide
 from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Scan, admit, advance, close
-from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.dispatch.reserve import Reserve
+from workers.pipeline.dispatch.result_queue import ResultQueue, Room
 from workers.pipeline.events.containers import UNREACHABLE, Nodes
-from workers.pipeline.tiers.result_queue import ResultQueue, Room
 
 SETTLING_SECONDS = 1.0
 TRIMMING_SECONDS = 0.5
@@ -107,8 +105,17 @@ class Dispatcher:
         answer = cast(list[bytes | None], self._control.mget(self._controls_key, keys.TOPOLOGY, *pauses))
         stored, topology_text, *replies = answer
         self._paused = pausing.read(self._queues, replies)
-        self._recall()
-        controls = self._parse_controls(stored)
+        if self._unheard is not None:
+            # Continue after a dispatch whose response was lost, if it was committed: no other process made it.
+            if self._dispatches.load_cursor() == self._unheard:
+                self.cursor = self._unheard
+            self._unheard = None
+        try:
+            controls = Controls.read(stored, self._defaults).freeze(self._clock())
+        except BadInput as error:
+            # Invalid controls change nothing: the dispatcher continues with those of the previous dispatch.
+            log.warning("%s is rejected: %s", self._controls_key, error)
+            controls = self.cursor.controls
         topology = self._known.read(topology_text)
         room, now = self._results.measure_room(), self._monotonic()
         limit, self.stall_reason = self._limit(controls, room, now)
@@ -126,8 +133,11 @@ class Dispatcher:
             self.stall_reason = f"consumption of {', '.join(self._paused)} is paused"
         elif limit >= beyond_limit:
             self.stall_reason = None
-        if self._is_gathering(scans, now, controls):
-            return 0
+        if all(scan.complete for scan in scans.values()):
+            events = sum(entry[1] for scan in scans.values() for entry in scan.entries)
+            is_soon = now - self._dispatched_at < compute_gathering_seconds(controls.lateness_seconds)
+            if 0 < events < MIN_PIECE_EVENTS and is_soon:
+                return 0  # still too few events for a batch
         events = self._dispatch_events(topology, scans, down, controls, max(limit, beyond_limit))
         if self._allowance is not None and limit >= beyond_limit:
             self._allowance -= events
@@ -141,19 +151,21 @@ class Dispatcher:
         free_events = int(room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0))
         return min(events, max(1, free_events), controls.admit_events_per_batch)
 
-    def _is_gathering(self, scans: dict[str, Scan], now: float, controls: Controls) -> bool:
-        """Return whether there are still too few events for a batch."""
-        if not all(scan.complete for scan in scans.values()):
-            return False
-        waiting = sum(entry[1] for scan in scans.values() for entry in scan.entries)
-        is_soon = now - self._dispatched_at < compute_gathering_seconds(controls.lateness_seconds)
-        return 0 < waiting < MIN_PIECE_EVENTS and is_soon
-
     def _dispatch_events(
         self, topology: Topology, scans: dict[str, Scan], down: set[str], controls: Controls, limit: int
     ) -> int:
         start, now = self.cursor, self._monotonic()
-        holding = self._list_holding_containers(topology, down, controls, now)
+        # Event time waits for containers on nodes that are down, for a limited time, and for those of paused queues.
+        self._down_since = {node: self._down_since.get(node, now) for node in down}
+        recent = {node for node, since in self._down_since.items() if now - since < controls.hold_seconds}
+        known = set(self.cursor.ids).union(
+            f"{queue}/{node}"
+            for queue in self._queues
+            if queue in topology.queues
+            for node in topology.queues[queue].points
+        )
+        down_containers = {f"{queue}/{node}" for queue in self._queues for node in recent}
+        holding = {name for name in known if name in down_containers or name.partition("/")[0] in self._paused}
         admitted = admit(scans, limit, start.tick)
         now_us = round(self._clock() * 1_000_000)
         end = advance(start, scans, admitted, controls, now_us, down, holding)
@@ -165,7 +177,7 @@ class Dispatcher:
         else:
             self._idle_since = self._dispatched_at = now
         assignments, owed = divide(start, end, admitted, controls.compute_shares(self._replicas), self._clock())
-        end = replace(end, owed=owed)
+        end = replace_fields(end, owed=owed)
         self._unheard = end
         self._dispatches.commit(start, end, assignments)
         self.cursor, self._unheard = end, None
@@ -174,25 +186,6 @@ class Dispatcher:
         if events >= MIN_PIECE_EVENTS:
             self._busy_until = now + BUSY_SECONDS
         return events
-
-    def _recall(self) -> None:
-        """Continue after a dispatch whose response was lost, if it was committed.
-
-        No other process made the dispatch.
-        """
-        if self._unheard is not None:
-            stored = self._dispatches.load_cursor()
-            if stored is not None and stored.to_document() == self._unheard.to_document():
-                self.cursor = stored
-            self._unheard = None
-
-    def _parse_controls(self, stored: bytes | None) -> Controls:
-        try:
-            return Controls.read(stored, self._defaults).freeze(self._clock())
-        except BadInput as error:
-            # Invalid controls change nothing: the dispatcher continues with those of the previous dispatch.
-            log.warning("%s is rejected: %s", self._controls_key, error)
-            return self.cursor.controls
 
     def _limit(self, controls: Controls, room: Room, now: float) -> tuple[int, str]:
         """Return the number of events that may be admitted now, and what limits it."""
@@ -252,37 +245,13 @@ class Dispatcher:
                 down.add(node.name)
                 continue
             if scanned and _choose_earlier_id(scanned[0].entry_id, after) != after:
-                self._begin_anew(container)
+                # Its node came back empty, with an earlier clock: its new entries have smaller ids than the old ones.
+                log.warning("%s is a new stream; it is read from its beginning.", container)
+                self.cursor = replace_fields(self.cursor, ids={**self.cursor.ids, container: BEGINNING})
+                self._trimmed.pop(container, None)
             entries = tuple((item.entry_id, item.events, item.newest_time_us) for item in scanned)
             scans[container] = Scan(entries, sum(entry[1] for entry in entries) <= limit)
         return scans, down
-
-    def _begin_anew(self, container: str) -> None:
-        """Start from the beginning of a container whose node came back empty, with an earlier clock.
-
-        Its new entries have smaller ids than the old ones.
-        """
-        log.warning("%s is a new stream; it is read from its beginning.", container)
-        self.cursor = replace(self.cursor, ids={**self.cursor.ids, container: BEGINNING})
-        self._trimmed.pop(container, None)
-
-    def _list_holding_containers(self, topology: Topology, down: set[str], controls: Controls, now: float) -> set[str]:
-        """Return the containers that event time waits for.
-
-        It waits for containers on nodes that are down, for a limited time, and for those of paused queues.
-        """
-        self._down_since = {node: self._down_since.get(node, now) for node in down}
-        recent = {node for node, since in self._down_since.items() if now - since < controls.hold_seconds}
-        containers = {f"{queue}/{node}" for queue in self._queues for node in recent}
-        known = set(self.cursor.ids) | {
-            f"{queue}/{node}"
-            for queue in self._queues
-            if queue in topology.queues
-            for node in topology.queues[queue].points
-        }
-        return {
-            container for container in known if container in containers or container.partition("/")[0] in self._paused
-        }
 
     def _trim(self, topology: Topology) -> None:
         """Remove the containers' entries whose results are in the queue, and their assignments."""

@@ -1,1 +1,1 @@
-"""Events in the pipeline: their columns, and the reader of containers."""
+"""Events in the pipeline: their columns, the reader of containers, and faulty events."""

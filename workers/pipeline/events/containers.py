@@ -3,20 +3,23 @@
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.retry import Retry
 
 from common.errors import MalformedEvent, NodeUnavailable
+from queues.control.connection import connect
 from queues.events import block
 from queues.events.block import build_unreadable_event
 from queues.nodes.addresses import add_login
 from queues.segments.segment import Segment
-from workers.pipeline.events.attributes import extract, find_ahead_faults
-from workers.pipeline.events.layout import TIMESTAMP, Layout
+from workers.pipeline.events.layout import TIMESTAMP, Layout, extract, find_ahead_faults
 
 READ_BYTES = 2**20  # read size of a socket: blocks and results arrive by the megabyte
 MAX_CAUSES = 8  # maximum number of faults of a block that get a dead letter each
@@ -182,3 +185,26 @@ def _build_origin_column(name: str, blocks: list[StoredBlock]) -> pa.Array:
         return pa.array(np.repeat(np.array(published_us, np.int64), rows)).cast(TIMESTAMP)
     values = [block_.block_id if name == "block" else getattr(block_.part, name) for block_ in blocks]
     return pa.array(values, pa.string()).take(pa.array(np.repeat(np.arange(len(blocks)), rows)))
+
+
+CONTROL_TIMEOUT_SECONDS = 10.0
+# Wait about 15 s for a control server that restarts or fails over. A batch that fails ends its query, and
+# then all queries are stopped and restarted, which takes longer than the restart of the server.
+PATIENCE = Retry(ExponentialWithJitterBackoff(cap=0.5, base=0.05), 60)
+
+
+def connect_to_control(url: str) -> redis.Redis:
+    """Return a connection to the control server that survives its restart. Raises `BadInput` that names REDIS_URL."""
+    return connect(url, socket_timeout=CONTROL_TIMEOUT_SECONDS, socket_read_size=READ_BYTES, retry=PATIENCE)
+
+
+@cache
+def control_of(url: str) -> redis.Redis:
+    """Return the process-wide connection to the control server. Safe in threads and after a fork."""
+    return connect_to_control(url)
+
+
+@cache
+def get_nodes(timeout_seconds: float) -> Nodes:
+    """Return the process-wide containers by queue and node."""
+    return Nodes(timeout_seconds)

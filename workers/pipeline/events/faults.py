@@ -23,8 +23,8 @@ from queues import keys
 from queues.lua.script import load_script
 from queues.segments.dead_letters import DeadLetters
 from queues.topology import KnownTopology, Topology
-from workers.pipeline.events.arrow_blob import decode, encode
 from workers.pipeline.events.containers import Faults, Nodes
+from workers.pipeline.events.layout import decode, encode
 
 WORKER = "pipeline"
 AT_ONCE = 1_000  # keys scanned by one call

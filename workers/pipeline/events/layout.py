@@ -1,12 +1,106 @@
-"""The columns of an event that an application reads, and their types in Arrow and in Spark."""
+"""The columns of an event that an application reads, in Arrow and in Spark, and rows on their way between processes.
 
-from collections.abc import Mapping
+Declared attributes are columns too, parsed from the events' JSON before the rules are applied. Events repeat their
+attributes, so each distinct text of a batch is parsed once. A value that can't be read as declared is a fault of that
+event, described in words; the event goes to the dead letters with it.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from queues.events import block
-from workers.pipeline.events.attributes import SQL_TYPES, TYPES, Attribute
+
+TYPES = {"text": pa.string(), "number": pa.float64(), "integer": pa.int64(), "boolean": pa.bool_()}
+SQL_TYPES = {"text": "string", "number": "double", "integer": "bigint", "boolean": "boolean"}
+NUMBERS = ("number", "integer")
+_NOUNS = {"integer": "64-bit whole number", "text": "string"}
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A declared attribute.
+
+    kind: text, number (a double), integer (of 64 bits, exact) or boolean. required: an event without it is faulty;
+    otherwise the value is null.
+    """
+
+    name: str
+    kind: str
+    required: bool = False
+
+    def read(self, document: Mapping[str, Any]) -> Any:
+        """Return the value. Raises `ValueError` that says what is wrong."""
+        value = document.get(self.name)
+        if value is None:
+            if self.required:
+                raise ValueError(f"attribute {self.name} is missing")
+            return None
+        if not _is_of(value, self.kind):
+            noun = _NOUNS.get(self.kind, self.kind)
+            raise ValueError(f"attribute {self.name} must be a {noun}, not {_format_short_value(value)}")
+        return float(value) if self.kind == "number" else value
+
+
+def extract(texts: pa.Array, attributes: tuple[Attribute, ...]) -> tuple[list[pa.Array], pa.Array]:
+    """Return a column for each attribute, and the fault of each row or null."""
+    encoded = texts.dictionary_encode()
+    # One more element than there are texts, for events without attributes.
+    documents = [*encoded.dictionary.to_pylist(), None]
+    places = pc.fill_null(encoded.indices, len(documents) - 1)
+    rows = [_parse_row(text, attributes) for text in documents]
+    columns = [
+        pa.array([row[0][place] for row in rows], TYPES[attribute.kind]).take(places)
+        for place, attribute in enumerate(attributes)
+    ]
+    return columns, pa.array([row[1] for row in rows], pa.string()).take(places)
+
+
+def _parse_row(text: str | None, attributes: tuple[Attribute, ...]) -> tuple[list[Any], str | None]:
+    """Return the values of one text, and the first fault."""
+    values: list[Any] = [None] * len(attributes)
+    try:
+        document = orjson.loads(text) if text else {}
+        if not isinstance(document, dict):
+            return values, "attributes are not a JSON object"
+        for place, attribute in enumerate(attributes):
+            values[place] = attribute.read(document)
+    except orjson.JSONDecodeError as error:
+        return [None] * len(attributes), f"attributes are not JSON ({error})"
+    except ValueError as error:
+        return [None] * len(attributes), str(error)
+    return values, None
+
+
+def find_ahead_faults(times_us: np.ndarray, now_us: int, ahead_us: int) -> pa.Array:
+    """Return the fault of each row whose time is more than `ahead_us` after now."""
+    ahead = times_us > now_us + ahead_us
+    if not ahead.any():
+        return pa.nulls(len(times_us), pa.string())
+    seconds = f"more than {ahead_us / 1e6:g} s"
+    cause = f"its time is {seconds} ahead of this host's clock; check the clock of its source"
+    return pc.if_else(pa.array(ahead), cause, pa.scalar(None, pa.string()))
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    if kind == "text":
+        return isinstance(value, str)
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if kind == "integer":
+        return type(value) is int and -(2**63) <= value < 2**63
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _format_short_value(value: Any) -> str:
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 _KINDS = {
@@ -55,3 +149,73 @@ class Layout:
 def get_criterion_column(name: str) -> str:
     """Return the name of a criterion's column. A value in a column can change without a new plan."""
     return f"criterion {name}"
+
+
+SLOTS = 12  # slots of a window: it slides by a twelfth
+
+
+@dataclass(frozen=True)
+class MonitoredQuantile:
+    """A monitored quantile.
+
+    criterion: the name that rules refer to. column: the column of which the quantile is computed, for events of `type`
+    (None: for all events).
+    """
+
+    criterion: str
+    column: str
+    quantile: float
+    window_seconds: float
+    type: str | None = None
+
+    def compute_slot(self, now_seconds: float) -> int:
+        return int(now_seconds // (self.window_seconds / SLOTS))
+
+
+# Compression more than halves the bytes. It costs less than sending, storing, and logging the rest would.
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def encode(batch: pa.RecordBatch) -> bytes:
+    """Encode a record batch with its schema."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def decode(data: bytes) -> list[pa.RecordBatch]:
+    """Return the record batches of a blob."""
+    return list(pa.ipc.open_stream(data))
+
+
+def unify_types(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Cast each column to its type in the last table. Values that can't be cast become null."""
+    kinds: dict[str, pa.DataType] = {}
+    for table in tables:
+        kinds.update({field.name: field.type for field in table.schema if not pa.types.is_null(field.type)})
+    return [_cast_table(table, kinds) for table in tables]
+
+
+def as_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows with a schema of the same columns."""
+    if rows.schema == schema:
+        return rows
+    columns = [_cast(rows.column(field.name), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast_table(table: pa.Table, kinds: dict[str, pa.DataType]) -> pa.Table:
+    for place, field in enumerate(table.schema):
+        kind = kinds.get(field.name, field.type)
+        if field.type not in (kind, pa.null()):
+            column = _cast(table.column(place).combine_chunks(), kind)
+            table = table.set_column(place, pa.field(field.name, kind), column)
+    return table
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return pc.cast(column, kind, safe=False)
+    except pa.ArrowException:
+        return pa.nulls(len(column), kind)

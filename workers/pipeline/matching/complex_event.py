@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queues.events.block import SCHEMA
-from workers.pipeline.matching.retained.matches import Matches
+from workers.pipeline.matching.retained import Matches
 from workers.pipeline.patterns.pattern import Pattern
 
 _ESCAPED = r'["\\\x00-\x1f]'  # characters that JSON text must escape

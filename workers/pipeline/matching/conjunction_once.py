@@ -14,17 +14,19 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from workers.pipeline.matching.retained.keyed_rows import KeyedRows, append_rows
-from workers.pipeline.matching.retained.matches import Matches, build_empty, build_from_rows
-from workers.pipeline.matching.retained.retained_rows import RetainedRows
+from workers.pipeline.matching.retained import (
+    KeyedRows,
+    Matches,
+    RetainedRows,
+    append_rows,
+    build_empty,
+    build_from_rows,
+)
 from workers.pipeline.patterns.pattern import Pattern
 
 
 class ConjunctionOnceMatcher(RetainedRows):
-    """Matcher for conjunctions.
-
-    It keeps the events that no match has used yet, with the symbols they satisfy.
-    """
+    """Matcher for conjunctions. It keeps the events that no match has used yet, with the symbols they satisfy."""
 
     def __init__(self, pattern: Pattern) -> None:
         super().__init__(pattern.within_us)

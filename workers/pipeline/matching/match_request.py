@@ -13,10 +13,8 @@ import pyarrow as pa
 
 from common import checks
 from common.errors import BadInput
-from workers.pipeline.matching.matcher import Matcher, compute_masks
-from workers.pipeline.matching.previous import compute_previous_places
-from workers.pipeline.matching.retained.keyed_rows import KeyedRows
-from workers.pipeline.matching.retained.matches import KEYED, concatenate
+from workers.pipeline.matching.matcher import Matcher, compute_masks, compute_previous_places
+from workers.pipeline.matching.retained import KEYED, KeyedRows, concatenate
 from workers.pipeline.patterns import exact_numbers
 from workers.pipeline.patterns.pattern import (
     CONSUMPTIONS,

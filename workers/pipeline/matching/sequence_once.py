@@ -8,8 +8,7 @@ arrives, the next automaton to be served p obeys
 
     p(j) = min(max(p(j-1), low(j)) + 1, entered(j))
 
-and event j is taken if max(p(j-1), low(j)) < entered(j). In q(j) = p(j) - j this is a chain of clamps, and a
-composition of clamps is a clamp (`clamps`).
+and event j is taken if max(p(j-1), low(j)) < entered(j). In q(j) = p(j) - j this is a chain of clamps (`clamp_chain`).
 
 An event that a NOT forbids ends all automata that wait in a queue: `low` is then at least the number of those that had
 entered before it.
@@ -18,6 +17,7 @@ An event that may be for several steps (SEQ(A; B; A), overlapping predicates) go
 can take it. For the keys with such an event the steps are decided event by event; everything else is the same.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass
 
@@ -25,16 +25,56 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from workers.pipeline.matching.clamps import clamp_chain
-from workers.pipeline.matching.retained.group_state import GroupStates
-from workers.pipeline.matching.retained.keyed_rows import (
+from workers.pipeline.matching.retained import (
+    KEYED,
+    GroupStates,
     KeyedRows,
+    Matches,
     append_rows,
+    build_empty,
+    build_from_rows,
     compute_least_by_group,
     find_present_keys,
 )
-from workers.pipeline.matching.retained.matches import KEYED, Matches, build_empty, build_from_rows
 from workers.pipeline.patterns.pattern import Pattern, Step
+
+_INT64_MIN, _INT64_MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def clamp_chain(low: np.ndarray, high: np.ndarray, start: int) -> np.ndarray:
+    """Return the value after each clamp (int64[n]), starting at `start`. low, high: int64[n], low ≤ high."""
+    count = len(low)
+    length = max(1, math.isqrt(count))
+    runs = -(-count // length)
+    lows, highs = _arrange_runs(low, runs, length, _INT64_MIN), _arrange_runs(high, runs, length, _INT64_MAX)
+    for step in range(1, length):
+        least, most = lows[step].copy(), highs[step].copy()
+        _clamp(lows[step - 1], least, most, out=lows[step])
+        _clamp(highs[step - 1], least, most, out=highs[step])
+    begins = _run_starts(lows[-1].tolist(), highs[-1].tolist(), start)
+    values: np.ndarray = np.minimum(np.maximum(begins, lows), highs).T.ravel()
+    return values[:count]
+
+
+def _arrange_runs(values: np.ndarray, runs: int, length: int, padding: int) -> np.ndarray:
+    """Return the values as [step, run]; padding changes nothing."""
+    padded = np.full(runs * length, padding, np.int64)
+    padded[: len(values)] = values
+    return padded.reshape(runs, length).T.copy()
+
+
+def _clamp(values: np.ndarray, least: np.ndarray, most: np.ndarray, out: np.ndarray) -> None:
+    np.maximum(values, least, out=out)
+    np.minimum(out, most, out=out)
+
+
+def _run_starts(lows: list[int], highs: list[int], start: int) -> np.ndarray:
+    begins, value = [], start
+    for low, high in zip(lows, highs, strict=True):
+        begins.append(value)
+        value = min(max(value, low), high)
+    return np.array(begins, np.int64)
+
 
 UNUSED, UNDECIDED = -1, -2
 _LARGEST = 2**62
@@ -184,10 +224,7 @@ class _Queues:
         self._waiting: list[deque[int]] = [deque() for _ in plan]
 
     def decide(self, time_us: int, step: int, mask: int) -> int:
-        """Return the step that an event is for, and advance the automaton that takes it.
-
-        Forbidden steps are ended.
-        """
+        """Return the step that an event is for, and advance the automaton that takes it. Forbidden steps are ended."""
         if step == UNDECIDED:
             step = self._most_advanced(time_us, mask)
         first_us = time_us if step == 0 else None
@@ -216,10 +253,7 @@ class _Queues:
 def _assign_events(
     keyed: KeyedRows, machines: _Automata, events: np.ndarray, forbidden: np.ndarray, within_us: int
 ) -> np.ndarray:
-    """Return, per event, the automaton that takes it, or -1.
-
-    forbidden: rows that end all waiting automata.
-    """
+    """Return, per event, the automaton that takes it, or -1. forbidden: rows that end all waiting automata."""
     before = np.zeros(len(keyed.time) + 1, np.int64)  # how many automata have entered before a row
     before[machines.entered + 1] = 1
     np.cumsum(before, out=before)

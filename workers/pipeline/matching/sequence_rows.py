@@ -7,9 +7,14 @@ For every event that can start a match, the rest of the match follows from where
 import numpy as np
 import pyarrow as pa
 
-from workers.pipeline.matching.retained.keyed_rows import KeyedRows, append_rows
-from workers.pipeline.matching.retained.matches import Matches, build_empty, build_from_rows
-from workers.pipeline.matching.retained.retained_rows import RetainedRows
+from workers.pipeline.matching.retained import (
+    KeyedRows,
+    Matches,
+    RetainedRows,
+    append_rows,
+    build_empty,
+    build_from_rows,
+)
 from workers.pipeline.patterns.pattern import Pattern
 
 
@@ -72,10 +77,7 @@ class SequenceRows(RetainedRows):
         return np.stack(rows, axis=1)
 
     def _find_consecutive_hits(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
-        """Return the matches of directly consecutive events.
-
-        A NOT means nothing here: there is no event in between.
-        """
+        """Return the matches of directly consecutive events. A NOT means nothing here: there is no event in between."""
         count = len(masks)
         starts = np.flatnonzero(masks & self._plan[0].bit)
         rows = [starts]

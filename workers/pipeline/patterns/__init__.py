@@ -1,1 +1,1 @@
-"""Patterns, their conditions and automata, and the graph between them."""
+"""Patterns, their conditions and automata, the graph between them, and shedding."""

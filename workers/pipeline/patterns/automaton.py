@@ -208,10 +208,7 @@ def is_parted_by_choice(choices: tuple[int, ...], other: tuple[int, ...]) -> boo
 
 
 def sequence(items: Iterable[Item]) -> Item:
-    """Return the items as a flat sequence.
-
-    A NOT at the end of an inner sequence then lies between two steps.
-    """
+    """Return the items as a flat sequence. A NOT at the end of an inner sequence then lies between two steps."""
     flat: list[Item] = []
     for item in items:
         if isinstance(item, Repeat) and item.most == 0:
@@ -256,10 +253,7 @@ def skip_event(item: Item, satisfied: frozenset[str]) -> Item | None:
 
 
 def _sequence_passed_over(items: tuple[Item, ...], satisfied: frozenset[str]) -> Item | None:
-    """Skip an event, no further back than the first item that can't end.
-
-    A NOT after this item does not count yet.
-    """
+    """Skip an event, no further back than the first item that can't end. A NOT after this item does not count yet."""
     items = (items[0], *_flatten_items(items[1:]))
     reach = next((place for place, item in enumerate(items) if not _may_end(item)), len(items) - 1)
     head = skip_event(items[reach], satisfied)

@@ -91,10 +91,7 @@ def are_int64(*values: Any) -> bool:
 
 
 def compare(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.BooleanScalar | bool:
-    """Compare row by row; two constants give one result.
-
-    Raises `pyarrow.ArrowTypeError` if one is not a number.
-    """
+    """Compare row by row; two constants give one result. Raises `pyarrow.ArrowTypeError` if one is not a number."""
     holds = _COMPARISONS[type(op)]
     if is_undefined(left) or is_undefined(right):
         return UNKNOWN
@@ -104,10 +101,7 @@ def compare(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.Boolea
 
 
 def calculate(op: ast.operator, left: Any, right: Any) -> CalculationResult | int | float:
-    """Calculate row by row; two constants give one number.
-
-    Raises `pyarrow.ArrowTypeError` if one is not a number.
-    """
+    """Calculate row by row; two constants give one number. Raises `pyarrow.ArrowTypeError` if one is not a number."""
     of: Operation = _quotient if isinstance(op, ast.Div) else _wrap_operation(_ARITHMETIC[type(op)])
     if is_number(left) and is_number(right):
         number: int | float = of(left, right)
@@ -131,10 +125,7 @@ def negate(value: Any) -> CalculationResult | int | float:
 
 
 def is_member(value: Any, members: Collection[int | float]) -> pa.BooleanArray | bool:
-    """Return whether each row is one of the members.
-
-    Raises `pyarrow.ArrowTypeError` if it is not a number.
-    """
+    """Return whether each row is one of the members. Raises `pyarrow.ArrowTypeError` if it is not a number."""
     numbers = frozenset(members)
     if is_number(value):
         return value in numbers

@@ -98,10 +98,7 @@ class Graph:
 
     @cached_property
     def levels(self) -> tuple[tuple[Operator, ...], ...]:
-        """Return the operators level by level in processing order.
-
-        Those of one level don't read one another.
-        """
+        """Return the operators level by level in processing order. Those of one level don't read one another."""
         order = TopologicalSorter[str]({operator.name: () for operator in self.operators})
         for edge in self.edges:
             order.add(edge.target, edge.source)

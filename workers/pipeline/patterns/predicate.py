@@ -77,10 +77,7 @@ def format_previous_name(column: str) -> str:
 
 @dataclass(frozen=True)
 class Predicate:
-    """A parsed expression, the columns it reads, and those it reads of the previous event.
-
-    text: in Python's syntax.
-    """
+    """A parsed expression, the columns it reads, and those it reads of the previous event. text: in Python's syntax."""
 
     text: str
     columns: frozenset[str]
@@ -144,10 +141,7 @@ def parse(text: str, field: str) -> Predicate:
 
 
 def parse_quantity(text: str, field: str) -> Quantity:
-    """Parse an expression of the same language whose value is a number.
-
-    Raises `BadInput` that names `field`.
-    """
+    """Parse an expression of the same language whose value is a number. Raises `BadInput` that names `field`."""
     python, tree, columns, previous = _read(text, field, "shed_per_second + late_per_second")
     if previous:
         raise BadInput(field, "must not use prev(): each row is calculated separately")

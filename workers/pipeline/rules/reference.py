@@ -90,10 +90,7 @@ class ReferenceTable:
 
 
 def get_table_path(folder: Path, name: str, field: str) -> Path:
-    """Return the path of the table of that name.
-
-    Raises `BadInput` that names `field` if it is not a plain name.
-    """
+    """Return the path of the table of that name. Raises `BadInput` that names `field` if it is not a plain name."""
     if not NAME.match(name):
         raise Forbidden(
             field,
@@ -187,10 +184,7 @@ def _parse_network(text: str, path: Path, field: str) -> ipaddress.IPv4Network:
 
 
 def parse_subnet(text: str, field: str) -> tuple[int, int]:
-    """Return the first address of a subnet as a number, and its prefix length.
-
-    Raises `BadInput` that names `field`.
-    """
+    """Return the first address of a subnet as a number, and its prefix length. Raises `BadInput` that names `field`."""
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError as error:

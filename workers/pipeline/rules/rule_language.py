@@ -459,10 +459,7 @@ class Cost:
 
 
 def compute_cost(expression: WrittenRule, columns: Mapping[str, Cost], field: str) -> Cost:
-    """Return the cost of an expression.
-
-    Raises `Forbidden` if rules that build on one another grow too large.
-    """
+    """Return the cost of an expression. Raises `Forbidden` if rules that build on one another grow too large."""
     cost = _compute_node_cost(expression.tree, columns)
     if cost.parts > MAX_WRITTEN:
         raise Forbidden(field, f"has {cost.parts} parts after expanding its columns; the maximum is {MAX_WRITTEN}")

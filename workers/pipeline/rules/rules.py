@@ -8,10 +8,12 @@ reference table). Expressions are in the language of `rule_language`, over the c
 value of a criterion. `in_subnet(address, '92.126.10.0/24')` may be used in them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from common.errors import BadInput, Forbidden
 from workers.pipeline.rules.reference import ReferenceTable
+from workers.pipeline.rules.rule_language import Cost, WrittenRule, compute_cost, parse_expression
 
 
 @dataclass(frozen=True)
@@ -65,3 +67,94 @@ class Cleanse:
 
 Rule = Filter | Project | Enrich | Sample | Cleanse
 REMOVING = (Filter, Sample, Cleanse)  # rules that remove events
+
+
+MAX_RULES = 64
+MAX_TABLES = 8
+MAX_EXPRESSION_CHARACTERS = 20_000  # of all rules together
+MAX_PARTS = 10_000  # of all expressions together, each with its columns expanded
+
+
+def iterate_expressions(rule: Rule) -> Iterator[tuple[str, str, str | None]]:
+    """Return each expression as (field within the rule, text, the column it computes)."""
+    match rule:
+        case Filter():
+            yield "discard" if rule.discard else "keep", rule.condition, None
+        case Project():
+            yield from ((f"project.compute.{name}", text, name) for name, text in rule.compute.items())
+        case Cleanse():
+            yield from ((f"cleanse.{name}", text, name) for name, text in rule.columns.items())
+
+
+def check_size(rules: Collection[Rule]) -> None:
+    """Raise `Forbidden` that names the field if a limit is exceeded, before any expression is parsed."""
+    tables = sum(isinstance(rule, Enrich) for rule in rules)
+    if tables > MAX_TABLES:
+        raise Forbidden("rules", f"must use at most {MAX_TABLES} tables, not {tables}")
+    if len(rules) > MAX_RULES:
+        raise Forbidden("rules", f"must have at most {MAX_RULES} rules, not {len(rules)}")
+    total = sum(len(text) for rule in rules for _, text, _ in iterate_expressions(rule))
+    if total > MAX_EXPRESSION_CHARACTERS:
+        raise Forbidden(
+            "rules", f"must have at most {MAX_EXPRESSION_CHARACTERS} characters of expressions, not {total}"
+        )
+
+
+def check_expressions(rules: Collection[Rule], columns: Collection[str], criteria: Collection[str]) -> None:
+    """Raise `BadInput` that names the rule and the field. columns: columns of the arriving events."""
+    check_size(rules)
+    costs, parts = dict.fromkeys(columns, Cost()), 0
+    for place, rule in enumerate(rules):
+        where = f"rules[{place}]"
+        if isinstance(rule, Enrich) and rule.using not in costs:
+            raise BadInput(
+                f"{where}.enrich.using", f"{rule.using!r} is not a column; the columns are {_join_names(costs)}"
+            )
+        made: dict[str, Cost] = {}
+        for place_in_rule, text, column in iterate_expressions(rule):
+            cost = _check_expression(text, f"{where}.{place_in_rule}", rule.name, costs, criteria)
+            parts += cost.parts
+            if column is not None:
+                made[column] = cost
+        if parts > MAX_PARTS:
+            raise Forbidden("rules", f"must have at most {MAX_PARTS} parts after their columns are expanded")
+        costs |= made | _list_added_columns(rule)
+        for column in rule.drop if isinstance(rule, Project) else ():
+            costs.pop(column, None)
+
+
+def _check_expression(text: str, where: str, name: str, costs: dict[str, Cost], criteria: Collection[str]) -> Cost:
+    try:
+        expression = parse_expression(text, where)
+        for column in sorted(expression.columns - set(costs)):
+            raise BadInput(where, f"{column[:40]!r} is not a column; the columns are {_join_names(costs)}")
+        for criterion in sorted(expression.criteria - set(criteria)):
+            known = ", ".join(sorted(criteria)) or "none"
+            raise BadInput(where, f":{criterion[:40]} is not a declared criterion; the criteria are {known}")
+        return compute_cost(expression, costs, where)
+    except BadInput as error:
+        raise type(error)(where, f"({name}) {error.message}") from None
+
+
+def _list_added_columns(rule: Rule) -> dict[str, Cost]:
+    return dict.fromkeys(rule.table.columns, Cost()) if isinstance(rule, Enrich) else {}
+
+
+def _join_names(columns: Collection[str]) -> str:
+    return ", ".join(columns)
+
+
+def list_named_columns(rules: Collection[Rule]) -> frozenset[str]:
+    """Return every column that the rules name."""
+    named = {rule.using for rule in rules if isinstance(rule, Enrich)}
+    named |= {column for rule in rules if isinstance(rule, Cleanse) for column in rule.columns}
+    return frozenset(named.union(*(written_column.columns for written_column in _list_written_columns(rules))))
+
+
+def list_named_criteria(rules: Collection[Rule]) -> tuple[str, ...]:
+    """Return the criteria that the rules name."""
+    return tuple(sorted(set().union(*(written_column.criteria for written_column in _list_written_columns(rules)))))
+
+
+def _list_written_columns(rules: Collection[Rule]) -> list[WrittenRule]:
+    return [parse_expression(text, rule.name) for rule in rules for _, text, _ in iterate_expressions(rule)]

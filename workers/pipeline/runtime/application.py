@@ -9,10 +9,12 @@ On SIGTERM nothing more is admitted, the running batch ends, and the process exi
 
 import argparse
 import logging
+import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +28,7 @@ if __name__ == "__main__":
     # started with.
     go_on_with(select_needed(variables.PROCESS, PIPELINE, PIPELINE_PREFIXES))
 
+import psutil
 import redis
 from py4j.protocol import Py4JError
 
@@ -37,13 +40,10 @@ from queues.control.connection import connect
 from workers.coordination.plant_clock import PlantClock, read_clock
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import read_application
-from workers.pipeline.declaration.declared import Declarations, DeclarationText, read_file
-from workers.pipeline.declaration.orders import NO_ORDER, Orders
+from workers.pipeline.declaration.declared import NO_ORDER, OF_FILE, Declarations, DeclarationText, Orders
 from workers.pipeline.runtime.hosted import HostedApplication, HostingPlace, SessionExpired
 from workers.pipeline.runtime.session import start_session
-from workers.pipeline.runtime.watchdog import Watchdog, end_process
-from workers.pipeline.status.published import Statuses
-from workers.pipeline.status.recent_log import RecentLog
+from workers.pipeline.status.published import RecentLog, Statuses
 from workers.pipeline.tiers.batch_work import describe_error
 
 SHIPPED = Path(__file__).parents[1] / "applications" / "performance.yaml"
@@ -75,6 +75,45 @@ class Settings:
             variables.PIPELINE_PATIENCE_SECONDS.get_seconds(environment),
             variables.PIPELINE_STUCK_SECONDS.get_seconds(environment),
         )
+
+
+class Watchdog:
+    """Says when the process hangs and has to end, so that its supervisor restarts it.
+
+    A worker, a query, or a Java process that hangs never fails, and can't be asked to stop either: Spark would wait for
+    it. A new process continues from the checkpoint within seconds, exactly. Fed by the main thread in each cycle, and
+    checked every second by another thread.
+    """
+
+    def __init__(self, limit_seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._limit_seconds, self._monotonic = limit_seconds, monotonic
+        self._fed_at: float | None = None
+
+    def feed(self) -> None:
+        """Record that the main thread is running.
+
+        Nothing is checked before the first call: Spark takes time to start.
+        """
+        self._fed_at = self._monotonic()
+
+    def explain_required_end(self, stuck_seconds: float) -> str | None:
+        """Return why this process has to end, or None.
+
+        stuck_seconds: for how long a component that has all it needs has finished nothing.
+        """
+        if stuck_seconds > self._limit_seconds:
+            return f"no progress for {stuck_seconds:.0f} s although all inputs are available; the process restarts"
+        silent_seconds = 0.0 if self._fed_at is None else self._monotonic() - self._fed_at
+        if silent_seconds > self._limit_seconds:
+            return f"its main thread has not responded for {silent_seconds:.0f} s; the process restarts"
+        return None
+
+
+def end_process() -> None:
+    """End the process at once, with all its children: what hangs is not waited for."""
+    for process in psutil.Process().children(recursive=True):
+        process.kill()
+    os._exit(1)
 
 
 class PipelineProcess:
@@ -127,8 +166,11 @@ class PipelineProcess:
             raise WeirError(f"{told}; restart the pipeline.") from error
 
     def _host_applications(self, place: HostingPlace, reset: bool) -> None:
-        if not self._wait_for_queues():
-            return
+        # This process takes longest to start, so it starts first, and waits for the first topology of a new plant.
+        while not self._control.exists(keys.TOPOLOGY):
+            self._watchdog.feed()
+            if self._stopping.wait(0.2):
+                return
         try:
             self._follow(place, reset)
             while not self._stopping.wait(1.0):
@@ -138,17 +180,6 @@ class PipelineProcess:
                 self._statuses.enter_state("stopping")
             for hosted in self._hosted.values():
                 hosted.leave()
-
-    def _wait_for_queues(self) -> bool:
-        """Wait for the first topology of a plant that is being created.
-
-        Return False if a stop is requested. This process takes longest to start, so it starts first.
-        """
-        while not self._control.exists(keys.TOPOLOGY):
-            self._watchdog.feed()
-            if self._stopping.wait(0.2):
-                return False
-        return True
 
     def _follow(self, place: HostingPlace, reset: bool) -> None:
         """Run what is requested, and stop what is no longer requested."""
@@ -175,19 +206,14 @@ class PipelineProcess:
                     )
                 self._hosted[name].step(declared, order)
             except SessionExpired as error:
-                self._give_way(error)
+                # The process ends as it is, so that its supervisor starts another. Stopping what is broken may take
+                # forever, and its current work is repeated from the checkpoint.
+                log.error("%s", error)
+                self._statuses.write()
+                self._log.write()
+                end_process()
             except WeirError as error:
                 self._refuse(declared, error)
-
-    def _give_way(self, error: SessionExpired) -> None:
-        """End the process as it is, so that its supervisor starts another.
-
-        Stopping what is broken may take forever, and its current work is repeated from the checkpoint.
-        """
-        log.error("%s", error)
-        self._statuses.write()
-        self._log.write()
-        end_process()
 
     def _refuse(self, declared: DeclarationText, error: WeirError) -> None:
         """Reject an application that can't run.
@@ -235,7 +261,8 @@ class Beat:
 def _read_declaration(path: Path, control: redis.Redis) -> DeclarationText:
     """Read the process's own declaration. An invalid one is also shown as the pipeline's status."""
     try:
-        return read_file(path, read_application(path).name)
+        name = read_application(path).name
+        return DeclarationText(name, OF_FILE, path.read_text(encoding="utf-8-sig"))
     except BadInput as error:
         Statuses(control).enter_state("failed", str(error))
         raise

@@ -45,10 +45,7 @@ def build_command(arguments: Sequence[str]) -> list[str]:
 
 
 def build_environment(data: Path) -> dict[str, str]:
-    """Return the environment: Java, this Python, a folder for workers, and the cluster's secret.
-
-    Raises `BadInput`.
-    """
+    """Return the environment: Java, this Python, a folder for workers, and the cluster's secret. Raises `BadInput`."""
     home = str(Path(pyspark.__file__).parent)
     work = {"SPARK_HOME": home, "SPARK_WORKER_DIR": str(data / "spark" / "work")}
     secret = build_cluster_environment(variables.PROCESS, data / "spark" / "conf")

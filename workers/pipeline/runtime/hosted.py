@@ -4,7 +4,8 @@ It is started, monitored, restarted after a failure, and changed to another vers
 """
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -18,15 +19,57 @@ from common.errors import BadInput, WeirError
 from common.files import resolve_inside_folder
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import Application, check_readers, parse_application_text
-from workers.pipeline.declaration.declared import Declarations, DeclarationText
-from workers.pipeline.declaration.orders import NO_ORDER
-from workers.pipeline.matching.condition_types import check_conditions
+from workers.pipeline.declaration.declared import NO_ORDER, Declarations, DeclarationText
+from workers.pipeline.matching.matcher import check_conditions
 from workers.pipeline.rules.rule_sql import check_rules, create_empty_events
-from workers.pipeline.runtime.backoff import RestartBackoff
 from workers.pipeline.runtime.restart import explain_missing, lock_checkpoint, open_checkpoint, reset_checkpoint
 from workers.pipeline.runtime.running import Running
 from workers.pipeline.status.published import Statuses
 from workers.pipeline.tiers.batch_work import describe_error
+
+FIRST_SECONDS, MAX_SECONDS = 1.0, 15.0
+SESSION_TRIES = 4
+LONG_ENOUGH_SECONDS = 60.0  # after which a failure counts as a new one
+
+
+class RestartBackoff:
+    """The backoff of one application in one process. Call `record_start` and `record_failure` in turn."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self.tries, self._started_at, self._due_at = 0, 0.0, 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether it is to be started now."""
+        return self._monotonic() >= self._due_at
+
+    @property
+    def gives_up(self) -> bool:
+        """Return whether another try in this process is of no use."""
+        return self.tries >= SESSION_TRIES
+
+    def record_start(self) -> None:
+        self._started_at = self._monotonic()
+
+    def record_failure(self) -> float:
+        """Record a failure, and return the seconds until the next try."""
+        if self._monotonic() - self._started_at > LONG_ENOUGH_SECONDS:
+            self.tries = 0
+        pause: float = min(FIRST_SECONDS * 2**self.tries, MAX_SECONDS)
+        self.tries += 1
+        self._due_at = self._monotonic() + pause
+        return pause
+
+    def compute_wait_seconds(self) -> float:
+        """Return the seconds until the next check of what a start needs and is missing."""
+        self._due_at = self._monotonic() + FIRST_SECONDS
+        return FIRST_SECONDS
+
+    def forget(self) -> None:
+        """Forget all failures: a person starts it, immediately."""
+        self.tries, self._due_at = 0, 0.0
+
 
 NEW_PROCESS_SECONDS = 30.0  # that a new process takes until it works
 
@@ -51,10 +94,7 @@ class SessionExpired(WeirError):  # noqa: N818
 
 
 class HostedApplication:
-    """A hosted application.
-
-    Raises `BadInput` if its first version is invalid, or its checkpoint can't be continued.
-    """
+    """A hosted application. Raises `BadInput` if its first version is invalid, or its checkpoint can't be continued."""
 
     def __init__(
         self,
@@ -133,7 +173,20 @@ class HostedApplication:
             if self._running is not None:
                 self._running.check()
             elif self._backoff.is_due and not self._is_waiting():
-                self._start()
+                place = self._place
+                self._backoff.record_start()
+                self._running = Running(
+                    place.spark,
+                    place.control_url,
+                    self._application,
+                    self._checkpoint,
+                    self._status,
+                    place.trigger_seconds,
+                    place.patience_seconds,
+                    # A start may have failed because the host was busy: the next one needs less at a time.
+                    one_at_a_time=self._backoff.tries > 0,
+                )
+                self._status.enter_state("running")
         except BadInput as error:
             self._status.enter_state("failed", str(error))
             raise
@@ -180,22 +233,6 @@ class HostedApplication:
             self._status.enter_state("stopped")
         self._declarations.note_at_work(declared)
         log.info("version %d of %s is running", declared.version, declared.name)
-
-    def _start(self) -> None:
-        place = self._place
-        self._backoff.record_start()
-        self._running = Running(
-            place.spark,
-            place.control_url,
-            self._application,
-            self._checkpoint,
-            self._status,
-            place.trigger_seconds,
-            place.patience_seconds,
-            # A start may have failed because the host was busy: the next one needs less at a time.
-            one_at_a_time=self._backoff.tries > 0,
-        )
-        self._status.enter_state("running")
 
     def _is_waiting(self) -> bool:
         """Return whether something that a start needs is missing.

@@ -17,11 +17,12 @@ from common.errors import BadInput, WeirError, describe_connection_error
 from common.files import write_private
 from common.parsing import parse_digits
 from queues import keys
-from workers.pipeline.dispatch.dispatches import Dispatches
+from workers.pipeline.dispatch.assignment import Dispatches
+from workers.pipeline.dispatch.cursor import NEW_START
+from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.faults import FaultStore
-from workers.pipeline.inter_event.combining import CombinedOffset
-from workers.pipeline.tiers.checkpoint import COMBINER, NEW_START, Checkpoint
-from workers.pipeline.tiers.result_queue import ResultQueue
+from workers.pipeline.tiers.batch_work import COMBINER, Checkpoint
+from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.state import StateStore
 
 ROOM_BYTES = 2**20  # files that a start writes at once
@@ -36,24 +37,20 @@ def check(checkpoint: Checkpoint) -> None:
     if (checkpoint.folder / "spark" / "offsets").exists():
         raise BadInput("checkpoint", f"{checkpoint.folder} was written by an older version of Weir. {NEW_START}")
     for query in sorted(path.name for path in (checkpoint.folder / "spark").glob("*")):
-        _check_query(checkpoint.find_sibling(query))
-
-
-def _check_query(checkpoint: Checkpoint) -> None:
-    offsets = (Path(checkpoint.location) / "offsets").glob("*")
-    batches = [number for path in offsets if (number := parse_digits(path.name)) is not None]
-    if not batches:
-        return
-    newest = checkpoint.read_offset(max(batches))
-    metadata = Path(checkpoint.location) / "metadata"
-    try:
-        json.loads(metadata.read_text(encoding="utf-8"))["id"]
-        if checkpoint.query == COMBINER:
-            CombinedOffset.from_document(newest)
-    except BadInput:
-        raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadInput("checkpoint", f"{checkpoint.location} can't be read ({error}). {NEW_START}") from None
+        own = checkpoint.find_sibling(query)
+        offsets = (Path(own.location) / "offsets").glob("*")
+        batches = [number for path in offsets if (number := parse_digits(path.name)) is not None]
+        if not batches:
+            continue
+        newest = own.read_offset(max(batches))
+        try:
+            json.loads((Path(own.location) / "metadata").read_text(encoding="utf-8"))["id"]
+            if query == COMBINER:
+                CombinedOffset.from_document(newest)
+        except BadInput:
+            raise
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadInput("checkpoint", f"{own.location} can't be read ({error}). {NEW_START}") from None
 
 
 def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Checkpoint:
@@ -66,7 +63,10 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     key = keys.PIPELINE_RUN.build(application)
     known = cast(bytes | None, control.get(key))
     here = _read_run(own)
-    if known is None and (here is None or _has_no_progress(folder, control, application)):
+    # Of a run that ended before it planned or dispatched anything, nothing can be lost or done twice.
+    if known is None and (
+        here is None or not ((folder / "spark").exists() or Dispatches(control, application).load_cursor() is not None)
+    ):
         here = here or secrets.token_hex(4)
         # The folder first, and completely: a process that crashes after it, or finds no room for it, starts
         # over.
@@ -86,14 +86,6 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     checkpoint = Checkpoint(folder, here or "")
     check(checkpoint)
     return checkpoint
-
-
-def _has_no_progress(folder: Path, control: redis.Redis, application: str) -> bool:
-    """Return whether a run ended before it planned or dispatched anything.
-
-    Nothing can then be lost or done twice.
-    """
-    return not (folder / "spark").exists() and Dispatches(control, application).load_cursor() is None
 
 
 def reset_checkpoint(folder: Path, control: redis.Redis, application: str) -> None:

@@ -15,21 +15,18 @@ from common.errors import BadInput, WeirError
 from queues.publishing.client import Client
 from workers.documents.queues import PIPELINE_PRODUCER
 from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.dispatch.assignment import Dispatches
 from workers.pipeline.dispatch.dispatcher import Dispatcher
-from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.events.connections import connect_to_control
-from workers.pipeline.events.containers import Nodes
+from workers.pipeline.dispatch.result_queue import ResultQueue
+from workers.pipeline.events.containers import Nodes, connect_to_control
 from workers.pipeline.events.faults import FaultStore
-from workers.pipeline.inter_event.batch import InterEventWork
-from workers.pipeline.inter_event.outbox import Outbox
-from workers.pipeline.intra_event.monitor import Monitor
-from workers.pipeline.intra_event.replica import ReplicaWork
-from workers.pipeline.intra_event.rule_plan import RulePlans
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
 from workers.pipeline.status.status import StatusBoard
-from workers.pipeline.tiers.batch_work import BatchWork, describe_error
-from workers.pipeline.tiers.checkpoint import COMBINER, Checkpoint
-from workers.pipeline.tiers.result_queue import ResultQueue
+from workers.pipeline.tiers.batch_work import COMBINER, BatchWork, Checkpoint, describe_error
+from workers.pipeline.tiers.inter_event import InterEventWork
+from workers.pipeline.tiers.intra_event import ReplicaWork, RulePlans
+from workers.pipeline.tiers.monitor import Monitor
+from workers.pipeline.tiers.outbox import Outbox
 from workers.pipeline.tiers.state import StateStore
 
 INTRA, INTER = TIERS = ("intra-event", "inter-event")
@@ -65,7 +62,7 @@ class Running:
         """
         self._spark, self._application, self._checkpoint = spark, application, checkpoint
         self._control_url, self._status = control_url, status
-        self._trigger_seconds, self._patience_seconds = trigger_seconds, patience_seconds
+        self._trigger_seconds = trigger_seconds
         self._one_at_a_time, self._sources_by = one_at_a_time, time.monotonic() + SOURCES_SECONDS
         self._control = connect_to_control(control_url)
         self._client = Client(control_url, producer=f"{PIPELINE_PRODUCER}{application.name}")
@@ -85,17 +82,21 @@ class Running:
         self._queries: list[StreamingQuery] = []
         self._thread = threading.Thread(target=self._dispatch_events, name="dispatcher", daemon=True)
         try:
-            self._start(tiers)
+            if INTRA in tiers:
+                for replica in self._replicas:
+                    plans = RulePlans(spark, control_url, application, replica, patience_seconds)
+                    own = checkpoint.find_sibling(replica)
+                    work = ReplicaWork(plans, application, replica, own, self._control, status)
+                    self._query(AssignmentSource.name(), replica, work)
+                self._thread.start()
+            if INTER in tiers:
+                at_work = {operator.name for operator in application.graph.operators}
+                StateStore(self._control, application.name).forget_others(at_work)
+                combiner = InterEventWork(control_url, application, checkpoint, self._control, self.outbox, status)
+                self._query(ResultSource.name(), COMBINER, combiner)
         except BaseException:
             self.end()  # a query that is left behind keeps its name, and no later start succeeds
             raise
-
-    def _start(self, tiers: tuple[str, ...]) -> None:
-        if INTRA in tiers:
-            self._start_replicas()
-            self._thread.start()
-        if INTER in tiers:
-            self._start_combiner()
 
     def _list_retiring(self) -> set[str]:
         """Return replicas of an earlier version that still have work: they get nothing new."""
@@ -103,22 +104,6 @@ class Running:
         published = self._results.measure_room().published
         others = dispatches.list_replicas() - set(self._application.replicas)
         return {name for name in others if dispatches.list_after(name, published.get(name, 0), 1)}
-
-    def _start_replicas(self) -> None:
-        for replica in self._replicas:
-            plans = RulePlans(self._spark, self._control_url, self._application, replica, self._patience_seconds)
-            work = ReplicaWork(
-                plans, self._application, replica, self._checkpoint.find_sibling(replica), self._control, self._status
-            )
-            self._query(AssignmentSource.name(), replica, work)
-
-    def _start_combiner(self) -> None:
-        at_work = {operator.name for operator in self._application.graph.operators}
-        StateStore(self._control, self._application.name).forget_others(at_work)
-        combiner = InterEventWork(
-            self._control_url, self._application, self._checkpoint, self._control, self.outbox, self._status
-        )
-        self._query(ResultSource.name(), COMBINER, combiner)
 
     def _query(self, source: str, name: str, work: BatchWork) -> None:
         options = {
@@ -135,8 +120,11 @@ class Running:
         self._works.append(work)
         query = writer.trigger(processingTime=f"{self._trigger_seconds} seconds").start()
         self._queries.append(query)
-        if self._one_at_a_time:
-            _await_sources(query, self._sources_by)
+        # The query's sources answer, or it fails, or the time is over.
+        while self._one_at_a_time and query.isActive and query.status["message"].startswith("Initializing"):
+            if time.monotonic() >= self._sources_by:
+                return
+            time.sleep(0.1)
 
     def _dispatch_events(self) -> None:
         """Run the dispatcher's thread. It tries an unavailable server again; any other error ends the run."""
@@ -184,24 +172,16 @@ class Running:
         self._control.close()
 
 
-def _await_sources(query: StreamingQuery, deadline: float) -> None:
-    """Wait until the query's sources answer, it has failed, or the deadline is over."""
-    pause = threading.Event()
-    while query.isActive and query.status["message"].startswith("Initializing"):
-        if time.monotonic() >= deadline:
-            return
-        pause.wait(0.1)
-
-
-def _is_in_a_batch(query: StreamingQuery) -> bool:
-    """Return whether the query is in a batch. A source that waits for something to do is in none."""
-    return query.status["isTriggerActive"] and not query.status["message"].startswith("Getting offsets")
-
-
 def _end_query(query: StreamingQuery, deadline: float) -> None:
     pause = threading.Event()
     try:
-        while query.isActive and _is_in_a_batch(query) and time.monotonic() < deadline:
+        # A source that waits for something to do is in no batch.
+        while (
+            query.isActive
+            and query.status["isTriggerActive"]
+            and not query.status["message"].startswith("Getting offsets")
+            and time.monotonic() < deadline
+        ):
             pause.wait(0.05)
         query.stop()
     except (PySparkException, Py4JError) as error:

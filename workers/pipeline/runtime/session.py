@@ -1,10 +1,21 @@
-"""The Spark session of the pipeline, kept small: a plant that is nearly idle should not cost half a core."""
+"""The Spark session of the pipeline, kept small: a plant that is nearly idle should not cost half a core.
 
+Its streaming sources answer Spark in this process. By default Spark starts a process for each of them, which takes
+65 MB and a second or more to import PySpark, and does little but wait. What Spark starts (`worker_start`) hands its
+call over here, by a socket in a folder of this user alone, and ends. A thread answers each source until Spark closes
+the connection.
+"""
+
+import json
 import logging
+import socket
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import python_streaming_source_runner as runner
 
 from common import environment as variables
 from workers.host.environment import select_needed, use_narrow_environment
@@ -16,10 +27,41 @@ from workers.host.spark import (
     build_private_settings,
     build_spark_environment,
 )
-from workers.pipeline.intra_event.event_source import EventSource
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
-from workers.pipeline.runtime.source_calls import answer_sources
-from workers.pipeline.runtime.worker_start import create_python_launcher
+from workers.pipeline.runtime.worker_start import call_back, create_python_launcher, open_calls_address
+from workers.pipeline.tiers.event_source import EventSource
+
+MAX_BYTES = 4_096
+HAND_OVER_SECONDS = 5.0
+
+
+def answer_sources(folder: Path) -> None:
+    """Answer the sources whose calls arrive in that folder, until this process ends."""
+    with open_calls_address(folder) as address:
+        Path(address).unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(address)
+    listener.listen()
+
+    def accept() -> None:
+        while True:
+            connection, _ = listener.accept()
+            # After any error the next call is answered; a worker whose call is not taken calls Spark itself.
+            with suppress(OSError, ValueError, KeyError, TypeError), connection:
+                connection.settimeout(HAND_OVER_SECONDS)
+                asked = json.loads(connection.recv(MAX_BYTES))
+                call = (int(asked["port"]), str(asked["secret"]))
+                threading.Thread(target=_answer_source, args=call, daemon=True, name="source").start()
+                connection.sendall(b"ok")
+
+    threading.Thread(target=accept, daemon=True, name="sources").start()
+
+
+def _answer_source(port: int, secret: str) -> None:
+    # Spark closes the connection when its query ends; a failure before that has been sent to it.
+    with suppress(OSError, SystemExit), call_back(port, secret) as stream:
+        runner.main(stream, stream)
+
 
 _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",

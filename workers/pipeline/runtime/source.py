@@ -17,16 +17,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.dispatch.assignment import Dispatches
 from workers.pipeline.dispatch.cursor import Cursor
-from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.events.connections import control_of
-from workers.pipeline.inter_event.combining import (
-    CombinedOffset,
-    OutstandingDispatch,
-    build_barrier,
-    combine_arrived_results,
-)
-from workers.pipeline.tiers.result_queue import ResultQueue
+from workers.pipeline.dispatch.result_queue import ResultQueue
+from workers.pipeline.events.containers import control_of
+from workers.pipeline.tiers.combining import CombinedOffset, OutstandingDispatch, build_barrier, combine_arrived_results
 
 NO_ROWS = "nothing int"
 MAX_ASSIGNMENTS = 64  # of a batch
@@ -92,10 +87,7 @@ class AssignmentReader(_Planner):
         return {"from": 0, "tick": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return an offset with as many assignments as make a batch, at least one.
-
-        Return `start` if there is none.
-        """
+        """Return an offset with as many assignments as make a batch, at least one. Return `start` if there is none."""
         dispatches = Dispatches(self._control, self._application)
         waiting = dispatches.list_after(self._replica, start["tick"], MAX_ASSIGNMENTS)
         if not waiting and self._wait_seconds:
@@ -128,7 +120,7 @@ class ResultSource(DataSource):
 
 
 class ResultReader(_Planner):
-    """Offsets are `workers.pipeline.inter_event.combining.CombinedOffset`."""
+    """Offsets are `workers.pipeline.tiers.combining.CombinedOffset`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -136,24 +128,17 @@ class ResultReader(_Planner):
         self._defaults = Controls().apply_changes(json.loads(options["controls"]))
         self._released: CombinedOffset | None = None
 
-    def _release(self, done: CombinedOffset) -> None:
-        """Release the results of a finished batch.
-
-        Spark plans the next batch when this one is finished for good.
-        """
-        if done == self._released:
-            return
-        results = ResultQueue(self._control, self._application)
-        for entry in done.list_finished():
-            results.release(entry)
-        self._released = done
-
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return CombinedOffset(controls=self._defaults).to_document()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         before = CombinedOffset.from_document(start)
-        self._release(before)
+        if before != self._released:
+            # Spark plans the next batch when this one is finished for good.
+            results = ResultQueue(self._control, self._application)
+            for entry in before.list_finished():
+                results.release(entry)
+            self._released = before
         end, newest = self._combine_results(before)
         if end is before and self._wait_seconds:
             # A change that moves the watermark and makes no result, such as the end of a range, is noticed

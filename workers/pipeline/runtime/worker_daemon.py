@@ -14,9 +14,9 @@ from common.files import keep_private
 
 TASKS = "pyspark.worker"  # the kind that executes tasks
 NEEDED = (
-    "workers.pipeline.intra_event.event_source",
-    "workers.pipeline.inter_event.operators",
-    "workers.pipeline.intra_event.result_writer",
+    "workers.pipeline.tiers.event_source",
+    "workers.pipeline.tiers.operators",
+    "workers.pipeline.tiers.result_writer",
 )
 
 

@@ -113,10 +113,7 @@ def _call() -> tuple[int, str]:
 
 
 def call_back(port: int, secret: str) -> IO[bytes]:
-    """Return the connection that the worker's module would make.
-
-    It is authenticated, and this process's id is sent.
-    """
+    """Return the connection that the worker's module would make. It is authenticated, and this process's id is sent."""
     # Closed once the stream is.
     with socket.create_connection(("127.0.0.1", port), timeout=CONNECT_SECONDS) as connection:
         stream = connection.makefile("rwb", 65536)

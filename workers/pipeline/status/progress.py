@@ -4,8 +4,11 @@ A process that exists and sends heartbeats proves nothing: with a frozen worker,
 of 0, events wait while everything seems to run. What counts is therefore what was finished last.
 """
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from workers.pipeline.tiers.finished_batch import InterEventBatch, ReplicaBatch
 
 STALLED_SECONDS = 15.0
 FIRST_SECONDS = 60.0  # Spark compiles in the first batch
@@ -62,21 +65,86 @@ class ProgressInputs:
 
 def stall(inputs: ProgressInputs) -> str | None:
     """Return what the application waits for, as a sentence; None while it makes progress."""
-    return next(_iterate_reasons(inputs), None)
-
-
-def _iterate_reasons(inputs: ProgressInputs) -> Iterator[str]:
     for step in sorted(inputs.steps, key=lambda step: -step.seconds):
         if step.is_stalled:
             batch = "first batch since the start" if step.batch_seconds is None else "batch"
-            yield f"{step.name} has not finished its {batch} for {step.seconds:.0f} s"
+            return f"{step.name} has not finished its {batch} for {step.seconds:.0f} s"
     if inputs.silent_seconds > STALLED_SECONDS:
-        yield f"the dispatcher has not responded for {inputs.silent_seconds:.0f} s"
+        return f"the dispatcher has not responded for {inputs.silent_seconds:.0f} s"
     if inputs.undispatched_seconds > STALLED_SECONDS:
         why = inputs.stall_reason or "events are waiting"
-        yield f"no events were dispatched for {inputs.undispatched_seconds:.0f} s: {why}"
+        return f"no events were dispatched for {inputs.undispatched_seconds:.0f} s: {why}"
+    return None
 
 
 def compute_elapsed(now: float, *moments: float) -> float:
     """Return the seconds since the latest of these instants."""
     return max(0.0, now - max(moments))
+
+
+Finished = tuple[float, float]  # when the last batch ended (monotonic), how long it took
+
+
+class ProgressRecord:
+    """What one application finished when: the basis for judging its progress. Times are monotonic seconds.
+
+    inputs: those of the last judgment; the default while it is not running. Thread-safe only under the status's lock.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.skipped: tuple[str, ...] = ()
+        self._stall_reason: str | None = None
+        self._idle_at = now
+        self._unmatched: deque[float] = deque()
+        self.inputs = ProgressInputs()
+        self.begin(now)
+
+    def begin(self, now: float) -> None:
+        """Record that the application is started or restarted."""
+        self._began = self._observed_at = self._dispatched_at = now
+        self._unmatched.clear()
+        self._replicas: dict[str, Finished] = {}
+        self._combiner: Finished | None = None
+
+    def record_dispatch(self, now: float, events: int, stall_reason: str | None, skipped: tuple[str, ...]) -> None:
+        """Record that the dispatcher has dispatched this number of events. stall_reason, skipped: see `Dispatcher`."""
+        self._observed_at, self._stall_reason, self.skipped = now, stall_reason, skipped
+        if events:
+            self._dispatched_at = now
+
+    def record_replica(self, name: str, batch: ReplicaBatch) -> None:
+        self._replicas[name] = (batch.at, batch.seconds)
+        self._unmatched.append(batch.at)
+
+    def record_combiner(self, batch: InterEventBatch) -> None:
+        self._combiner = (batch.at, batch.seconds)
+        while self._unmatched and self._unmatched[0] <= batch.at - batch.seconds:
+            self._unmatched.popleft()
+
+    def judge(self, now: float, oldest_at: Mapping[str, float], waiting: int | None) -> tuple[str, str | None]:
+        """Return the state (starting, running or stalled), and why nothing moves.
+
+        oldest_at: replica → when it got the oldest piece that has no result yet. waiting: events in the containers.
+        """
+        if not waiting:
+            self._idle_at = now
+        steps = [
+            self._step(f"replica {name}", now, at, self._replicas.get(name)) for name, at in sorted(oldest_at.items())
+        ]
+        if self._unmatched:
+            steps.append(self._step("the combiner", now, self._unmatched[0], self._combiner))
+        self.inputs = ProgressInputs(
+            tuple(steps),
+            now - self._observed_at,
+            0.0 if oldest_at or not waiting else compute_elapsed(now, self._dispatched_at, self._idle_at),
+            self._stall_reason,
+        )
+        if (reason := stall(self.inputs)) is not None:
+            return "stalled", reason
+        return ("starting" if oldest_at and not self._replicas else "running"), None
+
+    def _step(self, name: str, now: float, given_at: float, last: Finished | None) -> ChainStep:
+        """Return a step. Its time counts from its piece, its last batch, or the start, whichever is latest."""
+        if last is None:
+            return ChainStep(name, compute_elapsed(now, self._began, given_at), None)
+        return ChainStep(name, compute_elapsed(now, self._began, given_at, last[0]), last[1])

@@ -1,19 +1,22 @@
-"""The status of the pipeline process: key `weir:pipeline` on the control server, JSON.
+"""What the pipeline process publishes: its status (`weir:pipeline`) and its log (`weir:pipeline:log`).
 
-It is written after each inter-event batch and every second. The top level has the figures of all applications together,
-and `applications` has each one's own document (`status`). A process that starts reads cumulative counts there.
+The status is written after each inter-event batch and every second. The top level has the figures of all applications
+together, and `applications` has each one's own document (`status`). A process that starts reads cumulative counts
+there. The log has the newest lines; those of the previous process stay until there are newer ones, since they say why
+it ended.
 """
 
+import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 import redis
 
 from common.redis_types import Fields
-from common.stored_document import BadDocument, decode_document, encode_document
+from common.stored_document import BadDocument, decode_document, decode_readable_document, encode_document
 from queues import keys
 from workers.documents.pipeline import (
     FAILED,
@@ -23,8 +26,9 @@ from workers.documents.pipeline import (
     STOPPED,
     STOPPING,
     ApplicationStatus,
+    LogLine,
     PatternCounts,
-    PatternStatus,
+    PipelineLog,
     PipelineReport,
 )
 from workers.pipeline.declaration.declaration import Application
@@ -55,16 +59,25 @@ class Statuses:
         self._control, self._clock, self._ahead_seconds = control, clock, ahead_seconds
         self._lock = threading.Lock()
         self._boards: dict[str, StatusBoard] = {}
-        left = _load_previous(cast(bytes | None, control.get(keys.PIPELINE)))
+        left = decode_readable_document(PipelineReport, cast(bytes | None, control.get(keys.PIPELINE)))
         self._state = STARTING
-        self._end_before = self._error = _end_of(left, clock()) if left else None
+        # How the previous process ended without a request: its error, or that it exited unexpectedly.
+        self._end_before: str | None = None
+        if left is not None and left.state == FAILED and left.error:
+            self._end_before = left.error.rstrip(".")  # it is part of a sentence
+        elif left is not None and left.state != STOPPING:
+            silent_seconds = max(0.0, clock() - left.at)
+            self._end_before = f"its process exited unexpectedly, {silent_seconds:,.0f} s before this start"
+        self._error = self._end_before
         self._before = {**left.carried, **left.applications} if left else {}
 
     def board(self, application: Application) -> StatusBoard:
         """Return a board for an application, or for another version of it, which continues the counts."""
         name = application.name
         former = self._boards.get(name)
-        before = former.document(self._load_heartbeats()) if former else self._before.get(name)
+        before = (
+            former.document(cast(Fields, self._control.hgetall(keys.HEARTBEATS))) if former else self._before.get(name)
+        )
         board = StatusBoard(self._control, application, before, self.write)
         with self._lock:
             self._boards[name] = board
@@ -97,12 +110,9 @@ class Statuses:
         self.write()
 
     def write(self) -> None:
-        """Write the current status.
-
-        If the control server is unavailable or full, the age of the status shows it.
-        """
+        """Write the current status. If the control server is unavailable or full, the age of the status shows it."""
         try:
-            heartbeats = self._load_heartbeats()
+            heartbeats = cast(Fields, self._control.hgetall(keys.HEARTBEATS))
             with self._lock:
                 documents = {name: board.document(heartbeats) for name, board in self._boards.items()}
                 carried = {name: left for name, left in self._before.items() if name not in documents}
@@ -110,74 +120,88 @@ class Statuses:
         except redis.RedisError:
             return
 
-    def _load_heartbeats(self) -> Fields:
-        return cast(Fields, self._control.hgetall(keys.HEARTBEATS))
-
     def document(
         self, applications: dict[str, ApplicationStatus], carried: dict[str, ApplicationStatus]
     ) -> PipelineReport:
         """Return the document of all applications together."""
-        states = [application.state for application in applications.values()]
+        every = list(applications.values())
+        states = [application.state for application in every]
         if self._state == FAILED or not states:
             states = [self._state]
         own = self._error if self._state == FAILED or not applications else None
-        errors = [own, *(application.error for application in applications.values())]
-        together = {name: _list_known(sum, applications, name) for name in SUMMED}
-        together |= {name: _list_known(max, applications, name) for name in GREATEST}
-        free = [application.result_queue.free_bytes for application in applications.values()]
+        errors = [own, *(application.error for application in every)]
+        together = {name: _join_known(sum, every, name) for name in SUMMED}
+        together |= {name: _join_known(max, every, name) for name in GREATEST}
+        outbox: Counter[str] = Counter()
+        for application in every:
+            outbox.update(application.outbox)
+        free = [application.result_queue.free_bytes for application in every]
         known = [room for room in free if room is not None]
-        patterns = {
-            name: pattern for application in applications.values() for name, pattern in application.patterns.items()
-        }
         return PipelineReport(
             state=min(states, key=WORST_FIRST.index),
             error=next((error for error in errors if error), None),
-            hindrance=next(
-                (application.hindrance for application in applications.values() if application.hindrance), None
-            ),
+            hindrance=next((application.hindrance for application in every if application.hindrance), None),
             at=self._clock(),
             ahead_seconds=round(self._ahead_seconds(), 3),
             **together,
-            late_events=sum(application.late_events for application in applications.values()),
-            outbox=_sum_counts(application.outbox for application in applications.values()),
-            shed_events=sum(application.shed_events for application in applications.values()),
+            late_events=sum(application.late_events for application in every),
+            outbox=dict(outbox),
+            shed_events=sum(application.shed_events for application in every),
             result_free_bytes=sum(known) if known else None,
-            patterns={name: _build_counts(pattern) for name, pattern in patterns.items()},
-            rules=[rule for application in applications.values() for rule in application.rules],
-            skipped_nodes=sorted({node for application in applications.values() for node in application.skipped_nodes}),
+            patterns={
+                name: PatternCounts(matches=pattern.matches, quiet=pattern.quiet, seconds=pattern.seconds)
+                for application in every
+                for name, pattern in application.patterns.items()
+            },
+            rules=[rule for application in every for rule in application.rules],
+            skipped_nodes=sorted({node for application in every for node in application.skipped_nodes}),
             applications=applications,
             carried=carried,
         )
 
 
-def _load_previous(text: bytes | None) -> PipelineReport | None:
-    """Return the status that the previous process left; None if it is missing or unreadable."""
-    try:
-        return decode_document(PipelineReport, text, "pipeline") if text else None
-    except BadDocument:
-        return None
-
-
-def _end_of(left: PipelineReport, now: float) -> str | None:
-    """Return how the previous process ended without a request: its error, or that it exited unexpectedly."""
-    if left.state == STOPPING:
-        return None
-    if left.state == FAILED and left.error:
-        return left.error.rstrip(".")  # it is part of a sentence
-    return f"its process exited unexpectedly, {max(0.0, now - left.at):,.0f} s before this start"
-
-
-def _list_known(join: Callable[[list[Any]], Any], applications: dict[str, ApplicationStatus], name: str) -> Any:
-    values = [value for application in applications.values() if (value := getattr(application, name)) is not None]
+def _join_known(join: Callable[[list[Any]], Any], applications: list[ApplicationStatus], name: str) -> Any:
+    values = [value for application in applications if (value := getattr(application, name)) is not None]
     return join(values) if values else None
 
 
-def _sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for count in counts:
-        total.update(count)
-    return dict(total)
+MAX_LINES = 60
+MAX_TEXT = 400
 
 
-def _build_counts(pattern: PatternStatus) -> PatternCounts:
-    return PatternCounts(matches=pattern.matches, quiet=pattern.quiet, seconds=pattern.seconds)
+class RecentLog(logging.Handler):
+    """A handler of the root logger. `write` is called every second, and writes what is new."""
+
+    def __init__(self, control: redis.Redis) -> None:
+        super().__init__(logging.INFO)
+        self._control = control
+        self._lines = deque(_load_lines(control), MAX_LINES)
+        self._is_new = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = " ".join(record.getMessage().split())[:MAX_TEXT]
+        self._lines.append(LogLine(at=round(record.created, 3), level=record.levelname, text=text))
+        self._is_new = True
+
+    def write(self) -> None:
+        """Write new lines. If the control server is unavailable or full, they are written with the next line."""
+        if not self._is_new:
+            return
+        self._is_new = False
+        try:
+            self._control.set(keys.PIPELINE_LOG, encode_document(PipelineLog(lines=list(self._lines))))
+        except redis.RedisError:
+            self._is_new = True
+
+
+def list_newest_lines(control: redis.Redis) -> list[LogLine]:
+    """Return the lines, newest first."""
+    return list(reversed(_load_lines(control)))
+
+
+def _load_lines(control: redis.Redis) -> list[LogLine]:
+    try:
+        text = cast(bytes | None, control.get(keys.PIPELINE_LOG))
+        return decode_document(PipelineLog, text, "log").lines if text else []
+    except (BadDocument, redis.ConnectionError, redis.TimeoutError):
+        return []

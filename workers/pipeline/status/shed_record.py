@@ -1,17 +1,72 @@
 """The board's record of shedding: how much in total and now, and what it costs.
 
-Not thread-safe: the caller holds the board's lock.
+The cost is estimated at run time from the control keys, whose matches are all found.
+
+    recall = (n_o / E_o) / (n_s / E_s)
+
+n: matches, E: events of use that were offered, s: of the control keys, o: of all others. The interval treats matches as
+Poisson: given n_s + n_o, n_o is binomial (Clopper and Pearson's exact interval). Keys differ, so matches come in
+clumps. The clumping is measured in the groups in which the control keys are counted (random groups; the variance of n_g
+- n_s E_g / E_s over the Poisson variance), and the counts are reduced by it.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import scipy
+
 from workers.documents.pipeline import RecallEstimate
-from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount
-from workers.pipeline.shedding.recall import recall_of
-from workers.pipeline.shedding.shed_counts import ShedCounts, add_count, limit_types
-from workers.pipeline.shedding.shedder import CONTROL_GROUPS
+from workers.pipeline.patterns.shedding import CONTROL_GROUPS, ShedCounts, add_count, limit_types
+from workers.pipeline.tiers.finished_batch import OperatorCount
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Recall:
+    """An estimate and its interval, as shares from 0. high may be None: no bound. matches: matches of control keys."""
+
+    estimate: float
+    low: float
+    high: float | None
+    matches: int
+
+
+def recall_of(
+    control_matches: Sequence[int], control_events: Sequence[int], matches: int, events: int
+) -> Recall | None:
+    """Return the recall, or None if there is no basis for an estimate.
+
+    `control_*`: per group of control keys; the others: of all other keys. An estimate above 1 is chance, and
+    shown as 1.
+    """
+    of_control, offered = sum(control_matches), sum(control_events)
+    if not of_control or not offered or not events:
+        return None
+    odds = events / offered  # number of matches of others per match of a control key, if none is lost
+    clumps = compute_clumping(control_matches, control_events)
+    # Bounds of the share of the other keys in all matches, and from them of the ratio of both match rates.
+    counted, others, tail = of_control / clumps, matches / clumps, (1 - CONFIDENCE) / 2
+    low = float(scipy.special.betaincinv(others, counted + 1, tail)) if others else 0.0
+    high = float(scipy.special.betaincinv(others + 1, counted, 1 - tail))
+    return Recall(
+        min(1.0, matches / (of_control * odds)),
+        min(1.0, low / (1 - low) / odds),
+        min(1.0, high / (1 - high) / odds) if high < 1 else None,
+        of_control,
+    )
+
+
+def compute_clumping(matches: Sequence[int], events: Sequence[int]) -> float:
+    """Return the ratio of the variance between groups to the Poisson variance; at least 1."""
+    whole, offered = sum(matches), sum(events)
+    groups = [(n, e) for n, e in zip(matches, events, strict=True) if e]
+    if len(groups) < 2:
+        return 1.0
+    excess = sum((n - whole * e / offered) ** 2 / (whole * e / offered) for n, e in groups)
+    return max(1.0, excess / (len(groups) - 1))
+
 
 RECALL_WINDOW_SECONDS = 120.0  # long enough that a small share of the keys has matches to estimate from
 
@@ -52,8 +107,10 @@ class ShedRecord:
         """Record what a batch of operators did. sheds: whether a table was in force."""
         counts = {name: each for operator in operators for name, each in operator.patterns.items()}
         self._add(at, {name: each.shed for name, each in counts.items() if each.shed})
-        if sheds:
-            self._batches += [_build_batch(at, name, each) for name, each in counts.items()]
+        for name, each in counts.items() if sheds else ():
+            offered = sum(each.types.values()) + sum(each.shed.values())
+            events, matches = offered - sum(each.control_events), each.matches - sum(each.control_matches)
+            self._batches.append(_Batch(at, name, each.control_events, each.control_matches, events, matches))
 
     def forget(self, now: float, window_seconds: float) -> None:
         while self._lately and self._lately[0][0] < now - window_seconds:
@@ -70,10 +127,9 @@ class ShedRecord:
 
     def recall(self, pattern: str) -> RecallEstimate | None:
         """Return the `Recall` of a pattern's whole matches; None while nothing is known."""
-        made, given = (
-            list(self._iterate_batches({pattern})),
-            list(self._iterate_batches(self._beginnings.get(pattern, frozenset()))),
-        )
+        beginnings = self._beginnings.get(pattern, frozenset())
+        made = [batch for batch in self._batches if batch.pattern == pattern]
+        given = [batch for batch in self._batches if batch.pattern in beginnings]
         if not any(count.control_events for count in given):
             return None
         result = recall_of(
@@ -84,21 +140,12 @@ class ShedRecord:
         )
         return None if result is None else RecallEstimate(**vars(result))
 
-    def _iterate_batches(self, patterns: Collection[str]) -> Iterator[_Batch]:
-        return (batch for batch in self._batches if batch.pattern in patterns)
-
     def _add(self, at: float, shed: ShedCounts) -> None:
         if shed:
             self._lately.append((at, shed))
             for name, types in shed.items():
                 add_count(self.totals, name, types)
                 self.totals[name] = limit_types(self.totals[name])
-
-
-def _build_batch(at: float, name: str, count: PatternCount) -> _Batch:
-    offered = sum(count.types.values()) + sum(count.shed.values())
-    events, matches = offered - sum(count.control_events), count.matches - sum(count.control_matches)
-    return _Batch(at, name, count.control_events, count.control_matches, events, matches)
 
 
 def _sum_by_group(groups: Iterable[list[int]]) -> list[int]:

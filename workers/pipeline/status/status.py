@@ -24,6 +24,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
 from statistics import stdev
@@ -49,24 +50,34 @@ from workers.documents.pipeline import (
     RuleStatus,
 )
 from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.dispatch.assignment import Dispatches
 from workers.pipeline.dispatch.cursor import Cursor
-from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.inter_event.finished_batch import InterEventBatch
-from workers.pipeline.inter_event.operator_counts import PatternCount
-from workers.pipeline.intra_event.finished_batch import ReplicaBatch
-from workers.pipeline.patterns.graph import Graph, Operator, list_named_types
-from workers.pipeline.shedding.shed_counts import limit_types
-from workers.pipeline.shedding.shedder import is_sheddable
-from workers.pipeline.shedding.traced_keys import find_chain_starts
-from workers.pipeline.status.batch_overheads import BatchOverheads
-from workers.pipeline.status.event_ages import EventAges
-from workers.pipeline.status.progress_record import ProgressRecord
+from workers.pipeline.dispatch.result_queue import ResultQueue
+from workers.pipeline.patterns.graph import Operator, list_named_types
+from workers.pipeline.patterns.pattern import Pattern
+from workers.pipeline.patterns.shedding import find_chain_starts, is_sheddable, limit_types
+from workers.pipeline.status.measures import BatchOverheads, EventAges, Totals, WorkSample, compute_measures
+from workers.pipeline.status.progress import ProgressInputs, ProgressRecord
 from workers.pipeline.status.shed_record import ShedRecord
-from workers.pipeline.status.task_measures import WorkSample, compute_measures
-from workers.pipeline.status.totals import Totals
-from workers.pipeline.tiers.result_queue import ResultQueue, Room
+from workers.pipeline.tiers.finished_batch import InterEventBatch, PatternCount, ReplicaBatch
 
 WINDOW_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class _Window:
+    """What finished in the last WINDOW_SECONDS, or since the start. now: monotonic seconds."""
+
+    now: float
+    seconds: float
+    batches: list[InterEventBatch]
+    replicas: dict[str, list[ReplicaBatch]]
+
+    def compute_rate(self, values: Iterable[float]) -> float:
+        return round(sum(values) / self.seconds, 2)
+
+    def compute_rates_by_type(self, types: Mapping[str, int]) -> dict[str, float]:
+        return {event_type: self.compute_rate([number]) for event_type, number in sorted(types.items())}
 
 
 class StatusBoard:
@@ -121,26 +132,17 @@ class StatusBoard:
                 )
                 self._has_run = True
             if state == "failed":
-                self._restarts = self._report_failure(error, pause_seconds)
+                now = self._clock()
+                self._restarts = replace_fields(
+                    self._restarts,
+                    tries=self._restarts.tries + 1,
+                    failed_at=self._restarts.failed_at or now,
+                    next_try_at=None if pause_seconds is None else now + pause_seconds,
+                    last_error=error,
+                    last_error_at=now,
+                )
             self._state, self._error = state, self._error if state == "running" else error
         self._notify()
-
-    def _report_failure(self, error: str | None, pause_seconds: float | None) -> RestartStatus:
-        now = self._clock()
-        return replace_fields(
-            self._restarts,
-            tries=self._restarts.tries + 1,
-            failed_at=self._restarts.failed_at or now,
-            next_try_at=None if pause_seconds is None else now + pause_seconds,
-            last_error=error,
-            last_error_at=now,
-        )
-
-    def _clear_failures(self) -> None:
-        """Record that something was processed: earlier failures are over."""
-        self._error = None
-        if self._restarts.tries:
-            self._restarts = replace_fields(self._restarts, tries=0, failed_at=None, next_try_at=None)
 
     @property
     def stuck_seconds(self) -> float:
@@ -148,7 +150,7 @@ class StatusBoard:
 
         The time is as of the last document.
         """
-        return self._progress.stuck_seconds
+        return self._progress.inputs.stuck_seconds
 
     def record_dispatch(self, cursor: Cursor, events: int, stall_reason: str | None, skipped: tuple[str, ...]) -> None:
         """Record that the dispatcher has checked. stall_reason, skipped: see `Dispatcher`."""
@@ -169,7 +171,9 @@ class StatusBoard:
             self._first_at.setdefault(name, batch.at)
             self._shed.record_replica(batch.at, batch.shed)
             self._progress.record_replica(name, batch)
-            self._clear_failures()
+            self._error = None  # something was processed: earlier failures are over
+            if self._restarts.tries:
+                self._restarts = replace_fields(self._restarts, tries=0, failed_at=None, next_try_at=None)
 
     def record_inter_event_batch(self, batch: InterEventBatch) -> None:
         """Record that an inter-event batch is finished."""
@@ -186,34 +190,66 @@ class StatusBoard:
         self._notify()
 
     def document(self, heartbeats: Mapping[bytes, bytes]) -> ApplicationStatus:
+        application, graph = self._application, self._application.graph
         room = self._results.measure_room()
-        given = self._list_given_times(room)
-        waiting = count_waiting_events(heartbeats, self._application.queues)
+        # Per replica, when it got the oldest piece that has no result yet (seconds since 1970).
+        oldest_at = {
+            name: pieces[0].at_seconds
+            for name in application.replicas
+            if (pieces := self._dispatches.list_after(name, room.published.get(name, 0), 1))
+        }
+        waiting = count_waiting_events(heartbeats, application.queues)
         with self._lock:
-            now = self._monotonic()
-            self._forget(now)
+            window = self._open_window()
             # With a full outbox nothing is to be dispatched: the destination queue is what makes no progress.
-            state, stall_reason = self._judge_state(now, given, 0 if self.outbox_full else waiting)
-            cursor, newest = self._cursor, self._batches[-1] if self._batches else None
-            controls = cursor.controls if cursor else self._application.controls
-            capacity, shares = controls.result_bytes, controls.compute_shares(self._application.replicas)
+            state, stall_reason = self._judge_state(window.now, oldest_at, 0 if self.outbox_full else waiting)
+            newest = self._batches[-1] if self._batches else None
+            controls = self._cursor.controls if self._cursor else application.controls
+            capacity, shares = controls.result_bytes, controls.compute_shares(application.replicas)
+            finished = [batch for batches in window.replicas.values() for batch in batches]
+            pause_seconds = _compute_batch_pause(window.batches)
+            watermark_us = newest.combined.watermark_us if newest else None
+            shed = sum(sum(self._shed.get_recent_counts(pattern.name).values()) for pattern in graph.patterns)
+            offered = shed + sum(
+                sum(count.types.values())
+                for batch in window.batches
+                for operator in batch.operators.values()
+                for count in operator.patterns.values()
+            )
             return ApplicationStatus(
                 state=state,
                 hindrance=stall_reason,
                 error=self._error,
                 restarts=self._restarts,
-                queues=list(self._application.queues),
-                sinks={each: list(queues) for each, queues in sorted(self._application.sinks.items())},
+                queues=list(application.queues),
+                sinks={each: list(queues) for each, queues in sorted(application.sinks.items())},
                 batch=newest.batch if newest else None,
-                **self._compute_rates(now),
+                in_per_second=window.compute_rate(batch.events for batch in finished),
+                kept_per_second=window.compute_rate(batch.retained for batch in finished),
+                alerts_per_second=window.compute_rate(batch.alerts for batch in window.batches),
+                rules=[
+                    RuleStatus(
+                        name=rule.name,
+                        in_per_second=window.compute_rate(batch.rules[place]["in"] for batch in finished),
+                        out_per_second=window.compute_rate(batch.rules[place]["out"] for batch in finished),
+                    )
+                    for place, rule in enumerate(application.rules)
+                ],
                 batch_seconds=newest.seconds if newest else None,
-                batch_overhead_seconds=self._compute_batch_overhead(now),
-                batch_overhead_cv2=self._overheads.cv2(self._compute_batch_pause(now)),
+                batch_overhead_seconds=_compute_batch_overhead(window.batches, pause_seconds),
+                batch_overhead_cv2=self._overheads.cv2(pause_seconds),
                 latency_p95_seconds=self._ages.quantile(0.95),
-                watermark_lag_seconds=self._lag(newest.combined.watermark_us if newest else None),
+                watermark_lag_seconds=None if watermark_us is None else round(self._clock() - watermark_us / 1e6, 3),
                 waiting_events=waiting,
-                patterns=self._build_pattern_statuses(now),
-                **self._describe_shedding(now),
+                patterns={
+                    pattern.name: self._build_pattern_status(operator.name, pattern, window)
+                    for operator in graph.operators
+                    for pattern in operator.patterns
+                },
+                offered_per_second=window.compute_rate([offered]),
+                shed_per_second=window.compute_rate([shed]),
+                shed_share=_compute_share(shed, offered),
+                shed_events=sum(sum(types.values()) for types in self._shed.totals.values()),
                 late_events=self._totals.late_events,
                 outbox=dict(self.outbox),
                 outbox_full=self.outbox_full,
@@ -228,137 +264,72 @@ class StatusBoard:
                     free_bytes=max(0, capacity - room.used_bytes),
                     bytes_per_event=round(room.bytes_per_event, 1),
                 ),
-                replicas={name: self._build_replica_status(name, now, shares) for name in self._replicas},
+                replicas={
+                    name: self._build_replica_status(name, window, shares.get(name, 0.0)) for name in self._replicas
+                },
                 combiner=CombinerStatus(
                     waits_for=newest.combined.waits_for if newest else None,
                     held_results=len(newest.combined.compute_remaining()) if newest else None,
                 ),
                 operators={
-                    operator.name: self._build_operator(operator, now, controls.count_tasks(operator.name))
-                    for operator in self._graph.operators
+                    operator.name: self._build_operator(operator, window, controls.count_tasks(operator.name))
+                    for operator in graph.operators
                 },
                 monitored=dict(self._monitored),
-                edges=[EdgeStatus(**vars(edge)) for edge in self._graph.edges],
+                edges=[EdgeStatus(**vars(edge)) for edge in graph.edges],
             )
 
-    def _list_given_times(self, room: Room) -> dict[str, float]:
-        """Return, per replica, when it got the oldest piece that has no result yet (seconds since 1970)."""
-        oldest = {
-            name: self._dispatches.list_after(name, room.published.get(name, 0), 1)
-            for name in self._application.replicas
-        }
-        return {name: pieces[0].at_seconds for name, pieces in oldest.items() if pieces}
-
-    def _judge_state(self, now: float, given: dict[str, float], waiting: int | None) -> tuple[str, str | None]:
-        """Return the current state, and why nothing moves."""
-        if self._state != "running":
-            self._progress.reset_state()
-            return self._state, None
-        behind = self._clock() - now
-        return self._progress.judge(now, {name: at_seconds - behind for name, at_seconds in given.items()}, waiting)
-
-    @property
-    def _graph(self) -> Graph:
-        return self._application.graph
-
-    def _forget(self, now: float) -> None:
-        """Forget old batches.
+    def _open_window(self) -> _Window:
+        """Forget old batches, and return the recent ones.
 
         One batch before the window stays: the last one is shown until there is a newer one.
         """
+        now = self._monotonic()
+        since = now - WINDOW_SECONDS
         kept: list[deque[Any]] = [*self._replicas.values(), self._batches]
         for records in kept:
-            while len(records) > 1 and records[1].at < now - WINDOW_SECONDS:
+            while len(records) > 1 and records[1].at < since:
                 records.popleft()
-        self._ages.forget(now - WINDOW_SECONDS)
+        self._ages.forget(since)
         self._overheads.forget(now)
         self._shed.forget(now, WINDOW_SECONDS)
-
-    def _compute_window(self, now: float) -> float:
-        return min(WINDOW_SECONDS, max(now - self._started, 1.0))
-
-    def _compute_rate(self, values: Iterable[float], now: float) -> float:
-        return round(sum(values) / self._compute_window(now), 2)
-
-    def _list_recent_replica_batches(self, name: str, now: float) -> list[ReplicaBatch]:
-        return [replica for replica in self._replicas[name] if replica.at >= now - WINDOW_SECONDS]
-
-    def _list_recent_batches(self, now: float) -> list[InterEventBatch]:
-        return [batch for batch in self._batches if batch.at >= now - WINDOW_SECONDS]
-
-    def _compute_rates(self, now: float) -> dict[str, Any]:
-        recent = [batch for name in self._replicas for batch in self._list_recent_replica_batches(name, now)]
-        return {
-            "in_per_second": self._compute_rate((batch.events for batch in recent), now),
-            "kept_per_second": self._compute_rate((batch.retained for batch in recent), now),
-            "alerts_per_second": self._compute_rate((batch.alerts for batch in self._list_recent_batches(now)), now),
-            "rules": [
-                RuleStatus(
-                    name=rule.name,
-                    in_per_second=self._compute_rate((batch.rules[place]["in"] for batch in recent), now),
-                    out_per_second=self._compute_rate((batch.rules[place]["out"] for batch in recent), now),
-                )
-                for place, rule in enumerate(self._application.rules)
-            ],
-        }
-
-    def _compute_batch_overhead(self, now: float) -> float | None:
-        """Return the time of a batch besides its operators, including Spark's time between two batches."""
-        worked = [recent_batch for recent_batch in self._list_recent_batches(now) if recent_batch.operators]
-        if not worked:
-            return None
-        beside = sum(record.overhead_seconds for record in worked) / len(worked)
-        return round(beside + self._compute_batch_pause(now), 4)
-
-    def _compute_batch_pause(self, now: float) -> float:
-        """Return the seconds between two batches when Spark waits for nothing: the shortest recent pause."""
-        recent = self._list_recent_batches(now)
-        between = [after.at - after.seconds - before.at for before, after in pairwise(recent)]
-        return max(0.0, min(between, default=0.0))
-
-    def _describe_shedding(self, now: float) -> dict[str, Any]:
-        shed = sum(sum(self._shed.get_recent_counts(pattern.name).values()) for pattern in self._graph.patterns)
-        given = sum(
-            sum(count.types.values())
-            for batch in self._list_recent_batches(now)
-            for operator in batch.operators.values()
-            for count in operator.patterns.values()
+        return _Window(
+            now,
+            min(WINDOW_SECONDS, max(now - self._started, 1.0)),
+            [batch for batch in self._batches if batch.at >= since],
+            {name: [batch for batch in batches if batch.at >= since] for name, batches in self._replicas.items()},
         )
-        return {
-            "offered_per_second": self._compute_rate([shed + given], now),
-            "shed_per_second": self._compute_rate([shed], now),
-            "shed_share": _share(shed, shed + given),
-            "shed_events": sum(sum(types.values()) for types in self._shed.totals.values()),
-        }
 
-    def _lag(self, watermark_us: int | None) -> float | None:
-        return None if watermark_us is None else round(self._clock() - watermark_us / 1_000_000, 3)
+    def _judge_state(self, now: float, oldest_at: dict[str, float], waiting: int | None) -> tuple[str, str | None]:
+        """Return the current state, and why nothing moves."""
+        if self._state != "running":
+            self._progress.inputs = ProgressInputs()
+            return self._state, None
+        behind = self._clock() - now
+        return self._progress.judge(now, {name: at_seconds - behind for name, at_seconds in oldest_at.items()}, waiting)
 
-    def _build_replica_status(self, name: str, now: float, shares: Mapping[str, float]) -> ReplicaStatus:
-        recent, newest = (self._list_recent_replica_batches(name, now), next(reversed(self._replicas[name]), None))
+    def _build_replica_status(self, name: str, window: _Window, share: float) -> ReplicaStatus:
+        recent, newest = window.replicas[name], next(reversed(self._replicas[name]), None)
+        responses = [batch.response_seconds for batch in recent]
+        is_warm = bool(recent) and self._first_at[name] < window.now - WINDOW_SECONDS
         samples = [
             WorkSample(elapsed, batch.events, batch.events, batch.retained, batch.seconds)
-            for batch, elapsed in _add_spacing(self._replicas[name], now)
+            for batch, elapsed in _add_spacing(self._replicas[name], window.now)
         ]
         return ReplicaStatus(
-            share=round(shares.get(name, 0.0), 4),
-            in_per_second=self._compute_rate((batch.events for batch in recent), now),
-            kept_per_second=self._compute_rate((batch.retained for batch in recent), now),
-            utilisation=round(min(1.0, sum(b.seconds for b in recent) / self._compute_window(now)), 4),
+            share=round(share, 4),
+            in_per_second=window.compute_rate(batch.events for batch in recent),
+            kept_per_second=window.compute_rate(batch.retained for batch in recent),
+            utilisation=round(min(1.0, sum(batch.seconds for batch in recent) / window.seconds), 4),
             batch_seconds=newest.seconds if newest else None,
-            response_seconds=self._response_seconds(name, recent, now),
-            response_error_seconds=_standard_error([record.response_seconds for record in recent]),
-            work=compute_measures(samples, self._compute_window(now)),
+            response_seconds=round(sum(responses) / len(responses), 4) if is_warm else None,
+            response_error_seconds=round(stdev(responses) / sqrt(len(responses)), 4) if len(responses) > 1 else None,
+            work=compute_measures(samples, window.seconds),
         )
 
-    def _response_seconds(self, name: str, recent: list[ReplicaBatch], now: float) -> float | None:
-        if not recent or self._first_at[name] >= now - WINDOW_SECONDS:
-            return None
-        return _compute_mean([record.response_seconds for record in recent])
-
-    def _build_operator(self, operator: Operator, now: float, parallelism: int) -> OperatorStatus:
-        name = operator.name
-        recent = [batch for batch in self._list_recent_batches(now) if name in batch.operators]
+    def _build_operator(self, operator: Operator, window: _Window, parallelism: int) -> OperatorStatus:
+        name, graph = operator.name, self._application.graph
+        recent = [batch for batch in window.batches if name in batch.operators]
         events = sum(batch.operators[name].events for batch in recent)
         seconds = sum(batch.operators[name].seconds for batch in recent)
         tasks = recent[-1].count_tasks(name) if recent else None
@@ -368,54 +339,39 @@ class StatusBoard:
         matching = sum(count.seconds for count in counts)
         return OperatorStatus(
             key=operator.key,
-            level=next(n for n, level in enumerate(self._graph.levels) if operator in level),
-            reads_source=self._graph.reads_source(operator),
-            in_per_second=self._compute_rate([events], now),
-            out_per_second=self._compute_rate((batch.operators[name].matches for batch in recent), now),
+            level=next(n for n, level in enumerate(graph.levels) if operator in level),
+            reads_source=graph.reads_source(operator),
+            in_per_second=window.compute_rate([events]),
+            out_per_second=window.compute_rate(batch.operators[name].matches for batch in recent),
             tasks=tasks,
             parallelism=parallelism,
-            utilisation=round(min(1.0, seconds / (tasks or 1) / self._compute_window(now)), 4),
+            utilisation=round(min(1.0, seconds / (tasks or 1) / window.seconds), 4),
             seconds=seconds / events if events else None,
             overhead_seconds=max(0.0, seconds - matching) / events if events else None,
-            shed_share=_share(shed, shed + given),
-            late_per_second=self._compute_rate((batch.operators[name].late for batch in recent), now),
+            shed_share=_compute_share(shed, shed + given),
+            late_per_second=window.compute_rate(batch.operators[name].late for batch in recent),
             patterns=[pattern.name for pattern in operator.patterns],
-            work=self._work(operator, now, parallelism),
+            work=self._measure_tasks(operator, window, parallelism),
         )
 
-    def _work(self, operator: Operator, now: float, parallelism: int) -> list[Measures]:
+    def _measure_tasks(self, operator: Operator, window: _Window, parallelism: int) -> list[Measures]:
         """Return what each task did. A task that was just removed by a lower parallelism is still shown."""
         samples: dict[int, list[WorkSample]] = {task: [] for task in range(1, parallelism + 1)}
-        for batch, elapsed in _add_spacing(self._batches, now):
+        for batch, elapsed in _add_spacing(self._batches, window.now):
             if operator.name not in batch.operators:
                 continue
-            shared = batch.count_inputs(operator, self._graph) / max(batch.operators[operator.name].events, 1)
+            inputs = batch.count_inputs(operator, self._application.graph)
+            shared = inputs / max(batch.operators[operator.name].events, 1)
             for count in (record for record in batch.worked if record.operator == operator.name):
-                inputs = count.events * shared
-                sample = WorkSample(elapsed, inputs, count.events, count.matches, count.seconds)
+                sample = WorkSample(elapsed, count.events * shared, count.events, count.matches, count.seconds)
                 samples.setdefault(count.task, []).append(sample)
-        return [compute_measures(samples[task], self._compute_window(now)) for task in sorted(samples)][:parallelism]
+        return [compute_measures(samples[task], window.seconds) for task in sorted(samples)][:parallelism]
 
-    def _build_pattern_statuses(self, now: float) -> dict[str, PatternStatus]:
-        recent = self._list_recent_batches(now)
-        return {
-            pattern.name: self._build_pattern_status(operator.name, pattern, recent, now)
-            for operator in self._graph.operators
-            for pattern in operator.patterns
-        }
-
-    def _build_pattern_status(
-        self, operator: str, pattern: Any, recent: list[InterEventBatch], now: float
-    ) -> PatternStatus:
-        name = pattern.name
-        counts = [
-            batch.operators[operator].patterns[name]
-            for batch in recent
-            if operator in batch.operators and name in batch.operators[operator].patterns
-        ]
-        given = PatternCount()
-        for count in counts:
-            given.add(count)
+    def _build_pattern_status(self, operator: str, pattern: Pattern, window: _Window) -> PatternStatus:
+        name, given = pattern.name, PatternCount()
+        for batch in window.batches:
+            if operator in batch.operators and name in batch.operators[operator].patterns:
+                given.add(batch.operators[operator].patterns[name])
         named = list_named_types(pattern)
         types, lately = (limit_types(given.types, named), limit_types(self._shed.get_recent_counts(name), named))
         events, shed = sum(types.values()), sum(lately.values())
@@ -426,37 +382,35 @@ class StatusBoard:
             sheddable=is_sheddable(pattern),
             matches=self._totals.matches.get(name, 0),
             quiet=self._totals.suppressed.get(name, 0),
-            seconds=sum(count.seconds for count in counts) / events if events else None,
-            types=self._list_types(types, now),
-            partnerless_per_second=self._compute_rate([given.partnerless], now),
-            forgotten_bytes_per_second=self._compute_rate([given.forgotten_bytes], now),
-            out_per_second=self._compute_rate((count.matches for count in counts), now),
+            seconds=given.seconds / events if events else None,
+            types=window.compute_rates_by_type(types),
+            partnerless_per_second=window.compute_rate([given.partnerless]),
+            forgotten_bytes_per_second=window.compute_rate([given.forgotten_bytes]),
+            out_per_second=window.compute_rate([given.matches]),
             shed_events=self._shed.totals.get(name, {}),
-            shed_per_second=self._list_types(lately, now),
-            shed_share=_share(shed, shed + events),
-            spared=self._describe_control_keys(given, now),
+            shed_per_second=window.compute_rates_by_type(lately),
+            shed_share=_compute_share(shed, shed + events),
+            spared=ControlKeys(  # empty while nothing is shed
+                types=window.compute_rates_by_type(limit_types(given.control_types)),
+                out_per_second=window.compute_rate(given.control_matches),
+            ),
             recall=self._shed.recall(name),
         )
 
-    def _list_types(self, types: dict[str, int], now: float) -> dict[str, float]:
-        return {each: self._compute_rate([number], now) for each, number in sorted(types.items())}
 
-    def _describe_control_keys(self, count: PatternCount, now: float) -> ControlKeys:
-        """Return the events of the control keys, and their matches; empty while nothing is shed."""
-        matches = self._compute_rate(count.control_matches, now)
-        return ControlKeys(types=self._list_types(limit_types(count.control_types), now), out_per_second=matches)
+def _compute_batch_pause(recent: list[InterEventBatch]) -> float:
+    """Return the seconds between two batches when Spark waits for nothing: the shortest recent pause."""
+    between = [after.at - after.seconds - before.at for before, after in pairwise(recent)]
+    return max(0.0, min(between, default=0.0))
 
 
-def _compute_mean(values: list[float]) -> float | None:
-    return round(sum(values) / len(values), 4) if values else None
+def _compute_batch_overhead(recent: list[InterEventBatch], pause_seconds: float) -> float | None:
+    """Return the time of a batch besides its operators, including Spark's time between two batches."""
+    overheads = [batch.overhead_seconds for batch in recent if batch.operators]
+    return round(sum(overheads) / len(overheads) + pause_seconds, 4) if overheads else None
 
 
-def _standard_error(values: list[float]) -> float | None:
-    """Return the standard error of the mean of such values; None if there are too few."""
-    return round(stdev(values) / sqrt(len(values)), 4) if len(values) > 1 else None
-
-
-def _share(part: float, whole: float) -> float:
+def _compute_share(part: float, whole: float) -> float:
     return round(part / whole, 4) if whole else 0.0
 
 

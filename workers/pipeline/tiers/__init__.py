@@ -1,1 +1,1 @@
-"""Shared code of both tiers: batch processing, the result queue between the tiers, and the state."""
+"""The two tiers: rules for each event, and operators that turn events into complex events."""

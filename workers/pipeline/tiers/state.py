@@ -15,12 +15,14 @@ was thought dead) is rejected.
 | `weir:pipeline:late:{app}` | stream | `d` late events (Arrow), `n` how many; LATE_RETAINED units |
 """
 
+import struct
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
+import orjson
 import pyarrow as pa
 import redis
 from redis.typing import EncodableT
@@ -31,7 +33,7 @@ from common.stored_document import decode_document
 from queues import keys
 from queues.lua.script import load_script
 from workers.documents.pipeline import ComplexEvent
-from workers.pipeline.events.arrow_blob import decode, encode
+from workers.pipeline.events.layout import decode, encode
 
 LATE_RETAINED = 100  # units of batches with late events
 RETAINED = 30  # number of complex events that are shown
@@ -55,12 +57,6 @@ def format_outbox_name(queue: str, batch: int, run: str, place: str, rows: pa.Re
 def queue_of(name: str) -> str:
     """Return the destination of complex events in the outbox."""
     return name.partition("|")[0]
-
-
-def _parse_age_key(name: str) -> tuple[int, str]:
-    """Return the sort key that puts the oldest first."""
-    batch, _, rest = name.partition("|")[2].partition("/")
-    return int(batch), rest
 
 
 @dataclass(frozen=True)
@@ -154,7 +150,8 @@ class StateStore:
         In a pipeline that reads them, later ones would make them late. refused: queues whose events are left out.
         """
         names = [name.decode() for name in cast(list[bytes], self._control.hkeys(self._outbox))]
-        return sorted((name for name in names if queue_of(name) not in refused), key=_parse_age_key)
+        origins = {name: name.partition("|")[2].partition("/") for name in names if queue_of(name) not in refused}
+        return sorted(origins, key=lambda name: (int(origins[name][0]), origins[name][2]))
 
     def load_outputs(self, names: Sequence[str]) -> dict[str, bytes]:
         """Return the existing ones of these names, in their order."""
@@ -209,3 +206,76 @@ class StateStore:
 
     def _build_between_key(self, batch: int | str) -> str:
         return keys.PIPELINE_BETWEEN.build(self._application, batch)
+
+
+_LENGTH = struct.Struct("<I")
+MAX_STATE_BYTES = 128 * 2**20  # of an application: a quarter of what ./run gives the control server
+
+
+def place_limit(operators: int, groups: int) -> int:
+    """Return how many bytes one key group of one operator may store."""
+    return MAX_STATE_BYTES // (operators * groups)
+
+
+@dataclass
+class OperatorMemory:
+    """The stored states of an operator.
+
+    parts: signature → group → state. The part of a pattern that is no longer used is dropped.
+    max_place_bytes: limit of a group. forgotten_bytes: signature → bytes that did not fit, once `written`.
+    """
+
+    max_place_bytes: int = MAX_STATE_BYTES
+    parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    forgotten_bytes: dict[str, int] = field(default_factory=dict)
+    _kept: dict[int, dict[str, bytes]] = field(default_factory=dict)
+    _timers_us: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, places: Mapping[str, bytes], max_place_bytes: int = MAX_STATE_BYTES) -> "OperatorMemory":
+        """Build from the values of places (`operator/group`)."""
+        memory = cls(max_place_bytes)
+        for place, data in places.items():
+            group = int(place.rpartition("/")[2])
+            (length,) = _LENGTH.unpack_from(data)
+            end = _LENGTH.size + length
+            for signature, size in orjson.loads(data[_LENGTH.size : end]).items():
+                memory.parts.setdefault(signature, {})[group] = data[end : end + size]
+                end += size
+        return memory
+
+    def get_states(self, signature: str) -> dict[int, bytes]:
+        return self.parts.get(signature, {})
+
+    def keep(self, signature: str, states: Mapping[int, bytes], timers_us: Mapping[int, int]) -> None:
+        """Keep the states of a pattern.
+
+        timers_us: group → event time at which it has to be checked again, even without events.
+        """
+        for group, state in states.items():
+            self._kept.setdefault(group, {})[signature] = state
+        for group, time_us in timers_us.items():
+            self._timers_us[group] = min(self._timers_us.get(group, time_us), time_us)
+
+    def write_places(self, places: list[str]) -> dict[str, tuple[bytes, int | None]]:
+        """Return the value of every place, and when it is due."""
+        written = {}
+        for place in places:
+            group, data = int(place.rpartition("/")[2]), b""
+            if parts := self._drop_excess_parts(self._kept.get(group, {})):
+                head = orjson.dumps({signature: len(state) for signature, state in parts.items()})
+                data = b"".join((_LENGTH.pack(len(head)), head, *parts.values()))
+            written[place] = data, self._timers_us.get(group)
+        return written
+
+    def _drop_excess_parts(self, parts: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Leave out the largest parts of a group until the rest fits, and count what is left out."""
+        total = sum(map(len, parts.values()))
+        left = dict(parts)
+        for signature in sorted(parts, key=lambda name: -len(parts[name])):
+            if total <= self.max_place_bytes:
+                break
+            size = len(left.pop(signature))
+            total -= size
+            self.forgotten_bytes[signature] = self.forgotten_bytes.get(signature, 0) + size
+        return left

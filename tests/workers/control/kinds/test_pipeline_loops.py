@@ -23,9 +23,9 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
+from workers.pipeline.dispatch.assignment import Dispatches
 from workers.pipeline.dispatch.dispatcher import Dispatcher
-from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
+from workers.pipeline.dispatch.result_queue import Blob, Result, ResultQueue
 from workers.plants.steered import PublishedPlant
 from workers.steering import overrides
 

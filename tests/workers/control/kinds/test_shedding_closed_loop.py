@@ -25,10 +25,8 @@ from workers.control.parts.kind import LoopStart
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import parse_application_text
-from workers.pipeline.inter_event.finished_batch import InterEventBatch
-from workers.pipeline.inter_event.operator_counts import OperatorCount
-from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.status.status import StatusBoard
+from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount, ReplicaBatch
 from workers.plants.steered import PublishedPlant
 from workers.snapshot.control_record import control_record
 

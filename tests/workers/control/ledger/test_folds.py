@@ -13,8 +13,8 @@ from tests.workers.control.test_loops import tick as ticked
 from workers.batch import runs as batch_runs
 from workers.batch import task_definitions, task_managers
 from workers.batch import worker as batch_worker
+from workers.batch.job import JobContext
 from workers.batch.jobs import folding
-from workers.batch.jobs.job import JobContext
 from workers.control import what_if
 from workers.control.ledger import folds, ledger, runs
 from workers.control.ledger.runs import TickRun

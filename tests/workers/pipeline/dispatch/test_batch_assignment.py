@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.segments.segment import WaitingBlock
-from workers.pipeline.dispatch.batch_assignment import EVENTS_PER_TASK, BatchAssignment, on_tasks
 from workers.pipeline.events.containers import Range
-from workers.pipeline.shedding.shedder import Shedder
+from workers.pipeline.patterns.shedding import Shedder
+from workers.pipeline.tiers.event_source import EVENTS_PER_TASK, BatchAssignment, on_tasks
 
 BLOCK = 512
 BLOCKS = st.lists(st.integers(1, 300), min_size=1, max_size=12)

@@ -11,11 +11,11 @@ from queues.events.block import BlockIds, cut, from_events
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
 from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.dispatch.admission import Reserve
+from workers.pipeline.dispatch.assignment import DispatcherOvertaken, Dispatches
 from workers.pipeline.dispatch.dispatcher import Dispatcher, compute_gathering_seconds
-from workers.pipeline.dispatch.dispatches import DispatcherOvertaken, Dispatches
-from workers.pipeline.dispatch.reserve import Reserve
+from workers.pipeline.dispatch.result_queue import AttemptOvertaken, Blob, Result, ResultQueue, Room
 from workers.pipeline.events.containers import Faults, Nodes, Range, read_range
-from workers.pipeline.tiers.result_queue import AttemptOvertaken, Blob, Result, ResultQueue, Room
 
 REPLICAS = ("iap1", "iap2")
 CALM = Controls(lateness_seconds=1.0)

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tests.servers import new_server
-from workers.pipeline.events.connections import connect_to_control
+from workers.pipeline.events.containers import connect_to_control
 
 AWAY_SECONDS = 5.0  # longer than redis-py tries by itself
 

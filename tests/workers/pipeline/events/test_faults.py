@@ -9,11 +9,10 @@ from queues import keys
 from queues.publishing.client import Client
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
-from workers.pipeline.events.attributes import Attribute
+from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.containers import Faults, Nodes, Range, apply_layout, merge_blocks, read_range
 from workers.pipeline.events.faults import FaultStore
-from workers.pipeline.events.layout import Layout
-from workers.pipeline.tiers.result_queue import ResultQueue
+from workers.pipeline.events.layout import Attribute, Layout
 
 LAYOUT = Layout(
     ("id", "time", "type", "source", "key", "value"),

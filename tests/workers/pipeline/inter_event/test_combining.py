@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.inter_event.combining import (
+from workers.pipeline.dispatch.result_queue import Blob, Result
+from workers.pipeline.tiers.combining import (
     Barrier,
     CombinedOffset,
     OutstandingDispatch,
     build_barrier,
     combine_arrived_results,
 )
-from workers.pipeline.tiers.result_queue import Blob, Result
 
 
 def result(place: int, first_us: int, last_us: int, watermark_us: int | None = None, rows: int = 10) -> Result:

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import parse_application_text
-from workers.pipeline.events.arrow_blob import decode
-from workers.pipeline.inter_event.combining import Barrier, CombinedOffset, combine_arrived_results
-from workers.pipeline.inter_event.operator_counts import OperatorCount
-from workers.pipeline.inter_event.operators import Unit, Work, order_rows
-from workers.pipeline.inter_event.outbox import Outbox
-from workers.pipeline.intra_event.result_writer import ResultWriter
+from workers.pipeline.dispatch.result_queue import Result, ResultQueue
+from workers.pipeline.events.layout import decode
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, compute_key_group, distribute_groups
-from workers.pipeline.shedding.shed_counts import ShedCounts
-from workers.pipeline.tiers.result_queue import Result, ResultQueue
+from workers.pipeline.patterns.shedding import ShedCounts
+from workers.pipeline.tiers.combining import Barrier, CombinedOffset, combine_arrived_results
+from workers.pipeline.tiers.finished_batch import OperatorCount
+from workers.pipeline.tiers.operators import Unit, Work, order_rows
+from workers.pipeline.tiers.outbox import Outbox
+from workers.pipeline.tiers.result_writer import ResultWriter
 from workers.pipeline.tiers.state import NewerState, StateStore, WrittenState
 
 PATTERN = replace(pattern_of("SEQ(A; B; A)", within_us=12), name="aba", emits="aba")

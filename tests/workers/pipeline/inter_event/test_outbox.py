@@ -9,8 +9,8 @@ from common.errors import NoContainerAvailable, QueuePaused
 from queues.control.connection import WritesRefused
 from queues.events import block
 from tests.waiting import MAX_SECONDS
-from workers.pipeline.inter_event import outbox as outbox_module
-from workers.pipeline.inter_event.outbox import Outbox
+from workers.pipeline.tiers import outbox as outbox_module
+from workers.pipeline.tiers.outbox import Outbox
 from workers.pipeline.tiers.state import StateStore, WrittenState, format_outbox_name
 
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from queues import keys
-from workers.pipeline.declaration.monitored import MonitoredQuantile
-from workers.pipeline.intra_event.monitor import MIN_EVENTS, Monitor, MonitorStore, Sketches
+from workers.pipeline.events.layout import MonitoredQuantile
+from workers.pipeline.tiers.monitor import MIN_EVENTS, Monitor, MonitorStore, Sketches
 
 SLOW = MonitoredQuantile("slow", "value", 0.99, 60.0, "response")
 

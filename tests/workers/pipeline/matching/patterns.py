@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from controllers.patterns.expression import iterate_symbol_names
 from workers.pipeline.matching.matcher import Matcher
-from workers.pipeline.matching.retained.matches import KEYED, Matches, concatenate
+from workers.pipeline.matching.retained import KEYED, Matches, concatenate
 from workers.pipeline.patterns.pattern import Pattern, parse_definitions, parse_expression
 
 GROUPS = 4

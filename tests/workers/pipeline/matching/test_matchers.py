@@ -15,10 +15,9 @@ from tests.workers.pipeline.matching.patterns import (
     rows_of,
     rows_plainly,
 )
-from workers.pipeline.matching.event_by_event.interpreted import AutomatonMatcher
-from workers.pipeline.matching.matcher import Matcher, compute_masks, create_raw_matcher
-from workers.pipeline.matching.previous import RETAINED_US
-from workers.pipeline.matching.retained.matches import concatenate
+from workers.pipeline.matching.interpreted import AutomatonMatcher
+from workers.pipeline.matching.matcher import RETAINED_US, Matcher, compute_masks, create_raw_matcher
+from workers.pipeline.matching.retained import concatenate
 from workers.pipeline.patterns.pattern import Pattern
 
 EVENT = st.tuples(st.integers(0, 40), st.sampled_from("ABC"), st.integers(0, 3), st.sampled_from("xyz"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from tests.workers.pipeline.matching.test_matchers import ANY_PATTERN, CONJUNCTIONS, EVENTS
 from workers.pipeline.matching.matcher import Matcher
-from workers.pipeline.matching.retained.matches import concatenate
+from workers.pipeline.matching.retained import concatenate
 
 
 class Searching(Matcher):

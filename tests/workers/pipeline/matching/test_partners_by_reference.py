@@ -17,7 +17,7 @@ from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from tests.workers.pipeline.matching.test_random_matches import FILTERED, LETTERS, documents, expected, satisfied
 from workers.pipeline.matching import matcher as searching
 from workers.pipeline.matching.matcher import Matcher
-from workers.pipeline.matching.retained.matches import concatenate
+from workers.pipeline.matching.retained import concatenate
 from workers.pipeline.patterns.pattern import check_states
 
 USERS, MAX_EVENTS, SECOND_US = "abcdef", 30, 1_000_000

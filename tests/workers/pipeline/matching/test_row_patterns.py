@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from controllers.patterns.expression import Choice, Expression, Item, Repeat, Sequence, Symbol, count_minimum_events
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
-from workers.pipeline.matching.event_by_event.interpreted import AutomatonMatcher
+from workers.pipeline.matching.interpreted import AutomatonMatcher
 from workers.pipeline.matching.matcher import compute_masks
-from workers.pipeline.matching.retained.matches import concatenate
+from workers.pipeline.matching.retained import concatenate
 from workers.pipeline.patterns.pattern import Pattern, parse_definitions
 
 LETTERS = st.text("ABCX", max_size=25)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sql
 
-from workers.pipeline.rules.rule_columns import convert_expression
 from workers.pipeline.rules.rule_language import parse_expression
+from workers.pipeline.rules.rule_sql import convert_expression
 
 pytestmark = [
     pytest.mark.spark,

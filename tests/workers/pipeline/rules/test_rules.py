@@ -10,15 +10,13 @@ from pyspark.sql import functions as sql
 from common.errors import BadInput
 from queues.publishing.client import Client
 from workers.pipeline.declaration.declaration import build_application, parse_application_text, read_application
-from workers.pipeline.dispatch.batch_assignment import BatchAssignment
-from workers.pipeline.events.attributes import Attribute
+from workers.pipeline.dispatch.result_queue import Blob, Result, ResultQueue
 from workers.pipeline.events.containers import Range
-from workers.pipeline.events.layout import Layout, get_criterion_column
-from workers.pipeline.intra_event.rule_plan import RulePlans
-from workers.pipeline.matching.condition_types import check_conditions
+from workers.pipeline.events.layout import Attribute, Layout, get_criterion_column
+from workers.pipeline.matching.matcher import check_conditions
 from workers.pipeline.patterns import predicate
+from workers.pipeline.patterns.shedding import Shedder
 from workers.pipeline.rules.reference import ReferenceTable
-from workers.pipeline.rules.rule_check import list_named_columns
 from workers.pipeline.rules.rule_sql import (
     add_address_columns,
     apply_rules,
@@ -26,10 +24,10 @@ from workers.pipeline.rules.rule_sql import (
     check_rules,
     create_empty_events,
 )
-from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Sample
+from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Sample, list_named_columns
 from workers.pipeline.runtime.application import SHIPPED
-from workers.pipeline.shedding.shedder import Shedder
-from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
+from workers.pipeline.tiers.event_source import BatchAssignment
+from workers.pipeline.tiers.intra_event import RulePlans
 
 PLANNED = """
 name: planned

@@ -13,8 +13,7 @@ from queues import keys
 from tests.console.pipeline_sample import DECLARATION
 from workers.documents.pipeline import PipelineReport
 from workers.pipeline.declaration.declaration import parse_application_text
-from workers.pipeline.declaration.declared import Declarations, DeclarationText
-from workers.pipeline.declaration.orders import Orders
+from workers.pipeline.declaration.declared import Declarations, DeclarationText, Orders
 from workers.pipeline.runtime import application
 from workers.pipeline.runtime.application import PipelineProcess, Settings
 from workers.pipeline.status.published import Statuses

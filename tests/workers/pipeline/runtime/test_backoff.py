@@ -1,6 +1,6 @@
 """Failed applications are tried again within seconds, and by a new process when this one is of no use."""
 
-from workers.pipeline.runtime.backoff import LONG_ENOUGH_SECONDS, MAX_SECONDS, SESSION_TRIES, RestartBackoff
+from workers.pipeline.runtime.hosted import LONG_ENOUGH_SECONDS, MAX_SECONDS, SESSION_TRIES, RestartBackoff
 
 
 class Times:

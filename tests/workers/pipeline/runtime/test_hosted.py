@@ -12,9 +12,8 @@ from common.stored_document import decode_document, replace_fields
 from queues import keys
 from tests.console.pipeline_sample import DECLARATION
 from workers.documents.pipeline import ApplicationStatus, PipelineReport
-from workers.pipeline.declaration.declared import Declarations, DeclarationText
-from workers.pipeline.declaration.orders import NO_ORDER
-from workers.pipeline.runtime import backoff, hosted
+from workers.pipeline.declaration.declared import NO_ORDER, Declarations, DeclarationText
+from workers.pipeline.runtime import hosted
 from workers.pipeline.runtime.hosted import HostedApplication, HostingPlace, SessionExpired
 from workers.pipeline.status.published import Statuses
 
@@ -61,7 +60,7 @@ def running(monkeypatch) -> Application:
     made = Application()
     monkeypatch.setattr(hosted, "Running", made)
     monkeypatch.setattr(HostedApplication, "_check_declared", lambda self, declared: _application(declared))
-    monkeypatch.setattr(backoff, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(hosted, "FIRST_SECONDS", 0.0)
     return made
 
 
@@ -109,7 +108,7 @@ def test_whatever_ends_it_it_is_tried_again_and_the_status_says_what_and_when(ap
 
 def test_what_fails_at_each_start_gives_way_to_a_new_process(application, running):
     running.start_error = RuntimeError("10 seconds without a worker")
-    for _ in range(backoff.SESSION_TRIES - 1):
+    for _ in range(hosted.SESSION_TRIES - 1):
         application.step(DECLARED)
     with pytest.raises(SessionExpired, match="failed repeatedly"):
         application.step(DECLARED)
@@ -131,14 +130,14 @@ def test_a_session_that_is_stopped_or_holds_an_old_query_gives_way_at_once(appli
 def test_what_fails_for_want_of_room_waits_for_it_and_then_starts_at_once(application, running, control, monkeypatch):
     room = {"lacking": "the folder can't be written (No space left on device)"}
     monkeypatch.setattr(hosted, "explain_missing", lambda *_: room["lacking"])
-    for _ in range(backoff.SESSION_TRIES * 2):
+    for _ in range(hosted.SESSION_TRIES * 2):
         application.step(DECLARED)
     assert running.starts == 0 and "No space left" in status(control).restarts.last_error
     room["lacking"] = ""
     application.step(DECLARED)
     assert running.starts == 1 and status(control).state == "running"
     running.error, room["lacking"] = OSError("No space left on device"), "the folder can't be written"
-    for _ in range(backoff.SESSION_TRIES * 2):
+    for _ in range(hosted.SESSION_TRIES * 2):
         application.step(DECLARED)
     assert running.starts == 1 and status(control).state == "failed"
 

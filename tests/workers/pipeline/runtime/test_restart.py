@@ -9,9 +9,9 @@ import redis
 
 from common.errors import BadInput
 from queues.nodes.server import free_port
+from workers.pipeline.dispatch.assignment import Dispatches
 from workers.pipeline.dispatch.cursor import Cursor
-from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.inter_event.combining import CombinedOffset
+from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.runtime.restart import (
     CheckpointInUse,
     check,
@@ -20,8 +20,8 @@ from workers.pipeline.runtime.restart import (
     open_checkpoint,
     reset_checkpoint,
 )
-from workers.pipeline.tiers.checkpoint import COMBINER
-from workers.pipeline.tiers.result_queue import ResultQueue
+from workers.pipeline.tiers.batch_work import COMBINER
+from workers.pipeline.tiers.combining import CombinedOffset
 
 
 def planned(folder, batch: int, text: str) -> None:

@@ -7,11 +7,10 @@ import pytest
 
 from tests.waiting import MAX_SECONDS, until
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.dispatch.assignment import AssignedRange, Assignment
+from workers.pipeline.dispatch.assignment import AssignedRange, Assignment, Dispatches
 from workers.pipeline.dispatch.cursor import Cursor
-from workers.pipeline.dispatch.dispatches import Dispatches
+from workers.pipeline.dispatch.result_queue import Result, ResultQueue
 from workers.pipeline.runtime.source import AssignmentReader, ResultReader
-from workers.pipeline.tiers.result_queue import Result, ResultQueue
 
 A_LONG_TIME_SECONDS = 600.0
 

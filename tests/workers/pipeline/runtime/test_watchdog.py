@@ -1,6 +1,6 @@
 """The watchdog: ends what hangs, and nothing that only takes its time."""
 
-from workers.pipeline.runtime.watchdog import Watchdog
+from workers.pipeline.runtime.application import Watchdog
 
 
 class Times:

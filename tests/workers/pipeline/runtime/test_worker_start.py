@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import MAX_SECONDS
-from workers.pipeline.runtime.source_calls import answer_sources
+from workers.pipeline.runtime.session import answer_sources
 from workers.pipeline.runtime.worker_start import CALLS, SOURCE_WORKER, create_python_launcher
 
 ROOT = Path(__file__).resolve().parents[4]

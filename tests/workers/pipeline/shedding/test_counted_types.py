@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.pipeline.shedding.shed_counts import MAX_TYPES, OTHERS, limit_types
+from workers.pipeline.patterns.shedding import MAX_TYPES, OTHERS, limit_types
 
 COUNTS = st.dictionaries(st.text(max_size=4), st.integers(1, 1000), max_size=120)
 

@@ -17,8 +17,7 @@ from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.matching.matcher import compute_masks
 from workers.pipeline.patterns.graph import Graph, Operator
 from workers.pipeline.patterns.pattern import Pattern
-from workers.pipeline.shedding.recall import recall_of
-from workers.pipeline.shedding.shedder import (
+from workers.pipeline.patterns.shedding import (
     CONTROL_GROUPS,
     ROTATION_WINDOWS,
     UNITS,
@@ -26,6 +25,7 @@ from workers.pipeline.shedding.shedder import (
     Shedder,
     rank_texts,
 )
+from workers.pipeline.status.shed_record import recall_of
 
 KEYS = "abcdefghijkl"
 SHARES = st.sampled_from([0.0, 0.3, 0.5, 1.0])

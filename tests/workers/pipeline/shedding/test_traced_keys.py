@@ -12,8 +12,14 @@ from workers.documents.pipeline import RecallEstimate
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.patterns.graph import Graph, Operator
 from workers.pipeline.patterns.pattern import Pattern
-from workers.pipeline.shedding.shedder import ROTATION_WINDOWS, UNITS, KeyRanks, Shedder
-from workers.pipeline.shedding.traced_keys import compute_periods, find_chain_starts
+from workers.pipeline.patterns.shedding import (
+    ROTATION_WINDOWS,
+    UNITS,
+    KeyRanks,
+    Shedder,
+    compute_periods,
+    find_chain_starts,
+)
 from workers.pipeline.status.shed_record import ShedRecord
 
 USERS, SPAN_US = 2_000, 2_000

@@ -2,9 +2,8 @@
 
 import pytest
 
-from workers.pipeline.intra_event.finished_batch import ReplicaBatch
-from workers.pipeline.status.progress import ChainStep, ProgressInputs, stall
-from workers.pipeline.status.progress_record import ProgressRecord
+from workers.pipeline.status.progress import ChainStep, ProgressInputs, ProgressRecord, stall
+from workers.pipeline.tiers.finished_batch import ReplicaBatch
 
 
 def test_who_has_nothing_to_do_is_not_stalled():
@@ -57,8 +56,8 @@ def test_a_worker_counts_from_its_piece_its_last_batch_or_the_start_whichever_is
     given = {"a": 60.0, "b": 10.0, "c": 120.0}
     state, stall_reason = record.judge(130.0, given, 1)
     assert (state, stall_reason[:9], stall_reason[-4:]) == ("stalled", "replica b", "80 s")
-    assert record.stuck_seconds == 40.0, "that of replica a, which has worked before"
+    assert record.inputs.stuck_seconds == 40.0, "that of replica a, which has worked before"
     record.begin(130.0)
     assert record.judge(131.0, given, 1) == ("starting", None)
     record.reset_state()
-    assert record.stuck_seconds == 0.0
+    assert record.inputs.stuck_seconds == 0.0

@@ -5,8 +5,7 @@ import logging
 import pytest
 
 from queues import keys
-from workers.pipeline.status.published import Statuses
-from workers.pipeline.status.recent_log import MAX_LINES, MAX_TEXT, RecentLog, list_newest_lines
+from workers.pipeline.status.published import MAX_LINES, MAX_TEXT, RecentLog, Statuses, list_newest_lines
 
 
 @pytest.fixture

@@ -12,16 +12,13 @@ from tests.console.pipeline_sample import DECLARATION, sample_application
 from workers.documents.pipeline import PipelineReport
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import parse_application_text
-from workers.pipeline.dispatch.assignment import AssignedRange, Assignment
+from workers.pipeline.dispatch.assignment import AssignedRange, Assignment, Dispatches
 from workers.pipeline.dispatch.cursor import Cursor
-from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.inter_event.combining import CombinedOffset
-from workers.pipeline.inter_event.finished_batch import InterEventBatch
-from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount
-from workers.pipeline.intra_event.finished_batch import ReplicaBatch
+from workers.pipeline.dispatch.result_queue import Blob, Result, ResultQueue
 from workers.pipeline.status.published import Statuses
 from workers.pipeline.status.status import StatusBoard
-from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
+from workers.pipeline.tiers.combining import CombinedOffset
+from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount, PatternCount, ReplicaBatch
 
 APPLICATION = parse_application_text(DECLARATION, Path())
 

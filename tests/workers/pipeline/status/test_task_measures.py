@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers.parallelism.measured_topology import NAMES
-from workers.pipeline.status.task_measures import WorkSample, compute_measures
+from workers.pipeline.status.measures import WorkSample, compute_measures
 
 SAMPLES = st.builds(
     WorkSample,

@@ -15,7 +15,7 @@ from typing import Any
 
 from common import environment as variables
 from common.errors import BadInput, WeirError
-from workers.batch.jobs.job import ChunkResult, JobContext, Work
+from workers.batch.job import ChunkResult, JobContext, Work
 from workers.host.environment import PIPELINE_PREFIX, build_python_path, select_needed
 
 POLL_SECONDS = 0.5

@@ -15,10 +15,9 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from workers.batch.jobs import files
-from workers.batch.jobs.job import ChunkResult
-from workers.batch.jobs.spark.events import run_over_sound_files
-from workers.batch.jobs.spark.request import Request
+from workers.batch import files
+from workers.batch.job import ChunkResult
+from workers.batch.jobs.spark.events import Request, run_over_sound_files
 from workers.history import event_archive
 from workers.history.stretches import (
     ARCHIVED,

@@ -1,17 +1,51 @@
-"""A partition's events for a Spark job; unsound files are named, and either skipped or end the job."""
+"""The request for a Spark job, and the archived events that it reads.
+
+Unsound files are named, and either skipped or end the job.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from queues.events.block import SCHEMA
-from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive
+from workers.pipeline.patterns.shedding import OTHERS
+
+
+@dataclass
+class Request:
+    """A request. `token` names hidden files, and Spark's job group.
+
+    The job fills in `input_rows` once it is known, so that progress can be given as a share.
+    """
+
+    job: str
+    parameters: Mapping[str, Any]
+    content: Mapping[str, Any]
+    token: str
+    data: Path
+    input_rows: int = 0
+
+
+def group_rare_types(events: DataFrame, most: int) -> DataFrame:
+    """Return the rows with a type that is never null: one of the `most` frequent, "" for none, or OTHERS.
+
+    The rows are read twice.
+    """
+    named = events.withColumn("type", F.coalesce("type", F.lit("")))
+    ranked = named.groupBy("type").count().orderBy(F.desc("count"), "type").limit(most + 1).collect()
+    if len(ranked) <= most:
+        return named
+    frequent = [row["type"] for row in ranked[:most]]
+    return named.withColumn("type", F.when(F.col("type").isin(frequent), F.col("type")).otherwise(OTHERS))
+
 
 T = TypeVar("T")
 Faults = tuple[Mapping[str, str], ...]

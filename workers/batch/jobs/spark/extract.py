@@ -17,10 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from common.files import FORMULA
 from queues.events.block import FIELDS
-from workers.batch.jobs import files
-from workers.batch.jobs.job import ChunkResult
-from workers.batch.jobs.spark.events import run_over_sound_files
-from workers.batch.jobs.spark.request import Request
+from workers.batch import files
+from workers.batch.job import ChunkResult
+from workers.batch.jobs.spark.events import Request, run_over_sound_files
 from workers.history import event_archive
 
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"

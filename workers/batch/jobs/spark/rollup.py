@@ -9,10 +9,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from workers.batch.jobs import files
-from workers.batch.jobs.job import ChunkResult
-from workers.batch.jobs.spark.events import run_over_sound_files
-from workers.batch.jobs.spark.request import Request
+from workers.batch import files
+from workers.batch.job import ChunkResult
+from workers.batch.jobs.spark.events import Request, run_over_sound_files
 from workers.history import event_archive, metric_history
 
 TABLE = pa.schema(

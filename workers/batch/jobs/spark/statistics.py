@@ -30,11 +30,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from common import environment as variables
-from workers.batch.jobs import files
-from workers.batch.jobs.job import ChunkResult
-from workers.batch.jobs.spark.events import run_over_sound_files
-from workers.batch.jobs.spark.frequent_types import group_rare_types
-from workers.batch.jobs.spark.request import Request
+from workers.batch import files
+from workers.batch.job import ChunkResult
+from workers.batch.jobs.spark.events import Request, group_rare_types, run_over_sound_files
 from workers.history import event_archive
 from workers.pipeline.declaration.declaration import read_application
 from workers.pipeline.runtime.application import SHIPPED

@@ -24,11 +24,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from workers.batch.jobs import files
-from workers.batch.jobs.job import ChunkResult
-from workers.batch.jobs.spark.events import run_over_sound_files
-from workers.batch.jobs.spark.frequent_types import group_rare_types
-from workers.batch.jobs.spark.request import Request
+from workers.batch import files
+from workers.batch.job import ChunkResult
+from workers.batch.jobs.spark.events import Request, group_rare_types, run_over_sound_files
 from workers.history import event_archive
 from workers.history.training_sets import ALL_TYPES, ROOT, TABLE
 
@@ -89,10 +87,7 @@ def build_window_table(counted: pa.Table, day: str, window_seconds: int, history
 def _build_window_rows(
     kind: str, rates: np.ndarray, begin: int, count: int, window_seconds: int, history: int, horizon: int, known: int
 ) -> pa.Table:
-    """Return rows of the second day.
-
-    `rates` are those of two days; from index `known` on they were observed.
-    """
+    """Return rows of the second day. `rates` are those of two days; from index `known` on they were observed."""
     seconds = (begin + np.arange(count)) * window_seconds
     day_phase = 2 * math.pi * (seconds % DAY_SECONDS) / DAY_SECONDS
     # 1970-01-01 was a Thursday: a week started four days earlier.

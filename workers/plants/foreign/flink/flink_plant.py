@@ -27,7 +27,7 @@ from common.checks import is_number
 from common.parsing import parse_measured_number
 from controllers.parallelism.measured_topology import COUNTS, MAX_TASKS, Link, MeasuredOperator, MeasuredTopology
 from workers.documents.plants import PlantSection, PlantStatus
-from workers.pipeline.status.task_measures import WorkSample, compute_measures
+from workers.pipeline.status.measures import WorkSample, compute_measures
 from workers.plants.foreign.client import PlantClient, find_first_error
 from workers.plants.foreign.flink import sections
 from workers.plants.foreign.kind import Adapter

@@ -1,1 +1,0 @@
-"""The second tier: operators that turn events into complex events."""

@@ -1,1 +1,0 @@
-"""The first tier: reads each event separately, applies the rules, and writes the results."""

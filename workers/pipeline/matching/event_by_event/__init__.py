@@ -1,1 +1,0 @@
-"""The interpreter: matches any pattern, event by event."""

@@ -1,1 +1,0 @@
-"""What matchers keep between batches: matches, rows, and state by key group."""

@@ -1,0 +1,168 @@
+"""The first tier: reads each event separately, applies the rules, and writes the results.
+
+Spark calls it for each micro-batch of a replica. One Spark job applies the rules, and its tasks write their rows into
+the result queue. Then the rows are published.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+import redis
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from queues import keys
+from queues.topology import KnownTopology
+from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.dispatch.assignment import Assignment, Dispatches
+from workers.pipeline.dispatch.result_queue import Blob, Result, ResultQueue
+from workers.pipeline.events.containers import Range, get_nodes
+from workers.pipeline.events.faults import FaultStore
+from workers.pipeline.events.layout import CARRIED
+from workers.pipeline.patterns.shedding import sum_task_counts
+from workers.pipeline.rules.rule_sql import RuleOutput, apply_rules, build_rule_counts
+from workers.pipeline.tiers.batch_work import BatchWork, Checkpoint
+from workers.pipeline.tiers.event_source import BatchAssignment, EventSource, on_tasks
+from workers.pipeline.tiers.finished_batch import ReplicaBatch
+from workers.pipeline.tiers.result_writer import CUT_ROWS, WRITTEN, ResultWriter
+
+PLANNING_SECONDS = 1.0  # time limit for the answer of a node
+MAX_PLANS = 4  # number of plans that are kept; usually only one is in use
+
+
+class RulePlans:
+    """The rules of a replica as planned by Spark: one plan for each number of tasks and state of the reference tables.
+
+    A plan is analyzed, optimized, and compiled once, and executed for every batch with its own assignment. A new plan
+    costs as much as some hundred thousand events.
+    """
+
+    def __init__(
+        self, spark: SparkSession, control_url: str, application: Application, replica: str, patience_seconds: float
+    ) -> None:
+        self._spark, self._application = spark, application
+        self._options = {
+            "control": control_url,
+            "application": application.name,
+            "replica": replica,
+            "layout": msgspec.json.encode(application.layout).decode(),
+            "monitored": msgspec.json.encode(application.monitored).decode(),
+            "patience": str(patience_seconds),
+        }
+        self._plans: dict[object, tuple[DataFrame, RuleOutput]] = {}
+
+    def run(self, assignment: BatchAssignment) -> tuple[list[Row], dict[str, int]]:
+        """Run the batch, and return the reports of the tasks, and the events that passed each counted rule."""
+        told, ruled = self.plan(len(assignment.tasks))
+        assignment.attach(self._spark.sparkContext)
+        return told.collect(), ruled.count_passed(told)
+
+    def plan(self, tasks: int) -> tuple[DataFrame, RuleOutput]:
+        """Return the plan and its rules. It is made on first use, and the oldest one makes room for it."""
+        kind = (tasks, tuple(table.seen for table in self._application.tables))
+        if kind not in self._plans:
+            for old in list(self._plans)[: 1 - MAX_PLANS]:
+                del self._plans[old]
+            application = self._application
+            events = self._spark.read.format(EventSource.name()).options(**self._options, tasks=str(tasks)).load()
+            ruled = apply_rules(events, application.rules, application.layout.criteria)
+            names = sorted({"time", *CARRIED, *application.graph.columns})
+            self._plans[kind] = ruled.events.select(*names).mapInArrow(self._build_writer(), WRITTEN), ruled
+        return self._plans[kind]
+
+    def _build_writer(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        url, replica = self._options["control"], self._options["replica"]
+        name, graph = self._application.name, self._application.graph
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            assignment = BatchAssignment.get_current()
+            tick, attempt = assignment.tick, assignment.attempt
+            writer = ResultWriter(url, name, replica, tick, attempt, graph, assignment.cut, assignment.shedder)
+            return writer(batches)
+
+        return write
+
+
+class ReplicaBoard(Protocol):
+    """Records what the replicas do."""
+
+    def record_replica_batch(self, name: str, batch: ReplicaBatch) -> None:
+        """Record that a replica's batch is published."""
+
+
+class ReplicaWork(BatchWork):
+    """The batches of one replica of an application."""
+
+    def __init__(
+        self,
+        plans: RulePlans,
+        application: Application,
+        replica: str,
+        checkpoint: Checkpoint,
+        control: redis.Redis,
+        status: ReplicaBoard,
+    ) -> None:
+        self._plans, self._application, self._replica = plans, application, replica
+        self._checkpoint, self._control, self._status = checkpoint, control, status
+        self.ids = {"application": application.name, "replica": replica}
+        self._dispatches = Dispatches(control, application.name)
+        self._results = ResultQueue(control, application.name)
+        self._faults = FaultStore(control, application.name)
+        self._known = KnownTopology()
+
+    def work(self, events: DataFrame, batch: int) -> None:
+        started = time.monotonic()
+        tick = self._checkpoint.read_offset(batch)["tick"]
+        published = self._results.measure_room().published.get(self._replica, 0)
+        dispatches = [each for each in self._dispatches.list_after(self._replica, published) if each.tick <= tick]
+        if not dispatches:
+            return  # published before: the existing result counts, and nothing is done twice
+        attempt = self._results.begin(self._replica, tick)
+        if attempt is None:
+            return
+        self._faults.abandon(self._replica, tick)
+        for table in self._application.tables:
+            table.refresh()
+        arrived = sum(dispatch.events for dispatch in dispatches)
+        controls = dispatches[-1].controls
+        assignment = BatchAssignment(
+            tick,
+            attempt,
+            on_tasks(get_nodes(PLANNING_SECONDS), self._list_ranges(dispatches), controls.parallelism),
+            controls.ahead_us,
+            arrived >= CUT_ROWS,
+            controls.shedder,
+            {**self._application.controls.criteria, **controls.criteria},
+        )
+        rows, passed = self._plans.run(assignment)
+        retained = sum(row["kept"] for row in rows)
+        result = Result(
+            self._replica, tick, dispatches[0].watermark_us, tuple(Blob(*row[:7]) for row in rows if row["name"])
+        )
+        if not self._results.publish(result, attempt, arrived):
+            return
+        now = time.monotonic()
+        finished = ReplicaBatch(
+            at=now,
+            batch=batch,
+            events=arrived,
+            retained=retained,
+            size_bytes=result.size_bytes,
+            seconds=now - started,
+            rules=build_rule_counts(self._application.rules, passed, arrived, retained),
+            response_seconds=max(0.0, time.time() - dispatches[0].at_seconds),
+            shed=sum_task_counts([row["shed"] for row in rows]),
+        )
+        self._status.record_replica_batch(self._replica, finished)
+
+    def _list_ranges(self, dispatches: list[Assignment]) -> list[tuple[Range, int]]:
+        topology = self._known.read(self._control.get(keys.TOPOLOGY))
+        ranges = []
+        for part in (part for dispatch in dispatches for part in dispatch.parts):
+            queue, node = part.container.split("/")
+            # A node that was removed from the topology is gone for good, and so are its events.
+            if node in topology.nodes:
+                ranges.append((Range(queue, node, topology.nodes[node].url, part.after, part.through), part.events))
+        return ranges

@@ -1,0 +1,158 @@
+"""What a task of the intra-event stage does with the rows that passed its rules.
+
+Rows that some pattern may use go into the result queue, as Arrow blobs cut by key.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from workers.pipeline.dispatch.result_queue import Blob, ResultQueue
+from workers.pipeline.events.containers import control_of
+from workers.pipeline.events.layout import encode
+from workers.pipeline.matching.complex_event import drop_non_finite
+from workers.pipeline.matching.matcher import compute_masks
+from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, compute_key_groups
+from workers.pipeline.patterns.pattern import Pattern
+from workers.pipeline.patterns.shedding import (
+    ShedCounts,
+    ShedDecisions,
+    Shedder,
+    add_count,
+    compute_periods,
+    count_by_type,
+    limit_types,
+    to_text,
+)
+
+SLICE_GROUPS = 8  # key groups of one blob, if a batch is large enough to be cut
+WHOLE = -1
+CUT_ROWS = 20_000
+WRITTEN = (
+    "name string, route string, slice int, first_us long, last_us long, rows long, size long, kept long, shed string"
+)
+
+
+@dataclass(frozen=True)
+class ResultWriter:
+    """Writes results; it travels to the tasks.
+
+    cut: whether blobs are cut by key groups. shedder: what is dropped; an event that all patterns of a route shed is
+    not sent on that route.
+    """
+
+    control_url: str
+    application: str
+    replica: str
+    tick: int
+    attempt: str
+    graph: Graph
+    cut: bool
+    shedder: Shedder = field(default_factory=Shedder)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write all rows of a task (mapInArrow). Yields a row per blob, and a row with the number of rows kept."""
+        kept, shed = 0, ShedCounts()
+        parts: dict[str, list[pa.RecordBatch]] = {}
+        for batch in batches:
+            kept += batch.num_rows
+            for route, rows in self.select_wanted(batch, shed):
+                parts.setdefault(route, []).append(rows)
+        task = TaskContext.get()
+        assert task is not None  # Spark calls it within a task
+        blobs, data = self.build_blobs(parts, task.partitionId())
+        if data:
+            queue = ResultQueue(control_of(self.control_url), self.application)
+            queue.put(self.replica, self.tick, self.attempt, data)
+        yield _write_batch(blobs, kept, to_text(shed))
+
+    def select_wanted(self, batch: pa.RecordBatch, shed: ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield each route and the rows that a pattern of the route may use.
+
+        `first` marks a row in its first route. shed: receives the counts of the events that no pattern of a route gets.
+        """
+        batch = drop_non_finite(batch)
+        batch = batch.set_column(batch.schema.get_field_index("time"), "time", batch.column("time").cast(pa.int64()))
+        taken = np.zeros(batch.num_rows, bool)
+        for key in self.graph.routes:
+            held = self._decide_held(self.graph.list_route_patterns(key), key, batch, shed)
+            if not held.any():
+                continue
+            yield key, batch.append_column("first", pa.array(held & ~taken)).filter(pa.array(held))
+            taken |= held
+
+    def _decide_held(
+        self, patterns: tuple[Pattern, ...], key: str, batch: pa.RecordBatch, shed: ShedCounts
+    ) -> np.ndarray:
+        held = np.zeros(batch.num_rows, bool)
+        valid = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
+        present: np.ndarray = valid.to_numpy(zero_copy_only=False)
+        decisions = (
+            ShedDecisions(self.shedder, batch, batch.column(key).cast(pa.string()), compute_periods(self.graph))
+            if self.shedder.sheds
+            else None
+        )
+        dropped: dict[str, np.ndarray] = {}
+        for pattern in patterns:
+            if pattern.needs_every_event:
+                held[:] = True
+                continue
+            masks = compute_masks(pattern, batch)
+            wanted = masks != 0
+            if decisions is not None:
+                dropped[pattern.name] = decisions.select_dropped(pattern, masks)
+                wanted &= ~dropped[pattern.name]
+            held |= wanted
+        for name, rows in dropped.items():
+            # An event that stays for another pattern is dropped, and counted, at the operator.
+            add_count(shed, name, limit_types(count_by_type(batch, rows & present & ~held)))
+        usable: np.ndarray = held & present
+        return usable
+
+    def build_blobs(self, parts: dict[str, list[pa.RecordBatch]], task: int) -> tuple[list[Blob], dict[str, bytes]]:
+        """Return the report of each blob, and the blobs, for rows by route.
+
+        task: makes names unique in the batch.
+        """
+        blobs: list[Blob] = []
+        data: dict[str, bytes] = {}
+        for route, batches in parts.items():
+            whole = pa.concat_batches(batches)
+            keys = whole.column(route).cast(pa.string())
+            whole = whole.append_column("match_key", keys)
+            whole = whole.append_column("group", pa.array(compute_key_groups(keys), pa.int32()))
+            for slice_, rows in self._iterate_slices(whole):
+                name = f"{task}:{route}:{slice_}"
+                data[name] = encode(rows)
+                times = pc.min_max(rows.column("time")).as_py()
+                blobs.append(Blob(name, route, slice_, times["min"], times["max"], rows.num_rows, len(data[name])))
+        return blobs, data
+
+    def _iterate_slices(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if not self.cut:
+            yield WHOLE, rows
+            return
+        slices = rows.column("group").to_numpy() // SLICE_GROUPS
+        rows = rows.take(pa.array(np.argsort(slices, kind="stable")))
+        ends = np.cumsum(np.bincount(slices, minlength=KEY_GROUPS // SLICE_GROUPS))
+        start = 0
+        for slice_, end in enumerate(ends.tolist()):
+            if end > start:
+                yield slice_, rows.slice(start, end - start)
+            start = end
+
+
+def _write_batch(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:
+    """Yield the blobs in the format for Spark. The last row has the number of rows kept and the events shed."""
+    rows = [*blobs, Blob("", "", WHOLE, 0, 0, 0, 0)]
+    columns = list(zip(*rows, strict=True))
+    kinds = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
+    counts = pa.array([0] * len(blobs) + [kept], pa.int64())
+    texts = pa.array([""] * len(blobs) + [shed], pa.string())
+    names = ["name", "route", "slice", "first_us", "last_us", "rows", "size", "kept", "shed"]
+    return pa.RecordBatch.from_arrays([*arrays, counts, texts], names=names)
