@@ -76,7 +76,6 @@ class Delivery:
         return pc.coalesce(own, pc.binary_join_element_wise(self.block_id, rows, ":"))
 
     def fill_ids(self) -> pa.RecordBatch:
-        """Return the rows with the id column filled."""
         return self.batch.set_column(self.batch.schema.get_field_index("id"), "id", self.get_event_ids())
 
     def extract_part(self, start: int, stop: int) -> "Delivery":
@@ -151,7 +150,6 @@ class Options:
         return str(self._check_option(name, value, checks.accept_text(blank=value == default)))
 
     def get_choice(self, name: str, default: str, allowed: Collection[str]) -> str:
-        """Return one of the allowed words."""
         return str(self._check_option(name, self.get_text(name, default), checks.accept_choice(sorted(allowed))))
 
     def get_texts(self, name: str) -> dict[str, str]:

@@ -37,11 +37,6 @@ def test_the_rarest_types_are_one_and_no_event_is_lost(spark: SparkSession):
     assert found == {**FREQUENT, "": 20, OTHERS: 500}
 
 
-def test_types_that_are_few_keep_their_names(spark: SparkSession):
-    found = Counter(row["type"] for row in group_rare_types(events(spark, 2), 5).collect())
-    assert found == {**FREQUENT, "": 20, "invented 0": 1, "invented 1": 1}
-
-
 @pytest.mark.parametrize("invented", [500, 2_000])
 def test_a_training_set_has_as_many_rows_whatever_types_are_invented(
     spark: SparkSession, invented: int, monkeypatch: pytest.MonkeyPatch

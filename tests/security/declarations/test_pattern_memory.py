@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from tests.workers.pipeline.inter_event.test_operators import APPLICATION, Tier
 from tests.workers.pipeline.matching.patterns import pattern_of
+from tests.workers.pipeline.tiers.test_operators import APPLICATION, Tier
 from workers.pipeline.patterns.graph import Graph, Operator
 from workers.pipeline.tiers import state
 from workers.pipeline.tiers.finished_batch import OperatorCount, PatternCount

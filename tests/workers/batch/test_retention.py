@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from contextlib import closing, nullcontext
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from workers.batch.jobs import retention
 from workers.consumer import handled_rows
 from workers.consumer.handler import Options, Place
 from workers.consumer.handlers.parquet import Parquet
-from workers.consumer.handlers.sql import Sql, SqliteStore
+from workers.consumer.handlers.sql import SqliteStore
 from workers.coordination.leases import Lease
 from workers.history import event_archive, snapshot_archive
 from workers.history.snapshot_archive import Recorder
@@ -127,13 +127,6 @@ def test_a_file_that_goes_while_it_is_measured_takes_no_room_and_ends_no_run(
     assert [day.exists() for day in days] == [False, False, True]
 
 
-def test_days_that_are_kept_free_no_room_so_the_next_ones_go(keeper: Keeper) -> None:
-    days = [snapshots(keeper, day, 600_000) for day in (27, 28, 29, 30)]
-    keep(NOW - timedelta(days=4, hours=6), NOW - timedelta(days=4, hours=5), "an incident")
-    assert keeper.run(snapshot_megabytes=1).state == "done"
-    assert [day.exists() for day in days] == [True, False, False, True]
-
-
 @pytest.mark.parametrize("newest", [NOW.date().isoformat(), "2036-01-01"])
 def test_of_the_newest_day_nothing_goes_of_any_queue_nor_of_today(keeper: Keeper, newest: str) -> None:
     folders = [
@@ -159,16 +152,6 @@ def test_an_archive_that_takes_too_much_room_loses_its_oldest_partition_with_its
     assert keeper.run(archive_megabytes=1).progress["rows"] == 1
     assert not path.exists() and newer.exists()
     assert archived(keeper).exists()
-
-
-def test_an_old_day_that_was_archived_lately_goes_by_the_room_that_it_takes(keeper: Keeper) -> None:
-    path = archived(keeper, age_days=0.5)
-    newer = path.parents[1] / "day=2026-12-31" / path.name
-    newer.parent.mkdir()
-    newer.write_bytes(path.read_bytes() * (1 + 1_000_000 // path.stat().st_size))
-    assert keeper.run(archive_days=90).state == "done" and path.exists()
-    assert keeper.run(archive_days=90, archive_megabytes=1).progress["rows"] == 1
-    assert not path.exists() and newer.exists()
 
 
 def test_a_ledger_of_too_many_entries_loses_the_oldest_but_none_that_is_checked(keeper: Keeper) -> None:
@@ -398,15 +381,6 @@ def test_of_old_tunings_and_versions_the_newest_and_what_is_at_work_stay(
     assert left == [1, *range(4, 14)]
 
 
-def test_no_bound_of_days_keeps_all_records(keeper: Keeper, django_user_model: type[User]) -> None:
-    owner = django_user_model.objects.create_user("desk-2")
-    Override.objects.create(
-        queue="q", name="mode", value="hold", owner=owner, reason="r", ended_at=NOW - timedelta(days=900)
-    )
-    keeper.run(record_days=0)
-    assert Override.objects.exists()
-
-
 def host_loop(host: str, age_days: float, **target: str) -> Loop:
     ticked_at = NOW - timedelta(days=age_days)
     fields = {"target": {"host": host, **target}, "ticked_at": ticked_at, "mode": "advise"}
@@ -527,12 +501,6 @@ def test_handled_events_go_by_their_time_in_small_steps_and_an_incident_s_stay(
     assert handled_ids(keeper) == {"97", "89", "1"}
     assert handled_ids(keeper, "mine") == {"1"} and handled_ids(keeper, "another") == {"old"}
     assert keeper.run(handled_days=0).state == keeper.run(handled_days=1).state == "done"
-
-
-def test_the_place_of_handled_events_is_the_handler_s_own(tmp_path: Path) -> None:
-    handler = Sql(Place("alert", tmp_path), Options("sql", {}))
-    handler._store.insert("alert", [["1"], [0], *([[None]] * 5)])
-    assert list(handled_rows.delete_rows(tmp_path, handled_rows.convert_to_microseconds(NOW), nullcontext)) == [1]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from common.errors import BadInput
 from queues import keys
 from tests.races import another_thread, until_another_waits
 from tests.servers import Server
-from workers.batch import catalog, files, runs, task_definitions, task_managers
+from workers.batch import files, runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost, claim
 from workers.batch.job import ChunkResult, JobContext
@@ -159,13 +159,6 @@ def test_the_deadline_sizes_the_workers_by_the_measured_time_of_a_chunk(bench: B
     run.refresh_from_db()
     # 80 usable seconds are 4 chunks a worker, and 16 are left.
     assert run.workers_wanted == len(bench.sent) == 4
-
-
-def test_without_a_deadline_a_task_gets_as_many_workers_as_it_may_have(bench: Bench) -> None:
-    bench.define(single_instance=False, parallel=2)
-    bench.begin()
-    bench.manage()
-    assert len(bench.sent) == 2
 
 
 def test_no_more_than_the_wanted_workers_get_a_chunk(bench: Bench) -> None:
@@ -346,18 +339,6 @@ def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench: Be
     assert run.state == "failed" and "job_samples.GONE cannot be imported" in run.error
 
 
-@pytest.mark.parametrize("text", ["def (", "raise RuntimeError('no licence')", "JOB = absent"])
-def test_a_job_whose_module_fails_as_it_is_imported_is_named_like_one_that_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    """Who lists all tasks asks for the job of each: with one such job no task was shown."""
-    (tmp_path / "own_jobs_that_fail.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(BadInput, match=r"own_jobs_that_fail\.JOB cannot be imported") as refused:
-        catalog.get_job("python:own_jobs_that_fail.JOB")
-    assert refused.value.field == "job"
-
-
 def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_on(bench: Bench) -> None:
     bench.define()
     run = bench.begin()
@@ -466,10 +447,6 @@ def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_done(benc
     assert (first.state, first.tries) == ("failed", 3)
     assert first.error == "The chunk's worker ended or stopped responding 3 times."
     assert claimed is not None and claimed.pk != first.pk
-
-
-def test_requirements_choose_the_role() -> None:
-    assert [task_managers.find_role(each) for each in ([], ["spark"], ["memory"])] == ["jobs", "spark", "spark"]
 
 
 def test_the_deadline_is_the_next_time_of_that_name() -> None:

@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import BadInput
 from controllers.design.tuning import Improvement
 from tests.workers.control.records import NOW, wasteful_loop
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.job import JobContext
 from workers.control import tuning
-from workers.models import Loop, Run, Tuning
+from workers.models import Run, Tuning
 
 pytestmark = pytest.mark.django_db
 
@@ -50,10 +49,3 @@ def test_what_proves_better_is_proposed_once(where, monkeypatch):
     monkeypatch.setattr(tuning, "learn", lambda *_: learned)
     assert run_job(where).state == "done"
     assert [(each.loop, each.values) for each in Tuning.objects.all()] == [(loop, {"caution": 0.25})]
-
-
-def test_a_loop_of_a_kind_that_is_not_tuned_is_refused_by_name(where):
-    Loop.objects.create(name="rebalancing", law="rebalancing")
-    task_definitions.ensure_tasks()
-    with pytest.raises(BadInput, match="must be loops that can be tuned on recorded data, not rebalancing"):
-        runs.begin("tuning", where, {"days": 3, "loops": ["rebalancing"]})

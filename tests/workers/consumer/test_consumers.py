@@ -94,13 +94,6 @@ def test_a_worker_handles_everything_and_leaves_the_segment_empty(segment: Segme
     assert segment.get_counters()["removed_events"] == 40
 
 
-def test_a_worker_hands_over_many_blocks_in_one_call(segment: Segment) -> None:
-    fill(segment, 30)
-    handler = Recorder()
-    work(segment, handler)
-    assert handler.calls == [30]
-
-
 @pytest.mark.parametrize("place", [7, -1])
 def test_blocks_are_not_handled_where_the_handler_names_one_that_it_was_not_given(segment: Segment, place: int) -> None:
     """Which one failed is unknown: they were acknowledged, all of them, and the worker ended."""
@@ -123,11 +116,6 @@ def test_a_worker_ends_when_its_quota_is_used(segment: Segment) -> None:
     report = work(segment, Recorder(), replace(SPEC, events_per_worker=24))
     assert report.events == 24
     assert segment.measure()["length_blocks"] == 7
-
-
-def test_a_worker_with_nothing_to_do_reports_nothing(segment: Segment) -> None:
-    report = work(segment, Recorder())
-    assert (report.events, report.effects, report.latencies.count) == (0, 0, 0)
 
 
 def test_a_worker_reports_how_long_its_events_took(segment: Segment) -> None:
@@ -495,11 +483,6 @@ def test_back_off_doubles_up_to_its_cap_and_is_the_same_each_time(tries: int, bl
     plain_seconds = min(60.0, 2.0 ** min(tries - 1, 32))
     assert 0.5 * plain_seconds <= delay_seconds < 1.5 * plain_seconds
     assert delay_seconds == backoff.compute_delay_seconds(block_id, tries)
-
-
-def test_blocks_that_failed_together_are_not_tried_together() -> None:
-    delays = {Backoff().compute_delay_seconds(f"{number:032x}", 3) for number in range(20)}
-    assert len(delays) == 20
 
 
 def test_dead_letters_of_a_separation_are_in_the_order_of_the_block() -> None:

@@ -6,13 +6,11 @@ import time
 
 import pytest
 
-from queues import keys
 from queues.publishing.client import Client
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from tests.waiting import until
 from tests.workers.pipeline.pipeline_process import START_SECONDS, Running, alerts
-from workers.pipeline.declaration.controls import steer
 from workers.pipeline.tiers.state import StateStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -80,24 +78,3 @@ def test_what_can_not_be_worked_is_reported_and_what_is_late_is_kept_while_the_o
     kept = [row["id"] for rows in StateStore(control, "exact").list_late_events(10) for row in rows.to_pylist()]
     assert kept == ["late"]
     assert seen(nodes) == {"first", "behind", "last"}
-
-
-def test_a_criterion_changes_what_passes_from_the_next_dispatch_on(running, publish, control, nodes):
-    publish("below", value=3)
-    publish("above", value=7)
-    until(lambda: "above" in seen(nodes), START_SECONDS)
-    # The monitor feeds its quantile back: of these nine tenths are below 1.
-    publish(*(f"small {n}" for n in range(300)), value=0.5)
-    until(lambda: control.get(keys.PIPELINE_CONTROLS.build("exact")) is not None)
-    publish("now above", value=3)
-    until(lambda: "now above" in seen(nodes))
-    # A person holds it, and what the monitor sees stands aside.
-    held = {"value": 100.0, "until_seconds": time.time() + 600, "owner": "test", "reason": "a test"}
-    steer(control, "exact", {"held_criteria": {"slow": held}})
-    publish("held back", value=50)
-    publish("over it", value=101)
-    until(lambda: "over it" in seen(nodes))
-    steer(control, "exact", {"held_criteria": {}})
-    publish("free again", value=50)
-    until(lambda: "free again" in seen(nodes))
-    assert seen(nodes) == {"above", "now above", "over it", "free again"}

@@ -375,7 +375,6 @@ class Sql(Handler):
         return Outcome(effects=inserted, duplicates=len(columns[0]) - inserted)
 
     def close(self) -> None:
-        """Close the database connection."""
         self._store.close()
 
     @staticmethod

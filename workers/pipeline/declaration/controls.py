@@ -49,7 +49,6 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         return self.admit_until_seconds is None or now_seconds < self.admit_until_seconds
 
     def list_held_criteria(self, now_seconds: float) -> dict[str, CriterionHold]:
-        """Return the criteria that a person overrides now."""
         return {
             name: held
             for name, held in self.held_criteria.items()

@@ -99,7 +99,6 @@ def divide(
 
 
 def _join_ranges(parts: list[AssignedRange]) -> tuple[AssignedRange, ...]:
-    """Join consecutive ranges of a container."""
     joined: list[AssignedRange] = []
     for part in parts:
         if joined and joined[-1].container == part.container:
@@ -157,7 +156,6 @@ class Dispatches:
         self._control.xtrim(self._stream(replica), minid=f"{tick + 1}-0", approximate=False)
 
     def clear(self) -> None:
-        """Remove everything."""
         streams = list(self._control.scan_iter(self._stream("*")))
         self._control.delete(self._cursor, *streams)
 

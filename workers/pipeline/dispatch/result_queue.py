@@ -170,7 +170,6 @@ class ResultQueue:
         return Room(used, in_flight, published, size / events if events else ASSUMED_BYTES, size - used)
 
     def clear(self) -> None:
-        """Remove everything."""
         blobs = list(self._control.scan_iter(self._build_blobs_key("*", "*")))
         self._control.delete(self._results, self._room, *blobs)
 

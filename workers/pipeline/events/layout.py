@@ -133,7 +133,6 @@ class Layout:
 
     @property
     def sql(self) -> str:
-        """Return the Spark schema."""
         own = [f"{name} {_SQL[_KINDS[name]]}" for name in self.columns]
         attributes = [f"`{attribute.name}` {SQL_TYPES[attribute.kind]}" for attribute in self.attributes]
         criteria = [f"`{get_criterion_column(name)}` double" for name in self.criteria]
@@ -177,7 +176,6 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def encode(batch: pa.RecordBatch) -> bytes:
-    """Encode a record batch with its schema."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as writer:
         writer.write_batch(batch)

@@ -201,7 +201,6 @@ class RawMatcher(Protocol):
 
 
 def create_raw_matcher(pattern: Pattern) -> RawMatcher:
-    """Return the fastest matcher for this pattern."""
     if pattern.plain and pattern.consume == "skip-past-last":
         return SequenceRows(pattern)
     if pattern.plain and pattern.is_relaxed:

@@ -54,12 +54,10 @@ class Matches:
 
     @property
     def keys(self) -> pa.Array:
-        """Return the key of each match."""
         return self.events.column("match_key").take(pa.array(self.ends - 1))
 
     @property
     def groups(self) -> np.ndarray:
-        """Return the key group of each match."""
         groups: np.ndarray = self.events.column("group").to_numpy()
         of_last: np.ndarray = groups[self.ends - 1]
         return of_last
@@ -72,7 +70,6 @@ class Matches:
         return of_last
 
     def get_event_ids(self) -> list[list[str]]:
-        """Return the ids of the events of each match."""
         ids = self.events.column("id").to_pylist()
         return [ids[start:end] for start, end in self._iterate_bounds()]
 
@@ -241,7 +238,6 @@ class GroupStates:
         return {group: parts.values[name] for group, parts in self._parts.items() if name in parts.values}
 
     def collect_rows(self, name: str) -> pa.RecordBatch | None:
-        """Return the rows of all groups together."""
         rows_of_name = [parts.rows[name] for parts in self._parts.values() if name in parts.rows]
         return pa.concat_batches(rows_of_name) if rows_of_name else None
 
@@ -265,7 +261,6 @@ class RetainedRows:
         self.kept = kept.append_column(SCHEMA.field("mask"), pa.array(masks[places], pa.int64()))
 
     def build_masks(self) -> np.ndarray:
-        """Return the symbols of the kept events, int64[events]."""
         masks: np.ndarray = self.kept.column("mask").to_numpy()
         return masks
 
@@ -299,5 +294,4 @@ class RetainedRows:
         states.put_rows("open", self.kept)
 
     def load(self, states: GroupStates) -> None:
-        """Load the kept events from the states."""
         self.kept = states.collect_rows("open") or self.kept

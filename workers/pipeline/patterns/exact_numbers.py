@@ -58,7 +58,6 @@ def build_column(values: Sequence[Number]) -> pa.Array:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a constant of a condition is a number."""
     return type(value) in (int, float)
 
 
@@ -117,7 +116,6 @@ def _drop_undefined(number: int | float) -> Number:
 
 
 def negate(value: Any) -> CalculationResult | int | float:
-    """Return the value with the opposite sign."""
     number: int | float | CalculationResult = (
         -value if is_number(value) else CalculationResult(None if row is None else -row for row in _list_numbers(value))
     )

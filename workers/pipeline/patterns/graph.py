@@ -133,7 +133,6 @@ class Graph:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Return the columns that its patterns read."""
         return frozenset().union(*(pattern.columns for pattern in self.patterns))
 
 

@@ -129,7 +129,6 @@ class Pattern:
 
     @property
     def reads_previous(self) -> bool:
-        """Return whether a predicate reads the previous event."""
         return any(self.defines[symbol].previous for symbol in self.symbols)
 
     @property

@@ -12,7 +12,7 @@ import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -135,7 +135,11 @@ def parse(text: str, field: str) -> Predicate:
     if not _is_condition(tree):
         raise BadInput(field, f"must be a condition such as value > 80, not {text[:_SHOWN]!r}")
     parsed = Predicate(python, frozenset(columns), frozenset(previous), tree)
-    if not can_hold(tree) or (not columns and not previous and not _is_true(parsed, field)):
+    try:
+        is_possible = can_hold(tree) and (columns or previous or parsed.mask({}, 1)[0].as_py())
+    except pa.ArrowException:
+        raise BadInput(field, f"{parsed.text!r} compares a string with a number") from None
+    if not is_possible:
         raise BadInput(field, f"{text[:_SHOWN]!r} is never true: no event could match")
     return parsed
 
@@ -172,23 +176,25 @@ def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str],
         raise BadInput(field, f'must be an expression such as "{example}"')
     _check_text(text, field)
     try:
-        python = _as_python(text.strip())
-        tree = _restore_names(ast.parse(python, mode="eval").body)
+        # SQL's `=`, `<>`, AND, OR, and NOT become Python's operators.
+        python = _SQL.sub(lambda found: _AS_PYTHON.get(found[0], found[0]), text.strip().replace("\n", " "))
+        tree = ast.parse(python, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise BadInput(field, f"can't be read: {text[:_SHOWN]!r} ({_describe_error(error)})") from None
-    _check_depth(tree, field)
+        why = error.msg if isinstance(error, SyntaxError) else "incomplete"
+        raise BadInput(field, f"can't be read: {text[:_SHOWN]!r} ({why})") from None
+    for name in ast.walk(tree):
+        if isinstance(name, ast.Name):
+            name.id = name.id.removeprefix(_MARK)
+    waiting: list[tuple[ast.AST, int]] = [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > MAX_OPERATORS:
+            raise Forbidden(field, f"has more than {MAX_OPERATORS} nested operators")
+        waiting += [(part, depth + 1) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     columns: set[str] = set()
     previous: set[str] = set()
     _check(tree, field, columns, previous)
     return python.replace(_MARK, ""), tree, columns, previous
-
-
-def _restore_names(tree: ast.expr) -> ast.expr:
-    """Restore the names as written."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            node.id = node.id.removeprefix(_MARK)
-    return tree
 
 
 def _check_text(text: str, field: str) -> None:
@@ -207,31 +213,6 @@ def _check_text(text: str, field: str) -> None:
             raise Forbidden(field, f"is nested deeper than {MAX_NESTING}")
 
 
-def _check_depth(tree: ast.expr, field: str) -> None:
-    waiting: list[tuple[ast.AST, int]] = [(tree, 0)]
-    while waiting:
-        node, depth = waiting.pop()
-        if depth > MAX_OPERATORS:
-            raise Forbidden(field, f"has more than {MAX_OPERATORS} nested operators")
-        waiting += [(part, depth + 1) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
-
-
-def _is_true(constant: Predicate, field: str) -> bool:
-    try:
-        return bool(constant.mask({}, 1)[0].as_py())
-    except pa.ArrowException:
-        raise BadInput(field, f"{constant.text!r} compares a string with a number") from None
-
-
-def _as_python(text: str) -> str:
-    """Replace SQL's `=`, `<>`, AND, OR, and NOT by Python's operators."""
-    return _SQL.sub(lambda found: _AS_PYTHON.get(found[0], found[0]), text.replace("\n", " "))
-
-
-def _describe_error(error: BaseException) -> str:
-    return error.msg if isinstance(error, SyntaxError) else "incomplete"
-
-
 def match_type(event_type: str) -> Predicate:
     """Return the predicate of an undefined symbol: the symbol is the event type."""
     tree = ast.Compare(left=ast.Name(id="type"), ops=[ast.Eq()], comparators=[ast.Constant(value=event_type)])
@@ -246,20 +227,16 @@ def _is_condition(node: ast.expr) -> bool:
 
 
 def _check(node: ast.expr, field: str, columns: set[str], previous: set[str]) -> None:
-    if isinstance(node, ast.Call):
-        previous.add(_parse_previous_column(node, field))
-        return
+    match node:
+        case ast.Call(func=ast.Name(id="prev"), args=[ast.Name(id=column)], keywords=[]) if column not in _WORDS:
+            previous.add(column)
+            return
+        case ast.Call():
+            raise BadInput(field, f"{_format_node(node)!r} is unknown; use prev(column), such as prev(value)")
     for part in _list_checked_parts(node, field):
         _check(part, field, columns, previous)
     if isinstance(node, ast.Name) and node.id not in _WORDS:
         columns.add(node.id)
-
-
-def _parse_previous_column(node: ast.Call, field: str) -> str:
-    match node:
-        case ast.Call(func=ast.Name(id="prev"), args=[ast.Name(id=column)], keywords=[]) if column not in _WORDS:
-            return column
-    raise BadInput(field, f"{_format_node(node)!r} is unknown; use prev(column), such as prev(value)")
 
 
 def _list_checked_parts(node: ast.expr, field: str) -> list[ast.expr]:
@@ -376,7 +353,7 @@ def _evaluate(node: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
             return columns[format_previous_name(name)]
         case ast.BoolOp(op=op, values=values):
             join = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
-            return _fold(join, [_evaluate(value, columns) for value in values])
+            return reduce(join, [_evaluate(value, columns) for value in values])
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return pc.invert(_evaluate(operand, columns))
         case ast.UnaryOp(operand=operand):
@@ -390,13 +367,6 @@ def _evaluate(node: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             return _compare(op, _evaluate(left, columns), right, columns)
     raise AssertionError(f"unchecked expression {ast.dump(node)}")
-
-
-def _fold(join: Callable[[Any, Any], Any], values: list[Any]) -> Any:
-    result = values[0]
-    for value in values[1:]:
-        result = join(result, value)
-    return result
 
 
 def _needs_row_evaluation(*values: Any) -> bool:

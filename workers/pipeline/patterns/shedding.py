@@ -47,7 +47,6 @@ class Shedder:
 
     @cached_property
     def sheds(self) -> bool:
-        """Return whether anything is dropped at all."""
         return any(share > 0 for types in self.shares.values() for share in types.values())
 
 
@@ -169,7 +168,6 @@ def rank_texts(texts: pa.Array, salt: int = 0) -> np.ndarray:
 
 
 def count_by_type(rows: pa.RecordBatch, chosen: np.ndarray) -> dict[str, int]:
-    """Return how many of the chosen rows are of each type."""
     if not chosen.any():
         return {}
     counts = rows.column("type").filter(pa.array(chosen)).value_counts()
@@ -269,7 +267,6 @@ def _shorten_names(types: dict[str, int], named: Collection[str]) -> dict[str, i
 
 
 def add_count(counts: ShedCounts, pattern: str, types: dict[str, int]) -> None:
-    """Add the events that a pattern sheds."""
     if not types:
         return
     of_pattern = counts.setdefault(pattern, {})
@@ -278,7 +275,6 @@ def add_count(counts: ShedCounts, pattern: str, types: dict[str, int]) -> None:
 
 
 def sum_task_counts(texts: list[str]) -> ShedCounts:
-    """Return the sum of the counts of all tasks."""
     sums: ShedCounts = {}
     for text in texts:
         for pattern, types in json.loads(text or "{}").items():

@@ -84,31 +84,8 @@ _WORDS = frozenset(
     "AND OR NOT IN IS NULL TRUE FALSE BETWEEN LIKE CASE WHEN THEN ELSE END AS DIV".split()  # noqa: SIM905
 )
 _STATEMENTS = frozenset(
-    [
-        "SELECT",
-        "FROM",
-        "WITH",
-        "VALUES",
-        "TABLE",
-        "EXISTS",
-        "LATERAL",
-        "OVER",
-        "INSERT",
-        "CREATE",
-        "DROP",
-        "SET",
-        "ADD",
-        "USE",
-        "CALL",
-        "EXECUTE",
-        "INTO",
-        "UNION",
-        "TRANSFORM",
-        "REFLECT",
-        "RLIKE",
-        "REGEXP",
-        "ILIKE",
-    ]
+    "SELECT FROM WITH VALUES TABLE EXISTS LATERAL OVER INSERT CREATE DROP SET ADD USE CALL EXECUTE INTO UNION "  # noqa: SIM905
+    "TRANSFORM REFLECT RLIKE REGEXP ILIKE".split()
 )
 _MARKS = frozenset(
     {
@@ -182,22 +159,16 @@ def parse_expression(text: str, field: str) -> WrittenRule:
     try:
         parsed = _Parser(dialect=_DIALECT, error_level=ErrorLevel.RAISE).parse(tokens, text)
     except SqlglotError as error:
-        raise _choose_error_class(tokens)(field, f"can't be read{_place(error)}; allowed: {ALLOWED}") from None
+        # An attempt at a statement is no typing error.
+        kind = Forbidden if any(token.text.upper() in _STATEMENTS for token in tokens) else BadInput
+        first = (getattr(error, "errors", None) or [{}])[0]
+        at = f" at line {first['line']}, character {first['col']}" if "col" in first else ""
+        raise kind(field, f"can't be read{at}; allowed: {ALLOWED}") from None
     except RecursionError:
         raise Forbidden(field, f"is nested deeper than {MAX_DEPTH}") from None
     if len(parsed) != 1 or parsed[0] is None:
         raise BadInput(field, f"must be a single expression; allowed: {ALLOWED}")
     return _check_tree(cast(exp.Expression, parsed[0]), field)
-
-
-def _choose_error_class(tokens: list[Token]) -> type[BadInput]:
-    """Return the error class: `BadInput` for a typing error, `Forbidden` for an attempt at a statement."""
-    return Forbidden if any(token.text.upper() in _STATEMENTS for token in tokens) else BadInput
-
-
-def _place(error: SqlglotError) -> str:
-    errors = getattr(error, "errors", None) or [{}]
-    return f" at line {errors[0]['line']}, character {errors[0]['col']}" if "col" in errors[0] else ""
 
 
 def _tokenize_text(text: str, field: str) -> list[Token]:
@@ -239,7 +210,9 @@ def _check_token(tokens: list[Token], place: int, text: str, field: str) -> Toke
     if token.token_type == TokenType.STRING:
         _check_string(text[token.start : token.end + 1], before, field)
         return token
-    if token.token_type == TokenType.NUMBER and not _is_number(token.text):
+    if token.token_type == TokenType.NUMBER and not (
+        _NUMBER.match(token.text) and (int(token.text) < 2**63 if token.text.isdigit() else isfinite(float(token.text)))
+    ):
         raise Forbidden(field, "must use 64-bit numbers, or numbers of at most 30 digits with a decimal point")
     if token.token_type in _MARKS or token.text.upper() in _WORDS:
         return token
@@ -250,12 +223,6 @@ def _check_token(tokens: list[Token], place: int, text: str, field: str) -> Toke
     if is_type or types_literal:
         return token
     return Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, [])
-
-
-def _is_number(text: str) -> bool:
-    if not _NUMBER.match(text):
-        return False
-    return int(text) < 2**63 if text.isdigit() else isfinite(float(text))
 
 
 def _check_string(written: str, before: TokenType | None, field: str) -> None:
@@ -273,7 +240,9 @@ def _check_tree(tree: exp.Expression, field: str) -> WrittenRule:
     while waiting:
         node = waiting.pop()
         if type(node) not in _NODES:
-            raise Forbidden(field, f"has {_check_call(node)}, which is not allowed in a rule; allowed: {ALLOWED}")
+            is_alias = isinstance(node, exp.Alias)
+            what = f"{node.alias[:40]!r} where an operator is expected" if is_alias else type(node).__name__
+            raise Forbidden(field, f"has {what}, which is not allowed in a rule; allowed: {ALLOWED}")
         _check_node(node, field)
         if isinstance(node, exp.Column):
             columns.add(node.name)
@@ -282,12 +251,6 @@ def _check_tree(tree: exp.Expression, field: str) -> WrittenRule:
         waiting += list_operands(node)
     _check_nesting(tree, field)
     return WrittenRule(tree, frozenset(columns), frozenset(criteria))
-
-
-def _check_call(node: exp.Expression) -> str:
-    if isinstance(node, exp.Alias):
-        return f"{node.alias[:40]!r} where an operator is expected"
-    return type(node).__name__
 
 
 def list_operands(node: exp.Expression) -> list[exp.Expression]:

@@ -54,7 +54,6 @@ _OPERATORS: dict[type, Callable[[Any, Any], Column]] = {
 
 
 def convert_expression(expression: WrittenRule) -> Column:
-    """Return the Spark column of an expression."""
     return _convert_node(expression.tree)
 
 
@@ -79,13 +78,16 @@ def _convert_node(node: exp.Expression) -> Column:
         case exp.Neg():
             return -_convert_node(node.this)
         case exp.Cast():
-            return _cast(node)
+            kind, inner = _TYPES[TYPES[node.args["to"].this]], _convert_node(node.this)
+            return inner.try_cast(kind) if node.args.get("safe") else inner.cast(kind)
         case exp.Case():
             return _convert_case(node)
         case exp.Bracket():
             return _convert_node(node.this).getItem(get_literal_number(node.expressions[0]))
         case exp.Anonymous():
-            return _function(node)
+            if node.this.lower() == SUBNET:
+                return _match_subnet(_convert_node(node.expressions[0]), node.expressions[1].this)
+            return sql.call_function(node.this.lower(), *map(_convert_node, node.expressions))
     return _convert_predicate(node)
 
 
@@ -124,12 +126,6 @@ def _convert_literal(node: exp.Expression) -> Column:
     return sql.lit(Decimal(text) if "." in text else int(text))
 
 
-def _cast(node: exp.Expression) -> Column:
-    kind = _TYPES[TYPES[node.args["to"].this]]
-    inner = _convert_node(node.this)
-    return inner.try_cast(kind) if node.args.get("safe") else inner.cast(kind)
-
-
 def _convert_case(node: exp.Case) -> Column:
     subject = None if node.this is None else _convert_node(node.this)
     result: Any = sql
@@ -139,13 +135,6 @@ def _convert_case(node: exp.Case) -> Column:
     default = node.args.get("default")
     whole: Column = result if default is None else result.otherwise(_convert_node(default))
     return whole
-
-
-def _function(node: exp.Anonymous) -> Column:
-    name = node.this.lower()
-    if name == SUBNET:
-        return _match_subnet(_convert_node(node.expressions[0]), node.expressions[1].this)
-    return sql.call_function(name, *[_convert_node(expression) for expression in node.expressions])
 
 
 def _match_subnet(address: Column, subnet: str) -> Column:
@@ -369,7 +358,8 @@ def check_rules(
         except BadInput as error:
             raise type(error)(where, f"({rule.name}) {error.message}") from None
         except AnalysisException as error:
-            raise BadInput(where, f"({rule.name}) is not valid for the events: {_first_line(error)}") from None
+            why = next((line for line in str(error).splitlines() if line.strip()), "no reason given").strip()
+            raise BadInput(where, f"({rule.name}) is not valid for the events: {why}") from None
     for name in sorted({*_NEEDED, *needed}):
         if name not in events.columns:
             raise BadInput(
@@ -385,7 +375,3 @@ def check_rules(
 
 def _join_column_names(events: DataFrame) -> str:
     return ", ".join(events.columns)
-
-
-def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), "no reason given").strip()

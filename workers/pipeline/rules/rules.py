@@ -145,14 +145,12 @@ def _join_names(columns: Collection[str]) -> str:
 
 
 def list_named_columns(rules: Collection[Rule]) -> frozenset[str]:
-    """Return every column that the rules name."""
     named = {rule.using for rule in rules if isinstance(rule, Enrich)}
     named |= {column for rule in rules if isinstance(rule, Cleanse) for column in rule.columns}
     return frozenset(named.union(*(written_column.columns for written_column in _list_written_columns(rules))))
 
 
 def list_named_criteria(rules: Collection[Rule]) -> tuple[str, ...]:
-    """Return the criteria that the rules name."""
     return tuple(sorted(set().union(*(written_column.criteria for written_column in _list_written_columns(rules)))))
 
 

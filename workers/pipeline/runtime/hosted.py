@@ -41,7 +41,6 @@ class RestartBackoff:
 
     @property
     def is_due(self) -> bool:
-        """Return whether it is to be started now."""
         return self._monotonic() >= self._due_at
 
     @property
@@ -156,7 +155,6 @@ class HostedApplication:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """Return the queues that it reads."""
         return self._application.queues
 
     def step(self, declared: DeclarationText, order: PipelineOrder = NO_ORDER) -> None:
@@ -278,7 +276,6 @@ class HostedApplication:
             running.end()
 
     def leave(self) -> None:
-        """Stop it for good."""
         self._status.enter_state("stopping")
         self.end()
         self._lock.close()

@@ -123,7 +123,6 @@ class Statuses:
     def document(
         self, applications: dict[str, ApplicationStatus], carried: dict[str, ApplicationStatus]
     ) -> PipelineReport:
-        """Return the document of all applications together."""
         every = list(applications.values())
         states = [application.state for application in every]
         if self._state == FAILED or not states:
@@ -195,7 +194,6 @@ class RecentLog(logging.Handler):
 
 
 def list_newest_lines(control: redis.Redis) -> list[LogLine]:
-    """Return the lines, newest first."""
     return list(reversed(_load_lines(control)))
 
 

@@ -165,7 +165,6 @@ class StatusBoard:
             self._monitored = shown
 
     def record_replica_batch(self, name: str, batch: ReplicaBatch) -> None:
-        """Record that a replica's batch is published."""
         with self._lock:
             self._replicas.setdefault(name, deque()).append(batch)
             self._first_at.setdefault(name, batch.at)
@@ -176,7 +175,6 @@ class StatusBoard:
                 self._restarts = replace_fields(self._restarts, tries=0, failed_at=None, next_try_at=None)
 
     def record_inter_event_batch(self, batch: InterEventBatch) -> None:
-        """Record that an inter-event batch is finished."""
         with self._lock:
             self._batches.append(batch)
             self._totals.add(batch)

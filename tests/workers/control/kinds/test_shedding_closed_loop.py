@@ -18,7 +18,7 @@ from tests.console.conftest import sample_snapshot
 from tests.workers.control import overload
 from tests.workers.control.overload import ENDS, MILESTONE, SECOND_US
 from tests.workers.loops import ensured
-from tests.workers.pipeline.inter_event.test_operators import APPLICATION, Tier
+from tests.workers.pipeline.tiers.test_operators import APPLICATION, Tier
 from workers.control.engine import tick_due
 from workers.control.kinds import shedding
 from workers.control.parts.kind import LoopStart

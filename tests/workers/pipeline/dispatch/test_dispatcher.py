@@ -144,12 +144,6 @@ def test_of_a_result_queue_that_was_made_smaller_than_the_reserve_a_quarter_is_u
     assert 0 < dispatcher.step() <= 2**18 / 120 + 512
 
 
-def test_a_reserve_that_has_ended_holds_nobody_back(dispatcher, publish, control):
-    steer(control, result_bytes=2**20, reserve_bytes=2**20, admit_until_seconds=1.0)
-    publish(5_000)
-    assert dispatcher.step() == 5_000
-
-
 def test_two_batches_are_handed_out_ahead_and_no_more(dispatcher, publish, control):
     steer(control, admit_events_per_batch=4_096)
     publish(30_000)
@@ -199,18 +193,6 @@ def test_a_few_events_are_gathered_and_many_are_not(dispatcher, publish, times):
     assert dispatcher.step() == 100
     publish(5_000)
     assert dispatcher.step() == 5_000
-
-
-def test_it_checks_often_while_much_comes_and_seldom_else(dispatcher, publish, times):
-    calm = dispatcher.pause_seconds
-    publish(100)
-    dispatcher.step()
-    assert dispatcher.pause_seconds == calm
-    publish(5_000)
-    dispatcher.step()
-    assert dispatcher.pause_seconds < calm / 2
-    times.now += 1.0
-    assert dispatcher.pause_seconds == calm
 
 
 def test_a_few_events_wait_little_of_what_they_wait_for_late_ones():

@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,8 +79,3 @@ def test_in_arrays_it_is_asked_only_where_little_begins_little_is_kept_and_most_
     assert partnerless(begun[:6], ends) == 0, "most keys hold something"
     assert partnerless([], sorted([*ends, *((20 + n, "A", 0, "z") for n in range(14))])) == 0, "many begin"
     assert partnerless([(0, "A", 0, "z")] * 14, ends) == 0, "much is kept"
-
-
-def test_a_batch_of_nothing_is_searched_without_ado():
-    matcher = Matcher(pattern_of("SEQ(A; B)"))
-    assert len(matcher.take(rows_of([]), np.zeros(0, np.int64))) == 0

@@ -6,11 +6,6 @@ from workers.pipeline.status.progress import ChainStep, ProgressInputs, Progress
 from workers.pipeline.tiers.finished_batch import ReplicaBatch
 
 
-def test_who_has_nothing_to_do_is_not_stalled():
-    assert stall(ProgressInputs()) is None
-    assert stall(ProgressInputs(stall_reason="n1 can't be read")) is None
-
-
 @pytest.mark.parametrize(
     ("seconds", "batch_seconds", "stalled"),
     [(14.0, 0.2, False), (16.0, 0.2, True), (40.0, 20.0, False), (61.0, 20.0, True)],
@@ -27,20 +22,6 @@ def test_the_first_batch_has_time_for_compiling():
     assert "first batch" in stall(slow)
     assert slow.stuck_seconds == 0.0, "a new start would only begin it once more"
     assert ProgressInputs((ChainStep("replica iap1", 400.0, None),)).stuck_seconds == 160.0
-
-
-def test_the_one_that_is_stalled_for_longest_is_named():
-    sight = ProgressInputs(
-        (ChainStep("replica iap1", 20.0, 0.2), ChainStep("replica iap2", 45.0, 0.2)), undispatched_seconds=30.0
-    )
-    assert stall(sight) == "replica iap2 has not finished its batch for 45 s"
-    assert sight.stuck_seconds == 45.0
-
-
-def test_a_limit_or_a_node_that_is_away_is_reported_and_is_not_stuck():
-    sight = ProgressInputs(undispatched_seconds=20.0, stall_reason="the admission limit is 0 events/s")
-    assert stall(sight) == "no events were dispatched for 20 s: the admission limit is 0 events/s"
-    assert sight.stuck_seconds == 0.0, "a new start would not help"
 
 
 def test_a_dispatcher_that_does_not_come_back_is_reported_and_is_stuck():

@@ -135,17 +135,6 @@ def test_each_task_is_measured_by_its_own_batches(control):
     assert first["service_variance"] == 0.0
 
 
-def test_a_task_that_had_nothing_to_do_has_no_latency_and_counts_nothing(control):
-    small = worked(7)
-    lone = InterEventBatch(100.0, 7, small.combined, small.operators, small.worked[:1], 0.5)
-    shown = board(control)
-    shown.record_inter_event_batch(lone)
-    first, second = convert_to_plain(shown.document({}))["operators"]["hosts"]["work"]
-    assert first["executions"] == 30
-    assert second["executions"] == 0
-    assert second["latency_seconds"] is None and second["service_seconds"] is None
-
-
 def test_matches_count_on_over_a_restart_and_over_a_version(control):
     statuses = Statuses(control)
     statuses.board(APPLICATION).record_inter_event_batch(worked(1))
@@ -268,20 +257,6 @@ def test_who_may_find_nothing_more_does_not_stall(control):
         looked(shown, "the outbox of complex events is full: their queues accept no events")
         said = convert_to_plain(shown.document(beat(7)))
     assert (said["state"], said["hindrance"], said["outbox_full"]) == ("running", None, True)
-
-
-def test_a_combiner_that_takes_no_results_is_reported(control):
-    times = Times()
-    shown = board(control, times, times)
-    shown.enter_state("running")
-    shown.record_replica_batch("iap1", ReplicaBatch(times(), 0, 10, 10, 0, 0.2, [], 0.2))
-    times.now += 1.0
-    shown.record_inter_event_batch(worked(1, times()))
-    assert convert_to_plain(shown.document({}))["state"] == "running"
-    shown.record_replica_batch("iap1", ReplicaBatch(times(), 1, 10, 10, 0, 0.2, [], 0.2))
-    times.now += 16.0
-    looked(shown)
-    assert convert_to_plain(shown.document({}))["hindrance"] == "the combiner has not finished its batch for 16 s"
 
 
 def test_what_ended_the_run_before_is_shown_until_something_is_worked_again(control):

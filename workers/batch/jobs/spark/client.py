@@ -147,8 +147,6 @@ def use_spark_process(job: str) -> Iterator[Work]:
 
 
 def build_opener(job: str) -> Any:
-    """Return the opener of a job's declaration."""
-
     def open_in(surroundings: JobContext) -> Any:
         return use_spark_process(job)
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.errors import BadInput
-from tests.workers.pipeline.inter_event.test_operators import Tier, batch_of
 from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
+from tests.workers.pipeline.tiers.test_operators import Tier, batch_of
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.matching.matcher import compute_masks
 from workers.pipeline.patterns.graph import Graph, Operator

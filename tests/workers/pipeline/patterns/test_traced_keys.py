@@ -6,8 +6,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tests.workers.pipeline.inter_event.test_operators import Tier
 from tests.workers.pipeline.matching.patterns import pattern_of
+from tests.workers.pipeline.tiers.test_operators import Tier
 from workers.documents.pipeline import RecallEstimate
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.patterns.graph import Graph, Operator

@@ -1,1 +1,0 @@
-"""Tests of `workers.pipeline.intra_event`."""
