@@ -40,5 +40,5 @@ def test_a_worker_counts_from_its_piece_its_last_batch_or_the_start_whichever_is
     assert record.inputs.stuck_seconds == 40.0, "that of replica a, which has worked before"
     record.begin(130.0)
     assert record.judge(131.0, given, 1) == ("starting", None)
-    record.reset_state()
+    record.inputs = ProgressInputs()
     assert record.inputs.stuck_seconds == 0.0
