@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from common.errors import BadInput
+from common.stored_document import convert_to_plain
 from queues import keys, pausing
 from queues.models import Queue
 from tests.workers.snapshots import snapshot_of
@@ -46,7 +47,7 @@ def is_paused(control, part="consumption"):
 
 def seen(**parts):
     """A snapshot with the overrides in force now."""
-    rows = [overrides.document(row) for row in overrides.list_active(START)]
+    rows = [convert_to_plain(overrides.build_status(row)) for row in overrides.list_active(START)]
     return add_stops(
         snapshot_of(
             {
