@@ -85,10 +85,7 @@ class CostSide:
     late_seconds: float
     workers_cost: float | None
     late_cost: float | None
-
-    @property
-    def cost(self) -> float | None:
-        return total((self.workers_cost, self.late_cost))
+    cost: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,14 +176,16 @@ def compute_loop_costs(
         ]
         runs, late = sum(worked.runs for worked in done), sum(worked.late_seconds for worked in done)
         hours = None if run_seconds is None else runs * run_seconds / 3600
+        workers_cost, late_cost = compute_price(hours, prices.worker_hour), compute_price(late, prices.delay_second)
         return CostSide(
             name=name,
             words=words,
             runs=runs,
             worker_hours=hours,
             late_seconds=late,
-            workers_cost=compute_price(hours, prices.worker_hour),
-            late_cost=compute_price(late, prices.delay_second),
+            workers_cost=workers_cost,
+            late_cost=late_cost,
+            cost=total((workers_cost, late_cost)),
         )
 
     ours = replay_side(loop.law, "the law with the current values")

@@ -150,43 +150,6 @@ class RerunDifference(TypedDict):
     differs: bool
 
 
-class CostSideRow(TypedDict):
-    """The results of one side on the load. Money is null if a price or an amount is missing."""
-
-    name: str
-    words: str
-    runs: Annotated[float, describe("Number of worker runs.")]
-    worker_hours: float | None
-    late_seconds: Annotated[Seconds, describe("Time during which the oldest event waited too long, s.")]
-    workers_cost: float | None
-    late_cost: float | None
-    cost: float | None
-
-
-class CostDifferenceRow(TypedDict):
-    """The additional cost of another side compared with the law; below 0 less."""
-
-    side: CostSideRow
-    worker_hours: float | None
-    late_seconds: Seconds
-    cost: float | None
-
-
-class LoopCostsDetail(TypedDict):
-    """A loop compared with its baselines on its recorded load, simulated on a model of the plant."""
-
-    hours: float
-    recorded_seconds: int
-    run_seconds: Annotated[float | None, describe("Mean duration of a run, s.")]
-    prices: costs.CostPrices
-    law: CostSideRow
-    baselines: list[CostDifferenceRow]
-    held_seconds: int
-    holds: Annotated[
-        CostDifferenceRow | None, describe("The law with the recorded holds, compared with the law without holds.")
-    ]
-
-
 class WhatIf(TypedDict):
     """The recorded observations, decided with other values."""
 
@@ -291,24 +254,13 @@ def get_plant_costs(request: HttpRequest, hours: float = COST_HOURS) -> costs.Pl
 
 
 @router.get("/loops/{loop_id}/costs", summary=("Get a loop's savings compared with its baselines"))
-def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = COST_HOURS) -> LoopCostsDetail:
+def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = COST_HOURS) -> costs.LoopCosts:
     """Return the costs of the loop's recorded load of the last hours (up to 6).
 
     They are simulated with the law, with its baselines, and with the recorded holds.
     """
     actor_for(request, "plant.view")
-    loop_costs = costs.compute_loop_costs(get_loop_or_404(loop_id), hours, timezone.now(), time.monotonic)
-    return build_answer(
-        LoopCostsDetail,
-        loop_costs,
-        law=build_answer(CostSideRow, loop_costs.law),
-        baselines=[_build_difference_row(baseline) for baseline in loop_costs.baselines],
-        holds=None if loop_costs.holds is None else _build_difference_row(loop_costs.holds),
-    )
-
-
-def _build_difference_row(found: costs.CostDifference) -> CostDifferenceRow:
-    return build_answer(CostDifferenceRow, found, side=build_answer(CostSideRow, found.side))
+    return costs.compute_loop_costs(get_loop_or_404(loop_id), hours, timezone.now(), time.monotonic)
 
 
 def _parse_assignment(text: str) -> tuple[str, Any]:
