@@ -127,26 +127,6 @@ class NamedDeadLetter:
             return [UNREADABLE]
         return sorted({str(event["type"]) for event in self.events if event["type"] is not None})
 
-    def document(self) -> dict[str, Any]:
-        """Return the letter as JSON; `name` is the argument of an action."""
-        of_stored = ("error", "tries", "worker", "block_id", "fixes")
-        return {
-            "name": str(self.name),
-            **{part: getattr(self.name, part) for part in ("queue", "node", "id")},
-            "at": self.at,
-            "events": self.events,
-            "event_count": self.event_count,
-            "sealed": self.sealed,
-            "unreadable": {
-                "error": self.unreadable,
-                "bytes": len(self.original),
-                "hex": self.original[:EXCERPT_BYTES].hex(),
-            }
-            if self.unreadable
-            else None,
-            **{part: getattr(self.stored, part) for part in of_stored},
-        }
-
 
 @dataclass(frozen=True)
 class DeadLetterFilter:

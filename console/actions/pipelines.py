@@ -118,11 +118,6 @@ def _require_newest_version(newest: PipelineVersion | None, since: int | None) -
         raise BadInput("version", said)
 
 
-def activate(actor: Actor, version: PipelineVersion, reason: str, control: redis.Redis) -> PipelineVersion:
-    """Restore an older version as a new one: the history stays linear."""
-    return declare(actor, version.text, reason, control)
-
-
 def set_tasks(
     actor: Actor,
     application: str,

@@ -15,7 +15,7 @@ from console.accounts.access import Actor
 from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letter_steering import DeadLetterReport
 from console.actions.dead_letters import DeadLetterFilter, ErrorGroup, Name
-from console.api.request.answers import STORED_BYTES, Json, Router, convert
+from console.api.request.answers import STORED_BYTES, Json, Router, build_answer
 from console.api.request.authentication import actor_for
 from console.api.request.input import GivenTime, RequestBody, UtcTime, check_rows
 
@@ -194,4 +194,22 @@ def fix_letter(request: HttpRequest, queue: str, node: str, dead_id: str, body: 
 
 
 def _build_letter_row(letter: dead_letters.NamedDeadLetter) -> DeadLetterRow:
-    return convert(DeadLetterRow, letter.document())
+    data = letter.original
+    unreadable: UnreadableBytes = {
+        "error": letter.unreadable,
+        "bytes": len(data),
+        "hex": data[: dead_letters.EXCERPT_BYTES].hex(),
+    }
+    return build_answer(
+        DeadLetterRow,
+        letter.stored,
+        name=str(letter.name),
+        queue=letter.name.queue,
+        node=letter.name.node,
+        id=letter.name.id,
+        at=letter.at,
+        events=letter.events,
+        event_count=letter.event_count,
+        sealed=letter.sealed,
+        unreadable=unreadable if letter.unreadable else None,
+    )
