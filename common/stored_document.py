@@ -64,6 +64,11 @@ def describe(
     )
 
 
+def describe_metric(text: str) -> msgspec.Meta:
+    """Return the metadata of a field that is a gauge of Prometheus and a column of the history."""
+    return describe(text, metric="gauge", recorded=True)
+
+
 @functools.cache
 def list_figures(kind: type[StoredDocument]) -> tuple[Figure, ...]:
     """Return a document's metrics."""

@@ -37,7 +37,10 @@ class AssistantEndpoint:
             return
         async with ThreadSensitiveContext():
             try:
-                _judge(scope)
+                if scope["method"] != "POST":
+                    raise RequestRefused(405, POST_ALONE, field="method")
+                if any(name == b"origin" for name, _ in scope["headers"]):
+                    raise RequestRefused(403, FROM_A_PAGE, field="origin")
                 # It is admitted at the end of its body, so its token is not checked before.
                 body = await _read_body(receive)
                 actor = None if body is None else await database_sync_to_async(_authenticate_caller)(scope)
@@ -49,14 +52,6 @@ class AssistantEndpoint:
             from console.assistants.server import serve
 
             await serve(Tools(InProcess(actor)), scope, _build_body_receiver(body, receive), send)
-
-
-def _judge(scope: dict[str, Any]) -> None:
-    """Check what needs no look-up. Raises `RequestRefused`."""
-    if scope["method"] != "POST":
-        raise RequestRefused(405, POST_ALONE, field="method")
-    if any(name == b"origin" for name, _ in scope["headers"]):
-        raise RequestRefused(403, FROM_A_PAGE, field="origin")
 
 
 def _authenticate_caller(scope: dict[str, Any]) -> Actor:

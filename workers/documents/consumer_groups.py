@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from common.stored_document import PerSecond, Seconds, StoredDocument, describe
+from common.stored_document import PerSecond, Seconds, StoredDocument, describe, describe_metric
 from workers.documents.queues import Trend
 
 
@@ -35,20 +35,12 @@ class ConsumerGroup(StoredDocument, frozen=True, kw_only=True):
     state: Annotated[str, describe("State, as the broker reports it.")] = ""
     members: list[GroupMember] = []
     topics: Annotated[list[str], describe("The topics that it reads.")] = []
-    lag_events: Annotated[
-        int | None, describe("Events that the consumer group has not read yet", metric="gauge", recorded=True)
-    ] = None
-    lag_seconds: Annotated[
-        Seconds | None, describe("Age of the next event of the consumer group", metric="gauge", recorded=True)
-    ] = None
+    lag_events: Annotated[int | None, describe_metric("Events that the consumer group has not read yet")] = None
+    lag_seconds: Annotated[Seconds | None, describe_metric("Age of the next event of the consumer group")] = None
     at_least: Annotated[bool, describe("Whether the lag may be larger.")] = False
     trend: Annotated[Trend | None, describe("Trend of the lag in events.")] = None
-    in_per_second: Annotated[
-        PerSecond | None, describe("Events appended per second", metric="gauge", recorded=True)
-    ] = None
-    out_per_second: Annotated[PerSecond | None, describe("Events read per second", metric="gauge", recorded=True)] = (
-        None
-    )
+    in_per_second: Annotated[PerSecond | None, describe_metric("Events appended per second")] = None
+    out_per_second: Annotated[PerSecond | None, describe_metric("Events read per second")] = None
     clearing_seconds: Annotated[
         Seconds | None, describe("Time to process the backlog at the current rates, s; null: it is not shrinking.")
     ] = None

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec.structs import force_setattr
 
-from common.stored_document import Instant, PerSecond, Seconds, StoredDocument, describe
+from common.stored_document import Instant, PerSecond, Seconds, StoredDocument, describe, describe_metric
 from workers.documents.queues import PauseStatus
 
 
@@ -23,8 +23,8 @@ class WorkerHost(StoredDocument, frozen=True, kw_only=True):
     """A pool of worker processes."""
 
     role: str = ""
-    slots: Annotated[int, describe("Maximum number of workers at once", metric="gauge", recorded=True)] = 0
-    busy: Annotated[int, describe("Busy workers", metric="gauge", recorded=True)] = 0
+    slots: Annotated[int, describe_metric("Maximum number of workers at once")] = 0
+    busy: Annotated[int, describe_metric("Busy workers")] = 0
     at_work: Annotated[float | None, describe("Busy processes, mean of the last second.", recorded=True)] = None
     reserved: Annotated[int, describe("Number of unfinished tasks, including running ones.")] = 0
     drained: Annotated[bool, describe("Whether it accepts no new work.")] = False

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from common.stored_document import Bytes, PerSecond, Seconds, Share, StoredDocument, describe
+from common.stored_document import Bytes, PerSecond, Seconds, Share, StoredDocument, describe, describe_metric
 from queues.nodes.heartbeat import UtilizationByPart
 from queues.nodes.node_state import STATES
 from queues.topology import Capacity, NodeSpec
@@ -16,19 +16,15 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 
     state: Annotated[NodeState | None, describe("null: before the first heartbeat.")] = None
     stale: Annotated[bool, describe("Whether it missed two heartbeats.")] = False
-    age_seconds: Annotated[
-        Seconds | None, describe("Seconds since the last heartbeat", metric="gauge", recorded=True)
-    ] = None
-    utilisation: Annotated[
-        Share | None, describe("Smoothed utilization, share of capacity", metric="gauge", recorded=True)
-    ] = None
+    age_seconds: Annotated[Seconds | None, describe_metric("Seconds since the last heartbeat")] = None
+    utilisation: Annotated[Share | None, describe_metric("Smoothed utilization, share of capacity")] = None
     raw: Annotated[Share | None, describe("The utilization before smoothing: the greatest of the parts.")] = None
     parts: Annotated[UtilizationByPart | None, describe("Utilization by resource.")] = None
     busy: Annotated[Share, describe("Threshold of the state BUSY.")] = _SPEC.busy
     toobusy: Annotated[Share, describe("Threshold of the state TOOBUSY.")] = _SPEC.toobusy
-    in_per_second: Annotated[PerSecond | None, describe("Events in per second", metric="gauge", recorded=True)] = None
-    out_per_second: Annotated[PerSecond | None, describe("Events out per second", metric="gauge", recorded=True)] = None
-    memory_bytes: Annotated[Bytes | None, describe("Memory used", metric="gauge", recorded=True)] = None
+    in_per_second: Annotated[PerSecond | None, describe_metric("Events in per second")] = None
+    out_per_second: Annotated[PerSecond | None, describe_metric("Events out per second")] = None
+    memory_bytes: Annotated[Bytes | None, describe_metric("Memory used")] = None
     memory_capacity_bytes: Bytes | None = None
     capacity_events_per_second: PerSecond = Capacity().events_per_second
     points: Annotated[int, describe("Points, out of 1000 per queue", metric="gauge")] = 0

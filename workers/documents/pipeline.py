@@ -7,7 +7,17 @@ from typing import Annotated
 
 from msgspec import field
 
-from common.stored_document import Bytes, Events, Instant, PerSecond, Seconds, Share, StoredDocument, describe
+from common.stored_document import (
+    Bytes,
+    Events,
+    Instant,
+    PerSecond,
+    Seconds,
+    Share,
+    StoredDocument,
+    describe,
+    describe_metric,
+)
 from workers.documents.controls import ControlValues
 
 # States of the pipeline's process and of its applications.
@@ -205,20 +215,12 @@ class PipelineFigures(StoredDocument, frozen=True, kw_only=True):
     error: str | None = None
     hindrance: Annotated[str | None, describe("Why there is no progress.")] = None
     batch: Annotated[int | None, describe("Number of the last batch", metric="gauge")] = None
-    in_per_second: Annotated[PerSecond | None, describe("Events read per second", metric="gauge", recorded=True)] = None
-    kept_per_second: Annotated[
-        PerSecond | None, describe("Events per second that passed the filters", metric="gauge", recorded=True)
-    ] = None
-    alerts_per_second: Annotated[
-        PerSecond | None, describe("Complex events per second", metric="gauge", recorded=True)
-    ] = None
-    batch_seconds: Annotated[Seconds | None, describe("Duration of the last batch", metric="gauge", recorded=True)] = (
-        None
-    )
-    watermark_lag_seconds: Annotated[
-        Seconds | None, describe("Age of the watermark", metric="gauge", recorded=True)
-    ] = None
-    waiting_events: Annotated[Events | None, describe("Events waiting", metric="gauge", recorded=True)] = None
+    in_per_second: Annotated[PerSecond | None, describe_metric("Events read per second")] = None
+    kept_per_second: Annotated[PerSecond | None, describe_metric("Events per second that passed the filters")] = None
+    alerts_per_second: Annotated[PerSecond | None, describe_metric("Complex events per second")] = None
+    batch_seconds: Annotated[Seconds | None, describe_metric("Duration of the last batch")] = None
+    watermark_lag_seconds: Annotated[Seconds | None, describe_metric("Age of the watermark")] = None
+    waiting_events: Annotated[Events | None, describe_metric("Events waiting")] = None
     offered_per_second: PerSecond | None = None
     shed_per_second: PerSecond | None = None
     result_free_bytes: Annotated[Bytes | None, describe(recorded=True)] = None

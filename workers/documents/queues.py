@@ -2,7 +2,18 @@
 
 from typing import Annotated, Literal
 
-from common.stored_document import Bytes, Events, Instant, PerSecond, Points, Seconds, Share, StoredDocument, describe
+from common.stored_document import (
+    Bytes,
+    Events,
+    Instant,
+    PerSecond,
+    Points,
+    Seconds,
+    Share,
+    StoredDocument,
+    describe,
+    describe_metric,
+)
 
 Trend = Literal["rising", "falling", "steady"]
 
@@ -49,18 +60,12 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     sink: Annotated[str | None, describe("Destination of the events of a jobs queue.")] = None
     priority: int | None = None
     minimum_containers: int = 1
-    in_per_second: Annotated[
-        PerSecond | None, describe("Events published per second", metric="gauge", recorded=True)
-    ] = None
-    out_per_second: Annotated[
-        PerSecond | None, describe("Events processed per second", metric="gauge", recorded=True)
-    ] = None
-    waiting_events: Annotated[Events | None, describe("Events waiting", metric="gauge", recorded=True)] = None
+    in_per_second: Annotated[PerSecond | None, describe_metric("Events published per second")] = None
+    out_per_second: Annotated[PerSecond | None, describe_metric("Events processed per second")] = None
+    waiting_events: Annotated[Events | None, describe_metric("Events waiting")] = None
     waiting_bytes: Annotated[Bytes | None, describe("Bytes waiting", metric="gauge")] = None
     # 0 while no event waits; None while unknown.
-    wait_seconds: Annotated[
-        Seconds | None, describe("Wait of the oldest event in seconds", metric="gauge", recorded=True)
-    ] = None
+    wait_seconds: Annotated[Seconds | None, describe_metric("Wait of the oldest event in seconds")] = None
     clearing_seconds: Annotated[
         Seconds | None, describe("Time to process the backlog at the current rate, s; null: no event leaves.")
     ] = None
@@ -68,10 +73,9 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     # As the nodes reported it.
     oldest_seconds: Annotated[Seconds | None, describe("Age of the oldest waiting event", metric="gauge")] = None
     latency_p95_seconds: Annotated[
-        Seconds | None,
-        describe("95th percentile of the time from publish to acknowledgment", metric="gauge", recorded=True),
+        Seconds | None, describe_metric("95th percentile of the time from publish to acknowledgment")
     ] = None
-    dead_letters: Annotated[int | None, describe("Dead letter events", metric="gauge", recorded=True)] = None
+    dead_letters: Annotated[int | None, describe_metric("Dead letter events")] = None
     retry_blocks: Annotated[int | None, describe("Blocks waiting for a retry", metric="gauge")] = None
     workers_at_once: Annotated[float | None, describe("Mean number of workers.")] = None
     service_seconds: Annotated[Seconds | None, describe("Processing time of one event by one worker, s.")] = None

@@ -13,6 +13,7 @@ from common.stored_document import (
     StoredDocument,
     decode_document,
     describe,
+    describe_metric,
     encode_document,
 )
 from queues.nodes.node_state import NORMAL
@@ -89,37 +90,26 @@ class PlantHealth(StoredDocument, frozen=True):
 class PlantTotals(StoredDocument, frozen=True, kw_only=True):
     """All queues, nodes, and worker hosts of role jobs together."""
 
-    in_per_second: Annotated[
-        PerSecond | None, describe("Events published per second", metric="gauge", recorded=True)
-    ] = None
-    out_per_second: Annotated[
-        PerSecond | None, describe("Events processed per second", metric="gauge", recorded=True)
-    ] = None
+    in_per_second: Annotated[PerSecond | None, describe_metric("Events published per second")] = None
+    out_per_second: Annotated[PerSecond | None, describe_metric("Events processed per second")] = None
     latency_p95_seconds: Annotated[
-        Seconds | None,
-        describe("95th percentile of the time from publish to acknowledgment", metric="gauge", recorded=True),
+        Seconds | None, describe_metric("95th percentile of the time from publish to acknowledgment")
     ] = None
-    backlog_events: Annotated[Events | None, describe("Events waiting", metric="gauge", recorded=True)] = None
+    backlog_events: Annotated[Events | None, describe_metric("Events waiting")] = None
     backlog_change_events: Annotated[Events | None, describe("Change over half a minute.")] = None
     backlog_trend: Annotated[Trend | None, describe("Trend over half a minute.")] = None
-    backlog_seconds: Annotated[
-        Seconds | None, describe("Wait of the oldest event of all queues in seconds", metric="gauge", recorded=True)
-    ] = None
+    backlog_seconds: Annotated[Seconds | None, describe_metric("Wait of the oldest event of all queues in seconds")] = (
+        None
+    )
     # Of the events that patterns could use.
-    shed_share: Annotated[Share | None, describe("Share of events shed", metric="gauge", recorded=True)] = None
-    console_available: Annotated[
-        float | None, describe("1 if the console responds, else 0", metric="gauge", recorded=True)
-    ] = None
-    nodes_in_use: Annotated[int | None, describe("Online nodes", metric="gauge", recorded=True)] = None
+    shed_share: Annotated[Share | None, describe_metric("Share of events shed")] = None
+    console_available: Annotated[float | None, describe_metric("1 if the console responds, else 0")] = None
+    nodes_in_use: Annotated[int | None, describe_metric("Online nodes")] = None
     nodes: int | None = None
-    workers_busy: Annotated[int | None, describe("Busy workers", metric="gauge", recorded=True)] = None
-    workers_at_work: Annotated[
-        float | None, describe("Busy workers, averaged over 1 s", metric="gauge", recorded=True)
-    ] = None
-    worker_slots: Annotated[
-        int | None, describe("Maximum number of workers at once", metric="gauge", recorded=True)
-    ] = None
-    dead_letters: Annotated[int | None, describe("Dead letter events", metric="gauge", recorded=True)] = None
+    workers_busy: Annotated[int | None, describe_metric("Busy workers")] = None
+    workers_at_work: Annotated[float | None, describe_metric("Busy workers, averaged over 1 s")] = None
+    worker_slots: Annotated[int | None, describe_metric("Maximum number of workers at once")] = None
+    dead_letters: Annotated[int | None, describe_metric("Dead letter events")] = None
 
     def __post_init__(self) -> None:
         """Fill `workers_at_work` for old versions, which only count busy slots at an instant."""

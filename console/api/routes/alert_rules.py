@@ -103,20 +103,14 @@ def preview_silence(request: HttpRequest, body: Matchers) -> SilencePreview:
 @router.post("/silences/{silence_id}/end", summary="End a silence now")
 def end_silence(request: HttpRequest, silence_id: Id) -> SilenceEnd:
     actor = actor_for(request, "silence.end")
-    silence = Silence.objects.filter(pk=silence_id).first()
-    if silence is None:
-        raise Http404(f"Silence {silence_id} is unknown; GET /api/v1/silences lists the silences.")
+    message = f"Silence {silence_id} is unknown; GET /api/v1/silences lists the silences."
+    silence = get_or_404(Silence.objects.all(), message, pk=silence_id)
     return {"ended": alerts.end_silence(actor, silence, now=timezone.now())}
 
 
 def _silence(silence: Silence) -> SilenceRow:
-    return {
-        "id": silence.pk,
-        "matchers": silence.matchers,
-        "reason": silence.reason,
-        "owner": silence.owner.get_username(),
-        "expires_at": silence.expires_at.timestamp(),
-    }
+    owner, expires_at = silence.owner.get_username(), silence.expires_at.timestamp()
+    return build_answer(SilenceRow, silence, owner=owner, expires_at=expires_at)
 
 
 class EscalationStep(TypedDict):
