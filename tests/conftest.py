@@ -92,7 +92,6 @@ BESIDE_OTHERS = (
 # twenty of the tests.
 SERVED = (
     "tests/console/browser/",
-    "tests/console/api/test_wire.py",
     "tests/security/requests/test_http_surface.py",
     "tests/security/requests/test_proxies.py",
     "tests/security/requests/test_request_cost.py",

@@ -2,9 +2,11 @@
 
 import asyncio
 import socket
+import time
 from contextlib import AsyncExitStack
 from typing import Any
 
+import orjson
 import pytest
 import websockets
 from channels.routing import URLRouter
@@ -14,6 +16,8 @@ from django.urls import path
 from websockets.exceptions import ConnectionClosed
 
 from console.live.consumer import MAX_FRAME_BYTES, LiveConsumer
+from queues import keys
+from tests.console.conftest import sample_snapshot
 from tests.console.live.sockets import Socket
 from tests.console.live.test_live import HOST, OUR_ORIGIN, cookie_of, opened
 from tests.console.served import Served
@@ -114,6 +118,34 @@ def test_a_strange_handshake_leaves_no_traceback(served, control, quiet_log, hea
     with socket.create_connection(("127.0.0.1", served.port), timeout=MAX_SECONDS) as connection:
         connection.sendall(HANDSHAKE % (served.port, header))
         assert connection.recv(4096).startswith(b"HTTP/1.1 ")
+
+
+@pytest.mark.thorough
+async def test_a_change_reaches_many_sockets_at_once(served, control):
+    """What the observer publishes arrives at each of 100 sockets, as the same delta."""
+    snapshot = {**sample_snapshot(), "at": time.time()}
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
+    options = options_of(served)
+
+    async def numbered(connection: Any) -> Any:
+        """The next message with a number: on a slow machine others say first that nothing came for a while."""
+        while "seq" not in (message := orjson.loads(await asyncio.wait_for(connection.recv(), MAX_SECONDS))):
+            pass
+        return message
+
+    async with AsyncExitStack() as stack:
+        sockets = [await stack.enter_async_context(websockets.connect(served.live, **options)) for _ in range(100)]
+        firsts = [orjson.loads(await asyncio.wait_for(each.recv(), MAX_SECONDS)) for each in sockets]
+        assert all("snapshot" in first or "silent_seconds" in first for first in firsts)
+        message = {
+            "seq": 2,
+            "at": time.time(),
+            "topic": "plant",
+            "snapshot": {**snapshot, "seq": 2},
+            "delta": {"seq": 2},
+        }
+        control.publish(keys.LIVE, orjson.dumps(message))
+        assert {(await numbered(each))["seq"] for each in sockets} == {2}
 
 
 @pytest.mark.django_db(transaction=True)
