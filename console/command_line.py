@@ -41,14 +41,10 @@ def manage() -> None:
     if sys.argv[1:2] and sys.argv[1] in PLAIN:
         import_module(f"console.management.commands.{sys.argv[1]}").Command().run_from_argv(sys.argv)
     else:
-        _load_database_commands()
-
-
-def _load_database_commands() -> None:
-    try:
-        execute_from_command_line(sys.argv)
-    except (OperationalError, InterfaceError) as error:
-        if "--traceback" in sys.argv:
-            raise
-        why = str(error).strip().partition("\n")[0]
-        sys.exit(f"{sys.argv[1]}: the database rejected the query, or did not respond ({why}). {DATABASE_REMEDY}")
+        try:
+            execute_from_command_line(sys.argv)
+        except (OperationalError, InterfaceError) as error:
+            if "--traceback" in sys.argv:
+                raise
+            why = str(error).strip().partition("\n")[0]
+            sys.exit(f"{sys.argv[1]}: the database rejected the query, or did not respond ({why}). {DATABASE_REMEDY}")

@@ -62,7 +62,10 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     require_permission(actor, f"dead_letters.{action}", queues)
     why = read_reason(reason)
     if action == "discard":
-        _check_confirmation(queues, confirm)
+        if len(queues) != 1:
+            raise BadInput("queue", "must be a single queue: to confirm the discard, enter its name.")
+        if confirm != queues[0]:
+            raise BadInput("confirm", f"must be the name {queues[0]}: discarded dead letters can't be restored.")
     # The audit entry is written first: a node that fails halfway must not leave a change without an author.
     noted = functools.partial(audit_log.record, actor, f"dead_letters.{action}", ", ".join(queues), reason=why)
     noted(before={"letters": len(names), "first": [str(name) for name in names[:AUDITED]]})
@@ -162,13 +165,6 @@ def _run_at(
             asked = dict.fromkeys(chunk, f"{'unchanged' if full else 'state unknown'}: {why}")
             return {**dict.fromkeys(mine, f"unchanged: {why}"), **answers, **asked}, error
     return answers, None
-
-
-def _check_confirmation(queues: Sequence[str], confirm: str) -> None:
-    if len(queues) != 1:
-        raise BadInput("queue", "must be a single queue: to confirm the discard, enter its name.")
-    if confirm != queues[0]:
-        raise BadInput("confirm", f"must be the name {queues[0]}: discarded dead letters can't be restored.")
 
 
 def _validate_event(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:

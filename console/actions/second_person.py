@@ -47,7 +47,12 @@ def require_second_person(
     short = list_shortened(job, parameters, before or {})
     if not short:
         return {}
-    mark = _mark(action, name, parameters)
+    values = {
+        parameter.name: _parse_whole_number(parameter, parameters[parameter.name])
+        for parameter in retention.PARAMETERS
+        if parameter.name in parameters
+    }
+    mark = hashlib.sha256(json.dumps([action, name, values], sort_keys=True).encode()).hexdigest()
     for entry in _list_matching_proposals(name, mark, now):
         if entry.after["person"] != get_person_name(actor) and not _is_used(entry):
             return {USED: entry.sequence}
@@ -106,16 +111,6 @@ def _is_used(entry: AuditEntry) -> bool:
     later = AuditEntry.objects.filter(sequence__gt=entry.sequence, target=entry.target)
     documents = (proposal.after for proposal in later if isinstance(proposal.after, dict))
     return any(document.get(USED) == entry.sequence for document in documents)
-
-
-def _mark(action: str, name: str, parameters: Mapping[str, Any]) -> str:
-    """Return the identity of a change: the same task with the same values, however they are written."""
-    values = {
-        parameter.name: _parse_whole_number(parameter, parameters[parameter.name])
-        for parameter in retention.PARAMETERS
-        if parameter.name in parameters
-    }
-    return hashlib.sha256(json.dumps([action, name, values], sort_keys=True).encode()).hexdigest()
 
 
 def _parse_whole_number(parameter: Any, value: Any) -> int:

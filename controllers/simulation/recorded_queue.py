@@ -86,7 +86,8 @@ def _model(values: FlowParameters, recorded: Floats) -> tuple[float, float, int]
 def replay(values: FlowParameters, recorded: Floats, a: float, b: float, delay: int) -> tuple[Floats, Floats]:
     """Return, sample by sample, the free bytes and the events that wait to be admitted."""
     y, came, most = recorded[:, 0], recorded[:, 1], float(recorded[:, 0].max())
-    left = _compute_residuals(y, came, a, b, delay)
+    left = np.zeros(len(y))
+    left[delay:-1] = y[delay + 1 :] - a * y[delay:-1] - b * came[1 : len(y) - delay]
     free, waiting, admitted = y.copy(), np.zeros(len(y)), came.copy()
     state, queue = LAW.start(values), 0.0
     for k in range(delay, len(y) - 1):
@@ -98,9 +99,3 @@ def replay(values: FlowParameters, recorded: Floats, a: float, b: float, delay: 
         free[k + 1] = min(max(0.0, a * free[k] + b * admitted[k + 1 - delay] + left[k]), most)
         waiting[k + 1] = queue
     return free, waiting
-
-
-def _compute_residuals(y: Floats, came: Floats, a: float, b: float, delay: int) -> Floats:
-    left = np.zeros(len(y))
-    left[delay:-1] = y[delay + 1 :] - a * y[delay:-1] - b * came[1 : len(y) - delay]
-    return left

@@ -184,7 +184,13 @@ def claim(run_id: int, worker: str, now: datetime) -> Chunk | None:
         for chunk in run.chunks.filter(free).order_by("place"):
             if chunk.state == Chunk.State.WORKING and _gives_up(chunk):
                 continue
-            return _take(run, chunk, worker, now)
+            number = run.fence + 1
+            Run.objects.filter(pk=run.pk).update(fence=number)
+            # The update requires the row as it was read: its worker may have ended it while we waited for the row.
+            as_read = Chunk.objects.filter(pk=chunk.pk, fence=chunk.fence, state=chunk.state)
+            if not as_read.update(state=Chunk.State.WORKING, fence=number, worker=worker, beat_at=now, error=""):
+                return None
+            return Chunk.objects.select_related("run", "run__task").get(pk=chunk.pk)
         return None
 
 
@@ -215,13 +221,3 @@ def _count_active_chunks(run: Run, now: datetime) -> int:
 
 def _count_wanted_workers(run: Run) -> int:
     return 1 if run.single_instance else run.workers_wanted
-
-
-def _take(run: Run, chunk: Chunk, worker: str, now: datetime) -> Chunk | None:
-    number = run.fence + 1
-    Run.objects.filter(pk=run.pk).update(fence=number)
-    # The update requires the row as it was read: its worker may have ended it while we waited for the row.
-    as_read = Chunk.objects.filter(pk=chunk.pk, fence=chunk.fence, state=chunk.state)
-    if not as_read.update(state=Chunk.State.WORKING, fence=number, worker=worker, beat_at=now, error=""):
-        return None
-    return Chunk.objects.select_related("run", "run__task").get(pk=chunk.pk)

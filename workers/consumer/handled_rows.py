@@ -5,7 +5,7 @@ That is the default place of `workers.consumer.handlers.sql`. A custom database,
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -65,7 +65,10 @@ def measure_rows(data: Path, sizes: RowSizes) -> Iterator[int]:
     """Add the sizes of the rows; yield how many were read after each of many short queries."""
     with closing(_open_database(data)) as database:
         for table in _list_tables(database):
-            size = _size_of(_list_columns(database, table))
+            size = " + ".join(
+                f"coalesce(length(CAST({_quote_name(name)} AS BLOB)), 0)"
+                for name in sorted(_list_columns(database, table))
+            )
             after: Place | None = BEGINNING
             while after is not None:
                 rows, after = _read_next_rows(database, table, after, f"queue, id, time, {size}")
@@ -139,11 +142,6 @@ def _list_tables(database: sqlite3.Connection) -> list[str]:
 
 def _list_columns(database: sqlite3.Connection, table: str) -> set[str]:
     return {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
-
-
-def _size_of(columns: Iterable[str]) -> str:
-    """Return SQL for the bytes of these columns of a row; a number counts as many as it has digits."""
-    return " + ".join(f"coalesce(length(CAST({_quote_name(name)} AS BLOB)), 0)" for name in sorted(columns))
 
 
 def _quote_name(name: str) -> str:

@@ -49,7 +49,7 @@ class MemoryPlant:
         self._containers = {container: _build_container() for container in containers}
         self.hosts = {"jobs@memory": dict(_HOST)}
         self.kept: list[str] = []  # hosts whose order was kept, once per call
-        self._nodes = {node: _build_node() for _, node in containers}
+        self._nodes = {node: {"state": NORMAL, "stale": False, "age_seconds": 0.4} for _, node in containers}
 
     def observe(self) -> Snapshot:
         """Return the current state."""
@@ -160,7 +160,3 @@ class MemoryPlant:
 def _build_container() -> dict[str, Any]:
     counters = dict.fromkeys(("waiting_events", "inserted_events", "removed_events", "workers_started"), 0)
     return {"points": 1000, **counters, "waiting_to_run": 0}
-
-
-def _build_node() -> dict[str, Any]:
-    return {"state": NORMAL, "stale": False, "age_seconds": 0.4}

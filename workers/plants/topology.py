@@ -76,7 +76,8 @@ def _iterate_operators(snapshot: Snapshot) -> Iterator[MeasuredOperator]:
 
 def _build_source(name: str, queue: QueueStatus) -> MeasuredOperator:
     dead = [row.dead_per_second for row in queue.containers.values()]
-    failed = _sum_known(dead)
+    known = [value for value in dead if value is not None]
+    failed = math.fsum(known) if known else None
     out = queue.out_per_second
     acked = None if out is None or failed is None else max(0.0, out - failed)
     outputs = {"outputs": _compute_count_per_task(queue.in_per_second)}
@@ -160,8 +161,3 @@ def _compute_held_seconds(
 
 def _compute_count_per_task(per_second: float | None, tasks: int = 1) -> float | None:
     return None if per_second is None else round(per_second * WINDOW_SECONDS / tasks, 3)
-
-
-def _sum_known(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) if known else None

@@ -120,7 +120,8 @@ class Departures:
             note = self._pending[place]
             self._advance(note.at_seconds, others)
             self._take(note, others)
-            self._warm_up(note.at_seconds, others)
+            if not self._warm and note.at_seconds >= self._since and self._is_full(others):
+                self._since, self._warm = note.at_seconds + WARM_UP_SECONDS, True
             place += 1
         del self._pending[:place]
         self._advance(horizon, others)
@@ -155,10 +156,6 @@ class Departures:
             self._group_seconds += passed
             self.full_seconds += passed
         self._at = max(self._at, at_seconds)
-
-    def _warm_up(self, at_seconds: float, others: int) -> None:
-        if not self._warm and at_seconds >= self._since and self._is_full(others):
-            self._since, self._warm = at_seconds + WARM_UP_SECONDS, True
 
     def _take(self, note: WorkerNote, others: int) -> None:
         if note.kind == BEGAN:

@@ -84,7 +84,9 @@ class Pool:
         missing = max(1, threads) - self._processes._processes
         try:
             if missing > 0:
-                self._grow(missing)
+                self._controller.pool.grow(missing)
+                self._controller.consumer._update_prefetch_count(missing)
+                self._controller.pool.maintain_pool()
             elif missing < 0:
                 self._shrink(-missing)
             self.last_error = ""
@@ -92,11 +94,6 @@ class Pool:
             if not self.last_error:
                 logger.warning("The pool can't be resized to %d processes: %r", threads, error)
             self.last_error = f"{type(error).__name__}: {error}"
-
-    def _grow(self, count: int) -> None:
-        self._controller.pool.grow(count)
-        self._controller.consumer._update_prefetch_count(count)
-        self._controller.pool.maintain_pool()
 
     def _shrink(self, count: int) -> None:
         pool = self._processes

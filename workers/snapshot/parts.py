@@ -67,7 +67,12 @@ def advance_part(before: PartStatus | None, state: str, at: float) -> PartStatus
     grace = None if before is None or before.grace_until is None else before.grace_until
     grace = grace if grace is not None and at < grace else None
     if state == "running":
-        return _runs(before, grace, at)
+        if before is None:
+            return PartStatus(state="running", since=at)
+        if before.state == "running":
+            return PartStatus(state="running", since=before.since, grace_until=grace)
+        long = grace is not None and at - before.since > SHORT_SECONDS
+        return PartStatus(state="running", since=at, grace_until=at + SETTLING_SECONDS if long else None)
     if before is None:
         return PartStatus(state="starting", since=at, grace_until=at + STARTING_SECONDS)
     if grace is not None and before.state != "running" and state in ("silent", "starting"):
@@ -75,12 +80,3 @@ def advance_part(before: PartStatus | None, state: str, at: float) -> PartStatus
     if state == before.state:
         return PartStatus(state=state, since=before.since, grace_until=grace)
     return PartStatus(state=state, since=at, grace_until=None if before.state == "running" else grace)
-
-
-def _runs(before: PartStatus | None, grace: float | None, at: float) -> PartStatus:
-    if before is None:
-        return PartStatus(state="running", since=at)
-    if before.state == "running":
-        return PartStatus(state="running", since=before.since, grace_until=grace)
-    long = grace is not None and at - before.since > SHORT_SECONDS
-    return PartStatus(state="running", since=at, grace_until=at + SETTLING_SECONDS if long else None)

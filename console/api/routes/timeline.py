@@ -199,7 +199,12 @@ def list_decisions(
     `guard` has what the guard of that `loop` limited.
     """
     actor_for(request, "plant.view")
-    window = _build_window(since, until)
+    for name, value in (("from", since), ("to", until)):
+        if not 0 <= value <= LAST_SECONDS:
+            raise BadInput(name, "must be a Unix time in seconds.")
+    if until <= since:
+        raise BadInput("to", "must be after from.")
+    window = Window(datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC))
     chosen = [loop] if loop is not None else happenings.list_controlling_loops(queue, node)
     lanes = happenings.build_law_lanes(window, chosen)
     begin = window.since.timestamp()
@@ -211,16 +216,6 @@ def list_decisions(
     short = loop is not None and window.seconds <= MAX_GUARDED_SECONDS
     guard = happenings.list_guard_events(window, loop) if loop is not None and short else []
     return {"decisions": sorted(decisions, key=lambda decision: decision["at"]), "guard": list(guard)}
-
-
-def _build_window(since: float, until: float) -> Window:
-    """Return the window. Raises `BadInput` that names from or to."""
-    for name, value in (("from", since), ("to", until)):
-        if not 0 <= value <= LAST_SECONDS:
-            raise BadInput(name, "must be a Unix time in seconds.")
-    if until <= since:
-        raise BadInput("to", "must be after from.")
-    return Window(datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC))
 
 
 @router.get("/marks", summary="List deploys and notes in a time range")

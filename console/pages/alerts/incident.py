@@ -114,7 +114,11 @@ def change(request: HttpRequest, alert_id: int) -> ActionResult:
     """
     posted = request.POST
     if "retained" in posted:
-        return _set_retained(request, alert_id, posted["retained"] == "1")
+        retained = posted["retained"] == "1"
+        acting.change(actor_of(request), alert_id, retained=retained, now=timezone.now())
+        return _redirect_with_message(
+            alert_id, "The incident's data is kept." if retained else "Retention deletes the incident's data as usual."
+        )
     prefix = "role-"
     # A field that is unchanged requests nothing: somebody else may have changed it since.
     roles = {
@@ -133,13 +137,6 @@ def change(request: HttpRequest, alert_id: int) -> ActionResult:
     )
     return _redirect_with_message(
         alert_id, "Marked as mitigated." if "mitigated" in posted else "Severity and roles saved."
-    )
-
-
-def _set_retained(request: HttpRequest, alert_id: int, retained: bool) -> ActionResult:
-    acting.change(actor_of(request), alert_id, retained=retained, now=timezone.now())
-    return _redirect_with_message(
-        alert_id, "The incident's data is kept." if retained else ("Retention deletes the incident's data as usual.")
     )
 
 

@@ -338,7 +338,14 @@ def _compute_task_cost(loop: Loop, names: Sequence[str], kept: StoredFigures, no
 def _forecast(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now_seconds: float) -> ShownForecast:
     row, drawing = forecast_of(loop.target, snapshot), None
     if row is not None and row.mean_per_second:
-        past = _load_past_arrivals(_find_load_source(loop.target, snapshot), kept, now_seconds)
+        source = _find_load_source(loop.target, snapshot)
+        times, rows = kept.load_series(source.series, now_seconds - PAST_SECONDS, now_seconds)
+        at, rates = times - now_seconds, np.nansum(rows, axis=0)
+        step = PAST_SECONDS / PAST_POINTS
+        number = (-at // step).astype(int)
+        past = [
+            (-(value + 0.5) * step, float(rates[number == value].mean())) for value in np.unique(number)[::-1].tolist()
+        ]
         drawing = _draw_chart(past, row, now_seconds)
     return ShownForecast(
         where="at the plant" if "plant" in loop.target else "at the application's queues",
@@ -363,15 +370,6 @@ def _format_duration(days: float) -> str:
     if hours < 2:
         return f"{60 * hours:.0f} min"
     return f"{hours:.0f} h" if hours < 48 else f"{days:.1f} days"
-
-
-def _load_past_arrivals(source: LoadSource, kept: StoredFigures, now_seconds: float) -> list[tuple[float, float]]:
-    """Return seconds from now, and the average arrivals then: at most PAST_POINTS pairs."""
-    times, rows = kept.load_series(source.series, now_seconds - PAST_SECONDS, now_seconds)
-    at, rates = times - now_seconds, np.nansum(rows, axis=0)
-    step = PAST_SECONDS / PAST_POINTS
-    number = (-at // step).astype(int)
-    return [(-(value + 0.5) * step, float(rates[number == value].mean())) for value in np.unique(number)[::-1].tolist()]
 
 
 def _draw_chart(past: list[tuple[float, float]], row: LoadForecast, now_seconds: float) -> ForecastDrawing:

@@ -36,19 +36,16 @@ def send(message: Message, now_seconds: float) -> str:
     try:
         with _Server() as server:
             server.send_messages([mail])
-            return _list_refused_addresses(getattr(server.connection, "refused", {}))
+            refused = getattr(server.connection, "refused", {})
+            if not refused:
+                return ""
+            return f"The mail server rejected {_format_refused(refused)} and accepted the other addresses."
     except smtplib.SMTPRecipientsRefused as error:
         raise Failed(f"The mail server rejected every address: {_format_refused(error.recipients)}.") from None
     except (smtplib.SMTPException, OSError) as error:
         raise Failed(
             f"The mail server {settings.EMAIL_HOST} did not accept the message: {describe_connection_error(error)}."
         ) from None
-
-
-def _list_refused_addresses(refused: Refused) -> str:
-    if not refused:
-        return ""
-    return f"The mail server rejected {_format_refused(refused)} and accepted the other addresses."
 
 
 def _format_refused(refused: Refused) -> str:

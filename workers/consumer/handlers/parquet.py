@@ -102,7 +102,10 @@ class Parquet(Handler):
             files: set[Path] = set()
             new: list[Delivery] = []
             for delivery in {d.key: d for d in deliveries}.values():
-                known = self._find_archived_files(index, delivery.block_id)
+                block_id = delivery.block_id
+                query = "SELECT block, file FROM blocks WHERE queue = ? AND (block = ? OR block >= ? AND block < ?)"
+                rows = index.execute(query, [self.folder.name, block_id, f"{block_id}:", f"{block_id};"])
+                known = {key: resolve_inside_folder(self.root, file, "archive/index.sqlite3") for key, file in rows}
                 files.update(known.values())
                 new += _remove_known_rows(delivery, known)
             files.update(self._write(index, day, blocks) for day, blocks in self._group_by_day(new).items())
@@ -135,12 +138,6 @@ class Parquet(Handler):
         rows = [(self.folder.name, delivery.key, self._get_relative_path(path)) for delivery in blocks]
         index.executemany("INSERT INTO blocks VALUES (?, ?, ?)", rows)
         return path
-
-    def _find_archived_files(self, index: sqlite3.Connection, block_id: str) -> dict[str, Path]:
-        """Return the block's entries of the index with their files: the key of the whole or of its parts."""
-        query = "SELECT block, file FROM blocks WHERE queue = ? AND (block = ? OR block >= ? AND block < ?)"
-        rows = index.execute(query, [self.folder.name, block_id, f"{block_id}:", f"{block_id};"])
-        return {key: resolve_inside_folder(self.root, file, "archive/index.sqlite3") for key, file in rows}
 
     def _get_relative_path(self, path: Path) -> str:
         return str(path.relative_to(self.root))

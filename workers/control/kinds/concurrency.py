@@ -116,7 +116,7 @@ def _select_samples(before: Counters | None, done: PoolWork, life: Document) -> 
 
 def _find_newest_epoch(loops: list[LoopStatus], target: Document) -> int | None:
     """Return the newest exploration of another host that is controlled, too."""
-    others = [loop for loop in loops if not _is_of(loop, target) and loop.mode == Loop.Mode.AUTO]
+    others = [loop for loop in loops if loop.target.get("host") != target.get("host") and loop.mode == Loop.Mode.AUTO]
     epochs = [loop.terms.get("epoch") for loop in others]
     return max((epoch for epoch in epochs if epoch is not None), default=None)
 
@@ -127,10 +127,6 @@ def _mean_threads(loops: list[LoopStatus], target: Document, snapshot: Snapshot)
     rows = [snapshot.hosts[host] for host in steered if host in snapshot.hosts]
     has_others = len(rows) > 1 and target.get("host") in steered
     return sum(row.slots for row in rows) / len(rows) if has_others else None
-
-
-def _is_of(loop: LoopStatus, target: Document) -> bool:
-    return bool(loop.target.get("host") == target.get("host"))
 
 
 def collect_readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
@@ -193,7 +189,9 @@ def list_targets(present: PlantInventory) -> Targets:
     Their loops start at the current size.
     """
     starts = {
-        f"{LAW.name}/{name}": _start(name, report.slots)
+        f"{LAW.name}/{name}": LoopStart(
+            {"host": name}, **_build_start_values(report.slots, 1, max(MAX_PROCESSES, report.slots))
+        )
         for name, report in present.hosts.items()
         if report.role == ROLE
     }
@@ -204,10 +202,6 @@ def list_targets(present: PlantInventory) -> Targets:
         )
     }
     return Targets({**starts, **elsewhere}, f"the worker host is not reporting, or {attached_pools.GONE}")
-
-
-def _start(host: str, slots: int) -> LoopStart:
-    return LoopStart({"host": host}, **_build_start_values(slots, 1, max(MAX_PROCESSES, slots)))
 
 
 def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: PlantInventory) -> LoopStart:

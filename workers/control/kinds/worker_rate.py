@@ -179,11 +179,7 @@ def is_at_rest(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
         return permanent_pools.is_at_rest(target, snapshot)
     row, node = _find_container(target, snapshot), snapshot.nodes.get(target.get("node", ""))
     is_well = node is not None and not node.stale and node.state not in (OFFLINE, TOOBUSY)
-    return is_well and row is not None and _is_empty(row)
-
-
-def _is_empty(row: ContainerStatus) -> bool:
-    return row.waiting_events == 0 and not row.waiting_to_run and not row.workers_busy
+    return is_well and row is not None and row.waiting_events == 0 and not row.waiting_to_run and not row.workers_busy
 
 
 def load(observed: Sequence[Observed]) -> Floats:

@@ -82,13 +82,11 @@ def _iterate_options(item: Item, held: frozenset[str] | None = None) -> Iterator
             yield from _expand_repetition(item, held)
         case HiddenItem(part):
             for what, choices in _iterate_options(part, held):
-                yield Option(_conceal(what) if isinstance(what, Transition) else what, choices)
+                yield Option(
+                    Transition(what.symbol, True, hide(what.rest)) if isinstance(what, Transition) else what, choices
+                )
         case AbsentSymbol():
             yield Option(Ending.LATE)
-
-
-def _conceal(move: Transition) -> Transition:
-    return Transition(move.symbol, True, hide(move.rest))
 
 
 def _expand_sequence(items: tuple[Item, ...], held: frozenset[str] | None) -> Iterator[Option]:
@@ -255,7 +253,14 @@ def skip_event(item: Item, satisfied: frozenset[str]) -> Item | None:
 def _sequence_passed_over(items: tuple[Item, ...], satisfied: frozenset[str]) -> Item | None:
     """Skip an event, no further back than the first item that can't end. A NOT after this item does not count yet."""
     items = (items[0], *_flatten_items(items[1:]))
-    reach = next((place for place, item in enumerate(items) if not _may_end(item)), len(items) - 1)
+    reach = next(
+        (
+            place
+            for place, item in enumerate(items)
+            if not any(isinstance(what, Ending) for what, _ in _iterate_options(item))
+        ),
+        len(items) - 1,
+    )
     head = skip_event(items[reach], satisfied)
     left = None if head is None else sequence((head, *items[reach + 1 :]))
     for place in reversed(range(reach)):
@@ -273,10 +278,6 @@ def _skip_before(first: Item, rest: Item, tail: Item | None, satisfied: frozense
     # The event came where a NOT forbids it, but only if `first` had ended. So it has not ended.
     begun = None if head is None else _build_choice(_require_event(head))
     return _build_choice([None if begun is None else sequence((begun, rest)), tail])
-
-
-def _may_end(item: Item) -> bool:
-    return any(isinstance(what, Ending) for what, _ in _iterate_options(item))
 
 
 def _require_event(item: Item) -> Iterator[Item]:

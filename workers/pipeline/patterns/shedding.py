@@ -120,7 +120,10 @@ class ShedDecisions(KeyRanks):
         if self._shedder.by == "key":
             ranks = self._compute_key_ranks(pattern, concerned)
         else:
-            ranks = self._rank_rows(concerned)
+            new = np.flatnonzero(concerned & np.isnan(self._ranks))
+            if len(new):
+                self._ranks[new] = rank_texts(self._rows.column("id").take(pa.array(new)).fill_null(""))
+            ranks = self._ranks
         dropped: np.ndarray = concerned & (ranks < of_rows)
         return dropped
 
@@ -139,13 +142,6 @@ class ShedDecisions(KeyRanks):
     @cached_property
     def _types(self) -> pa.DictionaryArray:
         return self._rows.column("type").fill_null("").dictionary_encode()
-
-    def _rank_rows(self, concerned: np.ndarray) -> np.ndarray:
-        """Return the ranks after computing those of these rows: each is computed only once."""
-        new = np.flatnonzero(concerned & np.isnan(self._ranks))
-        if len(new):
-            self._ranks[new] = rank_texts(self._rows.column("id").take(pa.array(new)).fill_null(""))
-        return self._ranks
 
 
 def is_sheddable(pattern: Pattern) -> bool:

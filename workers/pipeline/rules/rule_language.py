@@ -187,11 +187,6 @@ def _tokenize_text(text: str, field: str) -> list[Token]:
         raise BadInput(field, f"must be an expression; allowed: {ALLOWED}")
     if len(tokens) > MAX_TOKENS:
         raise Forbidden(field, f"must have at most {MAX_TOKENS} words and symbols, not {len(tokens)}")
-    _check_depth(tokens, field)
-    return [_check_token(tokens, place, text, field) for place in range(len(tokens))]
-
-
-def _check_depth(tokens: list[Token], field: str) -> None:
     depth = prefixes = 0
     for token in tokens:
         kind = token.token_type
@@ -199,6 +194,7 @@ def _check_depth(tokens: list[Token], field: str) -> None:
         prefixes = prefixes + 1 if kind in _PREFIXES else 0
         if max(depth, prefixes) > MAX_DEPTH:
             raise Forbidden(field, f"is nested deeper than {MAX_DEPTH}")
+    return [_check_token(tokens, place, text, field) for place in range(len(tokens))]
 
 
 def _check_token(tokens: list[Token], place: int, text: str, field: str) -> Token:
@@ -208,7 +204,11 @@ def _check_token(tokens: list[Token], place: int, text: str, field: str) -> Toke
     if token.comments:
         raise Forbidden(field, "must not contain comments")
     if token.token_type == TokenType.STRING:
-        _check_string(text[token.start : token.end + 1], before, field)
+        written = text[token.start : token.end + 1]
+        if before == TokenType.STRING:
+            raise Forbidden(field, r"must not have two strings in a row; write a quote in a string as \'")
+        if not _ESCAPES.match(written):
+            raise Forbidden(field, r"must not use \ in a string, except for \\, \', and \"")
         return token
     if token.token_type == TokenType.NUMBER and not (
         _NUMBER.match(token.text) and (int(token.text) < 2**63 if token.text.isdigit() else isfinite(float(token.text)))
@@ -223,14 +223,6 @@ def _check_token(tokens: list[Token], place: int, text: str, field: str) -> Toke
     if is_type or types_literal:
         return token
     return Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, [])
-
-
-def _check_string(written: str, before: TokenType | None, field: str) -> None:
-    """Allow only texts that every SQL dialect reads in the same way."""
-    if before == TokenType.STRING:
-        raise Forbidden(field, r"must not have two strings in a row; write a quote in a string as \'")
-    if not _ESCAPES.match(written):
-        raise Forbidden(field, r"must not use \ in a string, except for \\, \', and \"")
 
 
 def _check_tree(tree: exp.Expression, field: str) -> WrittenRule:
@@ -305,13 +297,21 @@ def _check_node(node: exp.Expression, field: str) -> None:
         case exp.Cast():
             _check_type(node, field)
         case exp.Like():
-            _check_like(node, field)
+            text = get_literal_text(node.expression)
+            if text is None or "\\" in text:
+                raise Forbidden(field, "LIKE needs a literal without \\, such as 'web-%'")
+            inside = text.removeprefix("%").removesuffix("%") if text.count("%") == 2 else text
+            if text.count("%") > 2 or (text.count("%") == 2 and "%" in inside):
+                raise Forbidden(field, "LIKE must have one % anywhere, or % at both ends: 'a%', '%a', 'a%b', or '%a%'")
         case exp.Is() if not isinstance(node.expression, (exp.Null, exp.Boolean)):
             raise Forbidden(field, "IS must be followed by NULL, NOT NULL, TRUE, or FALSE")
         case exp.In() if not node.expressions:
             raise Forbidden(field, "IN needs a list of values, such as `type IN ('cpu', 'load')`")
         case exp.Bracket():
-            _check_place(node, field)
+            of_split = isinstance(node.this, exp.Anonymous) and node.this.this.lower() == "split"
+            places = node.expressions
+            if not of_split or len(places) != 1 or get_literal_number(places[0]) is None:
+                raise Forbidden(field, "[…] is allowed only after split(…), such as split(key, ',')[0]")
         case exp.Column() if not isinstance(node.this, exp.Identifier) or not _WORD.match(node.name):
             raise Forbidden(field, "must use plain column names")
         case exp.Placeholder() if not isinstance(node.this, str) or not _NAME.match(node.this):
@@ -367,24 +367,6 @@ def _check_type(node: exp.Expression, field: str) -> None:
     form = _DATE if kind.this == exp.DataType.Type.DATE else _TIMESTAMP
     if not form.match(text):
         raise BadInput(field, "must be written as DATE '2026-11-20' or TIMESTAMP '2026-11-20 06:00:00'")
-
-
-def _check_like(node: exp.Expression, field: str) -> None:
-    """Allow only forms that are matched in one pass."""
-    text = get_literal_text(node.expression)
-    if text is None or "\\" in text:
-        raise Forbidden(field, "LIKE needs a literal without \\, such as 'web-%'")
-    inside = text.removeprefix("%").removesuffix("%") if text.count("%") == 2 else text
-    if text.count("%") > 2 or (text.count("%") == 2 and "%" in inside):
-        raise Forbidden(field, "LIKE must have one % anywhere, or % at both ends: 'a%', '%a', 'a%b', or '%a%'")
-
-
-def _check_place(node: exp.Bracket, field: str) -> None:
-    """Check `split(…)[0]`."""
-    of_split = isinstance(node.this, exp.Anonymous) and node.this.this.lower() == "split"
-    places = node.expressions
-    if not of_split or len(places) != 1 or get_literal_number(places[0]) is None:
-        raise Forbidden(field, "[…] is allowed only after split(…), such as split(key, ',')[0]")
 
 
 def _check_nesting(tree: exp.Expression, field: str) -> None:

@@ -243,7 +243,11 @@ def apply_rule(events: DataFrame, rule: Rule, criteria: Collection[str]) -> Data
         case Enrich(table=table) if table.current.networks:
             return _join_by_subnet(events, rule.using, table.current)
         case Enrich(table=table):
-            return _enrich_events(events, sql.col(rule.using), table.current.equal, "_row", table.columns)
+            key = sql.col(rule.using)
+            joined = _join_table(events, key, table.current.equal, "_row", table.columns)
+            return joined.withColumns({column: sql.col("_row").getField(column) for column in table.columns}).drop(
+                "_row"
+            )
     raise TypeError(f"{rule!r} is not a rule")
 
 
@@ -297,13 +301,6 @@ def _match_any_address(row: Row, columns: tuple[str, ...]) -> Column:
     """Return the row of 0.0.0.0/0, as a join would: for any valid address."""
     values = [sql.lit(value).alias(name) for value, name in zip(row, columns, strict=True)]
     return sql.when(sql.col("_address").isNotNull(), sql.struct(*values))
-
-
-def _enrich_events(
-    events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
-) -> DataFrame:
-    joined = _join_table(events, key, rows, name, columns)
-    return joined.withColumns({column: sql.col(name).getField(column) for column in columns}).drop(name)
 
 
 def _join_table(

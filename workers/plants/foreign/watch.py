@@ -74,7 +74,13 @@ class PlantObserver:
             logger.exception("The observation of plant %s failed.", self.row.name)
             self._keep_error(f"the observation failed ({type(error).__name__}).")
         if self._adapter is not None:
-            self._keep_sensors(self._adapter.get_sensor_statuses())
+            sensors = self._adapter.get_sensor_statuses()
+            now = self._monotonic()
+            with self._lock:
+                self._sensors = sensors
+                for name, each in sensors.items():
+                    if each.known_value is not None or name not in self._known_at:
+                        self._known_at[name] = now
 
     def _keep(self, found: PlantStatus, at: float) -> None:
         with self._lock:
@@ -158,14 +164,6 @@ class PlantObserver:
             said = f"{str(error)[:MAX_ERROR].rstrip('.')}.{old}"
             return [PlantSection(title="Outdated tables", columns=["Reason"], rows=[[said]]), *self._answered]
         return self._answered
-
-    def _keep_sensors(self, sensors: Mapping[str, SensorStatus]) -> None:
-        now = self._monotonic()
-        with self._lock:
-            self._sensors = sensors
-            for name, each in sensors.items():
-                if each.known_value is not None or name not in self._known_at:
-                    self._known_at[name] = now
 
     def _keep_error(self, sentence: str) -> None:
         with self._lock:

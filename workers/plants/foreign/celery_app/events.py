@@ -204,7 +204,11 @@ class TaskEvents:
         kind, worker = parse_name(event.get("type")), parse_name(event.get("hostname"))
         if not kind or not worker or kind == SENT:
             return
-        pool = self._find_or_create_pool(worker, now)
+        if worker not in self.pools and len(self.pools) >= MAX_WORKERS:
+            del self.pools[min(self.pools, key=lambda name: self.pools[name].heard_at)]
+        pool = self.pools.setdefault(worker, PoolEvents(now))
+        pool.heard_at = now
+        self.left.discard(worker)
         group, _, what = kind.partition("-")
         if group == "worker":
             self._apply_worker_event(pool, worker, what, event)
@@ -244,14 +248,6 @@ class TaskEvents:
             return len(pool.waiting) if pool else 0
         tasks = (self._tasks.get(waiting_task) for waiting_task in pool.waiting)
         return sum(task is None or task.name not in limited for task in tasks)
-
-    def _find_or_create_pool(self, worker: str, now: float) -> PoolEvents:
-        if worker not in self.pools and len(self.pools) >= MAX_WORKERS:
-            del self.pools[min(self.pools, key=lambda name: self.pools[name].heard_at)]
-        pool = self.pools.setdefault(worker, PoolEvents(now))
-        pool.heard_at = now
-        self.left.discard(worker)
-        return pool
 
     def begin_anew(self, worker: str) -> None:
         """Reset a worker: its taken and running tasks are unknown, and so is whether task events arrive."""

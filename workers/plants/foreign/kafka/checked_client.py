@@ -119,15 +119,11 @@ def _connect_checked(descriptor: int, address: int, length: int, name: bytes, cl
         refused = _checked.get(client)
         if refused is None or not refused.allows(parse_broker_name(name.decode("utf-8", "replace")), place, port):
             return errno.EACCES
-        return _connect_socket(descriptor, address, length)
+        failed = _load_system_library().connect(descriptor, ctypes.c_void_p(address), length)
+        reason = ctypes.get_errno() if failed else 0
+        return 0 if reason == errno.EINPROGRESS else reason
     except Exception:  # no exception may pass through C
         return errno.EACCES
-
-
-def _connect_socket(descriptor: int, address: int, length: int) -> int:
-    failed = _load_system_library().connect(descriptor, ctypes.c_void_p(address), length)
-    reason = ctypes.get_errno() if failed else 0
-    return 0 if reason == errno.EINPROGRESS else reason
 
 
 @cache
