@@ -9,7 +9,7 @@ from common.errors import BadInput
 from console.embedded.launch import parse_port_number
 from console.upkeep.backup.files import _find_newest_number
 from workers.batch import files, task_definitions
-from workers.pipeline.rules.rule_language import _is_number
+from workers.pipeline.rules.rule_language import parse_expression
 from workers.plants.foreign.celery_app.broker import parse_database_number
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import read_replica_bounds
@@ -56,4 +56,6 @@ def test_a_file_of_another_name_is_no_batch_and_no_leftover(name, tmp_path):
 
 @pytest.mark.parametrize("text", UNUSUAL)
 def test_a_rule_takes_plain_numbers(text):
-    assert not _is_number(text) and _is_number("12")
+    assert parse_expression("value > 12", "rule")
+    with pytest.raises(BadInput):
+        parse_expression(f"value > {text}", "rule")
