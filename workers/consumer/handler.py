@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -176,6 +175,8 @@ ABOUT_EVENTS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingEr
 
 def is_away(error: Exception) -> bool:
     """Return whether an error is of a dependency and not of the input."""
+    import psycopg  # The snapshot imports this module and needs no database driver.
+
     if isinstance(error, psycopg.Error):
         if error.sqlstate:
             return error.sqlstate[:2] in AWAY
