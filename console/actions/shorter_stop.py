@@ -6,8 +6,7 @@ from common.errors import BadInput
 from console.display.override_words import describe_end
 from workers.steering import overrides
 from workers.steering.overrides import Expiry
-from workers.steering.scope import Scope
-from workers.steering.stops import DRAINING
+from workers.steering.scope import DRAINING, Scope
 
 
 def require_later_end(scope: Scope, name: str, value: str, expiry: Expiry, now: datetime, field: str) -> None:

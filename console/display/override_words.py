@@ -5,7 +5,7 @@ from typing import Any
 
 from common import checks
 from workers.models import Override
-from workers.steering.stops import format_time
+from workers.steering.scope import format_time
 
 
 def describe_end(override: Override) -> str:

@@ -18,7 +18,7 @@ from workers.alerts.lifecycle.automaton import build_episode, keep
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Receiver
 from workers.alerts.lifecycle.open_alerts import OPEN
 from workers.alerts.rules import rules
-from workers.steering.stops import format_time
+from workers.steering.scope import format_time
 
 Kind = AlertEvent.Kind
 MAX_SNOOZE_MINUTES = 24 * 60

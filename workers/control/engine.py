@@ -31,7 +31,7 @@ from workers.models import LedgerEntry, Loop
 from workers.observability.spans import span
 from workers.plants.plant import Plant
 from workers.plants.steered import NotObserved
-from workers.steering import overrides, stops
+from workers.steering import overrides, scope
 from workers.steering.scope import list_active_loops
 
 logger = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ def _list_due_loops(seen: Circumstances, laws: Collection[str] | None) -> tuple[
     """
     snapshot, now = seen.snapshot, seen.now
     handed_over = list_active_loops().filter(Q(state__mode__in=Loop.HANDED_OVER) | Q(state__held=True))
-    held = [loop for loop in handed_over if not stops.explain_hold(loop.target, snapshot)]
+    held = [loop for loop in handed_over if not scope.explain_hold(loop.target, snapshot)]
     in_force = overrides.spread(held, seen.overrides)
     resumed = {
         loop.pk
@@ -176,7 +176,7 @@ def _list_resting_loops(seen: Circumstances) -> set[int]:
     return {
         loop.pk
         for loop in resting
-        if not in_force[loop.pk] and not stops.explain_hold(loop.target, snapshot) and rests(loop, snapshot)
+        if not in_force[loop.pk] and not scope.explain_hold(loop.target, snapshot) and rests(loop, snapshot)
     }
 
 

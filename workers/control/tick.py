@@ -52,7 +52,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override
 from workers.observability.spans import note, span
 from workers.plants.plant import Plant
-from workers.steering import overrides, plant_settings, stops
+from workers.steering import overrides, plant_settings, scope
 
 logger = logging.getLogger(__name__)
 # Longer than a tick takes. A tick that is killed blocks its loops for at most this long.
@@ -200,7 +200,7 @@ def resolve_setting(loop: Loop, in_force: list[Override], snapshot: Snapshot, no
     its law rejects.
     """
     values = overrides.compute_effective_values(loop, in_force, now)
-    if why := stops.explain_hold(loop.target, snapshot):
+    if why := scope.explain_hold(loop.target, snapshot):
         return TickSetting(Mode.HOLD, values.parameters, values.guard, None, values.conflict, why)
     mode, manual = overrides.get_effective_mode(loop, in_force, now), None
     if mode == Mode.MANUAL:

@@ -19,7 +19,7 @@ from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import NOTHING_SEEN, PlantTotals, Snapshot
 from workers.objectives.models import Objective
 from workers.pipeline.patterns.predicate import Predicate, Quantity, parse, parse_quantity
-from workers.steering.stops import compute_closed_share
+from workers.steering.scope import compute_closed_share
 
 Figures = Mapping[str, float | None]
 APPLICATION = (

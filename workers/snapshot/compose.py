@@ -23,7 +23,7 @@ from workers.documents.queues import ContainerStatus, EventSample, ProducerStatu
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.models import Loop
 from workers.snapshot.readings import Readings, Workers
-from workers.steering import stops
+from workers.steering import scope
 
 PRODUCER_SHOWN_SECONDS = 300.0
 HOST_SHOWN_SECONDS = 10.0
@@ -100,8 +100,8 @@ def compose(inputs: SnapshotInputs, loops: dict[str, LoopStatus], overrides: lis
 def add_stops(snapshot: Snapshot) -> Snapshot:
     """Add people's pauses and drains where they are displayed; their loops hold, whatever their mode."""
     rows = snapshot.overrides
-    queues = {name: stops.list_pauses(name, rows) for name in snapshot.queues}
-    hosts = {name: stops.drain_of(name, rows) for name in snapshot.hosts}
+    queues = {name: scope.list_pauses(name, rows) for name in snapshot.queues}
+    hosts = {name: scope.drain_of(name, rows) for name in snapshot.hosts}
     if not (any(queues.values()) or any(hosts.values())):
         return snapshot
     snapshot = replace_fields(
@@ -110,7 +110,7 @@ def add_stops(snapshot: Snapshot) -> Snapshot:
         hosts={name: replace_fields(row, draining=hosts[name]) for name, row in snapshot.hosts.items()},
     )
     loops = {
-        name: replace_fields(row, mode=Loop.Mode.HOLD.value) if stops.explain_hold(row.target, snapshot) else row
+        name: replace_fields(row, mode=Loop.Mode.HOLD.value) if scope.explain_hold(row.target, snapshot) else row
         for name, row in snapshot.loops.items()
     }
     return replace_fields(snapshot, loops=loops)

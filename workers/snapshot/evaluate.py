@@ -20,8 +20,8 @@ from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES, SubjectState
 from workers.snapshot.judgement import SHIPPED, Fault, Limits, WatchedSnapshot, clock_fault
 from workers.snapshot.pipeline_state import iterate_pipeline_states
-from workers.steering import stops
-from workers.steering.stops import find_pause, is_emptied, pause_in_words
+from workers.steering import scope
+from workers.steering.scope import find_pause, is_emptied, pause_in_words
 
 GONE_SECONDS = 300.0  # a host that stopped reporting is listed for this time, then counts as having left
 LOOP_WORDS: Mapping[str, str] = {"hold": "On hold", "manual": "Manual", "advise": "Advise only", "auto": "Automatic"}
@@ -222,7 +222,7 @@ def _iterate_plant_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
         yield watched.get_state("plant", "nodes", [fault], sign=OFFLINE)
     slots = snapshot.totals.worker_slots
     if any(queue.kind == "jobs" for queue in snapshot.queues.values()) and slots is not None:
-        missing = f"No workers process events of the jobs queues: {stops.explain_no_slots(snapshot)}."
+        missing = f"No workers process events of the jobs queues: {scope.explain_no_slots(snapshot)}."
         yield watched.get_state(
             "plant", "workers", watched.find_faults("plant", "workers", "workers_missing", slots, missing, {})
         )

@@ -26,7 +26,7 @@ from workers.documents.pipeline import (
 )
 from workers.documents.states import SEVERITIES, Severity, SubjectState
 from workers.snapshot.judgement import Fault, WatchedSnapshot, clock_fault
-from workers.steering.stops import find_pause
+from workers.steering.scope import find_pause
 
 SUBJECT = "main"  # the name that its alerts use
 START_SECONDS = 60.0  # Spark's start on a slow machine

@@ -21,8 +21,7 @@ from workers.models import Override
 from workers.pool.orders import is_at_work, read_host_reports
 from workers.steering import overrides
 from workers.steering.overrides import Expiry
-from workers.steering.scope import Scope
-from workers.steering.stops import DRAINING
+from workers.steering.scope import DRAINING, Scope
 
 CONTROL_ROLE = "control"  # its hosts run the loops and end drains
 

@@ -21,8 +21,7 @@ from console.input.form_values import digest_of
 from queues.models import Queue
 from queues.topology import KINDS
 from workers.steering.overrides import Expiry
-from workers.steering.scope import Scope
-from workers.steering.stops import DRAINING
+from workers.steering.scope import DRAINING, Scope
 
 router = Router(tags=["queues"])
 

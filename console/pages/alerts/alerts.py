@@ -20,7 +20,7 @@ from console.pages.health.readiness import ALERTER_SECONDS
 from workers.alerts.evaluation.impact import join_names
 from workers.alerts.lifecycle.models import Alert, AlertWatch
 from workers.alerts.lifecycle.open_alerts import OPEN
-from workers.steering.stops import format_time
+from workers.steering.scope import format_time
 
 PER_PAGE = 25
 UNWATCHED = timedelta(seconds=ALERTER_SECONDS)

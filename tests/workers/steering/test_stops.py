@@ -11,8 +11,8 @@ from queues.models import Queue
 from tests.workers.snapshots import snapshot_of
 from workers.models import Override
 from workers.snapshot.compose import add_stops
-from workers.steering import enforcing, overrides, stops
-from workers.steering.stops import format_time
+from workers.steering import enforcing, overrides, scope
+from workers.steering.scope import format_time
 
 pytestmark = pytest.mark.django_db
 START = datetime.now(UTC).replace(microsecond=0)
@@ -136,22 +136,22 @@ def test_the_snapshot_shows_what_is_stopped_and_its_loops_on_hold(stop):
 def test_a_loop_says_what_it_waits_for(stop):
     stop()
     found, end = seen(), format_time(START + timedelta(minutes=10), START)
-    why = stops.explain_hold({"queue": "alert", "node": "n1"}, found)
+    why = scope.explain_hold({"queue": "alert", "node": "n1"}, found)
     assert why == f"consumption of alert is paused until {end}"
-    assert stops.explain_hold({"queue": "orders", "node": "n1"}, found) == ""
-    assert stops.explain_hold({}, found) == ""
+    assert scope.explain_hold({"queue": "orders", "node": "n1"}, found) == ""
+    assert scope.explain_hold({}, found) == ""
 
 
 @pytest.mark.parametrize("queues, held", [(["alert"], True), (["alert", "orders"], False), ([], False)])
 def test_an_applications_loops_hold_when_nothing_of_what_it_reads_may_be_read(stop, queues, held):
     stop()
     found = seen(pipeline={"applications": {"app": {"queues": queues}}})
-    assert bool(stops.explain_hold({"application": "app"}, found)) == held
+    assert bool(scope.explain_hold({"application": "app"}, found)) == held
 
 
 def test_an_applications_loops_hold_while_what_it_found_has_no_room():
     full = {"queues": ["orders"], "outbox": {"alert": 200_000}, "outbox_full": True}
-    why = stops.explain_hold({"application": "app"}, seen(pipeline={"applications": {"app": full}}))
+    why = scope.explain_hold({"application": "app"}, seen(pipeline={"applications": {"app": full}}))
     assert why == "its complex events wait for alert"
 
 
@@ -165,4 +165,4 @@ def test_an_applications_loops_hold_while_what_it_found_has_no_room():
     ],
 )
 def test_why_nobody_works_is_said_as_it_is(hosts, words):
-    assert stops.explain_no_slots(snapshot_of({"hosts": hosts})) == words
+    assert scope.explain_no_slots(snapshot_of({"hosts": hosts})) == words

@@ -20,7 +20,7 @@ from workers.control.kinds.registry import find_display
 from workers.control.tick import HOST
 from workers.documents import parts
 from workers.models import Loop
-from workers.steering.stops import DRAINING
+from workers.steering.scope import DRAINING
 
 # Limits that don't say how much headroom is left: the law waits, or its guard smooths.
 NOT_AT_THE_LIMIT = {

@@ -11,7 +11,7 @@ from workers.alerts.conditions.evidence import Evidence
 from workers.control.tick import HOST, are_most_nodes_late
 from workers.documents import parts
 from workers.documents.pipeline import FAILED, STALLED, STARTING, UNHEARD
-from workers.steering import stops
+from workers.steering import scope
 
 KNOWN_DAYS = 1.0
 SAFE = "No acknowledged events are lost."
@@ -211,7 +211,7 @@ def workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Readi
     if evidence.snapshot is not None and any(queue.kind == "jobs" for queue in evidence.plant.queues.values()):
         slots = evidence.snapshot.totals.worker_slots
         free = f"Worker slots available for the jobs queues: {slots or 0:.0f}."
-        none = f"No workers process events of the jobs queues: {stops.explain_no_slots(evidence.snapshot)}."
+        none = f"No workers process events of the jobs queues: {scope.explain_no_slots(evidence.snapshot)}."
         yield Reading({}, slots, free if slots else none)
 
 

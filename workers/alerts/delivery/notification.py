@@ -14,7 +14,7 @@ from django.utils import timezone
 from controllers.framework.reason import format_count
 from workers.alerts.lifecycle.models import Alert, Delivery, Receiver
 from workers.alerts.lifecycle.open_alerts import find_suppression
-from workers.steering.stops import format_time
+from workers.steering.scope import format_time
 
 # notified; on its way: owed or tried again; failed: given up; not yet: the delay of its step runs; never: it
 # was not to be notified.

@@ -11,7 +11,7 @@ from workers.alerts.lifecycle.models import Alert
 from workers.documents.queues import ContainerStatus, QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SubjectState
-from workers.steering.stops import find_pause
+from workers.steering.scope import find_pause
 
 BAD = ("warning", "critical")
 BURN = "budget_burn_"  # before the name of a pair of windows

@@ -14,7 +14,7 @@ from typing import Any
 
 from queues import pausing
 from workers.documents.snapshot import Snapshot
-from workers.steering import stops
+from workers.steering import scope
 
 LINGER_SECONDS = 120.0
 LINGER_OF = {"budget_burn_medium": 1_800.0, "budget_burn_slow": 21_600.0}  # as `error_budget` pairs windows
@@ -164,10 +164,10 @@ def find_explanation(stopped_by: str, labels: Mapping[str, str], touches: Mappin
     """
     # The node itself, or the target of a loop that was there.
     node = labels.get("node", "")
-    emptied = f"Node {node} is drained and empty." if stops.is_emptied(node, snapshot) else ""
+    emptied = f"Node {node} is drained and empty." if scope.is_emptied(node, snapshot) else ""
     if stopped_by == "loop hold":
         loop = snapshot.loops.get(labels.get("loop", ""))
-        why = stops.explain_hold(loop.target, snapshot) if loop else ""
+        why = scope.explain_hold(loop.target, snapshot) if loop else ""
         return f"The loop is on hold: {why}." if why else emptied
     if stopped_by == "node drain":
         return emptied
@@ -175,12 +175,12 @@ def find_explanation(stopped_by: str, labels: Mapping[str, str], touches: Mappin
         drained = {name: row.draining for name, row in snapshot.hosts.items() if row.draining}
         name = labels.get("host") or next(iter(drained), "")
         draining = drained.get(name)
-        return f"Worker host {name} is drained ({stops.format_who_and_why(draining)})." if draining else ""
+        return f"Worker host {name} is drained ({scope.format_who_and_why(draining)})." if draining else ""
     if not stopped_by:
         return ""
     part = pausing.CONSUMPTION if stopped_by == "consumption pause" else pausing.INTAKE
-    pauses = [(queue, stops.find_pause(queue, part, snapshot)) for queue in _list_queues(labels, touches, snapshot)]
-    words = [stops.pause_in_words(queue, pause) for queue, pause in pauses if pause is not None]
+    pauses = [(queue, scope.find_pause(queue, part, snapshot)) for queue in _list_queues(labels, touches, snapshot)]
+    words = [scope.pause_in_words(queue, pause) for queue, pause in pauses if pause is not None]
     # Of several queues all have to be paused: one that is not should make progress.
     return words[0] if words and len(words) == len(pauses) else ""
 

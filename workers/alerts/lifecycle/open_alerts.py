@@ -11,7 +11,7 @@ from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert, Delivery, FollowUp, Message, Silence
 from workers.documents.alerts import AlertStatus
 from workers.steering.kept import exclude_kept
-from workers.steering.stops import format_time
+from workers.steering.scope import format_time
 
 MAX_SHOWN = 200
 OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)

@@ -44,7 +44,7 @@ from workers.models import LedgerEntry, Loop
 from workers.objectives.error_budget import list_budgets
 from workers.placement.plans import BEING_EXECUTED
 from workers.plants.plant import Plant
-from workers.steering import scope, stops
+from workers.steering import scope
 
 # Above this utilization, a batch or a worker waits for its predecessor for longer than it takes itself.
 FULL = 0.9
@@ -81,7 +81,7 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
 
 def _compute_held_back(queue: str, snapshot: Snapshot) -> float:
     """Return the load held back by recent throttling, in events/s; advice throttles no one."""
-    closed = stops.compute_closed_share(queue, snapshot)
+    closed = scope.compute_closed_share(queue, snapshot)
     if closed >= 1.0:
         return 0.0  # a manual change has closed the queue, so its arrivals are unknown
     return _compute_http_rate(queue, snapshot) * closed / (1 - min(0.99, closed))
@@ -197,7 +197,7 @@ def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seco
     if row.kind == "jobs" and row.out_per_second is None:
         return ObservationQuality(age, f"the output of {name} is not measured yet")
     if row.kind == "jobs" and not snapshot.totals.worker_slots:
-        why = stops.explain_no_slots(snapshot)
+        why = scope.explain_no_slots(snapshot)
         return ObservationQuality(age, idle=f"{why}: the capacity of {name} is unknown")
     return ObservationQuality(age)
 

@@ -20,7 +20,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.objectives.error_budget import list_budgets
 from workers.plants.plant import Plant
-from workers.steering import stops
+from workers.steering import scope
 
 LASTING_INTERVALS = 10.0
 SIGNIFICANT = 4  # digits of a share; a change of the fifth digit is not worth a new table
@@ -39,7 +39,7 @@ def measure_target(
     if row is None:
         return Measurement.of(SheddingObservation(arrivals={}, patterns=(), sinks={}), quality, dict(before or {}))
     work = OperatorLoad(row, snapshot)
-    may_shed = stops.may_shed(row.queues, snapshot)
+    may_shed = scope.may_shed(row.queues, snapshot)
     names = _list_measured_patterns(work, may_shed is True)
     if not names and quality.invalid is None:
         quality = ObservationQuality(quality.age_seconds, "no pattern has processed an event in the last 10 s")

@@ -37,7 +37,7 @@ from workers.documents.queues import ContainerStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
-from workers.steering.stops import explain_all_drained
+from workers.steering.scope import explain_all_drained
 
 # As often as there is a snapshot: with 2 s, events waited much longer (p99 at 20,000/s: 2.5 s instead of 1.6
 # s).
