@@ -19,10 +19,8 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from controllers import catalog
 from controllers.shedding.ladder import LAW as LADDER
 from controllers.shedding.ladder import LEVELS, allows
-from controllers.worker_rate.law import LAW as WORKER_RATE
 from queues import pausing
 from queues.models import Node
 from workers.documents.loops import LoopStatus, OverrideStatus
@@ -113,6 +111,8 @@ def list_active_loops() -> QuerySet[Loop]:
 
     A law may be of another version, while one replaces the other, or a user's own law, and gone.
     """
+    from controllers import catalog  # The observer imports this module and needs no law but the ladder.
+
     return Loop.objects.filter(law__in=catalog.LAWS).exclude(target__has_key="retired_at")
 
 
@@ -160,6 +160,8 @@ def is_advisory_only(law: str, target: Target) -> bool:
 
 def explain_fixed(law: str, name: str) -> str | None:
     """Return why nobody can set this parameter of a law; None if people can."""
+    from controllers.worker_rate.law import LAW as WORKER_RATE  # as above
+
     if (law, name) != (WORKER_RATE.name, "workers"):
         return None
     return (
