@@ -4,7 +4,6 @@ complex event once, and what is said of the pipeline is so.
 
 import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def is_at_work(snapshot: dict[str, Any]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholePlant]:
+def plant(tmp_path_factory):
     folder: Path = tmp_path_factory.mktemp("hosts")
     with whole_plant(folder) as plant:
         plant.act(f"queues/{CLICKS}/create", kind="pipeline")
@@ -54,7 +53,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholePlant]:
 
 
 @pytest.fixture
-def flow(plant: WholePlant, request: pytest.FixtureRequest) -> Iterator[Flow]:
+def flow(plant, request):
     """Around each test; some of its events have become complex ones before it begins."""
     plant.until(is_at_work, AGAIN_SECONDS, "the pipeline is at work")
     with Flow(plant, request.node.name, CLICKS, VISIT) as flow:

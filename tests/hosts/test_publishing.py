@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ FLUSHES, EVENTS = 40, 20
 
 
 @pytest.fixture
-def net(tmp_path: Path) -> Iterator[Network]:
+def net(tmp_path):
     """A control server and three nodes with their agents, each on a host of its own; the test publishes."""
     if absent := missing():
         pytest.skip(absent)

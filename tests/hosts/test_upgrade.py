@@ -6,7 +6,6 @@ import json
 import logging
 import subprocess
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ AGAIN_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
-def before() -> Path:
+def before():
     """A checkout of the version before, with the packages of its own lock file; kept for the next run."""
     commit = version_before()
     folder = CACHE.with_name(f"weir-{commit}")
@@ -32,7 +31,7 @@ def before() -> Path:
     return folder
 
 
-def test_an_upgrade_while_events_flow_loses_repeats_and_forgets_nothing(before: Path, tmp_path: Path):
+def test_an_upgrade_while_events_flow_loses_repeats_and_forgets_nothing(before, tmp_path):
     with whole_plant(tmp_path, before) as plant:
         missing = json.loads(migrations_missing(plant.database_url))
         with Flow(plant, "upgrade") as flow:

@@ -4,7 +4,6 @@ every event has its effect once, and it is whole again by itself.
 
 import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,14 @@ A_MINUTE = 60.0
 
 
 @pytest.fixture(scope="module")
-def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholePlant]:
+def plant(tmp_path_factory):
     folder: Path = tmp_path_factory.mktemp("hosts")
     with whole_plant(folder) as plant:
         yield plant
 
 
 @pytest.fixture
-def flow(plant: WholePlant, request: pytest.FixtureRequest) -> Iterator[Flow]:
+def flow(plant, request):
     """Around each test; the plant is whole before it."""
     plant.until(is_whole, AGAIN_SECONDS, "the plant is whole")
     with Flow(plant, request.node.name) as flow:

@@ -1,9 +1,6 @@
 """One whole plant for all acceptance tests, started as a stranger starts it; and one open browser page."""
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser, Page
 
 from bench.console.browser import EXECUTABLE, MISSING, chromium
 from bench.console.page import sign_in
@@ -11,13 +8,13 @@ from bench.plant.running_plant import RunningPlant
 
 
 @pytest.fixture(scope="package")
-def plant() -> Iterator[RunningPlant]:
+def plant():
     with RunningPlant() as running:
         yield running
 
 
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+def browser():
     """One for all: a second of the same process can't be driven beside it."""
     if EXECUTABLE is None:
         pytest.skip(MISSING)
@@ -26,7 +23,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def shared_page(plant: RunningPlant, browser: Browser) -> Page:
+def shared_page(plant, browser):
     """A page that stays open over all tests, signed in as the administrator."""
     page = browser.new_page()
     sign_in(page, plant)

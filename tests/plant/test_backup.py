@@ -23,7 +23,7 @@ def batch_of(snapshot: dict) -> int:
     return int((snapshot["pipeline"] or {}).get("batch") or 0)
 
 
-def test_a_backup_taken_under_load_is_the_plant_again_in_another_folder(tmp_path: Path):
+def test_a_backup_taken_under_load_is_the_plant_again_in_another_folder(tmp_path):
     path, _ = trace_of(tmp_path, 60_000)
     file = tmp_path / "weir.backup"
     with RunningPlant() as plant:
@@ -37,7 +37,7 @@ def test_a_backup_taken_under_load_is_the_plant_again_in_another_folder(tmp_path
         batch = batch_of(plant.wait_until(lambda s: not s["overrides"], PATIENCE, "the plant goes on"))
     with RunningPlant(arguments=("--restore", str(file))) as plant:
 
-        def drained(snapshot: dict) -> bool:
+        def drained(snapshot):
             running = (snapshot["pipeline"] or {}).get("state") == "running"
             drained = snapshot["queues"]["alert"]["waiting_events"] == 0
             return running and drained and batch_of(snapshot) > 0

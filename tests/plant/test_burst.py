@@ -1,11 +1,8 @@
 """Events that come at once on an empty queue: the pool is used, few workers run, nobody else has to wait."""
 
-from typing import Any
-
 import pytest
 
 from bench.plant.burst import LIMITS, SLOW_HANDLER, burst, use_handler
-from bench.plant.running_plant import RunningPlant
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -13,17 +10,17 @@ CONTAINERS = 3
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _calm(plant: RunningPlant) -> None:
+def _calm(plant):
     """The pipeline has worked off what came while it started."""
 
-    def keeps_up(snapshot: dict[str, Any]) -> bool:
+    def keeps_up(snapshot):
         running = (snapshot["pipeline"] or {}).get("state") == "running"
         return running and (snapshot["queues"]["telemetry"]["oldest_seconds"] or 0.0) < 10.0
 
     plant.wait_until(keeps_up, 240, "the pipeline keeps up with the telemetry")
 
 
-def test_a_burst_takes_hardly_more_workers_than_it_fills_and_delays_no_other_queue(plant: RunningPlant):
+def test_a_burst_takes_hardly_more_workers_than_it_fills_and_delays_no_other_queue(plant):
     with use_handler(plant, SLOW_HANDLER):
         seen = burst(plant, 60_000, calm_seconds=3.0)
     # Each container's last worker may find the rest of what fills the others.
@@ -34,9 +31,7 @@ def test_a_burst_takes_hardly_more_workers_than_it_fills_and_delays_no_other_que
 
 
 @pytest.mark.parametrize(("handler", "share"), [("sql", 0.75), (SLOW_HANDLER, LIMITS["pool_share"])])
-def test_two_hundred_thousand_events_at_once_are_handled_at_the_pools_capacity(
-    plant: RunningPlant, handler: str, share: float
-):
+def test_two_hundred_thousand_events_at_once_are_handled_at_the_pools_capacity(plant, handler, share):
     """The sql handler is done within a second, of which each worker's beginning and end take their part."""
     with use_handler(plant, handler):
         seen = burst(plant)

@@ -5,14 +5,12 @@ go on, and test_workday_end.py reads the same open page again.
 """
 
 import pytest
-from playwright.sync_api import Page, expect
-
-from bench.plant.running_plant import RunningPlant
+from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
-def test_the_counters_of_the_overview_move(shared_page: Page):
+def test_the_counters_of_the_overview_move(shared_page):
     figure = shared_page.locator('[data-bind="totals.in_per_second"]').first
     expect(figure).not_to_have_text("—", timeout=60_000)
     seen = {figure.inner_text()}
@@ -24,9 +22,7 @@ def test_the_counters_of_the_overview_move(shared_page: Page):
     expect(shared_page.locator("#connection")).to_have_attribute("data-connection", "live")
 
 
-def test_an_upper_limit_is_overridden_for_two_minutes_and_the_loop_decides_by_it(
-    plant: RunningPlant, shared_page: Page
-):
+def test_an_upper_limit_is_overridden_for_two_minutes_and_the_loop_decides_by_it(plant, shared_page):
     snapshot = plant.wait_until(lambda s: "worker_rate/alert/n1" in s["loops"], 60, "the loop has ticked")
     shared_page.goto(f"{plant.url}/loops/{snapshot['loops']['worker_rate/alert/n1']['id']}/")
     shared_page.get_by_label("Upper limit").fill("700")

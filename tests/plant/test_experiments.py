@@ -3,16 +3,12 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
-
-from bench.plant.running_plant import RunningPlant
+from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
-def test_an_experiment_is_simulated_by_the_plants_workers_and_read_without_a_reload(
-    plant: RunningPlant, shared_page: Page
-):
+def test_an_experiment_is_simulated_by_the_plants_workers_and_read_without_a_reload(plant, shared_page):
     plant.wait_until(lambda s: "spark" in {host["role"] for host in s["hosts"].values()}, 90, "a batch worker")
     shared_page.goto(f"{plant.url}/lab/?scenario=crash")
     shared_page.get_by_role("button", name="Run experiment").click()

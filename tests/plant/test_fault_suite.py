@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from random import Random
@@ -57,7 +56,7 @@ def test_workers_that_nobody_ordered_and_ordered_ones_that_never_began_are_count
 
 def test_a_fault_that_finds_the_database_busy_is_not_tried_and_the_seeds_go_on(monkeypatch):
     @contextmanager
-    def busy(_plant: Any, _chance: Random) -> Iterator[None]:
+    def busy(_plant, _chance):
         raise sqlite3.OperationalError("database is locked")
         yield
 
@@ -88,7 +87,7 @@ def test_kinds_are_chosen_by_name_and_an_unknown_one_is_named_with_those_there_a
 @pytest.mark.parametrize(
     ("option", "value", "field"), [("seeds", "1,x", "--seeds"), ("faults", 0, "--faults"), ("rate", 5, "--rate")]
 )
-def test_a_wrong_option_is_named_and_breaks_nothing(capsys, option: str, value: Any, field: str):
+def test_a_wrong_option_is_named_and_breaks_nothing(capsys, option, value, field):
     with pytest.raises(SystemExit) as ended:
         call_command("faults", **{option: value})
     assert ended.value.code == 2
@@ -116,7 +115,7 @@ def counted(*, kind: str = "kill worker-jobs", **account: int) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("name", ["lost", "dead", "doubled", "overtaken", "open", "repeated"])
-def test_an_event_or_a_decision_that_came_out_wrong_is_found_a_dead_letter_among_them(name: str):
+def test_an_event_or_a_decision_that_came_out_wrong_is_found_a_dead_letter_among_them(name):
     assert_exact(counted())
     with pytest.raises(AssertionError, match=name):
         assert_exact(counted(**{name: 1}))
@@ -135,14 +134,14 @@ def test_no_more_workers_may_stay_away_than_the_faults_can_have_taken():
 
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("seed", [pytest.param(1, marks=A_PLANT)])
-def test_a_plant_that_is_broken_a_dozen_times_loses_nothing(seed: int):
+def test_a_plant_that_is_broken_a_dozen_times_loses_nothing(seed):
     assert_exact(run([seed], 12, 2_000))
 
 
 @pytest.mark.hours
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize("seeds", [pytest.param(SEEDS, marks=A_PLANT, id="ten seeds")])
-def test_ten_plants_that_are_broken_two_hundred_times_lose_nothing(seeds: range):
+def test_ten_plants_that_are_broken_two_hundred_times_lose_nothing(seeds):
     document = run(list(seeds), FAULTS, RATE)
     assert document["faults"] + len(document["not_tried"]) >= 200
     assert len(document["not_tried"]) <= 10

@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
 from itertools import pairwise
@@ -199,7 +199,7 @@ def control_worker(plant: RunningPlant, queue: str) -> subprocess.Popen[str]:
 
 
 @pytest.fixture(scope="module")
-def start_seconds(plant: RunningPlant) -> float:
+def start_seconds(plant):
     """How long a control worker takes to start on this machine, beside this plant: the best of three."""
     return min(start_of_one(plant) for _ in range(3))
 
@@ -214,12 +214,12 @@ def start_of_one(plant: RunningPlant) -> float:
     return time.monotonic() - began
 
 
-def test_a_manager_that_is_killed_with_its_leases_is_replaced_in_time(plant: RunningPlant, start_seconds: float):
+def test_a_manager_that_is_killed_with_its_leases_is_replaced_in_time(plant, start_seconds):
     survive(plant, [kill_control_with_its_leases], random.Random(4), start_seconds)
 
 
 @pytest.fixture
-def second_manager(plant: RunningPlant) -> Iterator[psutil.Process]:
+def second_manager(plant):
     """Two that would both decide, if they could."""
     with control_worker(plant, "control") as process:
         reader = threading.Thread(target=process.communicate, daemon=True)
@@ -230,17 +230,13 @@ def second_manager(plant: RunningPlant) -> Iterator[psutil.Process]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whoever_is_killed_at_whatever_instant_is_replaced_in_time(
-    plant: RunningPlant, start_seconds: float, seed: int
-):
+def test_whoever_is_killed_at_whatever_instant_is_replaced_in_time(plant, start_seconds, seed):
     chance = random.Random(seed)
     survive(plant, [chance.choice(KILLS) for _ in range(3)], chance, start_seconds)
 
 
-def test_two_managers_that_are_paused_and_killed_in_turn_never_decide_at_once(
-    plant: RunningPlant, start_seconds: float, second_manager: psutil.Process
-):
-    def pause_the_second(plant: RunningPlant) -> None:
+def test_two_managers_that_are_paused_and_killed_in_turn_never_decide_at_once(plant, start_seconds, second_manager):
+    def pause_the_second(plant):
         second_manager.suspend()
         pauses.append(threading.Timer(1.5 * LEASE_SECONDS, second_manager.resume))
         pauses[-1].start()

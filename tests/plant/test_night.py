@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 import redis
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page
+from playwright.sync_api import Error, Page
 
 from bench.console.page import sign_in
 from bench.plant.running_plant import RunningPlant
@@ -128,12 +128,12 @@ class Night:
 
 
 @pytest.fixture
-def night(plant: RunningPlant, browser: Browser) -> Iterator[Night]:
+def night(plant, browser):
     context = browser.new_context()
     sign_in(context.new_page(), plant)
     made = Night(plant, {})
 
-    def heard(message: ConsoleMessage) -> None:
+    def heard(message):
         if message.type == "error" and not any(each in message.text for each in OF_THE_NETWORK):
             made.wrong.append(f"console: {message.text}")
 
@@ -188,7 +188,7 @@ PARTS = {
 FROZEN = ("observer", "agent", "control worker", "pipeline")
 
 
-def test_a_night_in_which_everything_fails_is_said_truly_on_every_page(plant: RunningPlant, night: Night):
+def test_a_night_in_which_everything_fails_is_said_truly_on_every_page(plant, night):
     night.watch_until(is_well, 300, "start")
     with Client(plant.control_url(), producer="burst") as client:
         client.publish("alert", [{"type": "burst", "key": str(at)} for at in range(BURST_EVENTS)])

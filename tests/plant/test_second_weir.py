@@ -5,10 +5,8 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
-import redis
 
 from bench.plant.running_plant import RunningPlant
-from queues.topology import Topology
 from tests.waiting import until
 from tests.workers.loops import PARALLELISM, ensured
 from workers.control import engine
@@ -23,7 +21,7 @@ VARIABLE = "WEIR_FIRST_TOKEN"
 
 
 @pytest.fixture
-def token(plant: RunningPlant) -> str:
+def token(plant):
     """A token of the first Weir, for the second."""
     made = plant.manage("token", "second", "--role", "operator")
     assert made.returncode == 0, made.stderr
@@ -48,8 +46,8 @@ def first_entry_after(plant: RunningPlant, law: str, after: float) -> dict[str, 
 
 
 def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_restart(
-    plant: RunningPlant, token: str, control: redis.Redis, plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    plant, token, control, plant_topology, monkeypatch
+):
     measured = "the pipeline's operators are measured"
     plant.wait_until(
         lambda snapshot: any(
@@ -73,7 +71,7 @@ def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_rest
     loop.parameters = {"bound_seconds": 60.0, "minimum": 3, "maximum": 4, "only_changes": True}
     loop.save()
 
-    def set_by_the_second() -> bool:
+    def set_by_the_second():
         row = second.observe().plants["first"]
         if row.state == "seen" and not row.error:
             engine.tick(Loop.objects.get(pk=loop.pk), second, datetime.now(UTC), control)

@@ -21,29 +21,29 @@ PATIENCE = 600.0  # seconds; how long a start takes is a figure of the bench, an
 SHARED_EVENTS = DATA / "events" / "google2011_job_events_parts_000_039.csv.gz"
 
 
-def test_real_events_reach_workers(plant: RunningPlant):
-    def flows(snapshot: dict) -> bool:
+def test_real_events_reach_workers(plant):
+    def flows(snapshot):
         return (snapshot["queues"]["process"]["out_per_second"] or 0) > 0
 
     plant.wait_until(flows, PATIENCE, "process events go through workers")
 
 
-def test_all_three_nodes_carry_telemetry(plant: RunningPlant):
-    def carried(snapshot: dict) -> bool:
+def test_all_three_nodes_carry_telemetry(plant):
+    def carried(snapshot):
         containers = snapshot["queues"]["telemetry"]["containers"]
         return len(containers) == 3 and all(c["inserted_events"] for c in containers.values())
 
     plant.wait_until(carried, PATIENCE, "every node holds telemetry")
 
 
-def test_a_loop_acts_and_says_why(plant: RunningPlant):
-    def acted(snapshot: dict) -> bool:
+def test_a_loop_acts_and_says_why(plant):
+    def acted(snapshot):
         return any((loop["actuator"] or 0) > 0 and loop["reason"] for loop in snapshot["loops"].values())
 
     plant.wait_until(acted, PATIENCE, "a worker rate loop starts workers")
 
 
-def test_a_killed_process_comes_back(plant: RunningPlant):
+def test_a_killed_process_comes_back(plant):
     observer = plant.process_matching("manage.py", "observe")
     observer.send_signal(signal.SIGKILL)
     before = (plant.snapshot() or {"at": 0})["at"]
@@ -51,14 +51,14 @@ def test_a_killed_process_comes_back(plant: RunningPlant):
 
 
 @pytest.fixture
-def events_file(tmp_path: Path) -> tuple[Path, int]:
+def events_file(tmp_path):
     """The real trace where it is at hand, else a file of our own in its form."""
     return (SHARED_EVENTS, 158_120) if SHARED_EVENTS.exists() else trace_of(tmp_path, 60_000)
 
 
 @pytest.mark.slow
-def test_real_events_reach_the_pipeline(plant: RunningPlant):
-    def flows(snapshot: dict) -> bool:
+def test_real_events_reach_the_pipeline(plant):
+    def flows(snapshot):
         running = (snapshot["pipeline"] or {}).get("state") == "running"
         return running and (snapshot["queues"]["telemetry"]["out_per_second"] or 0) > 0
 
@@ -66,9 +66,7 @@ def test_real_events_reach_the_pipeline(plant: RunningPlant):
 
 
 @pytest.mark.slow
-def test_every_published_event_has_its_effect_once_while_a_node_and_a_worker_are_killed(
-    plant: RunningPlant, events_file: tuple[Path, int]
-):
+def test_every_published_event_has_its_effect_once_while_a_node_and_a_worker_are_killed(plant, events_file):
     path, count = events_file
     command = plant.manage_command(
         "publish", "alert", str(path), "--type", "event_type", "--key", "job_id", "--speed", "0"
@@ -83,7 +81,7 @@ def test_every_published_event_has_its_effect_once_while_a_node_and_a_worker_are
     assert json.loads(output)["published"] == count
     plant.process_matching("console.celery", "--queues jobs").send_signal(signal.SIGKILL)
 
-    def drained(snapshot: dict) -> bool:
+    def drained(snapshot):
         queue = snapshot["queues"]["alert"]
         nodes_up = all(node["state"] != "OFFLINE" for node in snapshot["nodes"].values())
         return nodes_up and queue["waiting_events"] == 0

@@ -4,7 +4,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from bench.plant.running_plant import RunningPlant
 
@@ -29,7 +29,7 @@ def give_points(plant: RunningPlant) -> None:
         ask(f"plans/{plan['id']}/approve", hash=plan["hash"])
 
 
-def test_the_override_expires_on_the_open_page_and_in_the_loop(plant: RunningPlant, shared_page: Page) -> None:
+def test_the_override_expires_on_the_open_page_and_in_the_loop(plant, shared_page):
     expect(shared_page.locator("#strip-overrides")).to_contain_text("No overrides", timeout=150_000)
     expect(shared_page.locator("[data-override]")).to_have_count(0)
     if LOOP not in (plant.snapshot() or {"loops": ()})["loops"]:

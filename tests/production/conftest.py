@@ -72,12 +72,12 @@ def started(folder: Path, revision: str = "HEAD") -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="module")  # it takes a core: no other module is measured beside it
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(tmp_path_factory):
     with started(tmp_path_factory.mktemp("production") / "weir") as stack:
         yield stack
 
 
 @pytest.fixture(scope="module")
-def console(stack: Stack) -> Iterator[Console]:
+def console(stack):
     with Console.over_tls(stack, HOST, HTTPS_PORT) as console:
         yield console

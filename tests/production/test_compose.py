@@ -37,13 +37,13 @@ def snapshot_in_which(console: Console, condition, seconds: float, what: str) ->
     return until(found, seconds, what)
 
 
-def test_every_service_is_healthy_and_those_that_end_ended_well(stack: Stack):
+def test_every_service_is_healthy_and_those_that_end_ended_well(stack):
     services = {each.service for each in stack.containers()}
     assert {"proxy", "web", "database", "control", "n1", "pipeline", "spark-master", "spark-worker"} <= services
     assert whole(stack)
 
 
-def test_no_container_is_root_or_has_a_capability_or_a_writable_root(stack: Stack):
+def test_no_container_is_root_or_has_a_capability_or_a_writable_root(stack):
     names = [each.name for each in stack.containers() if each.state == "running"]
     for found in json.loads(stack.podman("inspect", *names)):
         assert found["HostConfig"]["ReadonlyRootfs"], found["Name"]
@@ -55,8 +55,8 @@ def test_no_container_is_root_or_has_a_capability_or_a_writable_root(stack: Stac
         assert fields["NoNewPrivs"].strip() == "1", found["Name"]
 
 
-def test_people_reach_it_over_tls_only_and_a_claimed_address_is_dropped(stack: Stack, console: Console):
-    def ready() -> bool:
+def test_people_reach_it_over_tls_only_and_a_claimed_address_is_dropped(stack, console):
+    def ready():
         return console.request("GET", "/readyz").status_code == 200
 
     until(ready, PATIENCE_SECONDS, "every part of the plant is ready")
@@ -68,13 +68,13 @@ def test_people_reach_it_over_tls_only_and_a_claimed_address_is_dropped(stack: S
     assert web == "", "web is published beside the proxy"
 
 
-def test_events_published_over_https_take_effect_once(stack: Stack, console: Console):
+def test_events_published_over_https_take_effect_once(stack, console):
     keys = publish(console, 0, 2_000)
     until(lambda: took_effect_once(stack, keys), PATIENCE_SECONDS, "2,000 events are handled")
 
 
-def test_the_pipeline_runs_on_two_spark_workers(stack: Stack, console: Console):
-    def flows(snapshot: dict[str, Any]) -> bool:
+def test_the_pipeline_runs_on_two_spark_workers(stack, console):
+    def flows(snapshot):
         running = snapshot["pipeline"].get("state") == "running"
         return running and (snapshot["queues"]["telemetry"]["out_per_second"] or 0) > 0
 
@@ -85,7 +85,7 @@ def test_the_pipeline_runs_on_two_spark_workers(stack: Stack, console: Console):
     assert all("CoarseGrainedExecutorBackend" in each for each in executors)
 
 
-def test_a_killed_node_costs_no_event_and_takes_its_points_again(stack: Stack, console: Console):
+def test_a_killed_node_costs_no_event_and_takes_its_points_again(stack, console):
     stack.podman("kill", f"{PROJECT}_n2_1")
     killed_at = time.monotonic()
     snapshot_in_which(console, lambda s: s["nodes"]["n2"]["state"] == "OFFLINE", 60, "n2 is offline")
@@ -96,7 +96,7 @@ def test_a_killed_node_costs_no_event_and_takes_its_points_again(stack: Stack, c
     until(lambda: took_effect_once(stack, keys), PATIENCE_SECONDS, "1,000 events are handled")
 
 
-def test_a_process_that_dies_in_its_container_is_started_again(stack: Stack, console: Console):
+def test_a_process_that_dies_in_its_container_is_started_again(stack, console):
     before = (console.snapshot() or {"at": 0.0})["at"]
     # From the host: a signal from within does not reach a container's first process.
     (found,) = json.loads(stack.podman("inspect", f"{PROJECT}_observer_1"))
@@ -106,14 +106,14 @@ def test_a_process_that_dies_in_its_container_is_started_again(stack: Stack, con
     logger.info("a killed observer is replaced after %.0f s", time.monotonic() - died_at)
 
 
-def test_three_worker_hosts_share_the_jobs(stack: Stack, console: Console):
+def test_three_worker_hosts_share_the_jobs(stack, console):
     stack.compose("up", "--detach", "--scale", "worker-jobs=3", "--no-recreate")
     snapshot_in_which(console, lambda s: len(s["hosts"]) >= 3, PATIENCE_SECONDS, "three worker hosts")
     keys = publish(console, 20_000, 2_000)
     until(lambda: took_effect_once(stack, keys), PATIENCE_SECONDS, "2,000 events are handled")
 
 
-def test_down_and_up_loses_nothing(stack: Stack, console: Console):
+def test_down_and_up_loses_nothing(stack, console):
     earlier = effects_of(stack)
     keys = publish(console, 30_000, 3_000)
     stack.compose("down", "--remove-orphans")  # podman-compose does not count what was scaled
@@ -125,7 +125,7 @@ def test_down_and_up_loses_nothing(stack: Stack, console: Console):
     until(lambda: took_effect_once(stack, keys | set(earlier)), PATIENCE_SECONDS, "nothing was lost")
 
 
-def test_a_backup_is_the_plant_again_on_empty_volumes(stack: Stack, console: Console):
+def test_a_backup_is_the_plant_again_on_empty_volumes(stack, console):
     inside, kept = "/var/lib/weir/backups/walk.backup", stack.folder / "walk.backup"
     earlier = set(effects_of(stack))
     keys = publish(console, 40_000, 3_000)

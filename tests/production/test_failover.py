@@ -9,7 +9,6 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -116,7 +115,7 @@ class Journal:
 
 
 @pytest.fixture(scope="module")
-def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicatedPlant]:
+def plant(tmp_path_factory):
     folder: Path = tmp_path_factory.mktemp("failover")
     (folder / "control").mkdir()
     with replicated_plant(folder) as plant:

@@ -3,12 +3,11 @@ something): that is in test_compose.py, of a node and a process. The base images
 """
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.production.conftest import HOST, HTTPS_PORT, ON_CONTAINERS, PATIENCE_SECONDS, until
 from tests.production.console import Console, first_administrator
@@ -19,8 +18,8 @@ ONE_EVENT = json.dumps({"type": "login", "key": "ann"})
 
 
 @pytest.fixture(scope="module")
-def page(stack: Stack, console: Console) -> Iterator[Page]:
-    def ready() -> bool:
+def page(stack, console):
+    def ready():
         return console.request("GET", "/readyz").status_code == 200
 
     until(ready, PATIENCE_SECONDS, "every part of the plant is ready")
@@ -48,8 +47,8 @@ def acted(console: Console, loops: list[dict[str, Any]]) -> dict[str, Any] | Non
     return next((rows[0] for loop in loops if (rows := entries_of(console, loop))), None)
 
 
-def test_1_the_overview_shows_the_hosts_telemetry_on_its_way(page: Page, console: Console):
-    def flows() -> bool:
+def test_1_the_overview_shows_the_hosts_telemetry_on_its_way(page, console):
+    def flows():
         snapshot = console.snapshot()
         return bool(snapshot and snapshot["queues"]["telemetry"]["out_per_second"])
 
@@ -59,26 +58,26 @@ def test_1_the_overview_shows_the_hosts_telemetry_on_its_way(page: Page, console
         expect(page.get_by_text(node, exact=True).first).to_be_visible()
 
 
-def test_2_published_events_make_loops_start_workers(stack: Stack, console: Console):
+def test_2_published_events_make_loops_start_workers(stack, console):
     publish(stack, 50_000)
     loops = loops_of(console, "worker_rate", queue="alert")
     assert len(loops) == 3
     until(lambda: acted(console, loops), PATIENCE_SECONDS, "a worker rate loop starts workers")
 
-    def empty() -> bool:
+    def empty():
         snapshot = console.snapshot()
         return bool(snapshot) and snapshot["queues"]["alert"]["waiting_events"] == 0
 
     until(empty, PATIENCE_SECONDS, "the queue is worked off")
 
 
-def test_3_an_overridden_limit_counts_stands_in_the_strip_and_ends_by_itself(page: Page, console: Console):
+def test_3_an_overridden_limit_counts_stands_in_the_strip_and_ends_by_itself(page, console):
     loop = loops_of(console, "worker_rate", queue="alert", node="n1")[0]
     before = loop["effective"]["upper_limit"]
     given = {"loop": loop["id"], "name": "upper_limit", "value": 700, "minutes": 1, "reason": "a report"}
     console.ask("POST", "/overrides", **given)
 
-    def decides_by() -> float | None:
+    def decides_by():
         snapshot = console.snapshot()
         return snapshot and snapshot["loops"][loop["name"]]["setpoint"]
 
@@ -88,11 +87,11 @@ def test_3_an_overridden_limit_counts_stands_in_the_strip_and_ends_by_itself(pag
     assert console.ask("GET", "/overrides")["overrides"] == []
 
 
-def test_4_a_host_loop_explores_under_load_and_shows_its_curve(stack: Stack, page: Page, console: Console):
+def test_4_a_host_loop_explores_under_load_and_shows_its_curve(stack, page, console):
     loop = loops_of(console, "concurrency")[0]
     console.ask("POST", f"/loops/{loop['id']}/mode", mode="auto", reason="let it explore")
 
-    def explores() -> bool:
+    def explores():
         publish(stack, 200_000)
         return bool(entries_of(console, loop))
 
@@ -103,13 +102,13 @@ def test_4_a_host_loop_explores_under_load_and_shows_its_curve(stack: Stack, pag
     expect(said).not_to_contain_text("No estimate")
 
 
-def test_5_what_if_says_what_other_values_would_have_decided(console: Console):
+def test_5_what_if_says_what_other_values_would_have_decided(console):
     loop = loops_of(console, "worker_rate", queue="alert", node="n1")[0]
     found = console.ask("GET", f"/loops/{loop['id']}/what-if?set=upper_limit=1&hours=1")
     assert found["decisions"] > 0 and found["differing"] > 0 and not found["first_error"]
 
 
-def test_6_a_decision_of_the_ledger_is_decided_again_the_same(stack: Stack, console: Console):
+def test_6_a_decision_of_the_ledger_is_decided_again_the_same(stack, console):
     entry = acted(console, loops_of(console, "worker_rate", queue="alert"))
     assert entry and entry["reason"]
     assert console.ask("GET", f"/ledger/{entry['id']}/replay")["same"]
@@ -120,13 +119,13 @@ def test_6_a_decision_of_the_ledger_is_decided_again_the_same(stack: Stack, cons
     assert again["decisions"][-1]["reason"] == entry["reason"]
 
 
-def test_7_points_move_by_an_approved_plan_and_are_rolled_back(console: Console):
-    def points() -> dict[str, int]:
+def test_7_points_move_by_an_approved_plan_and_are_rolled_back(console):
+    def points():
         snapshot = console.snapshot() or {"queues": {"alert": {"containers": {}}}}
         containers = snapshot["queues"]["alert"]["containers"]
         return {node: row["points"] for node, row in containers.items()}
 
-    def run(plan: dict[str, Any]) -> None:
+    def run(plan):
         address = f"/plans/{plan['id']}"
         console.ask("POST", f"{address}/approve", hash=plan["hash"], reason="the walk")
         until(lambda: console.ask("GET", address)["state"] == "done", 120, "the plan is done")
@@ -140,10 +139,10 @@ def test_7_points_move_by_an_approved_plan_and_are_rolled_back(console: Console)
     until(lambda: points() == before, 60, "the points are where they were")
 
 
-def test_9_a_killed_agent_is_an_alert_that_somebody_takes_with_a_runbook(stack: Stack, page: Page, console: Console):
+def test_9_a_killed_agent_is_an_alert_that_somebody_takes_with_a_runbook(stack, page, console):
     stack.podman("stop", "--time", "0", f"{PROJECT}_agent-n2_1")
 
-    def alert() -> dict[str, Any] | None:
+    def alert():
         rows = console.ask("GET", "/alerts")["alerts"]
         return next((row for row in rows if row["labels"].get("node") == "n2"), None)
 
@@ -157,7 +156,7 @@ def test_9_a_killed_agent_is_an_alert_that_somebody_takes_with_a_runbook(stack: 
     until(lambda: alert() is None, 240, "the alert ends once the agent is back")
 
 
-def test_10_the_plant_can_be_opened_as_it_was(page: Page, console: Console):
+def test_10_the_plant_can_be_opened_as_it_was(page, console):
     now = datetime.now(UTC)
     console.ask("POST", "/marks", title="agent 0.9.3")
     past = console.ask("GET", f"/snapshot?at={now.isoformat().replace('+00:00', 'Z')}")

@@ -7,7 +7,6 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import httpx
 
@@ -68,7 +67,7 @@ def upgraded(stack: Stack) -> Stack:
     return new
 
 
-def test_an_upgrade_while_events_flow_loses_and_repeats_nothing(tmp_path: Path):
+def test_an_upgrade_while_events_flow_loses_and_repeats_nothing(tmp_path):
     with started(tmp_path / "weir", version_before()) as stack:
         with Console.over_tls(stack, HOST, HTTPS_PORT) as console, published(console) as acknowledged:
             until(lambda: len(acknowledged) > 500, PATIENCE_SECONDS, "events are acknowledged")
@@ -83,7 +82,7 @@ def test_an_upgrade_while_events_flow_loses_and_repeats_nothing(tmp_path: Path):
         assert loops.items() <= kept.items()
         assert migrations(new) >= before
 
-        def took_effect() -> bool:
+        def took_effect():
             counts = effects_of(new)
             assert max(counts.values()) == 1, "an event took effect twice"
             return acknowledged <= counts.keys()

@@ -237,8 +237,6 @@ class Claims(RuleBasedStateMachine):
 
 @pytest.mark.faults
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_every_event_is_handled_or_given_up_by_whoever_holds_it(
-    nodes: dict[str, Server], depth: tuple[int, int]
-) -> None:
+def test_every_event_is_handled_or_given_up_by_whoever_holds_it(nodes, depth):
     kills = 1 if depth == LONG else 0
     explore(lambda: Claims(nodes["n1"], kills), depth)

@@ -5,7 +5,6 @@ others have taken over, or never hear an answer; each event counts once.
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -398,12 +397,10 @@ def ids_of(names: list[str]) -> pa.RecordBatch:
 
 
 @pytest.fixture
-def pipeline(control_server: Server, nodes: dict[str, Server], plant_topology: Topology) -> Callable[[], Pipeline]:
+def pipeline(control_server, nodes, plant_topology):
     return lambda: Pipeline(control_server, nodes, plant_topology)
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_every_event_is_dispatched_worked_and_counted_once(
-    pipeline: Callable[[], Pipeline], depth: tuple[int, int]
-) -> None:
+def test_every_event_is_dispatched_worked_and_counted_once(pipeline, depth):
     explore(pipeline, depth)

@@ -120,5 +120,5 @@ class Leases(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_a_lease_has_one_holder_and_its_numbers_only_rise(control: redis.Redis, depth: tuple[int, int]) -> None:
+def test_a_lease_has_one_holder_and_its_numbers_only_rise(control, depth):
     explore(lambda: Leases(control), depth)

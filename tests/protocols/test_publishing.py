@@ -5,7 +5,6 @@ pauses of the queue, a control server that cuts it off. What was acknowledged is
 from collections.abc import Sequence
 
 import pytest
-import redis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -162,12 +161,6 @@ class Publishing(RuleBasedStateMachine):
 
 @pytest.mark.faults
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_what_a_client_acknowledges_is_stored_whatever_gets_lost(
-    control_server: Server,
-    control: redis.Redis,
-    nodes: dict[str, Server],
-    plant_topology: Topology,
-    depth: tuple[int, int],
-) -> None:
+def test_what_a_client_acknowledges_is_stored_whatever_gets_lost(control_server, control, nodes, plant_topology, depth):
     kills = 1 if depth == LONG else 0
     explore(lambda: Publishing(control_server, nodes, plant_topology, kills), depth)

@@ -224,13 +224,11 @@ class Letters(RuleBasedStateMachine):
 
 @pytest.mark.faults
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_a_transfer_that_stops_anywhere_leaves_each_event_in_one_place(
-    nodes: dict[str, Server], depth: tuple[int, int]
-) -> None:
+def test_a_transfer_that_stops_anywhere_leaves_each_event_in_one_place(nodes, depth):
     kills = 1 if depth == LONG else 0
     explore(lambda: Transfers(nodes, kills), depth)
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_dead_letters_that_move_are_on_one_node(nodes: dict[str, Server], depth: tuple[int, int]) -> None:
+def test_dead_letters_that_move_are_on_one_node(nodes, depth):
     explore(lambda: Letters(nodes), depth)

@@ -1,18 +1,13 @@
 """Fixtures of the workers' tests."""
 
-from collections.abc import Iterator
-
 import pytest
-import redis
 from celery import Celery, current_app
-from django.contrib.auth.models import User
 
-from tests.servers import Server
 from tests.workers.placement.plan_plant import Plant
 
 
 @pytest.fixture
-def broker(control_server: Server) -> Iterator[str]:
+def broker(control_server):
     """The current application is like the console's, on the test's control server; gives the URL."""
     before = current_app._get_current_object()
     application = Celery("weir")
@@ -24,7 +19,7 @@ def broker(control_server: Server) -> Iterator[str]:
 
 
 @pytest.fixture
-def plant(control: redis.Redis, nodes: dict[str, Server], db: None) -> Iterator[Plant]:
+def plant(control, nodes, db):
     """Three nodes and three queues in the database, on real servers, with agents that beat when told to."""
     made = Plant(control, nodes)
     yield made
@@ -32,5 +27,5 @@ def plant(control: redis.Redis, nodes: dict[str, Server], db: None) -> Iterator[
 
 
 @pytest.fixture
-def user(django_user_model: type[User]) -> User:
+def user(django_user_model):
     return django_user_model.objects.create(username="desk-2")

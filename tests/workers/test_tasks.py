@@ -1,9 +1,7 @@
 """The tasks: a worker, a tick, the upkeep, and the schedule that calls them."""
 
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 import redis
@@ -15,8 +13,6 @@ from queues import keys, pausing
 from queues.control.connection import NotReplicated
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
-from queues.topology import Topology
-from tests.servers import Server
 from tests.waiting import until
 from tests.workers.samples import fill
 from workers import tasks
@@ -25,7 +21,6 @@ from workers.control.loops import ensure_schedule
 from workers.models import LedgerEntry, Loop
 from workers.placement import execution
 from workers.plants.foreign import adapters
-from workers.plants.foreign.bounded import BoundedPlant
 from workers.plants.foreign.interventions import Intervention, list_active
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantUnavailable
@@ -40,9 +35,7 @@ def sent(control: redis.Redis) -> int:
 
 
 @pytest.mark.usefixtures("broker")
-def test_a_tick_starts_workers_where_events_wait_and_records_why(
-    control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology
-) -> None:
+def test_a_tick_starts_workers_where_events_wait_and_records_why(control, nodes, plant_topology):
     fill(Segment(nodes["n1"].client(), "alert"), 40, 500)
     observer = Observer(control, LocalPlant(control))
     agents = [Agent(name, control) for name in nodes]
@@ -61,9 +54,7 @@ def test_a_tick_starts_workers_where_events_wait_and_records_why(
 
 
 @pytest.mark.usefixtures("broker", "plant_topology")
-def test_a_snapshot_that_can_not_be_read_ends_no_task_and_is_said_once(
-    control: redis.Redis, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_snapshot_that_can_not_be_read_ends_no_task_and_is_said_once(control, caplog):
     observer = Observer(control, LocalPlant(control))
     tasks.upkeep()
     observer.step()
@@ -86,9 +77,7 @@ def said_of_snapshots(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line for line in caplog.messages if line.startswith("The snapshot can")]
 
 
-def test_a_worker_handles_reports_and_leaves(
-    control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology
-) -> None:
+def test_a_worker_handles_reports_and_leaves(control, nodes, plant_topology):
     fill(Segment(nodes["n1"].client(), "alert"), 3)
     tasks.consume("alert", "n1", "w1")
     work = control.hgetall("weir:work:alert:n1")
@@ -96,9 +85,7 @@ def test_a_worker_handles_reports_and_leaves(
     assert control.zcard("weir:running:alert:n1") == 0
 
 
-def test_a_worker_of_a_node_that_is_away_says_so_and_loses_nothing(
-    control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology
-) -> None:
+def test_a_worker_of_a_node_that_is_away_says_so_and_loses_nothing(control, nodes, plant_topology):
     fill(Segment(nodes["n2"].client(), "alert"), 3)
     nodes["n2"].kill()
     tasks.consume("alert", "n2", "w1")
@@ -109,12 +96,10 @@ def test_a_worker_of_a_node_that_is_away_says_so_and_loses_nothing(
     assert (work[b"events"], work[b"trouble"]) == (b"24", b"")
 
 
-def test_a_worker_goes_on_while_the_control_server_does_not_answer(
-    control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_goes_on_while_the_control_server_does_not_answer(control, nodes, plant_topology, monkeypatch):
     fill(Segment(nodes["n1"].client(), "alert"), 3)
 
-    def away(*_: object) -> None:
+    def away(*_):
         raise redis.ConnectionError("the control server is away")
 
     monkeypatch.setattr(pausing, "load_pauses", away)
@@ -125,17 +110,13 @@ def test_a_worker_goes_on_while_the_control_server_does_not_answer(
 
 @pytest.mark.parametrize("reply_is_lost", [False, True])
 def test_a_worker_that_ends_in_a_fail_over_reports_its_work_once(
-    control: redis.Redis,
-    nodes: dict[str, Server],
-    plant_topology: Topology,
-    monkeypatch: pytest.MonkeyPatch,
-    reply_is_lost: bool,
-) -> None:
+    control, nodes, plant_topology, monkeypatch, reply_is_lost
+):
     fill(Segment(nodes["n1"].client(), "alert"), 3)
     failures = iter([True, True, False])
     end = WorkReporter.end
 
-    def fails_over(*arguments: Any) -> None:
+    def fails_over(*arguments):
         fails = next(failures)
         if reply_is_lost or not fails:
             end(*arguments)
@@ -150,10 +131,8 @@ def test_a_worker_that_ends_in_a_fail_over_reports_its_work_once(
     assert sum(map(int, control.hvals("weir:latency:alert"))) == 24
 
 
-def test_a_worker_whose_report_nobody_takes_ends_all_the_same(
-    control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def away(*_: object) -> None:
+def test_a_worker_whose_report_nobody_takes_ends_all_the_same(control, nodes, plant_topology, monkeypatch):
+    def away(*_):
         raise redis.ConnectionError("the control server is away")
 
     monkeypatch.setattr(WorkReporter, "end", away)
@@ -161,9 +140,7 @@ def test_a_worker_whose_report_nobody_takes_ends_all_the_same(
     tasks.consume("alert", "n1", "w1")
 
 
-def test_ended_workers_are_forgotten_by_the_segments(
-    nodes: dict[str, Server], plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ended_workers_are_forgotten_by_the_segments(nodes, plant_topology, monkeypatch):
     tasks.consume("alert", "n1", "w1")
     sweep = Segment.sweep
     monkeypatch.setattr(Segment, "sweep", lambda segment: sweep(segment, idle_seconds=0.0))
@@ -171,7 +148,7 @@ def test_ended_workers_are_forgotten_by_the_segments(
     assert tasks.sweep(plant_topology) == 1
 
 
-def test_the_schedule_is_made_once_and_an_operators_change_stays() -> None:
+def test_the_schedule_is_made_once_and_an_operators_change_stays():
     assert ensure_schedule() == PeriodicTask.objects.filter(name__startswith="weir: ").count() > 0
     PeriodicTask.objects.filter(name="weir: tick loops").update(enabled=False)
     assert ensure_schedule() == 0
@@ -180,7 +157,7 @@ def test_the_schedule_is_made_once_and_an_operators_change_stays() -> None:
     assert named <= set(current_app.tasks)
 
 
-def test_the_ticks_of_each_law_which_an_older_weir_had_go() -> None:
+def test_the_ticks_of_each_law_which_an_older_weir_had_go():
     ensure_schedule()
     ours = PeriodicTask.objects.get(name="weir: tick loops")
     PeriodicTask.objects.create(name="weir: tick flow", task=ours.task, interval=ours.interval)
@@ -188,13 +165,11 @@ def test_the_ticks_of_each_law_which_an_older_weir_had_go() -> None:
     assert list(PeriodicTask.objects.filter(task="workers.tasks.tick")) == [ours]
 
 
-def test_a_node_that_hangs_is_waited_for_once_however_many_queues_it_holds(
-    nodes: dict[str, Server], plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_hangs_is_waited_for_once_however_many_queues_it_holds(nodes, plant_topology, monkeypatch):
     asked: list[str] = []
     segment_on = execution.get_segment
 
-    def asks(topology: Topology, queue: str, node: str) -> Segment:
+    def asks(topology, queue, node):
         asked.append(node)
         return segment_on(topology, queue, node)
 
@@ -206,14 +181,12 @@ def test_a_node_that_hangs_is_waited_for_once_however_many_queues_it_holds(
     assert asked.count("n3") == 1 < asked.count("n1")
 
 
-def test_plants_that_hang_at_the_end_of_what_people_did_there_keep_no_thread_from_the_loops(
-    control: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plants_that_hang_at_the_end_of_what_people_did_there_keep_no_thread_from_the_loops(control, monkeypatch):
     """Two threads tick all loops, and each 10 s it is tried again, for an hour."""
     answers, asked = threading.Event(), list[str]()
 
     @contextmanager
-    def hanging(row: RegisteredPlant) -> Iterator[BoundedPlant]:
+    def hanging(row):
         answers.wait()
         asked.append(row.name)
         raise PlantUnavailable(f"{row.name} did not answer.")

@@ -150,7 +150,7 @@ def test_a_page_in_place_of_its_answer_is_no_arrival(looks, content_type):
 
 @pytest.mark.parametrize("answers", [503, None])
 def test_what_fails_names_the_server_and_nothing_else_of_its_address(answers, looks):
-    def answer(_: httpx.Request) -> httpx.Response:
+    def answer(_):
         if answers is None:
             raise httpx.ConnectError("refused")
         return httpx.Response(answers)

@@ -27,7 +27,7 @@ def posts():
 
 
 @pytest.fixture
-def looks(db) -> Looks:
+def looks(db):
     return Looks()
 
 
@@ -156,7 +156,7 @@ def test_a_service_that_hangs_keeps_no_other_receiver_waiting(looks, posts, monk
     """What becomes due while it hangs goes out at once."""
     silent, release = threading.Event(), threading.Event()
 
-    def hang(*_: object) -> None:
+    def hang(*_):
         silent.set()
         release.wait(MAX_SECONDS)
         raise Failed("it hung")
@@ -170,7 +170,7 @@ def test_a_service_that_hangs_keeps_no_other_receiver_waiting(looks, posts, monk
     }
     later = iter([None])
 
-    def alive() -> bool:
+    def alive():
         if silent.is_set() and next(later, True) is None:
             outbox.test_message(desk, "operator", looks.at)
         if posts.posts:

@@ -36,7 +36,7 @@ def posts():
 
 
 @pytest.fixture
-def looks(db) -> Looks:
+def looks(db):
     return Looks()
 
 
@@ -164,7 +164,7 @@ def test_a_dispatcher_that_dies_after_sending_sends_the_same_message_again(looks
     webhook_rule(posts)
     fire(looks)
 
-    def die(*_: object) -> None:
+    def die(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):

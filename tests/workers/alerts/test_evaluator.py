@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def looks(db) -> Looks:
+def looks(db):
     return Looks()
 
 
@@ -200,7 +200,7 @@ def test_a_check_that_dies_in_the_middle_leaves_nothing_and_the_next_does_it_all
     rule()
     looks.snapshot = lost()
 
-    def die(*_: object) -> None:
+    def die(*_):
         raise KeyboardInterrupt
 
     for place in ((evaluator, "prepare_deliveries"), (outbox, "owe"), (evaluator, "_begin_new"), (evaluator, "_write")):

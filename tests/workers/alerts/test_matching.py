@@ -94,7 +94,7 @@ def test_what_makes_the_loops_of_an_attached_plant_hold_explains_them_and_no_oth
 
 
 def test_one_budget_that_burns_is_one_incident_and_no_other_objective_s():
-    def budget(number: int, condition: str, severity: str, objective: str = "late") -> Party:
+    def budget(number, condition, severity, objective="late"):
         return Party(number, f"budget_{condition}", severity, {"objective": objective})
 
     slow, spent = budget(3, "burn_slow", "notice"), budget(4, "spent", "warning")

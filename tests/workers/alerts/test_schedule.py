@@ -85,7 +85,7 @@ def test_whole_days_and_times_without_a_zone_are_of_the_calendars_own_zone(zone,
 
 @pytest.mark.parametrize("zone", ["The Moon", "../../etc/passwd", "/etc/passwd", "Europe", "\U0001f319"])
 def test_an_own_zone_that_nobody_knows_matters_only_to_a_time_without_a_zone(zone):
-    def of(text: bytes) -> bytes:
+    def of(text):
         return text.replace(b"VERSION:2.0\r\n", f"VERSION:2.0\r\nX-WR-TIMEZONE:{zone}\r\n".encode())
 
     assert schedule.read_calendar_shifts(of(WEEKLY), NOW) == schedule.read_calendar_shifts(WEEKLY, NOW) != []
@@ -173,7 +173,7 @@ def feed():
 
 
 @pytest.fixture
-def rota(db, feed) -> Receiver:
+def rota(db, feed):
     for name in ("anna", "ben"):
         receivers.define(name, "email", {"addresses": [f"{name}@x.example"]})
     receivers.define("desk", "email", {"addresses": ["desk@x.example"]})
@@ -231,7 +231,7 @@ def test_a_schedule_that_names_another_calendar_calls_nobody_by_the_one_before(r
 
 
 def test_what_was_being_read_while_a_schedule_got_another_calendar_is_not_kept(rota, feed):
-    def slowly(text: bytes, now: datetime) -> schedule.Rota:
+    def slowly(text, now):
         with_another_calendar()
         return schedule.read_rota(text, now)
 

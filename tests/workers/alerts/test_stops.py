@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def looks(db) -> Looks:
+def looks(db):
     return Looks()
 
 

@@ -18,7 +18,7 @@ VALUES = {"events_per_worker": 100, "upper_limit": 400, "max_wait_seconds": 10.0
 
 
 @pytest.fixture
-def loop(db) -> Loop:
+def loop(db):
     found = wasteful_loop()
     Loop.objects.filter(pk=found.pk).update(parameters={**found.parameters, **VALUES})
     found.refresh_from_db()
@@ -101,7 +101,7 @@ def test_what_can_not_be_replayed_is_refused_by_name(loop):
 
 
 def test_a_run_lasts_as_long_as_processes_worked_over_the_runs_that_began():
-    def row(second: int, running: int, started: int) -> Any:
+    def row(second, running, started):
         return NOW + timedelta(seconds=second), "auto", {"running": running, "started": started}
 
     assert compute_run_seconds([row(0, 0, 0), row(2, 3, 2), row(4, 1, 0)]) == pytest.approx(8 / 2)
@@ -116,7 +116,7 @@ def test_hours_are_of_what_was_observed_and_no_gap_is_filled():
 
 
 def test_events_that_were_shed_are_counted_also_where_the_counter_began_anew():
-    def seen(**shed: int) -> Snapshot:
+    def seen(**shed):
         rows = {name: {"shed_events": count} for name, count in shed.items()}
         return plain_snapshot({"pipeline": {"applications": rows}})
 

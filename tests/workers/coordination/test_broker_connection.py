@@ -11,7 +11,7 @@ from workers.coordination.celery_worker import PAUSES_SECONDS
 def test_a_broker_that_is_away_is_tried_again_each_second_at_most_and_for_ever():
     pauses: list[float] = []
 
-    def failed(_error: Exception, pause_seconds: float) -> None:
+    def failed(_error, pause_seconds):
         pauses.append(round(pause_seconds, 3))
 
     away = app.connection_for_read(f"redis://127.0.0.1:{free_port()}/0")

@@ -207,7 +207,7 @@ def test_documents_are_frozen():
     assert issubclass(Snapshot, msgspec.Struct)
 
 
-def test_a_snapshot_of_an_older_weir_has_workers_at_work_as_they_were_counted_then() -> None:
+def test_a_snapshot_of_an_older_weir_has_workers_at_work_as_they_were_counted_then():
     """Pages of the past show it, and pages of now while an upgrade goes on."""
     totals, host = {"workers_busy": 2, "worker_slots": 3}, {"role": "jobs", "slots": 3, "busy": 2}
     found = snapshot_of({"totals": totals, "hosts": {"jobs@a": host}})

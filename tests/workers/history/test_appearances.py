@@ -65,7 +65,7 @@ def test_a_restart_is_one_whose_count_rose():
 
 
 def test_what_publishes_what_an_application_finds_is_none():
-    def read(at: float) -> Snapshot:
+    def read(at):
         names = ("app", "pipeline-flow") if at > UNTIL - 600 else ("app",)
         return snapshot_of({"at": at, "producers": {name: {"in_per_second": 50.0} for name in names}})
 
@@ -74,7 +74,7 @@ def test_what_publishes_what_an_application_finds_is_none():
 
 @pytest.mark.parametrize(("rate", "how"), [(119.0, []), (60.0, []), (40.0, ["fell"]), (300.0, ["rose"])])
 def test_what_wavers_has_not_jumped(rate, how):
-    def read(at: float) -> Snapshot:
+    def read(at):
         per_second = rate if at > UNTIL - 30 else 110.0
         return snapshot_of({"producers": {"app": {"in_per_second": per_second}}})
 
@@ -84,7 +84,7 @@ def test_what_wavers_has_not_jumped(rate, how):
 def test_what_is_first_seen_while_a_plant_starts_is_no_news_and_what_comes_later_is():
     """Its first snapshot is 20 minutes old; the tenth minute has a new producer."""
 
-    def read(at: float) -> Snapshot | None:
+    def read(at):
         if at < UNTIL - 1_200:
             return None
         came = {"app": -1_195.0, "host": -1_100.0, "wild": -300.0}

@@ -49,7 +49,7 @@ def live(control: redis.Redis, begin: float, values: list[float], series: str = 
         control.xadd(keys.METRICS, {series: value}, id=f"{round((begin + place) * 1000)}-0")
 
 
-def test_files_and_stream_are_one_line_over_midnight(control: redis.Redis, tmp_path: Path) -> None:
+def test_files_and_stream_are_one_line_over_midnight(control, tmp_path):
     spill(tmp_path, MIDNIGHT - 3, [1, 2, 3])
     spill(tmp_path, MIDNIGHT, [4, 5])
     live(control, MIDNIGHT - 1, [3, 4, 5, 6, 7])  # the stream still holds what was spilled last
@@ -59,7 +59,7 @@ def test_files_and_stream_are_one_line_over_midnight(control: redis.Redis, tmp_p
     assert found["totals.none"] == [None] * 6
 
 
-def test_a_spill_that_overlaps_another_doubles_nothing(control: redis.Redis, tmp_path: Path) -> None:
+def test_a_spill_that_overlaps_another_doubles_nothing(control, tmp_path):
     spill(tmp_path, MIDNIGHT, [1, 2, 3])
     spill(tmp_path, MIDNIGHT + 1, [2, 3, 4])
     found = metric_history.read_columns(control, tmp_path, MIDNIGHT, MIDNIGHT + 60, [SERIES])
@@ -67,9 +67,7 @@ def test_a_spill_that_overlaps_another_doubles_nothing(control: redis.Redis, tmp
 
 
 @pytest.mark.parametrize(("hours", "step"), [(5, "10s"), (24 * 7, "1m"), (24 * 30, "1h")])
-def test_a_long_range_comes_by_windows_with_every_peak_and_then_by_the_second(
-    hours: int, step: str, control: redis.Redis, tmp_path: Path
-) -> None:
+def test_a_long_range_comes_by_windows_with_every_peak_and_then_by_the_second(hours, step, control, tmp_path):
     width, until = metric_history.ROLLUP_SECONDS[step], MIDNIGHT + 4 * 3_600
     roll_up(tmp_path, step, MIDNIGHT, [(1, 2), (1, 90), (5, 5)])
     begin = MIDNIGHT + 2 * width
@@ -82,7 +80,7 @@ def test_a_long_range_comes_by_windows_with_every_peak_and_then_by_the_second(
     ]  # fmt: skip
 
 
-def test_what_is_computed_with_comes_by_the_means_of_windows(control: redis.Redis, tmp_path: Path) -> None:
+def test_what_is_computed_with_comes_by_the_means_of_windows(control, tmp_path):
     """Of a rate in bursts the middle between least and greatest is no mean."""
     roll_up(tmp_path, "1m", MIDNIGHT, [(1, 90), (2, 90), (5, 5)])  # their means are their least
     since, until = MIDNIGHT - 3_600, MIDNIGHT + 24 * 3_600
@@ -92,7 +90,7 @@ def test_what_is_computed_with_comes_by_the_means_of_windows(control: redis.Redi
     assert rates[0].tolist() == [1, 2] and np.isnan(rates[1]).all()
 
 
-def test_a_node_was_as_bad_as_its_worst_in_each_window(control: redis.Redis, tmp_path: Path) -> None:
+def test_a_node_was_as_bad_as_its_worst_in_each_window(control, tmp_path):
     state = "nodes.n1.state"
     roll_up(tmp_path, "1m", MIDNIGHT, [(1, 3), (1, 1), (1, 1)], state)
     found = metric_history.read_columns(control, tmp_path, MIDNIGHT, MIDNIGHT + 7 * 3_600, [state])
@@ -103,9 +101,7 @@ def test_a_node_was_as_bad_as_its_worst_in_each_window(control: redis.Redis, tmp
     ("series", "older"),
     [("totals.workers_at_work", "totals.workers_busy"), ("hosts.jobs@a.b.at_work", "hosts.jobs@a.b.busy")],
 )
-def test_rows_of_an_older_weir_have_workers_at_work_as_they_were_counted_then(
-    control: redis.Redis, tmp_path: Path, series: str, older: str
-) -> None:
+def test_rows_of_an_older_weir_have_workers_at_work_as_they_were_counted_then(control, tmp_path, series, older):
     spill(tmp_path, MIDNIGHT, [2, 2], older)
     live(control, MIDNIGHT + 2, [3], older)
     control.xadd(keys.METRICS, {older: 4, series: 3.5}, id=f"{round((MIDNIGHT + 3) * 1000)}-0")
@@ -116,15 +112,11 @@ def test_rows_of_an_older_weir_have_workers_at_work_as_they_were_counted_then(
 
 
 @pytest.mark.parametrize(("since", "until"), [(-1e12, 0), (0, 1e300), (1e299, 1e300), (0, 0.5)])
-def test_a_range_without_data_is_empty_however_odd(
-    since: float, until: float, control: redis.Redis, tmp_path: Path
-) -> None:
+def test_a_range_without_data_is_empty_however_odd(since, until, control, tmp_path):
     assert metric_history.read_columns(control, tmp_path, since, until, [SERIES]) == {"at": [], SERIES: []}
 
 
-def test_a_short_range_of_which_the_seconds_are_gone_comes_by_the_windows_that_are_kept(
-    control: redis.Redis, tmp_path: Path
-) -> None:
+def test_a_short_range_of_which_the_seconds_are_gone_comes_by_the_windows_that_are_kept(control, tmp_path):
     roll_up(tmp_path, "10s", MIDNIGHT, [(1, 2), (1, 90), (5, 5)])
     spill(tmp_path, MIDNIGHT + 86_400, [7, 8])  # the seconds of later days are still there
     found = metric_history.read_columns(control, tmp_path, MIDNIGHT, MIDNIGHT + 600, [SERIES])

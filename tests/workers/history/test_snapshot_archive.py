@@ -1,11 +1,9 @@
 """The archive of snapshots: any instant comes back whole, whatever died while it was written."""
 
 import resource
-from pathlib import Path
 
 import orjson
 import pytest
-import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,14 +35,14 @@ def snapshot_text(at: float, size: int = 0) -> bytes:
     return orjson.dumps({"at": at, "unknown": None, "queues": {"alert": {"waiting_events": int(at % 7)}}, "b": ballast})
 
 
-def test_every_instant_comes_back_as_it_was_with_what_was_unknown(tmp_path: Path) -> None:
+def test_every_instant_comes_back_as_it_was_with_what_was_unknown(tmp_path):
     times = keep(Recorder(tmp_path), START, 200)
     for at in times:
         assert snapshot_at(tmp_path, at + 0.4) == Snapshot.from_json(snapshot_text(at))
 
 
 @given(st.lists(st.floats(0.0, 5.0), min_size=1, max_size=60), st.floats(-10, 400))
-def test_an_instant_is_the_newest_frame_before_it(tmp_path_factory, steps, offset) -> None:
+def test_an_instant_is_the_newest_frame_before_it(tmp_path_factory, steps, offset):
     data = tmp_path_factory.mktemp("data")
     recorder, at, kept = Recorder(data), START, []
     for step in steps:
@@ -58,7 +56,7 @@ def test_an_instant_is_the_newest_frame_before_it(tmp_path_factory, steps, offse
     assert (found and found.at) == (before[-1] if before else None)
 
 
-def test_what_is_not_kept_is_none_and_its_neighbours_are_named(tmp_path: Path) -> None:
+def test_what_is_not_kept_is_none_and_its_neighbours_are_named(tmp_path):
     assert snapshot_at(tmp_path, START) is None
     assert find_nearest_times(tmp_path, START) == (None, None)
     keep(Recorder(tmp_path), START, 5)
@@ -70,7 +68,7 @@ def test_what_is_not_kept_is_none_and_its_neighbours_are_named(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("torn", [1, 5, 40])
-def test_the_next_recorder_seals_what_a_killed_one_left_without_its_torn_line(tmp_path: Path, torn: int) -> None:
+def test_the_next_recorder_seals_what_a_killed_one_left_without_its_torn_line(tmp_path, torn):
     times = keep(Recorder(tmp_path), START, 3)
     (left,) = (tmp_path / "snapshots").glob("open-*.jsonl")
     left.write_bytes(left.read_bytes()[:-torn])
@@ -80,7 +78,7 @@ def test_the_next_recorder_seals_what_a_killed_one_left_without_its_torn_line(tm
     assert snapshot_at(tmp_path, times[2]).at == times[1]
 
 
-def test_a_block_sealed_twice_is_one_block(tmp_path: Path) -> None:
+def test_a_block_sealed_twice_is_one_block(tmp_path):
     times = keep(Recorder(tmp_path), START, 3)
     root = tmp_path / "snapshots"
     (left,) = root.glob("open-*.jsonl")
@@ -92,7 +90,7 @@ def test_a_block_sealed_twice_is_one_block(tmp_path: Path) -> None:
     assert snapshot_at(tmp_path, times[2]).at == times[2]
 
 
-def test_a_large_plant_is_kept_less_often_until_a_minute_fits_its_budget(tmp_path: Path) -> None:
+def test_a_large_plant_is_kept_less_often_until_a_minute_fits_its_budget(tmp_path):
     size = BLOCK_BUDGET_BYTES // 10  # of noise, which no compression helps
     keep(Recorder(tmp_path), START, 600, size=size)
     blocks = sorted((tmp_path / "snapshots").glob("day=*/*"))
@@ -103,18 +101,18 @@ def test_a_large_plant_is_kept_less_often_until_a_minute_fits_its_budget(tmp_pat
 
 
 @given(st.integers(1, 60), st.integers(0, 10**9))
-def test_the_step_stays_between_a_second_and_a_minute(step: int, size: int) -> None:
+def test_the_step_stays_between_a_second_and_a_minute(step, size):
     assert 1 <= compute_step_seconds(step, size) <= 60
     assert compute_step_seconds(step, BLOCK_BUDGET_BYTES) == step
 
 
-def test_the_observer_keeps_what_it_publishes(control: redis.Redis, tmp_path: Path) -> None:
+def test_the_observer_keeps_what_it_publishes(control, tmp_path):
     observer = Observer(control, Scripted(), recorder=Recorder(tmp_path))
     published = [observer.step() for _ in range(3)]
     assert [snapshot_at(tmp_path, each.at) for each in published] == published
 
 
-def test_a_disk_that_refuses_stops_nothing_that_is_live(control: redis.Redis, tmp_path: Path) -> None:
+def test_a_disk_that_refuses_stops_nothing_that_is_live(control, tmp_path):
     (tmp_path / "snapshots").write_text("a file where the folder should be")
     observer = Observer(control, Scripted(), recorder=Recorder(tmp_path))
     for seq in (1, 2):
@@ -122,7 +120,7 @@ def test_a_disk_that_refuses_stops_nothing_that_is_live(control: redis.Redis, tm
         assert orjson.loads(control.get("weir:snapshot"))["seq"] == seq
 
 
-def test_a_frame_for_which_there_was_room_in_part_spoils_none_after_it(tmp_path: Path) -> None:
+def test_a_frame_for_which_there_was_room_in_part_spoils_none_after_it(tmp_path):
     recorder = Recorder(tmp_path)
     recorder.add(START, snapshot_text(START))
     (left,) = (tmp_path / "snapshots").glob("open-*.jsonl")

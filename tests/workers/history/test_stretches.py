@@ -10,7 +10,6 @@ import pytest
 from common.errors import BadInput
 from queues.events.block import SCHEMA
 from tests.workers.snapshots import snapshot_of
-from workers.documents.snapshot import Snapshot
 from workers.history import stretches
 from workers.history.stretches import (
     REST,
@@ -46,7 +45,7 @@ def keep(data: Path, rows: list[tuple[float, str, str, str | None]], queue: str 
     pq.write_table(table, folder / "a.parquet")
 
 
-def test_events_of_the_archive_fall_into_their_slices(tmp_path: Path):
+def test_events_of_the_archive_fall_into_their_slices(tmp_path):
     keep(
         tmp_path,
         [
@@ -72,7 +71,7 @@ def test_rare_values_of_both_stretches_are_one(monkeypatch):
     assert set(there) == {"b", REST} and there[REST] == [7.0] * SLICES
 
 
-def test_a_key_of_its_own_for_each_event_fills_no_memory(tmp_path: Path, monkeypatch):
+def test_a_key_of_its_own_for_each_event_fills_no_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(stretches, "BATCH_ROWS", 100)
     monkeypatch.setattr(stretches, "MAX_COUNTED", 200)
     rows = [(START + at / 50, "t", "hot" if at % 3 == 0 else f"k{at}", None) for at in range(3_000)]
@@ -82,7 +81,7 @@ def test_a_key_of_its_own_for_each_event_fills_no_memory(tmp_path: Path, monkeyp
     assert sum(map(sum, found.values())) == 3_000
 
 
-def test_more_events_or_seconds_than_a_request_may_read_are_refused(tmp_path: Path):
+def test_more_events_or_seconds_than_a_request_may_read_are_refused(tmp_path):
     keep(tmp_path, [(START + at, "t", "k", None) for at in range(3)])
     for budget in (ReadBudget(rows=2), ReadBudget(seconds=1.0, clock=count(0.0, 2.0).__next__)):
         with pytest.raises(BadInput, match="choose a shorter range or a single queue"):
@@ -115,12 +114,12 @@ def test_counters_of_snapshots_become_events_of_slices():
 
 
 def test_what_producers_sample_counts_for_queues_that_are_not_archived():
-    def sampled(at: float) -> Snapshot:
+    def sampled(at):
         of_shop = {"events": 10, "type": {"order": 10}, "key": {"hot": 6, "k": 2}, "source": {"(none)": 10}}
         shop = {"queues": {"alert": 12.0, "other": 3.0, "old": 5.0}, "samples": {"alert": of_shop, "other": of_shop}}
         return snapshot_of({"at": at, "producers": {"shop": shop, "app": {"queues": {"alert": 2.0}}}})
 
-    def of(queue: str = "", archived: tuple[str, ...] = ()) -> dict[str, dict[str, list[float]]]:
+    def of(queue="", archived=()):
         figures = TimeRangeFigures()
         add_snapshots(figures, STRETCH, sampled, queue, archived)
         return figures.counts

@@ -371,7 +371,7 @@ def test_an_expression_is_never_code_and_takes_bounded_time(text, is_taken):
 
 
 def test_throttling_counts_where_the_ladder_acts_and_not_where_it_advises():
-    def share(mode: str, level: int, closed: float | None, last_mode: str | None = None) -> float | None:
+    def share(mode, level, closed, last_mode=None):
         loop = {"mode": mode, "terms": {"rung": level, "closed_share": closed}, "last_mode": last_mode}
         snapshot = snapshot_of({"queues": {"alert": {}}, "loops": {"ladder/alert": loop}})
         return PlantFigures(snapshot).compute_figures("queue", "alert")["alert"]["throttled_share"]

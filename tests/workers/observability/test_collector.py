@@ -4,7 +4,6 @@ import gzip
 import json
 import subprocess
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -75,7 +74,7 @@ def _value(value):
 
 
 @pytest.fixture
-def received() -> Iterator[Receiver]:
+def received():
     with Receiver() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
@@ -83,7 +82,7 @@ def received() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def collector(received: Receiver, monkeypatch, tmp_path) -> Iterator[subprocess.Popen]:
+def collector(received, monkeypatch, tmp_path):
     """rotel, to which the plant of the test sends."""
     port = free_port()
     command = [str(AGENT), "start", "--otlp-http-endpoint", f"127.0.0.1:{port}"]

@@ -44,12 +44,12 @@ class _Answer(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[Asked]:
+def elsewhere():
     yield from _serving(Asked(200))
 
 
 @pytest.fixture
-def sends_on(elsewhere: Asked) -> Iterator[Asked]:
+def sends_on(elsewhere):
     yield from _serving(Asked(307, f"{elsewhere.url}/v1/traces"))
 
 

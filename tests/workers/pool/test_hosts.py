@@ -5,10 +5,8 @@ from types import SimpleNamespace
 
 import orjson
 import pytest
-import redis
 
 from queues import keys
-from tests.servers import Server
 from workers.pool import departures, orders
 from workers.pool.departures import WARM_UP_SECONDS, Departures
 from workers.pool.hosts import FORGOTTEN_SECONDS, HostReport, Pool, report
@@ -78,7 +76,7 @@ def test_a_pool_is_brought_to_a_size_and_fetches_as_much_as_it_can_run(host):
     assert pool.started_with == 3
 
 
-def test_a_pool_that_refuses_to_grow_says_why_until_it_grows(host, caplog: pytest.LogCaptureFixture):
+def test_a_pool_that_refuses_to_grow_says_why_until_it_grows(host, caplog):
     pool, host.pool._pool.full = Pool(host), True
     pool.bring_to(5)
     pool.bring_to(5)
@@ -96,7 +94,7 @@ def test_a_pool_of_threads_is_left_as_it_is(host):
     assert (pool.resizable, pool.size, pool.last_error) == (False, 2, "")
 
 
-def test_a_host_follows_the_order_for_its_own_life_and_goes_back_when_it_lapses(host, control: redis.Redis):
+def test_a_host_follows_the_order_for_its_own_life_and_goes_back_when_it_lapses(host, control):
     step = HostReport(host)
     step.start(host)
     host.timer.call()
@@ -112,7 +110,7 @@ def test_a_host_follows_the_order_for_its_own_life_and_goes_back_when_it_lapses(
     assert len(host.pool._pool._pool) == 3
 
 
-def test_what_workers_complete_is_in_the_report_and_each_note_is_read_once(host, control: redis.Redis):
+def test_what_workers_complete_is_in_the_report_and_each_note_is_read_once(host, control):
     step = HostReport(host)
     step.start(host)
     began = time.monotonic()
@@ -132,7 +130,7 @@ def test_what_workers_complete_is_in_the_report_and_each_note_is_read_once(host,
     assert step._departures.full_seconds == pytest.approx(2.0 - WARM_UP_SECONDS, abs=0.1)
 
 
-def test_a_host_reports_each_second_and_leaves_the_list_when_it_stops(host, control: redis.Redis):
+def test_a_host_reports_each_second_and_leaves_the_list_when_it_stops(host, control):
     step = HostReport(host)
     step.start(host)
     assert host.timer.seconds == 1.0
@@ -142,9 +140,7 @@ def test_a_host_reports_each_second_and_leaves_the_list_when_it_stops(host, cont
     assert control.hlen("weir:hosts") == 0
 
 
-def test_a_control_server_that_is_away_is_reported_once_and_stops_nobody(
-    host, control_server: Server, caplog: pytest.LogCaptureFixture
-):
+def test_a_control_server_that_is_away_is_reported_once_and_stops_nobody(host, control_server, caplog):
     step = HostReport(host)
     step.start(host)
     control_server.kill()

@@ -1,9 +1,7 @@
 """The pool of a real worker host: made larger and smaller under load, by orders that lapse."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 
 import orjson
 import pytest
@@ -12,7 +10,6 @@ import redis
 from queues import keys
 from queues.segments.segment import Segment
 from queues.topology import Topology
-from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import fill
@@ -69,16 +66,14 @@ class Busy:
 
 
 @pytest.fixture
-def busy(
-    control: redis.Redis, broker: str, nodes: dict[str, Server], slow_topology: Topology, tmp_path: Path
-) -> Iterator[Busy]:
+def busy(control, broker, nodes, slow_topology, tmp_path):
     worker = CeleryWorker(control, broker, tmp_path).start()
     yield Busy(control, slow_topology, worker, Segment(nodes["n1"].client(), "alert"))
     worker.close()
 
 
 @pytest.fixture
-def slow_topology(control: redis.Redis, plant_topology: Topology) -> Topology:
+def slow_topology(control, plant_topology):
     queue = replace(
         plant_topology.queues["alert"],
         handler="emulate",
@@ -90,7 +85,7 @@ def slow_topology(control: redis.Redis, plant_topology: Topology) -> Topology:
     return topology
 
 
-def test_a_pool_under_load_grows_and_shrinks_as_it_is_asked_and_cuts_no_work_off(busy: Busy) -> None:
+def test_a_pool_under_load_grows_and_shrinks_as_it_is_asked_and_cuts_no_work_off(busy):
     busy.order(5)
     until(lambda: busy.has(5), WAIT_SECONDS)
     until(lambda: busy.report()["busy"] == 5, WAIT_SECONDS)

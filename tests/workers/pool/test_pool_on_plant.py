@@ -1,11 +1,9 @@
 """The concurrency loop on a real host whose handler calls a slow service: the knee found, and followed."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
 
 import pytest
 import redis
@@ -13,7 +11,6 @@ import redis
 from queues import keys
 from queues.segments.segment import Segment
 from queues.topology import Topology
-from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.loops import ensured
@@ -63,19 +60,12 @@ class Rig:
 
 
 @pytest.fixture
-def service() -> Iterator[SlowService]:
+def service():
     yield SlowService(6, SERVICE_SECONDS)
 
 
 @pytest.fixture
-def rig(
-    control: redis.Redis,
-    broker: str,
-    nodes: dict[str, Server],
-    plant_topology: Topology,
-    tmp_path: Path,
-    service: SlowService,
-) -> Iterator[Rig]:
+def rig(control, broker, nodes, plant_topology, tmp_path, service):
     with serving(service) as url:
         queue = replace(
             plant_topology.queues["alert"],
@@ -92,9 +82,7 @@ def rig(
             host.close()
 
 
-def test_the_loop_finds_the_knee_of_a_slow_service_and_follows_it(
-    rig: Rig, control: redis.Redis, service: SlowService
-) -> None:
+def test_the_loop_finds_the_knee_of_a_slow_service_and_follows_it(rig, control, service):
     (loop,) = ensured(control, ["concurrency"])
     Loop.objects.update(mode="auto", interval_seconds=1.0)
     # Six are served at once. Starting each worker takes a moment, too, and a step is a quarter.

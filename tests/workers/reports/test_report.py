@@ -32,7 +32,7 @@ def test_the_time_of_a_report_is_the_last_one_of_its_hour_and_weekday(now, weekd
 
 
 @pytest.fixture
-def happened(db) -> None:
+def happened(db):
     eventful_week(User.objects.create_user("operator"))
 
 

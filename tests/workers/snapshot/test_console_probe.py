@@ -42,12 +42,12 @@ def answering(said: bytes) -> Iterator[str]:
         (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000, False),
     ],
 )
-def test_a_console_is_there_where_it_answers_in_http_and_not_where_another_does(said: bytes, available: bool) -> None:
+def test_a_console_is_there_where_it_answers_in_http_and_not_where_another_does(said, available):
     with answering(said) as address:
         assert is_answering(address) is available
 
 
-def test_no_proxy_is_asked_for_the_console_next_door(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_proxy_is_asked_for_the_console_next_door(monkeypatch):
     """It may know nobody of a plant's own network, and would answer for a console that is away."""
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
     for name in ("no_proxy", "NO_PROXY"):

@@ -17,7 +17,7 @@ TERMS = {"rate_per_second": 0.61234567, "coming": 960, "cap": None, "patience_se
 
 
 @pytest.fixture
-def loop() -> Loop:
+def loop():
     queue = Queue.objects.create(name="alert", kind="jobs")
     node = Node.objects.create(name="n1", url="redis://127.0.0.1:1/0")
     Container.objects.create(queue=queue, node=node, points=1000)

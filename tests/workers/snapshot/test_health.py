@@ -58,7 +58,7 @@ def test_a_calm_plant_says_so():
         ),
     ],
 )
-def test_the_word_before_the_sentence_is_true_of_that_sentence(change: dict[str, Any], word: str):
+def test_the_word_before_the_sentence_is_true_of_that_sentence(change, word):
     """A queue, an alert or a plant without workers is not "too busy": nothing was said of a load."""
     assert health(plant(**change)).word == word
 

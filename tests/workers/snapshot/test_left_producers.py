@@ -1,7 +1,6 @@
 """Producers that have left are forgotten, and nobody else is."""
 
 import json
-from typing import Any
 
 import pytest
 import redis
@@ -9,7 +8,6 @@ import redis
 from queues import keys
 from queues.nodes.server_roles import ROLES, format_access_list
 from queues.publishing.producers import LEFT_SECONDS, ProducerReport
-from tests.servers import Server
 from workers.alerts.conditions.gatherer import Gatherer
 from workers.snapshot.local import LocalPlant
 from workers.snapshot.observer import REMOVAL_SECONDS as EVERY_SECONDS
@@ -44,7 +42,7 @@ def names(control: redis.Redis) -> list[str]:
 
 
 @pytest.fixture
-def time() -> Time:
+def time():
     return Time()
 
 
@@ -56,9 +54,7 @@ def passes(left: LeftProducers, time: Time, seconds: float) -> None:
         time.seconds += EVERY_SECONDS
 
 
-def test_a_producer_that_was_silent_for_a_day_is_forgotten_and_one_that_was_for_less_is_not(
-    control: redis.Redis, time: Time
-) -> None:
+def test_a_producer_that_was_silent_for_a_day_is_forgotten_and_one_that_was_for_less_is_not(control, time):
     for name, ago in (("run-1", 2 * DAY), ("run-2", DAY + 60), ("shop", DAY - 3_600), ("till", 5)):
         report(control, name, 7, time.now() - ago)
     left = LeftProducers(control)
@@ -68,7 +64,7 @@ def test_a_producer_that_was_silent_for_a_day_is_forgotten_and_one_that_was_for_
     assert names(control) == ["shop", "till"]
 
 
-def test_a_producer_whose_clock_is_days_off_goes_on_while_it_publishes(control: redis.Redis, time: Time) -> None:
+def test_a_producer_whose_clock_is_days_off_goes_on_while_it_publishes(control, time):
     left = LeftProducers(control)
     for _ in range(20):
         report(control, "behind", 1, time.now() - 3 * DAY)
@@ -81,7 +77,7 @@ def test_a_producer_whose_clock_is_days_off_goes_on_while_it_publishes(control: 
     assert names(control) == []
 
 
-def test_rows_that_nobody_can_read_go_after_a_day_too(control: redis.Redis, time: Time) -> None:
+def test_rows_that_nobody_can_read_go_after_a_day_too(control, time):
     control.hset(keys.PRODUCERS, mapping={"shop|alert": "[", "web|alert": "3"})
     left = LeftProducers(control)
     passes(left, time, DAY)
@@ -90,16 +86,14 @@ def test_rows_that_nobody_can_read_go_after_a_day_too(control: redis.Redis, time
     assert names(control) == []
 
 
-def test_one_that_reports_at_that_very_instant_goes_on_with_its_counts(
-    control: redis.Redis, time: Time, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_reports_at_that_very_instant_goes_on_with_its_counts(control, time, monkeypatch):
     for name in ("shop", "run"):
         report(control, name, 7, time.now() - 2 * DAY)
     left = LeftProducers(control)
     passes(left, time, 600)
     forget = left._forget
 
-    def after_its_report(**arguments: Any) -> Any:
+    def after_its_report(**arguments):
         report(control, "shop", 1, time.now())
         return forget(**arguments)
 
@@ -111,9 +105,7 @@ def test_one_that_reports_at_that_very_instant_goes_on_with_its_counts(
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("plant_topology")
-def test_an_observer_forgets_them_and_the_rates_of_those_that_stay_do_not_jump(
-    control: redis.Redis, time: Time
-) -> None:
+def test_an_observer_forgets_them_and_the_rates_of_those_that_stay_do_not_jump(control, time):
     plant = LocalPlant(control, time.now, time.monotonic)
     observer = Observer(control, plant, time.now, monotonic=time.monotonic)
     gatherer = Gatherer(control)
@@ -134,9 +126,7 @@ def test_an_observer_forgets_them_and_the_rates_of_those_that_stay_do_not_jump(
 
 
 @pytest.mark.parametrize("role", [each for each in ROLES if each.name == "observer"])
-def test_the_observers_user_may_forget_them_and_one_of_before_says_so_once(
-    control: redis.Redis, control_server: Server, time: Time, role: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_observers_user_may_forget_them_and_one_of_before_says_so_once(control, control_server, time, role, caplog):
     report(control, "run", 7, time.now() - 2 * DAY)
     before = role.control.replace(f" ~{keys.PRODUCERS} ", " ")
     assert before != role.control

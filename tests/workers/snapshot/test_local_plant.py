@@ -8,13 +8,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import redis
-from django.contrib.auth.models import User
 from hypothesis import given
 from hypothesis import strategies as st
 
 from common.stored_document import convert_to_plain
 from queues import keys
-from queues.topology import Topology
 from tests.workers.loops import JOBS, PLANT, ensured
 from workers.batch import task_definitions
 from workers.consumer.work_report import Latencies, Report, WorkReporter, submit
@@ -47,12 +45,12 @@ class Times:
 
 
 @pytest.fixture
-def times() -> Times:
+def times():
     return Times()
 
 
 @pytest.fixture
-def plant(control: redis.Redis, times: Times) -> LocalPlant:
+def plant(control, times):
     return LocalPlant(control, lambda: times.wall_seconds, lambda: times.monotonic_seconds)
 
 
@@ -136,16 +134,14 @@ def renamed(document: Any) -> Any:
     return example
 
 
-def test_a_producer_s_sample_makes_no_large_snapshot_however_much_it_says() -> None:
+def test_a_producer_s_sample_makes_no_large_snapshot_however_much_it_says():
     many = {f"{number}{'k' * 10_000}": number for number in range(2_000)}
     sample = limit_sample(EventSample(events=10, type={"a": 10}, key=many, source={}))
     assert sample.type == {"a": 10} and list(sample.key.values()) == list(range(1_999, 1_991, -1))
     assert max(map(len, sample.key)) <= 80
 
 
-def test_the_snapshot_has_every_documented_key(
-    control: redis.Redis, plant: LocalPlant, plant_topology: Topology, times: Times, admin_user: User
-) -> None:
+def test_the_snapshot_has_every_documented_key(control, plant, plant_topology, times, admin_user):
     ensured(control, (*JOBS, *PLANT), plant_topology)
     now = datetime.fromtimestamp(NOW, UTC)
     Loop.objects.filter(name="worker_rate/alert/n1").update(ticked_at=now, decided_at=now)
@@ -193,7 +189,7 @@ def test_the_snapshot_has_every_documented_key(
     assert snapshot["overrides"][0]["owner"] == "admin"
 
 
-def test_a_plant_of_which_nothing_is_known_says_unknown_and_never_zero(plant: LocalPlant) -> None:
+def test_a_plant_of_which_nothing_is_known_says_unknown_and_never_zero(plant):
     snapshot = convert_to_plain(plant.observe())
     assert snapshot["nodes"]["n1"]["state"] is None
     assert snapshot["nodes"]["n1"]["utilisation"] is None
@@ -211,9 +207,7 @@ class OthersSeen:
         return {"shop": shop, "logs": PlantStatus(kind="kafka", state="seen", in_per_second=9.0)}
 
 
-def test_what_comes_to_a_plant_whose_tasks_can_be_set_is_forecast_beside_applications(
-    control: redis.Redis, plant_topology: Topology
-) -> None:
+def test_what_comes_to_a_plant_whose_tasks_can_be_set_is_forecast_beside_applications(control, plant_topology):
     past = OfferedLoad(NOW - np.arange(600.0)[::-1], np.full(600, 5.0), None, None)
     forecasts = LoadForecasts(lambda source, now: past)
     plant = LocalPlant(control, others=cast(PlantWatch, OthersSeen()), forecasts=forecasts)
@@ -223,15 +217,15 @@ def test_what_comes_to_a_plant_whose_tasks_can_be_set_is_forecast_beside_applica
     assert list(rows) == ["plant:shop"] and rows["plant:shop"].mean_per_second
 
 
-def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(control: redis.Redis, times: Times) -> None:
+def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(control, times):
     """Of groups that come and go, each under a name of its own, nothing is kept."""
     groups: dict[str, ConsumerGroup] = {}
 
     class Seen:
-        def collect_rows(self) -> dict[str, PlantStatus]:
+        def collect_rows(self):
             return {"logs": PlantStatus(kind="kafka", state="seen", groups=dict(groups))}
 
-    def clock() -> float:
+    def clock():
         return times.wall_seconds
 
     plant = LocalPlant(control, clock, lambda: times.monotonic_seconds, others=cast(PlantWatch, Seen()))
@@ -249,7 +243,7 @@ def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(control: redi
 # Counts and rates
 
 
-def test_rates_are_what_was_counted_between_observations(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
+def test_rates_are_what_was_counted_between_observations(control, plant, times):
     beat_all(control, 1, inserted_events=100, removed_events=40)
     assert convert_to_plain(plant.observe())["queues"]["alert"]["in_per_second"] is None
     times.pass_by(2.0)
@@ -262,20 +256,20 @@ def test_rates_are_what_was_counted_between_observations(control: redis.Redis, p
     assert queue["clearing_seconds"] == pytest.approx(480 / 150)
 
 
-def test_a_topology_that_can_not_be_read_makes_no_plant_empty(control: redis.Redis, plant: LocalPlant) -> None:
+def test_a_topology_that_can_not_be_read_makes_no_plant_empty(control, plant):
     before = plant.observe()
     control.set(keys.TOPOLOGY, b'{"newer": 1}')
     assert set(plant.observe().nodes) == set(before.nodes) != set()
 
 
-def test_a_producer_that_reports_what_can_not_be_read_hides_no_other(control: redis.Redis, plant: LocalPlant) -> None:
+def test_a_producer_that_reports_what_can_not_be_read_hides_no_other(control, plant):
     row = json.dumps({"at": NOW, "events": 1})
     control.hset(keys.PRODUCERS, mapping={"shop|alert": "[", "till|alert": row, "desk|alert": "3"})
     assert list(plant.observe().producers) == ["till"]
 
 
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=20))
-def test_the_rate_of_a_steady_counter_is_the_mean_over_the_window(steps: list[int]) -> None:
+def test_the_rate_of_a_steady_counter_is_the_mean_over_the_window(steps):
     rates, counter, rate = Rates(), 0, None
     for second, step in enumerate(steps):
         counter += step if second else 0
@@ -284,9 +278,7 @@ def test_the_rate_of_a_steady_counter_is_the_mean_over_the_window(steps: list[in
     assert rate == pytest.approx(sum(recent) / len(recent))
 
 
-def test_events_left_behind_on_a_node_without_points_are_still_shown(
-    control: redis.Redis, plant: LocalPlant, plant_topology: Topology
-) -> None:
+def test_events_left_behind_on_a_node_without_points_are_still_shown(control, plant, plant_topology):
     document = json.loads(plant_topology.to_json())
     document["queues"]["alert"]["points"] = {"n1": 500, "n2": 500}
     control.set(keys.TOPOLOGY, json.dumps(document))
@@ -298,9 +290,7 @@ def test_events_left_behind_on_a_node_without_points_are_still_shown(
 # Age
 
 
-def test_a_node_is_stale_after_two_beats_and_offline_after_three(
-    control: redis.Redis, plant: LocalPlant, times: Times
-) -> None:
+def test_a_node_is_stale_after_two_beats_and_offline_after_three(control, plant, times):
     beat_all(control, 1, inserted_events=5)
     plant.observe()
     seen = []
@@ -321,9 +311,7 @@ def test_a_node_is_stale_after_two_beats_and_offline_after_three(
     assert sentence in snapshot["health"]["sentence"]
 
 
-def test_what_came_while_an_agent_was_silent_falls_into_no_single_second(
-    control: redis.Redis, plant: LocalPlant, times: Times
-) -> None:
+def test_what_came_while_an_agent_was_silent_falls_into_no_single_second(control, plant, times):
     """1,000 events/s all the time; the agent is frozen for eight seconds."""
     rates = []
     for second in range(1, 20):
@@ -336,9 +324,7 @@ def test_what_came_while_an_agent_was_silent_falls_into_no_single_second(
 
 
 @pytest.mark.parametrize("jump_seconds", [-86_400.0, 86_400.0])
-def test_a_clock_that_jumps_makes_no_node_old(
-    control: redis.Redis, plant: LocalPlant, times: Times, jump_seconds: float
-) -> None:
+def test_a_clock_that_jumps_makes_no_node_old(control, plant, times, jump_seconds):
     beat_all(control, 1)
     plant.observe()
     times.pass_by(1.0, jump_seconds)
@@ -348,16 +334,14 @@ def test_a_clock_that_jumps_makes_no_node_old(
     assert all(node["state"] == "NORMAL" and not node["stale"] for node in snapshot["nodes"].values())
 
 
-def test_a_mark_is_as_old_as_it_says_when_first_seen_and_by_the_watchers_clock_afterwards() -> None:
+def test_a_mark_is_as_old_as_it_says_when_first_seen_and_by_the_watchers_clock_afterwards():
     freshness = Freshness()
     assert freshness.compute_age_seconds("a", 1, 100.0, lag_seconds=40.0) == 40.0
     assert freshness.compute_age_seconds("a", 2, 101.0, lag_seconds=4000.0) == 1.0
     assert freshness.compute_age_seconds("a", 2, 103.0, lag_seconds=-9.0) == 3.0
 
 
-def test_hosts_and_a_pipeline_that_fell_silent_are_not_shown_as_working(
-    control: redis.Redis, plant: LocalPlant, times: Times
-) -> None:
+def test_hosts_and_a_pipeline_that_fell_silent_are_not_shown_as_working(control, plant, times):
     host(control)
     pipeline(control)
     first = convert_to_plain(plant.observe())
@@ -372,9 +356,7 @@ def test_hosts_and_a_pipeline_that_fell_silent_are_not_shown_as_working(
 # Workers
 
 
-def test_who_never_started_and_who_was_killed_leave_nothing_on_the_control_server(
-    control: redis.Redis, plant: LocalPlant, times: Times
-) -> None:
+def test_who_never_started_and_who_was_killed_leave_nothing_on_the_control_server(control, plant, times):
     """Also who was noted by a clock that was an hour ahead."""
     submit(control, "alert", "n1", ["ahead"], NOW + 3_600)
     WorkReporter(control, "alert", "n1", "ahead").begin(NOW + 3_600)
@@ -388,8 +370,8 @@ def test_who_never_started_and_who_was_killed_leave_nothing_on_the_control_serve
     assert (container["waiting_to_run"], container["workers_busy"]) == (6, 1)
 
 
-def test_a_worker_is_waiting_then_busy_then_done(control: redis.Redis, plant: LocalPlant) -> None:
-    def container() -> tuple[int, int, int]:
+def test_a_worker_is_waiting_then_busy_then_done(control, plant):
+    def container():
         row = convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]
         return row["waiting_to_run"], row["workers_busy"], row["workers_started"]
 
@@ -403,7 +385,7 @@ def test_a_worker_is_waiting_then_busy_then_done(control: redis.Redis, plant: Lo
     assert reporter.begin(NOW) is False
 
 
-def test_the_p95_is_of_the_last_seconds_only(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
+def test_the_p95_is_of_the_last_seconds_only(control, plant, times):
     WorkReporter(control, "alert", "n1", "a").end(Report(latencies=Latencies.build([(100.0, 1000)])))
     plant.observe()
     times.pass_by(1.0)
@@ -423,9 +405,7 @@ def test_the_p95_is_of_the_last_seconds_only(control: redis.Redis, plant: LocalP
 # Starting workers
 
 
-def test_a_loop_whose_target_comes_back_has_not_been_without_a_measurement_meanwhile(
-    plant: LocalPlant, times: Times
-) -> None:
+def test_a_loop_whose_target_comes_back_has_not_been_without_a_measurement_meanwhile(plant, times):
     Loop.objects.create(name="worker_rate", law="worker_rate", target={})
     loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
     given = {"mode": "auto", "parameters": {}, "reason": "a test", "limited_by": "stale measurement"}
@@ -439,12 +419,10 @@ def test_a_loop_whose_target_comes_back_has_not_been_without_a_measurement_meanw
     assert seen is not None and seen.blind_since == pytest.approx(NOW - 10, abs=0.01)
 
 
-def test_since_when_a_loop_is_without_a_valid_measurement_is_not_sought_anew_each_second(
-    plant: LocalPlant, times: Times
-) -> None:
+def test_since_when_a_loop_is_without_a_valid_measurement_is_not_sought_anew_each_second(plant, times):
     loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
 
-    def ticked(seconds: float) -> None:
+    def ticked(seconds):
         at = datetime.fromtimestamp(NOW + seconds, UTC)
         given = {"mode": "auto", "parameters": {}, "reason": "a test", "limited_by": "stale measurement"}
         LedgerEntry.objects.create(loop=loop, at=at, **given)

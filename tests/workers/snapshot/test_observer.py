@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -72,7 +71,7 @@ class Scripted:
 
 
 @pytest.fixture
-def messages(control: redis.Redis) -> Iterator[redis.client.PubSub]:
+def messages(control):
     with control.pubsub(ignore_subscribe_messages=True) as subscription:
         subscription.subscribe("weir:live")
         until(lambda: control.pubsub_numsub("weir:live")[0][1])
@@ -88,7 +87,7 @@ def next_message(subscription: redis.client.PubSub) -> dict[str, Any]:
 # Publishing
 
 
-def test_the_deltas_lead_from_each_snapshot_to_the_next(control: redis.Redis, messages: redis.client.PubSub) -> None:
+def test_the_deltas_lead_from_each_snapshot_to_the_next(control, messages):
     plant = Scripted()
     observer = Observer(control, plant)
     seen = []
@@ -106,7 +105,7 @@ def test_the_deltas_lead_from_each_snapshot_to_the_next(control: redis.Redis, me
     assert json.loads(control.get("weir:snapshot") or b"") == seen[-1]["snapshot"]
 
 
-def test_a_second_observer_watches_and_publishes_nothing(control: redis.Redis) -> None:
+def test_a_second_observer_watches_and_publishes_nothing(control):
     first, second_plant = Observer(control, Scripted()), Scripted()
     second = Observer(control, second_plant)
     assert first.step() is not None
@@ -115,7 +114,7 @@ def test_a_second_observer_watches_and_publishes_nothing(control: redis.Redis) -
     assert control.xlen("weir:metrics") == 1
 
 
-def test_who_takes_over_goes_on_with_the_sequence(control: redis.Redis, messages: redis.client.PubSub) -> None:
+def test_who_takes_over_goes_on_with_the_sequence(control, messages):
     first = Observer(control, Scripted())
     first.step()
     first.step()
@@ -127,16 +126,14 @@ def test_who_takes_over_goes_on_with_the_sequence(control: redis.Redis, messages
     assert "delta" in seen[2]
 
 
-def test_an_observer_survives_a_control_server_that_is_away(control: redis.Redis, control_server: Server) -> None:
+def test_an_observer_survives_a_control_server_that_is_away(control, control_server):
     stop = threading.Event()
     impatient = control_server.client(retry=None)
     Observer(impatient, Scripted(), clock=iter_clock(stop, control_server)).run(stop)
     assert control.get("weir:snapshot") is not None
 
 
-def test_while_the_disk_is_full_all_but_the_recording_goes_on_and_it_is_said_once(
-    control: redis.Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_while_the_disk_is_full_all_but_the_recording_goes_on_and_it_is_said_once(control, tmp_path, caplog):
     (tmp_path / "snapshots").write_bytes(b"")  # no folder can be made, as on a disk that is full
     sent, minutes = list[int](), Minutes()
     observer = Observer(
@@ -189,7 +186,7 @@ def iter_clock(stop: threading.Event, server: Server) -> Any:
 
 @hypothesis_settings(deadline=None)
 @given(st.floats(0, 4e9))
-def test_the_next_observation_is_at_a_fifth_of_a_second_whatever_the_clock_says(now: float) -> None:
+def test_the_next_observation_is_at_a_fifth_of_a_second_whatever_the_clock_says(now):
     wait_seconds = compute_wait_seconds(now)
     assert 0 < wait_seconds <= 1.0
     fraction = (now + wait_seconds) % 1.0
@@ -207,7 +204,7 @@ def without_nulls(document: Any) -> Any:
 
 
 @given(documents, documents)
-def test_a_patch_leads_from_the_old_to_the_new(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_a_patch_leads_from_the_old_to_the_new(old, new):
     assert without_nulls(apply_patch(old, compute_patch(old, new))) == without_nulls(new)
 
 
@@ -218,9 +215,7 @@ def test_a_patch_leads_from_the_old_to_the_new(old: dict[str, Any], new: dict[st
 
 
 @pytest.mark.slow
-def test_the_command_publishes_until_it_is_asked_to_stop(
-    control: redis.Redis, control_server: Server, tmp_path: Path
-) -> None:
+def test_the_command_publishes_until_it_is_asked_to_stop(control, control_server, tmp_path):
     environment = {**os.environ, "REDIS_URL": control_server.url, "WEIR_DATA": str(tmp_path)}
     manage = [sys.executable, str(BASE / "manage.py")]
     subprocess.run([*manage, "migrate", "--skip-checks", "-v0"], env=environment, check=True)
@@ -235,16 +230,14 @@ def test_the_command_publishes_until_it_is_asked_to_stop(
     assert control.get("weir:lease:observer") is None
 
 
-def test_the_command_closes_what_it_watched_at_plants_of_others(
-    control_server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_closes_what_it_watched_at_plants_of_others(control_server, monkeypatch):
     closed = []
     monkeypatch.setenv("REDIS_URL", control_server.url)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(PlantWatch, "close", lambda watch: closed.append(watch))
     monkeypatch.setattr(ConsoleProbe, "start", lambda _: None)
 
-    def fails(observer: Observer, stop: threading.Event) -> None:
+    def fails(observer, stop):
         raise RuntimeError("an error of the observer's own")
 
     for run, raised in ((lambda *_: None, nullcontext()), (fails, pytest.raises(RuntimeError))):

@@ -1,7 +1,6 @@
 """Workers that the plant starts: counted, sent by their queue's priority, and refused by name."""
 
 import pytest
-import redis
 
 from common.errors import BadInput
 from workers.snapshot.local import LocalPlant
@@ -10,12 +9,12 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plant_topology")]
 
 
 @pytest.fixture
-def plant(control: redis.Redis) -> LocalPlant:
+def plant(control):
     return LocalPlant(control)
 
 
 @pytest.mark.usefixtures("broker")
-def test_workers_are_counted_and_sent_with_the_queues_priority(control: redis.Redis, plant: LocalPlant) -> None:
+def test_workers_are_counted_and_sent_with_the_queues_priority(control, plant):
     assert plant.start_workers("alert", "n1", 2, ["a", "b"]) == ["a", "b"]
     assert control.zcard("weir:submitted:alert:n1") == 2
     sent = [name for name in control.keys("weir:celery:jobs*") if control.type(name) == b"list"]
@@ -24,7 +23,7 @@ def test_workers_are_counted_and_sent_with_the_queues_priority(control: redis.Re
 
 
 @pytest.mark.usefixtures("broker")
-def test_workers_that_go_ahead_are_sent_before_those_of_every_queue(control: redis.Redis, plant: LocalPlant) -> None:
+def test_workers_that_go_ahead_are_sent_before_those_of_every_queue(control, plant):
     plant.start_workers("alert", "n1", 3, ["a", "b", "c"], ahead=1)
     lengths = {name: control.llen(name) for name in (b"weir:celery:jobs", b"weir:celery:jobs:5")}
     assert lengths == {b"weir:celery:jobs": 1, b"weir:celery:jobs:5": 2}
@@ -39,9 +38,7 @@ def test_workers_that_go_ahead_are_sent_before_those_of_every_queue(control: red
         ("alert", "n1", 2, "count"),
     ],
 )
-def test_workers_for_what_is_not_there_are_refused(
-    control: redis.Redis, plant: LocalPlant, queue: str, node: str, count: int, field: str
-) -> None:
+def test_workers_for_what_is_not_there_are_refused(control, plant, queue, node, count, field):
     with pytest.raises(BadInput) as caught:
         plant.start_workers(queue, node, count, ["a"])
     assert caught.value.field == field

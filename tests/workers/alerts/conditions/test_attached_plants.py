@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def looks() -> Looks:
+def looks():
     looks = Looks()
     Receiver.objects.create(name="consoles", channel="browser")
     for name in ("plant-silent", "workers-missed", "queue-unserved"):
@@ -77,7 +77,7 @@ def test_a_queue_from_which_nobody_takes_is_said_until_somebody_does(looks):
 
 
 def test_what_a_silent_plant_or_a_worker_that_is_gone_brings_with_it_stands_below_it():
-    def of_shop(number: int, condition: str, **labels: str) -> Party:
+    def of_shop(number, condition, **labels):
         return Party(number, condition, "warning", {"plant": "shop", **labels})
 
     silent, missed = of_shop(1, "plant_silent"), of_shop(2, "workers_missed")

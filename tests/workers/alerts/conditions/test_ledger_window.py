@@ -16,12 +16,12 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def looks() -> Looks:
+def looks():
     return Looks()
 
 
 @pytest.fixture
-def loop() -> Loop:
+def loop():
     AlertRule.objects.all().delete()
     return Loop.objects.create(name="a", law="worker_rate", target={}, interval_seconds=60.0)
 
@@ -31,7 +31,7 @@ def tick(loop: Loop, at: Any, **values: Any) -> None:
 
 
 def test_ticks_are_held_as_far_back_as_a_rule_goes_and_read_again_when_one_goes_further(control, looks, loop):
-    def minutes() -> list[int]:
+    def minutes():
         (facts,) = gatherer.gather(looks.now, looks.now).loops
         return [round((looks.now - each.at) / 60) for each in facts.ticks]
 

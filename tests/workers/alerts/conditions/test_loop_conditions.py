@@ -11,7 +11,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def looks() -> Looks:
+def looks():
     return Looks()
 
 

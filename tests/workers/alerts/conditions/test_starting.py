@@ -16,7 +16,7 @@ HOURS = 7_200.0
 
 
 @pytest.fixture
-def looks() -> Looks:
+def looks():
     made = Looks()
     ensure_rules(made.at)
     return made
@@ -82,7 +82,7 @@ def test_a_pipeline_that_never_comes_is_an_alert_when_its_time_is_over(looks):
 def test_a_pipeline_that_has_never_reported_is_an_alert_when_its_time_to_start_is_over(looks):
     record = PartsRecord()
 
-    def until(second: int) -> None:
+    def until(second):
         while looks.now < START + second:
             at = looks.now + 2 - START
             document = at_second(at, PartsRecord()) | {"pipeline": {}}

@@ -19,7 +19,7 @@ OF_N1 = [{"label": "node", "is": "=", "value": "n1"}]
 
 
 @pytest.fixture
-def looks(db) -> Looks:
+def looks(db):
     return Looks()
 
 

@@ -27,7 +27,7 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def loop() -> Loop:
+def loop():
     return Loop.objects.create(name="rebalancing", law="rebalancing", interval_seconds=2.0)
 
 

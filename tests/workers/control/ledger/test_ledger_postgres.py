@@ -69,10 +69,10 @@ print(json.dumps({
 """
 
 
-def test_entries_of_an_older_release_are_read_and_found_beside_new_ones(postgres_url: str, tmp_path: Path):
+def test_entries_of_an_older_release_are_read_and_found_beside_new_ones(postgres_url, tmp_path):
     environment = {**os.environ, "DATABASE_URL": postgres_url, "WEIR_DATA": str(tmp_path)}
 
-    def manage(*arguments: str) -> str:
+    def manage(*arguments):
         command = [sys.executable, "manage.py", *arguments]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def loop(db) -> Loop:
+def loop(db):
     return loop_of("worker_rate")
 
 
