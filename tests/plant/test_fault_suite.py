@@ -4,7 +4,6 @@ import json
 import sqlite3
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import fields
 from random import Random
 from typing import Any
 
@@ -105,31 +104,6 @@ def assert_exact(document: dict[str, Any]) -> None:
     takes = sum(row["count"] for row in document["recovery"] if takes_orders(row["kind"]))
     assert account["unstarted"] <= takes * MAX_ORDERS_A_FAULT, (account["unstarted"], takes)
     assert document["not_recovered"] == [], json.dumps(document["not_recovered"], indent=1)
-
-
-def counted(*, kind: str = "kill worker-jobs", **account: int) -> dict[str, Any]:
-    """A document of one fault, with these counts."""
-    none = dict.fromkeys((each.name for each in fields(Account)), 0)
-    whole = {**none, "acknowledged": 9, "decisions": 9, **account}
-    return {"account": whole, "recovery": [{"kind": kind, "count": 1}], "not_recovered": []}
-
-
-@pytest.mark.parametrize("name", ["lost", "dead", "doubled", "overtaken", "open", "repeated"])
-def test_an_event_or_a_decision_that_came_out_wrong_is_found_a_dead_letter_among_them(name):
-    assert_exact(counted())
-    with pytest.raises(AssertionError, match=name):
-        assert_exact(counted(**{name: 1}))
-
-
-def test_no_more_workers_may_stay_away_than_the_faults_can_have_taken():
-    assert_exact(counted(unstarted=MAX_ORDERS_A_FAULT))
-    for document in (
-        counted(unstarted=MAX_ORDERS_A_FAULT + 1),
-        counted(unstarted=1, kind="freeze n1"),
-        counted(unstarted=1, kind="kill web"),
-    ):
-        with pytest.raises(AssertionError):
-            assert_exact(document)
 
 
 @pytest.mark.timeout(2400)

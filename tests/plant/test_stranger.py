@@ -57,15 +57,6 @@ def events_file(tmp_path):
 
 
 @pytest.mark.slow
-def test_real_events_reach_the_pipeline(plant):
-    def flows(snapshot):
-        running = (snapshot["pipeline"] or {}).get("state") == "running"
-        return running and (snapshot["queues"]["telemetry"]["out_per_second"] or 0) > 0
-
-    plant.wait_until(flows, PATIENCE, "telemetry goes through the pipeline")
-
-
-@pytest.mark.slow
 def test_every_published_event_has_its_effect_once_while_a_node_and_a_worker_are_killed(plant, events_file):
     path, count = events_file
     command = plant.manage_command(

@@ -68,11 +68,6 @@ def test_people_reach_it_over_tls_only_and_a_claimed_address_is_dropped(stack, c
     assert web == "", "web is published beside the proxy"
 
 
-def test_events_published_over_https_take_effect_once(stack, console):
-    keys = publish(console, 0, 2_000)
-    until(lambda: took_effect_once(stack, keys), PATIENCE_SECONDS, "2,000 events are handled")
-
-
 def test_the_pipeline_runs_on_two_spark_workers(stack, console):
     def flows(snapshot):
         running = snapshot["pipeline"].get("state") == "running"

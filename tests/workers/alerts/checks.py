@@ -3,10 +3,13 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from django.utils import timezone
+
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.evidence import Evidence, LedgerTick, LoopFacts
+from workers.alerts.delivery import dispatcher
 from workers.alerts.evaluation import evaluator
-from workers.alerts.lifecycle.models import Alert, AlertEvent, Receiver
+from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Receiver
 from workers.alerts.rules import rules
 
 START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC).timestamp()
@@ -86,6 +89,33 @@ def rule(name: str = "node-lost", **fields: Any) -> Any:
 def lost(name: str = "n1", seconds: float = 14.0) -> dict[str, Any]:
     nodes = {**plant()["nodes"], name: node("OFFLINE", seconds)}
     return plant(nodes=nodes)
+
+
+def fire(looks: Looks) -> None:
+    """A node is lost; its alert's messages are due."""
+    looks.snapshot = lost()
+    looks.look()
+    looks.now += 6
+
+
+def deliver(looks: Looks, alive: bool = True) -> int:
+    return dispatcher.deliver(lambda: looks.at, lambda: alive)
+
+
+def shipped(*names: str) -> None:
+    """Of the rules that a plant starts with, these alone."""
+    rules.ensure_rules(timezone.now())
+    AlertRule.objects.exclude(name__in=names).update(enabled=False)
+
+
+def banded(minute: float | None, days: float = 3.0) -> dict[str, Any]:
+    """A queue whose rate is expected to be from 20 to 30 events/s."""
+    band = {"low": 20.0, "high": 30.0, "days": days, "minute": minute}
+    return plant(bands={"queues": {"alert": {"in_per_second": band}}})
+
+
+def attached(state: str = "seen", **shown: Any) -> dict[str, Any]:
+    return plant(plants={"shop": {"kind": "celery", "state": state, **shown}})
 
 
 def loop_facts(looks: Looks, ticks: list[tuple[str | None, str, float | None]]) -> LoopFacts:

@@ -14,7 +14,7 @@ from common.errors import BadInput
 from console.accounts.access import create_token
 from tests.prometheus import alertmanager as running_alertmanager
 from tests.waiting import until
-from tests.workers.alerts.checks import Looks, lost, plant, rule, the_alert
+from tests.workers.alerts.checks import Looks, deliver, fire, plant, rule, the_alert
 from workers.alerts import review
 from workers.alerts.delivery import alertmanager, dispatcher, outbox, receivers, webhook
 from workers.alerts.delivery.message_text import Failed
@@ -43,25 +43,10 @@ REPORT = {
 }
 
 
-@pytest.fixture
-def looks(db):
-    return Looks()
-
-
 def to(url, **settings):
     made = receivers.define("am", "alertmanager", {"url": url, **settings})
     rule(escalation=[{"after_minutes": 0, "receivers": ["am"]}])
     return made
-
-
-def fire(looks):
-    looks.snapshot = lost()
-    looks.look()
-    looks.now += 6
-
-
-def deliver(looks):
-    return dispatcher.deliver(lambda: looks.at, lambda: True)
 
 
 # To an Alertmanager

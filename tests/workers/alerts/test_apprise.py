@@ -7,7 +7,7 @@ import pytest
 
 from common.errors import BadInput
 from tests.waiting import MAX_SECONDS
-from tests.workers.alerts.checks import Looks, lost, rule
+from tests.workers.alerts.checks import deliver, fire, rule
 from tests.workers.alerts.receiving import hook
 from workers.alerts.delivery import apprise, apprise_process, dispatcher, outbox, receivers, webhook
 from workers.alerts.delivery.apprise_process import EgressGuard, remove_secrets
@@ -20,32 +20,11 @@ TOKEN = "3ccdd113474722377935511fc85d3dd4"
 NAMES = ("gone", "desk", "home")
 
 
-@pytest.fixture
-def posts():
-    with hook() as reporter:
-        yield reporter
-
-
-@pytest.fixture
-def looks(db):
-    return Looks()
-
-
 def chat(monkeypatch, address: str) -> Receiver:
     monkeypatch.setenv(NAME, address)
     made = receivers.define("chat", "apprise", {"secret_environment": NAME})
     rule(escalation=[{"after_minutes": 0, "receivers": ["chat"]}])
     return made
-
-
-def fire(looks: Looks) -> None:
-    looks.snapshot = lost()
-    looks.look()
-    looks.now += 6
-
-
-def deliver(looks: Looks) -> int:
-    return dispatcher.deliver(lambda: looks.at, lambda: True)
 
 
 def test_a_message_to_an_address_of_apprise_says_what_is_wrong_and_links_to_what_can_be_done(

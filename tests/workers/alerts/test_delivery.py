@@ -11,8 +11,8 @@ from django.db import DatabaseError
 
 from queues.nodes.server import free_port
 from tests.waiting import MAX_SECONDS
-from tests.workers.alerts.checks import Looks, kinds, lost, plant, rule, the_alert
-from tests.workers.alerts.receiving import WorkReporter, hook, mail_server
+from tests.workers.alerts.checks import deliver, fire, kinds, plant, rule, the_alert
+from tests.workers.alerts.receiving import WorkReporter, mail_server
 from workers.alerts.conditions.gatherer import list_failing_receivers
 from workers.alerts.delivery import dispatcher, outbox, receivers, webhook
 from workers.alerts.delivery.message_text import Failed
@@ -27,27 +27,6 @@ def mails(settings):
         settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
         settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", reporter.port
         yield reporter
-
-
-@pytest.fixture
-def posts():
-    with hook() as reporter:
-        yield reporter
-
-
-@pytest.fixture
-def looks(db):
-    return Looks()
-
-
-def fire(looks: Looks) -> None:
-    looks.snapshot = lost()
-    looks.look()
-    looks.now += 6
-
-
-def deliver(looks: Looks, alive: bool = True) -> int:
-    return dispatcher.deliver(lambda: looks.at, lambda: alive)
 
 
 def webhook_rule(posts: WorkReporter) -> Receiver:

@@ -4,9 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from django.utils import timezone
 
-from tests.workers.alerts.checks import Looks, kinds, loop_facts, lost, node, plant, queue, rule, the_alert
+from tests.workers.alerts.checks import Looks, kinds, loop_facts, lost, node, plant, queue, rule, shipped, the_alert
 from workers.alerts.conditions.evidence import FailingReceiver, FailureRecord, LoopFacts
 from workers.alerts.conditions.gatherer import Gatherer, list_loop_facts
 from workers.alerts.delivery import outbox
@@ -20,11 +19,6 @@ from workers.models import LedgerEntry, Loop
 from workers.steering.overrides import set_override
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def looks(db):
-    return Looks()
 
 
 @pytest.fixture
@@ -278,12 +272,6 @@ def test_a_pipeline_that_is_stalled_is_said_with_its_reason_and_explains_its_loo
     assert stalled.state == "resolved"
 
 
-def shipped(*names: str) -> None:
-    """Of the rules that a plant starts with, these alone."""
-    ensure_rules(timezone.now())
-    AlertRule.objects.exclude(name__in=names).update(enabled=False)
-
-
 def starved(looks: Looks, count: int) -> list[LoopFacts]:
     """Nine loops, so many of them without a measurement for want of processor time."""
     blind = loop_facts(looks, [("stale measurement", "no action", None)] * 8)
@@ -384,7 +372,7 @@ def test_a_hold_of_many_loops_is_a_hold_of_each(looks, django_user_model):
 
 
 def test_the_first_rules_are_sound_and_calm_on_a_calm_plant(looks):
-    from workers.alerts.rules.rules import FIRST_RULES, ensure_rules
+    from workers.alerts.rules.rules import FIRST_RULES
 
     assert ensure_rules(looks.at) == len(FIRST_RULES) and ensure_rules(looks.at) == 0
     looks.pass_seconds(20)

@@ -16,11 +16,6 @@ from workers.documents.queues import ReportedProducer
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def looks(db):
-    return Looks()
-
-
 def test_a_plant_whose_last_worker_host_is_drained_calls_once_and_says_who_did_it(looks):
     missing = {"title": "No worker", "threshold": 0, "clear_threshold": 0, "severity": "critical"}
     rule("workers-missing", condition="workers_missing", **missing)

@@ -249,15 +249,6 @@ def test_in_manual_a_person_says_how_many_workers_start(loop, plant, clock, cont
     assert fresh(loop).state["law"]["history"] == []
 
 
-def test_an_overridden_limit_is_used_until_it_expires(loop, plant, clock, control, owner):
-    override(loop, owner, clock, "upper_limit", 2_000, minutes=2)
-    plant.put("alert", "n1", 1_200)
-    entry = tick(loop, plant, clock, control, seconds=120)
-    assert entry.parameters["upper_limit"] == 2_000
-    assert entry.action == {"start": 1}
-    assert tick(loop, plant, clock, control).parameters["upper_limit"] == 500
-
-
 def test_by_forecast_a_burst_gets_all_its_workers_once_and_a_toobusy_node_fewer(loop, plant, clock, control):
     Loop.objects.update(parameters={"events_per_worker": 100})
     plant.put("alert", "n1", 1_200)
@@ -321,14 +312,6 @@ def test_loops_behind_a_slow_one_see_the_plant_and_what_people_set_as_they_are_t
     assert [each.observation["queue_length"] for each in entries] == [0, 10]
     assert [each.mode for each in entries] == ["auto", "hold"]
     assert entries[1].at - entries[0].at == timedelta(seconds=5)
-
-
-def test_a_beat_delivered_twice_ticks_once(plant, clock, control):
-    ensured(control, JOBS, jobs_topology(alert={"n1": 1000}))
-    plant.put("alert", "n1", 10)
-    assert len(engine.tick_due(plant, clock.now, control)) == 1
-    assert engine.tick_due(plant, clock.pass_seconds(INTERVAL_SECONDS / 2), control) == []
-    assert len(engine.tick_due(plant, clock.pass_seconds(INTERVAL_SECONDS / 2), control)) == 1
 
 
 def test_one_broken_loop_stops_no_other(plant, clock, control, caplog):

@@ -36,12 +36,6 @@ def test_a_loop_whose_part_does_not_start_has_no_valid_measurement(state):
     assert tick.excuse_start(BLIND, PIPELINE, seen(pipeline=state), NOW) == BLIND
 
 
-def test_a_late_tick_says_by_how_much_and_a_usual_one_nothing():
-    assert tick.compute_late_seconds(None, 5.0) == 0.0
-    assert tick.compute_late_seconds(7.0, 5.0) == 0.0
-    assert tick.compute_late_seconds(31.0, 5.0) == 26.0
-
-
 @pytest.mark.parametrize(
     ("snapshot", "late"), [(seen(at=NOW - 12), 0.0), (seen(stale=("n1", "n2")), 0.0), (seen(), 30.0)]
 )

@@ -109,13 +109,6 @@ def test_a_lower_ceiling_would_have_started_fewer(loop, plant, clock, control):
     assert found.to_json()["differing"] == len(found.differing) > 0
 
 
-def test_the_state_is_the_re_runs_own(loop, plant, clock, control):
-    """Events per worker ten times as many: fewer starts, and what is carried over differs too."""
-    record(loop, plant, clock, control, [900] * 10)
-    found = run(loop, {"events_per_worker": 1_000})
-    assert found.would.total < found.did.total
-
-
 def test_what_is_not_reached_in_time_is_said(loop, plant, clock, control):
     record(loop, plant, clock, control, [100] * 6)
     seconds = iter(range(100))

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -199,12 +198,6 @@ def _without_nulls(document: Any) -> Any:
     if not isinstance(document, dict):
         return document
     return {name: _without_nulls(value) for name, value in document.items() if value is not None}
-
-
-def test_documents_are_frozen():
-    with pytest.raises(AttributeError):
-        Snapshot().seq = 2
-    assert issubclass(Snapshot, msgspec.Struct)
 
 
 def test_a_snapshot_of_an_older_weir_has_workers_at_work_as_they_were_counted_then():

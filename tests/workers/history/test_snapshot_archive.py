@@ -112,14 +112,6 @@ def test_the_observer_keeps_what_it_publishes(control, tmp_path):
     assert [snapshot_at(tmp_path, each.at) for each in published] == published
 
 
-def test_a_disk_that_refuses_stops_nothing_that_is_live(control, tmp_path):
-    (tmp_path / "snapshots").write_text("a file where the folder should be")
-    observer = Observer(control, Scripted(), recorder=Recorder(tmp_path))
-    for seq in (1, 2):
-        observer.step()
-        assert orjson.loads(control.get("weir:snapshot"))["seq"] == seq
-
-
 def test_a_frame_for_which_there_was_room_in_part_spoils_none_after_it(tmp_path):
     recorder = Recorder(tmp_path)
     recorder.add(START, snapshot_text(START))

@@ -1,8 +1,6 @@
 """Blocks from node to node: none lost, none doubled, whoever dies in between. On real servers."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from common.errors import NodeUnavailable
 from queues.events.block import decode
@@ -110,12 +108,6 @@ def test_a_target_that_fails_for_all_of_a_pass_keeps_no_block_from_another(at, n
     assert route(at).run(ALL, deadline=Deadline.start(3.0, clock)).by_target == {"n3": 1}
 
 
-def test_a_marked_block_is_given_to_no_worker_however_long_it_waits(at):
-    at["n1"].publish(blocks_of(8))
-    at["n1"].depart({"n2": 1}, 1, ALL)
-    assert sum(each.events for each in at["n1"].claim("w1", 100, 0.0)) == 4
-
-
 @pytest.mark.parametrize("dies_after", ["depart", "receive", "confirm"])
 def test_a_pass_that_dies_is_finished_by_the_next_also_with_other_weights(at, dies_after):
     at["n1"].publish(blocks_of(80))
@@ -168,19 +160,6 @@ def test_blocks_marked_for_a_node_that_is_gone_are_handled_where_they_are(at):
     assert at["n1"].claim("w1", 100, 0.0) == []
     assert at["n1"].stay(["n9"]) == 2
     assert sum(each.events for each in at["n1"].claim("w1", 100, 0.0)) == 8
-
-
-def test_dead_letters_move_with_the_rest_once(at):
-    at["n1"].publish(blocks_of(4))
-    (held,) = at["n1"].claim("w1", 100, MINUTE)
-    at["n1"].move_to_dead_letters(held, "w1", [(batch_of(2), "no")])
-    way = route(at, {"n2": 1})
-    (letter,) = DeadLetters(at["n1"]).list_stored(10)
-    DeadLetters(at["n2"]).receive("n1", *letter)
-    assert way.move_letters(ALL).letters == 1
-    assert DeadLetters(at["n1"]).read() == []
-    (moved,) = DeadLetters(at["n2"]).read()
-    assert (moved.error, moved.tries, moved.worker, moved.batch.num_rows) == ("no", 1, "w1", 2)
 
 
 def add_letters(segment, count):
@@ -247,43 +226,3 @@ def age_letters(segment, seconds):
         segment.node.xtrim("weir:alert:dead", 0)
         segment.node.delete("weir:alert:dead")
         segment.node.xadd("weir:alert:dead", fields, id=f"{earlier}-0")
-
-
-STEPS = st.lists(
-    st.sampled_from(["publish", "n1>n2", "n2>n1", "n1>n3", "n3>n1", "depart n1", "receive n1", "confirm n1", "work"]),
-    min_size=3,
-    max_size=14,
-)
-
-
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(STEPS)
-def test_any_sequence_of_transfers_crashes_and_work_keeps_every_event_once(nodes, steps):
-    """A pass may die after any of its steps, and its rows be delivered late, while others go on."""
-    for server in nodes.values():
-        server.client().flushall()
-    at, published, handled, rows = segments(nodes), 0, [], []
-    for step in steps:
-        if step == "publish":
-            at["n1"].publish(blocks_of(12, first=published))
-            published += 12
-        elif ">" in step:
-            source, target = step.split(">")
-            route(at, {target: 1}, source).run(ALL)
-        elif step == "depart n1":
-            rows = at["n1"].depart({"n2": 1, "n3": 1}, 2, ALL)
-        elif step == "receive n1" and rows:
-            at[rows[0].target].receive("n1", rows[0])
-        elif step == "confirm n1" and rows and at[rows[0].target].receive("n1", rows[0]) in (True, False):
-            at["n1"].confirm([rows[0].entry_id])
-        elif step == "work":
-            for segment in at.values():
-                for block in segment.claim("w1", 4, MINUTE):
-                    handled += block.block().get_event_ids().to_pylist()
-                    segment.acknowledge([block.entry_id])
-    for source in ("n1", "n2", "n3"):
-        route(at, {name: int(name == "n2") for name in at if name != source}, source).run(ALL)
-        if source == "n2":
-            route(at, {"n1": 1}, "n2").run(ALL)
-    assert sorted([*handled, *everywhere(at)]) == names(published)
-    assert sum(waiting(segment) for segment in at.values()) == published - len(handled)

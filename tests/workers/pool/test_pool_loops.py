@@ -1,6 +1,5 @@
 """The loops of worker hosts: what they see, what they ask for, when they hold."""
 
-import math
 import time
 from datetime import timedelta
 
@@ -42,21 +41,6 @@ def test_each_host_that_handles_events_has_a_loop_that_advises_in_a_range(contro
     assert "retired_at" in Loop.objects.get().target
     control.hset(keys.HOSTS, HOST, orjson.dumps(host_report()))
     assert [each.target for each in ensured(control, ["concurrency"])] == [{"host": HOST}]
-
-
-def test_in_auto_it_explores_at_once_and_rests_at_the_knee(plant):
-    plant.work(station(6))
-    plant.tick()
-    plant.mode("auto")
-    sizes = []
-    for _ in range(30):
-        plant.work(station(6))
-        plant.tick()
-        sizes.append(plant.rows[HOST]["slots"])
-    loop = control_record(plant.now).loops[f"concurrency/{HOST}"]
-    assert loop.terms["phase"] == "steady" and 5 <= loop.actuator <= 7
-    assert max(sizes) <= 16 and min(sizes) >= 1
-    assert plant.order().threads == loop.actuator
 
 
 def test_what_was_asked_for_is_kept_while_the_loop_is_alive_and_lapses_in_advise(control, plant):
@@ -115,14 +99,6 @@ def test_too_little_to_decide_by_is_held_and_never_less_than_one_thread_is_asked
     plant.rows[HOST]["done"] |= {"seq": len(gaps), "recent_seconds": gaps}
     (entry,) = plant.tick()
     assert entry.action is None and words in entry.reason
-
-
-@pytest.mark.parametrize("gaps", [[math.nan] * 3, [-1.0, 1.0], "fast"])
-def test_times_without_sense_are_refused_by_name_as_anywhere(gaps):
-    law = catalog.get_law("concurrency")
-    with pytest.raises(BadInput) as refused:
-        catalog.read_observation(law, {"threads": 2, "interdeparture_seconds": gaps})
-    assert refused.value.field == "observation.interdeparture_seconds"
 
 
 def test_no_sample_is_taken_twice_and_another_life_of_the_host_begins_anew():

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from common.stored_document import convert_to_plain
-from tests.workers.alerts.checks import START, Looks
+from tests.workers.alerts.checks import START
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.evidence import Evidence
@@ -33,7 +33,6 @@ def replayed(bad_minutes: int, minutes: int, share: float = 1.0, **more: int) ->
     return {"late": convert_to_plain(ObjectiveBook().step(snapshot)["late"])}
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize(
     ("bad_minutes", "minutes", "share", "firing"),
     [
@@ -46,19 +45,16 @@ def replayed(bad_minutes: int, minutes: int, share: float = 1.0, **more: int) ->
         (600, 600, 0.009, set()),
     ],
 )
-def test_each_pair_of_windows_fires_where_both_of_them_burn(bad_minutes, minutes, share, firing):
+def test_each_pair_of_windows_fires_where_both_of_them_burn(looks, bad_minutes, minutes, share, firing):
     ensure_rules(NOW)
-    looks = Looks()
     looks.snapshot["objectives"] = replayed(bad_minutes, minutes, share)
     looks.pass_seconds(10)
     fired = set(Alert.objects.filter(state="firing").values_list("rule_name", flat=True))
     assert fired & set(RULES.values()) == {RULES[pair] for pair in firing}
 
 
-@pytest.mark.django_db
-def test_a_budget_that_burns_fast_is_one_incident_and_what_goes_on_after_it_notifies():
+def test_a_budget_that_burns_fast_is_one_incident_and_what_goes_on_after_it_notifies(looks):
     ensure_rules(NOW)
-    looks = Looks()
     looks.snapshot["objectives"] = replayed(60, 600)
     looks.pass_seconds(10)
     budgets = Alert.objects.filter(condition__startswith="budget_")
@@ -73,10 +69,8 @@ def test_a_budget_that_burns_fast_is_one_incident_and_what_goes_on_after_it_noti
     assert cause.rule_name == RULES["medium"] and cause.deliveries.exists()
 
 
-@pytest.mark.django_db
-def test_an_outage_that_is_over_calls_once_however_long_it_stays_in_longer_windows():
+def test_an_outage_that_is_over_calls_once_however_long_it_stays_in_longer_windows(looks):
     ensure_rules(NOW)
-    looks = Looks()
     looks.snapshot["objectives"] = replayed(60, 600)
     looks.pass_seconds(10)
     burn = looks.snapshot["objectives"]["late"]["burn"]

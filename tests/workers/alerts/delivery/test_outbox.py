@@ -18,11 +18,6 @@ pytestmark = pytest.mark.django_db
 OF_N1 = [{"label": "node", "is": "=", "value": "n1"}]
 
 
-@pytest.fixture
-def looks(db):
-    return Looks()
-
-
 def heard(looks: Looks) -> list[str]:
     """The kinds of the messages that go out now, and arrive."""
     messages = outbox.bundle(looks.at)

@@ -131,16 +131,6 @@ def test_a_pool_without_work_is_at_rest_once_it_is_as_small_as_it_gets(app):
     assert not is_at_rest(TARGET, app.snapshot())
 
 
-def test_a_person_sets_the_workers_by_hand(app, user):
-    auto(app)
-    said = {"owner": user, "reason": "a slow evening", "now": app.now, "minutes": 5}
-    loop = Loop.objects.get()
-    overrides.set_override(loop=loop, name="mode", value="manual", **said)
-    overrides.set_override(loop=loop, name="start", value=5, **said)
-    ticks(app, 1, 1.0)
-    assert app.tasks[ONE] == 5
-
-
 def test_it_and_the_loop_of_concurrency_of_one_pool_never_act_both(app, user):
     app.ensured(LAW, "concurrency")
     said = {"owner": user, "reason": "a try", "now": app.now, "minutes": 5}
