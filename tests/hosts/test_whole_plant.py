@@ -74,6 +74,7 @@ def test_a_partitioned_node_is_offline_its_events_go_elsewhere_and_it_is_used_ag
         plant.assert_loops_tick()
         assert {"Offline"} & flow.said["node/n3"]
         assert not {"Offline"} & (flow.said["node/n1"] | flow.said["node/n2"])
+        assert flow.rerouted > 0
     again(plant, "partition of n3")
     seconds, _ = plant.until(
         lambda snapshot: flow.topologies[max(flow.topologies)].queues[QUEUE].points.get("n3", 0) > 0,

@@ -23,3 +23,10 @@ def judged(snapshot: Snapshot) -> Snapshot:
 def judged_document(document: Mapping[str, Any]) -> dict[str, Any]:
     """The same of plain values."""
     return convert_to_plain(judged(snapshot_of(document)))
+
+
+def without_nulls(document: Any) -> Any:
+    """In a merge patch null and absent are the same; lists are values of their own."""
+    if not isinstance(document, dict):
+        return document
+    return {name: without_nulls(value) for name, value in document.items() if value is not None}

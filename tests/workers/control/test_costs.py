@@ -1,15 +1,14 @@
 """What a loop saved against its baselines, and what a hold cost: on its record, in money only where priced."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from common.errors import BadInput
 from tests.workers.control.records import NOW, wasteful_loop
+from tests.workers.snapshots import snapshot_of
 from workers.control import costs
 from workers.control.costs import compute_run_seconds, compute_used_seconds, count_lost_events
-from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Setting
 
 SECONDS, EVERY, RATE = 600, 2, 50.0
@@ -118,13 +117,7 @@ def test_hours_are_of_what_was_observed_and_no_gap_is_filled():
 def test_events_that_were_shed_are_counted_also_where_the_counter_began_anew():
     def seen(**shed):
         rows = {name: {"shed_events": count} for name, count in shed.items()}
-        return plain_snapshot({"pipeline": {"applications": rows}})
+        return snapshot_of({"pipeline": {"applications": rows}})
 
     assert count_lost_events(seen(a=100, b=7), seen(a=130, b=5)) == 30 + 5
     assert count_lost_events(None, seen(a=1)) is None
-
-
-def plain_snapshot(document: dict[str, Any]) -> Snapshot:
-    from common.stored_document import convert
-
-    return convert(Snapshot, document)

@@ -2,11 +2,7 @@
 
 import pytest
 
-from tests.workers.control.test_loops import clock as clock  # the fixtures of the tests there
 from tests.workers.control.test_loops import fresh, override, submitted, tick
-from tests.workers.control.test_loops import loop as loop
-from tests.workers.control.test_loops import owner as owner
-from tests.workers.control.test_loops import plant as plant
 from workers.control import engine
 from workers.control import tick as ticks
 from workers.control.ledger import ledger
@@ -47,25 +43,29 @@ def test_a_paused_tick_that_goes_on_after_its_successor_leaves_no_trace(loop, pl
     assert submitted(plant) == 0
 
 
-@pytest.mark.parametrize("died", ["before the action", "after the action"])
-def test_a_tick_that_died_has_its_action_applied_exactly_once_by_the_next(
-    loop, plant, clock, control, monkeypatch, died
-):
-    """Before the action or after it: the successor can't know, so it repeats, and the ids keep it single."""
-    plant.put("alert", "n1", 2_000)
+def tick_that_dies(loop, plant, clock, control, monkeypatch, acts=False):
+    """When it has recorded, before it acts or behind; its lease runs out."""
     start_workers = plant.start_workers
 
     def killed(*arguments):
-        if died == "after the action":
+        if acts:
             start_workers(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(plant, "start_workers", killed)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(plant, "start_workers", killed)
         tick(loop, plant, clock, control)
-    monkeypatch.undo()
     control.delete(f"weir:lease:loop:{loop.pk}")
-    assert submitted(plant) == (2 if died == "after the action" else 0)
+
+
+@pytest.mark.parametrize("acts", [False, True])
+def test_a_tick_that_died_has_its_action_applied_exactly_once_by_the_next(
+    loop, plant, clock, control, monkeypatch, acts
+):
+    """Before the action or after it: the successor can't know, so it repeats, and the ids keep it single."""
+    plant.put("alert", "n1", 2_000)
+    tick_that_dies(loop, plant, clock, control, monkeypatch, acts)
+    assert submitted(plant) == (2 if acts else 0)
     plant.run("alert", "n1", 100)
     clock.pass_seconds(5)
     tick(loop, plant, clock, control)
@@ -77,15 +77,7 @@ def test_a_tick_that_died_has_its_action_applied_exactly_once_by_the_next(
 
 def test_an_open_action_that_is_too_old_is_not_repeated_and_says_so(loop, plant, clock, control, monkeypatch):
     plant.put("alert", "n1", 1_200)
-
-    def killed(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(plant, "start_workers", killed)
-    with pytest.raises(KeyboardInterrupt):
-        tick(loop, plant, clock, control)
-    monkeypatch.undo()
-    control.delete(f"weir:lease:loop:{loop.pk}")
+    tick_that_dies(loop, plant, clock, control, monkeypatch)
     clock.pass_seconds(60)
     tick(loop, plant, clock, control)
     first = LedgerEntry.objects.order_by("pk").first()
@@ -94,24 +86,10 @@ def test_an_open_action_that_is_too_old_is_not_repeated_and_says_so(loop, plant,
     assert submitted(plant) == 2
 
 
-def tick_that_dies(loop, plant, clock, control, monkeypatch):
-    """When it has recorded and not acted; its lease runs out."""
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(plant, "start_workers", killed)
-        with pytest.raises(KeyboardInterrupt):
-            tick(loop, plant, clock, control)
-    control.delete(f"weir:lease:loop:{loop.pk}")
-
-
 def test_what_a_tick_that_died_had_recorded_is_not_applied_once_a_person_holds_the_loop(
     loop, plant, clock, control, owner, monkeypatch
 ):
     plant.put("alert", "n1", 2_000)
-
     tick_that_dies(loop, plant, clock, control, monkeypatch)
     override(loop, owner, clock, "mode", "hold")
     assert tick(loop, plant, clock, control).mode == "hold"
@@ -125,7 +103,6 @@ def test_what_a_tick_that_died_had_recorded_is_not_applied_once_a_person_has_set
 ):
     override(loop, owner, clock, "mode", "manual")
     override(loop, owner, clock, "start", 3)
-
     tick_that_dies(loop, plant, clock, control, monkeypatch)
     Override.objects.filter(name="start").update(value=1)
     assert tick(loop, plant, clock, control).action == {"start": 1}

@@ -1,13 +1,14 @@
 """The general loop, on the plant in memory, with a real database and a real control server."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 import pytest
 
 from common.stored_document import replace_fields
 from controllers.framework.guard import ObservationQuality
+from tests.workers.control.conftest import START
 from tests.workers.loops import JOBS, ensured, jobs_topology
 from tests.workers.snapshots import snapshot_of
 from workers.control import engine
@@ -17,47 +18,9 @@ from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.control.ledger import ledger
 from workers.documents.queues import PauseStatus
 from workers.models import LedgerEntry, Loop, Override
-from workers.plants.memory import MemoryPlant
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
-START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
-
-
-class Clock:
-    """A clock that stands until it is moved."""
-
-    def __init__(self):
-        self.now = START
-
-    def __call__(self):
-        return self.now.timestamp()
-
-    def pass_seconds(self, seconds):
-        self.now += timedelta(seconds=seconds)
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def plant(clock):
-    return MemoryPlant(clock, [("alert", "n1"), ("alert", "n2")])
-
-
-@pytest.fixture
-def loop():
-    target = {"queue": "alert", "node": "n1"}
-    parameters = {"method": "thesis", "events_per_worker": 100, "upper_limit": 500}
-    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target, parameters=parameters)
-
-
-@pytest.fixture
-def owner(django_user_model):
-    return django_user_model.objects.create(username="desk-2")
 
 
 def override(loop, owner, clock, name, value, minutes=30):

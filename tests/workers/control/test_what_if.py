@@ -1,6 +1,6 @@
 """What if: the same record decided on with other parameters, and with none changed the same decisions."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +11,8 @@ from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.law import start_state
-from tests.workers.control.test_loops import Clock, override, tick
+from tests.workers.control.conftest import START
+from tests.workers.control.test_loops import override, tick
 from workers.control import what_if
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
@@ -19,33 +20,14 @@ from workers.plants.memory import MemoryPlant
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
-START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
 LATER = START + timedelta(days=1)
 
 
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def plant(clock):
-    return MemoryPlant(clock, [("alert", "n1")])
-
-
-@pytest.fixture
-def loop():
-    return Loop.objects.create(
-        name="worker_rate/alert/n1",
-        law="worker_rate",
-        target={"queue": "alert", "node": "n1"},
-        parameters={"events_per_worker": 100},
-    )
-
-
-@pytest.fixture
-def owner(django_user_model):
-    return django_user_model.objects.create(username="desk-2")
+def loop(loop):
+    loop.parameters = {"events_per_worker": 100}
+    loop.save()
+    return loop
 
 
 def run(loop, changed=None, until=LATER, monotonic=lambda: 0.0, **more):

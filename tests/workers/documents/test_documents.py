@@ -21,7 +21,7 @@ from common.stored_document import (
     replace_fields,
 )
 from queues.nodes.heartbeat import Heartbeat
-from tests.workers.snapshots import snapshot_of
+from tests.workers.snapshots import snapshot_of, without_nulls
 from workers.coordination.merge_patch import apply_patch, compute_patch, document_difference
 from workers.documents.alerts import AlertStatus, AuditVerdict
 from workers.documents.controls import ControlValues
@@ -191,13 +191,7 @@ def test_a_patch_of_documents_is_that_of_their_json(old, new, node):
     after = replace_fields(before, seq=2, queues={"a": new, "c": old})
     patch = json.loads(encode_document(document_difference(before, after)))
     assert patch == compute_patch(convert_to_plain(before), convert_to_plain(after))
-    assert _without_nulls(apply_patch(convert_to_plain(before), patch)) == _without_nulls(convert_to_plain(after))
-
-
-def _without_nulls(document: Any) -> Any:
-    if not isinstance(document, dict):
-        return document
-    return {name: _without_nulls(value) for name, value in document.items() if value is not None}
+    assert without_nulls(apply_patch(convert_to_plain(before), patch)) == without_nulls(convert_to_plain(after))
 
 
 def test_a_snapshot_of_an_older_weir_has_workers_at_work_as_they_were_counted_then():

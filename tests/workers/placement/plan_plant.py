@@ -7,13 +7,18 @@ import redis
 
 from common.stored_document import convert_to_plain
 from queues import points, projection
+from queues.events.block import decode
 from queues.models import Container, Node, Queue
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
 from queues.topology import Topology
+from tests.queues.samples import blocks_of
 from tests.servers import Server
 from tests.workers.snapshots import snapshot_of
+from workers.control import engine
 from workers.documents.snapshot import Snapshot
+from workers.models import LedgerEntry, Loop, Plan
+from workers.placement import execution
 from workers.snapshot.local import LocalPlant
 
 NOW = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
@@ -54,6 +59,32 @@ class Plant:
                     agent.beat()
             snapshot = self.plant.observe()
         return snapshot
+
+    def flow(self, seconds: int, per_second: float = 1_100.0, silent: tuple[str, ...] = ()) -> Snapshot:
+        """Events come to `alert` by its points."""
+        for _ in range(seconds):
+            for node, count_of_points in self.points().items():
+                if node not in silent:
+                    self.segment("alert", node).publish(blocks_of(round(per_second * count_of_points / 1000), 512))
+            snapshot = self.pass_seconds(1, silent)
+        return snapshot
+
+    def tick(self, law: str) -> LedgerEntry | None:
+        return engine.tick(Loop.objects.get(law=law), self.plant, self.now, self.control)
+
+    def execute(self) -> list[Plan]:
+        return execution.advance_all(self.control, self.now)
+
+    def ids(self, queue: str = "alert") -> dict[str, list[str]]:
+        """The ids of the events on each node."""
+        return {
+            node: sorted(
+                name
+                for _, block_id, data in self.segment(queue, node).read("0-0", "+")
+                for name in decode(block_id, data).get_event_ids().to_pylist()
+            )
+            for node in self.servers
+        }
 
     @property
     def now(self) -> datetime:

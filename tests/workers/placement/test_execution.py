@@ -10,7 +10,6 @@ import pytest
 from common.errors import NodeUnavailable
 from common.stored_document import replace_fields
 from queues import keys, projection
-from queues.events.block import decode
 from queues.models import Container, Node
 from queues.segments.dead_letters import DeadLetters
 from queues.topology import Topology
@@ -52,17 +51,6 @@ def advance(plan, plant):
 
 def projected(plant):
     return Topology.from_json(plant.control.get(keys.TOPOLOGY))
-
-
-def ids(plant, queue="alert"):
-    return {
-        node: sorted(
-            name
-            for _, block_id, data in plant.segment(queue, node).read("0-0", "+")
-            for name in decode(block_id, data).get_event_ids().to_pylist()
-        )
-        for node in plant.servers
-    }
 
 
 def test_an_approved_plan_moves_its_points_and_the_topology_says_so(plant, user):
@@ -175,7 +163,7 @@ def test_a_drained_node_ends_empty_with_every_event_elsewhere_once(plant, user):
     assert Node.objects.get(name="n3").drained
     assert projected(plant).get_node("n3").drained
     assert not projected(plant).has_points("n3")
-    found = ids(plant)
+    found = plant.ids()
     assert found["n3"] == []
     assert sorted(found["n1"] + found["n2"]) == sorted(f"e{row}" for row in range(400))
     assert sum(step["blocks"] for step in plan.progress) == 110
@@ -247,7 +235,7 @@ def test_a_tick_ends_in_time_where_each_block_takes_long_and_the_next_goes_on(pl
     assert "n3 still has to transfer" in plan.note
     plant.pass_seconds(1)
     assert advance(plan, plant).state == "done"
-    found = ids(plant)
+    found = plant.ids()
     assert sorted(found["n1"] + found["n2"]) == sorted(f"e{row}" for row in range(80))
 
 
@@ -302,7 +290,7 @@ def test_a_drain_goes_on_when_the_node_was_away_in_between(plant, user, nodes):
     Plan.objects.filter(pk=plan.pk).update(bytes_per_second=10**9)
     plant.pass_seconds(1)
     assert advance(plan, plant).state == "done"
-    found = ids(plant)
+    found = plant.ids()
     assert sorted(found["n1"] + found["n2"] + found["n3"]) == sorted(f"e{row}" for row in range(400))
 
 
@@ -329,7 +317,7 @@ def test_blocks_of_a_drain_that_was_stopped_in_the_middle_arrive_all_the_same(pl
     plant.segment("alert", rows[0].target).receive("n3", rows[0])
     plans.stop(plan, user, "Not now.", now=plant.now)
     execution.tidy(plant.control, plant.pass_seconds(2), plant.now)
-    found = ids(plant)
+    found = plant.ids()
     assert sorted(found["n1"] + found["n2"] + found["n3"]) == sorted(f"e{row}" for row in range(40))
     assert len(found["n3"]) == 24
     assert plant.segment("alert", "n3").measure()["leaving_blocks"] == 0

@@ -6,43 +6,19 @@ from queues import projection
 from queues.models import Node
 from tests.queues.samples import blocks_of
 from tests.workers.loops import JOBS, PLANT, ensured
-from tests.workers.placement.plan_plant import Plant
-from workers.control import engine
 from workers.models import Loop, Plan
-from workers.placement import execution, plans
+from workers.placement import plans
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 
 
-class Scaled(Plant):
-    """A plant into which `alert` gets events by its points; node_scaling is in auto and decides at once."""
-
-    def __init__(self, control, servers):
-        super().__init__(control, servers)
-        ensured(self.control, (*JOBS, *PLANT), self.topology())
-        Loop.objects.filter(law="node_scaling").update(mode="auto", parameters={"quiet_decisions": 1})
-
-    def flow(self, seconds, per_second):
-        for _ in range(seconds):
-            for node, points in self.points().items():
-                self.segment("alert", node).publish(blocks_of(round(per_second * points / 1000), 512))
-            snapshot = self.pass_seconds(1)
-        return snapshot
-
-    def tick(self):
-        return engine.tick(Loop.objects.get(law="node_scaling"), self.plant, self.now, self.control)
-
-    def give(self, points):
-        for queue in ("alert", "process", "telemetry"):
-            projection.set_points(self.control, queue, points)
-
-
 @pytest.fixture
-def plant(control, nodes):
-    made = Scaled(control, nodes)
-    yield made
-    made.close()
+def plant(plant):
+    """Node scaling is in auto and decides at once."""
+    ensured(plant.control, (*JOBS, *PLANT), plant.topology())
+    Loop.objects.filter(law="node_scaling").update(mode="auto", parameters={"quiet_decisions": 1})
+    return plant
 
 
 @pytest.mark.thorough
@@ -53,20 +29,21 @@ def test_by_default_it_advises_and_takes_its_time(plant):
     assert (loop.mode, loop.target) == ("advise", {})
     for _ in range(9):
         skip(plant, 60)
-        assert plant.tick().action is None
-    assert plant.tick() is not None
+        assert plant.tick("node_scaling").action is None
+    assert plant.tick("node_scaling") is not None
 
 
 def test_when_most_nodes_are_busy_an_idle_one_is_taken_into_use(plant):
-    plant.give({"n1": 500, "n2": 500})
+    for queue in ("alert", "process", "telemetry"):
+        projection.set_points(plant.control, queue, {"n1": 500, "n2": 500})
     snapshot = plant.flow(10, 1600)
     assert snapshot.nodes["n3"].state == "IDLE"
-    entry = plant.tick()
+    entry = plant.tick("node_scaling")
     assert entry.action["use"] == ["n3"]
     plan = Plan.objects.get()
     assert (plan.kind, plan.state, plan.entry) == ("use", "approved", entry)
     assert {move["to"] for move in plan.moves} == {"n3"}
-    execution.advance_all(plant.control, plant.now)
+    plant.execute()
     snapshot = plant.flow(5, 1600)
     assert all(node.raw < 0.7 for node in snapshot.nodes.values())
 
@@ -76,11 +53,11 @@ def test_a_node_the_others_can_do_without_is_released_the_least_capable_first_an
     projection.project(plant.control)
     plant.segment("alert", "n2").publish(blocks_of(40))
     plant.flow(5, 100)
-    entry = plant.tick()
+    entry = plant.tick("node_scaling")
     assert entry.action["release"] == ["n2"]
     plan = Plan.objects.get()
     assert (plan.kind, plan.empties) == ("release", "n2")
-    (done,) = execution.advance_all(plant.control, plant.now)
+    (done,) = plant.execute()
     assert done.state == "done", done.note
     assert "n2" not in plant.points()
     assert plant.segment("alert", "n2").measure()["length_blocks"] == 0
@@ -102,11 +79,11 @@ def test_nothing_is_released_for_the_calm_of_a_paused_queue(plant, user):
         control=plant.control,
     )
     plant.flow(2, 10)
-    entry = plant.tick()
+    entry = plant.tick("node_scaling")
     assert entry.action is None and "events are held back" in entry.reason
     overrides.end(pause, by=user, now=plant.now, control=plant.control)
     plant.flow(2, 10)
-    assert plant.tick().action["release"]
+    assert plant.tick("node_scaling").action["release"]
 
 
 def advise(plant, quiet_decisions=1):
@@ -128,7 +105,7 @@ def an_hour(plant):
     for _ in range(60):
         skip(plant, 58)
         plans.void_due(plant.now)
-        entries.append(plant.tick())
+        entries.append(plant.tick("node_scaling"))
     return entries
 
 
@@ -146,14 +123,14 @@ def test_an_idle_plant_watched_for_an_hour_proposes_a_release_once(plant):
 def test_a_rejected_release_is_proposed_again_only_when_the_plant_has_changed(plant):
     advise(plant)
     plant.flow(5, 5)
-    plant.tick()
+    plant.tick("node_scaling")
     plans.reject(Plan.objects.get(), None, "The nights are short.", now=plant.now)
     skip(plant, 700)
-    assert plant.tick().action is None
+    assert plant.tick("node_scaling").action is None
     Node.objects.filter(name="n1").update(capacity_events_per_second=2_000.0)
     projection.project(plant.control)
     skip(plant, 60)
-    assert plant.tick().action["release"]
+    assert plant.tick("node_scaling").action["release"]
     assert Plan.objects.filter(state="proposed").count() == 1
 
 
@@ -163,6 +140,6 @@ def test_a_cordoned_node_that_is_heard_is_not_lost_and_keeps_its_points(plant):
     before = plant.points()
     for _ in range(3):
         plant.flow(5, 10)
-        assert plant.tick().action is None
-        execution.advance_all(plant.control, plant.now)
+        assert plant.tick("node_scaling").action is None
+        plant.execute()
     assert plant.points() == before and not Plan.objects.exists()

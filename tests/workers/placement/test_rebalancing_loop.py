@@ -7,55 +7,28 @@ from django.db import transaction
 
 from queues import projection
 from queues.models import Node
-from tests.queues.samples import blocks_of
 from tests.races import another_thread, until_another_waits
 from tests.waiting import MAX_SECONDS
 from tests.workers.loops import JOBS, PLANT, ensured
-from tests.workers.placement.plan_plant import Plant
-from workers.control import engine
 from workers.control.ledger import ledger
 from workers.control.tick import finish, resolve_setting
 from workers.models import LedgerEntry, Loop, Plan
-from workers.placement import execution, plans, plant_sensors, proposals
+from workers.placement import plans, plant_sensors, proposals
 
 pytestmark = pytest.mark.django_db
 UNEVEN = {"n1": 700, "n2": 200, "n3": 100}
 
 
-class Flowing(Plant):
-    """A plant into which `alert` gets 1100 events a second, by its points."""
-
-    def __init__(self, control, servers):
-        super().__init__(control, servers)
-        projection.set_points(control, "alert", UNEVEN)
-        ensured(self.control, (*JOBS, *PLANT), self.topology())
-
-    def flow(self, seconds, silent=()):
-        for _ in range(seconds):
-            for node, points in self.points().items():
-                if node not in silent:
-                    self.segment("alert", node).publish(blocks_of(round(1.1 * points), 512))
-            snapshot = self.pass_seconds(1, silent)
-        return snapshot
-
-    def tick(self):
-        loop = Loop.objects.get(law="rebalancing")
-        return engine.tick(loop, self.plant, self.now, self.control)
-
-    def execute(self):
-        return execution.advance_all(self.control, self.now)
-
-
 @pytest.fixture
-def plant(control, nodes):
-    made = Flowing(control, nodes)
-    yield made
-    made.close()
+def plant(plant):
+    projection.set_points(plant.control, "alert", UNEVEN)
+    ensured(plant.control, (*JOBS, *PLANT), plant.topology())
+    return plant
 
 
 def test_a_busy_node_is_relieved_by_the_fewest_points_and_the_effect_is_judged(plant):
     assert plant.flow(10).nodes["n1"].state == "BUSY"
-    entry = plant.tick()
+    entry = plant.tick("rebalancing")
     entry.refresh_from_db()
     assert (entry.applied, entry.error, entry.verdict) == (True, "", "checking")
     plan = Plan.objects.get()
@@ -74,7 +47,7 @@ def test_a_busy_node_is_relieved_by_the_fewest_points_and_the_effect_is_judged(p
 
 def test_a_decision_that_is_applied_again_after_a_crash_has_one_plan(plant):
     plant.flow(10)
-    entry = plant.tick()
+    entry = plant.tick("rebalancing")
     LedgerEntry.objects.update(applied=False)
     loop = Loop.objects.get(law="rebalancing")
     setting = resolve_setting(loop, [], plant.plant.observe(), plant.now)
@@ -86,9 +59,9 @@ def test_a_decision_that_is_applied_again_after_a_crash_has_one_plan(plant):
 
 def test_while_a_plan_is_being_executed_the_loop_waits(plant):
     plant.flow(10)
-    plant.tick()
+    plant.tick("rebalancing")
     plant.flow(14)
-    entry = plant.tick()
+    entry = plant.tick("rebalancing")
     assert (entry.action, entry.limited_by) == (None, "stale measurement")
     assert "is being executed" in entry.reason
 
@@ -97,13 +70,13 @@ def test_while_a_plan_is_being_executed_the_loop_waits(plant):
 def test_advice_is_a_plan_for_a_person_and_the_same_advice_is_given_once(plant, django_user_model):
     Loop.objects.filter(law="rebalancing").update(mode="advise")
     plant.flow(10)
-    assert "(advice only): " in plant.tick().reason
+    assert "(advice only): " in plant.tick("rebalancing").reason
     plan = Plan.objects.get()
     assert (plan.state, plan.owner) == ("proposed", None)
     plant.execute()
     assert plant.points() == UNEVEN
     plant.flow(61)
-    plant.tick()
+    plant.tick("rebalancing")
     user = django_user_model.objects.create(username="desk-2")
     snapshot = plant.flow(1)
     newest = plans.open_plans(plant.now)[-1]
@@ -117,7 +90,7 @@ def test_advice_is_a_plan_for_a_person_and_the_same_advice_is_given_once(plant, 
 def test_a_newer_decision_ends_no_plan_that_a_person_is_just_approving(plant, django_user_model):
     Loop.objects.filter(law="rebalancing").update(mode="advise")
     snapshot = plant.flow(10)
-    entry, user = plant.tick(), django_user_model.objects.create(username="desk-2")
+    entry, user = plant.tick("rebalancing"), django_user_model.objects.create(username="desk-2")
     plan = Plan.objects.get()
     newer = LedgerEntry.objects.get(pk=entry.pk)
     newer.pk, newer.action = None, {"moves": [{**plan.moves[0], "points": plan.moves[0]["points"] + 1}]}
@@ -137,13 +110,13 @@ def test_a_newer_decision_ends_no_plan_that_a_person_is_just_approving(plant, dj
 def test_other_advice_is_a_plan_only_once_the_cool_down_is_over(plant):
     Loop.objects.filter(law="rebalancing").update(mode="advise")
     plant.flow(10)
-    plant.tick()
+    plant.tick("rebalancing")
     plans.reject(Plan.objects.get(), None, "Not tonight.", now=plant.now)
     plant.flow(20)
-    assert plant.tick().action is not None, "what it would do is in the ledger all the same"
+    assert plant.tick("rebalancing").action is not None, "what it would do is in the ledger all the same"
     assert Plan.objects.count() == 1
     plant.flow(45)
-    plant.tick()
+    plant.tick("rebalancing")
     assert Plan.objects.filter(state="proposed").count() == 1
 
 
@@ -151,7 +124,7 @@ def test_advice_that_no_longer_fits_is_an_error_of_its_entry_and_not_of_the_tick
     Loop.objects.filter(law="rebalancing").update(mode="advise")
     plant.flow(10)
     Node.objects.filter(name__in=("n2", "n3")).update(cordoned=True)
-    entry = plant.tick()
+    entry = plant.tick("rebalancing")
     entry.refresh_from_db()
     assert "cordoned" in entry.error
     assert not Plan.objects.exists()
@@ -161,7 +134,7 @@ def test_a_nodes_own_threshold_is_what_it_is_kept_below(plant):
     Node.objects.filter(name="n1").update(busy_threshold=0.4, toobusy_threshold=0.5)
     projection.project(plant.control)
     plant.flow(10)
-    plant.tick()
+    plant.tick("rebalancing")
     plant.execute()
     assert plant.flow(5).nodes["n1"].raw < 0.4
 
@@ -169,7 +142,7 @@ def test_a_nodes_own_threshold_is_what_it_is_kept_below(plant):
 def test_a_node_in_doubt_stops_every_move(plant):
     plant.flow(10)
     plant.flow(2, silent=("n3",))
-    entry = plant.tick()
+    entry = plant.tick("rebalancing")
     assert entry.action is None
     assert "n3 has missed two heartbeats" in entry.reason
 

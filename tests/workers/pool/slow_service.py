@@ -1,10 +1,32 @@
-"""A web service that serves so many requests at once, each in a fixed time; the others wait."""
+"""Work for a real worker host that never runs dry, and a web service that serves so many requests at once."""
 
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+
+import redis
+
+from queues.segments.segment import Segment
+from queues.topology import Topology
+from tests.workers.samples import fill
+from workers.consumer.work_report import count_waiting_workers
+from workers.consumer.worker import send_workers
+
+BLOCK = 8  # events
+NUMBERS = count()
+
+
+def feed(control: redis.Redis, topology: Topology, segment: Segment, blocks_a_worker: int) -> None:
+    """More workers wait than can run soon, and events for them."""
+    now = float(control.time()[0])
+    short = 60 - count_waiting_workers(control, "alert", "n1", now)
+    if short > 0:
+        fill(segment, short * blocks_a_worker, BLOCK)
+        ids = [f"worker-{next(NUMBERS)}" for _ in range(short)]
+        send_workers(control, topology, "alert", "n1", short, ids, now)
 
 
 class SlowService:

@@ -1,7 +1,6 @@
 """The pool of a real worker host: made larger and smaller under load, by orders that lapse."""
 
 from dataclasses import replace
-from itertools import count
 
 import orjson
 import pytest
@@ -12,14 +11,12 @@ from queues.segments.segment import Segment
 from queues.topology import Topology
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
-from tests.workers.samples import fill
-from workers.consumer.work_report import count_waiting_workers
-from workers.consumer.worker import send_workers
+from tests.workers.pool.slow_service import BLOCK, feed
 from workers.pool import orders
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 WAIT_SECONDS = 40.0
-BLOCK, BLOCKS_A_WORKER = 8, 4
+BLOCKS_A_WORKER = 4
 
 
 class Busy:
@@ -27,17 +24,7 @@ class Busy:
 
     def __init__(self, control: redis.Redis, topology: Topology, host: CeleryWorker, segment: Segment):
         self.control, self.topology, self.host, self.segment = control, topology, host, segment
-        self.numbers = count()
-        self.feed()
-
-    def feed(self) -> None:
-        """More workers wait than can run soon, and events for them."""
-        now = float(self.control.time()[0])
-        short = 60 - count_waiting_workers(self.control, "alert", "n1", now)
-        if short > 0:
-            fill(self.segment, short * BLOCKS_A_WORKER, BLOCK)
-            ids = [f"worker-{next(self.numbers)}" for _ in range(short)]
-            send_workers(self.control, self.topology, "alert", "n1", short, ids, now)
+        feed(self.control, self.topology, self.segment, BLOCKS_A_WORKER)
 
     def report(self) -> dict:
         (document,) = self.control.hvals(keys.HOSTS)
@@ -55,7 +42,7 @@ class Busy:
         """Events per second, once there are samples enough of the present size."""
 
         def enough() -> dict | None:
-            self.feed()
+            feed(self.control, self.topology, self.segment, BLOCKS_A_WORKER)
             done = self.report()["done"]
             return done if len(done["recent_seconds"]) > 10 else None
 
@@ -106,7 +93,7 @@ def test_a_drained_host_finishes_what_it_has_takes_nothing_new_and_returns(busy)
     waiting = busy.control.zcard(keys.SUBMITTED.build("alert", "n1"))
     handled = busy.segment.get_counters()["removed_events"]
     assert waiting > 0 and handled > 0
-    busy.feed()
+    feed(busy.control, busy.topology, busy.segment, BLOCKS_A_WORKER)
     until(lambda: busy.report()["at"] > float(busy.control.time()[0]) - 1.0, WAIT_SECONDS)
     seen = busy.report()["at"]
     until(lambda: busy.report()["at"] > seen + 2.0, WAIT_SECONDS)

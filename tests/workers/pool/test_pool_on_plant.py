@@ -3,7 +3,6 @@
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import count
 
 import pytest
 import redis
@@ -14,17 +13,14 @@ from queues.topology import Topology
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.loops import ensured
-from tests.workers.pool.slow_service import SlowService, serving
-from tests.workers.samples import fill
-from workers.consumer.work_report import count_waiting_workers
-from workers.consumer.worker import send_workers
+from tests.workers.pool.slow_service import BLOCK, SlowService, feed, serving
 from workers.control.engine import tick_due
 from workers.models import LedgerEntry, Loop
 from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.timeout(390)]
 SERVICE_SECONDS = 0.1
-BLOCK, BLOCKS_A_WORKER = 8, 5
+BLOCKS_A_WORKER = 5
 WAIT_SECONDS = 120.0
 
 
@@ -33,25 +29,17 @@ class Rig:
 
     def __init__(self, control: redis.Redis, topology: Topology, segment: Segment) -> None:
         self.control, self.topology, self.segment = control, topology, segment
-        self.plant, self.numbers = LocalPlant(control), count()
+        self.plant = LocalPlant(control)
         self.sizes: list[int] = []
 
     def second(self) -> LedgerEntry | None:
         time.sleep(1.0)
-        self.feed()
+        feed(self.control, self.topology, self.segment, BLOCKS_A_WORKER)
         entries = tick_due(self.plant, datetime.now(UTC), self.control, laws=("concurrency",))
         if not entries:
             return None
         self.sizes.append(entries[0].observation["threads"])
         return entries[0]
-
-    def feed(self) -> None:
-        now = float(self.control.time()[0])
-        short = 60 - count_waiting_workers(self.control, "alert", "n1", now)
-        if short > 0:
-            fill(self.segment, short * BLOCKS_A_WORKER, BLOCK)
-            ids = [f"worker-{next(self.numbers)}" for _ in range(short)]
-            send_workers(self.control, self.topology, "alert", "n1", short, ids, now)
 
     def rests(self, where: range) -> bool:
         """Whether the pool has come to rest there."""

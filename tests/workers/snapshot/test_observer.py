@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.servers import Server
 from tests.waiting import MAX_SECONDS, until
-from tests.workers.snapshots import snapshot_of
+from tests.workers.snapshots import snapshot_of, without_nulls
 from workers.coordination.merge_patch import apply_patch, compute_patch
 from workers.documents.snapshot import Snapshot
 from workers.history.snapshot_archive import Recorder
@@ -196,19 +196,9 @@ def test_the_next_observation_is_at_a_fifth_of_a_second_whatever_the_clock_says(
 # Merge patches
 
 
-def without_nulls(document: Any) -> Any:
-    """In a merge patch null and absent are the same; lists are values of their own."""
-    if not isinstance(document, dict):
-        return document
-    return {name: without_nulls(value) for name, value in document.items() if value is not None}
-
-
 @given(documents, documents)
 def test_a_patch_leads_from_the_old_to_the_new(old, new):
     assert without_nulls(apply_patch(old, compute_patch(old, new))) == without_nulls(new)
-
-
-# History
 
 
 # The process

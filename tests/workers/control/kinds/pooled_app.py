@@ -26,6 +26,8 @@ PLANT, ONE, TWO = "shop", "celery@one", "celery@two"
 class PooledApp(ElasticPlant):
     """tasks: of each pool, as there are. is_idle: whether processes end when fewer are ordered."""
 
+    run_seconds = 0.8  # of a task
+
     def __init__(self, control: redis.Redis, monkeypatch: Any, **tasks: int) -> None:
         self.control, self.now = control, NOW
         self.tasks = {f"celery@{name}": count for name, count in (tasks or {"one": 2}).items()}
@@ -66,6 +68,21 @@ class PooledApp(ElasticPlant):
 
     def release(self) -> None:
         pass
+
+    def load(self, per_second: float, waits_seconds: float = 0.0, **measures: float | None) -> None:
+        """What comes to pool ONE, evenly to its processes."""
+        count = self.tasks[ONE]
+        each = per_second * 10.0 / count
+        run = {"service_seconds": self.run_seconds, "utilisation": min(1.0, per_second * self.run_seconds / count)}
+        self.measures = {"inputs": each, "executions": each, "latency_seconds": 0.0, **run, **measures}
+        self.waits_seconds = waits_seconds
+
+    def ticks(self, law: str, count: int, per_second: float, **more: float) -> list[LedgerEntry]:
+        entries = []
+        for _ in range(count):
+            self.load(per_second, **more)
+            entries += self.tick(5.0, law)
+        return entries
 
     def work(self, rate_of: Callable[[int], float], samples: int = 40) -> None:
         """Five seconds in which all processes of all pools have work."""

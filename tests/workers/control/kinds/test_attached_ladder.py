@@ -19,7 +19,7 @@ TARGET = {"plant": PLANT}
 class QueuedApp(PooledApp):
     """An app of one pool, which takes from some queues."""
 
-    queues = ("celery", "mail")
+    queues, run_seconds = ("celery", "mail"), 0.5
 
     def get_topology(self):
         found = super().get_topology()
@@ -36,20 +36,6 @@ def app(control, monkeypatch):
     return QueuedApp(control, monkeypatch, one=2)
 
 
-def load(app, per_second, waits_seconds=0.0, run_seconds=0.5):
-    inputs = per_second * 10.0 / app.tasks[ONE]
-    app.measures = {"inputs": inputs, "executions": inputs, "service_seconds": run_seconds, "latency_seconds": 0.0}
-    app.waits_seconds = waits_seconds
-
-
-def ticks(app, count, per_second, **more):
-    entries = []
-    for _ in range(count):
-        load(app, per_second, **more)
-        entries += app.tick(5.0, LAW)
-    return entries
-
-
 def test_each_attached_plant_has_a_ladder_that_advises_and_reaches_no_further_than_a_pause(app):
     (loop,) = app.ensured(LAW)
     assert (loop.name, loop.mode, loop.target) == (f"ladder/plant:{PLANT}", "advise", TARGET)
@@ -59,8 +45,8 @@ def test_each_attached_plant_has_a_ladder_that_advises_and_reaches_no_further_th
 
 def test_while_more_comes_than_its_tasks_can_do_it_advises_more_tasks(app):
     app.ensured(LAW)
-    assert ticks(app, 2, 3.0)[-1].action is None
-    entry = ticks(app, 3, 8.0, waits_seconds=4.0)[-1]
+    assert app.ticks(LAW, 2, 3.0)[-1].action is None
+    entry = app.ticks(LAW, 3, 8.0, waits_seconds=4.0)[-1]
     seen = entry.observation
     assert (seen["demand_per_second"], seen["capacity_per_second"], seen["backlog_seconds"]) == (8.0, 4.0, 4.0)
     assert entry.reason.startswith("Would enable adding workers (advice only)")
@@ -71,11 +57,11 @@ def test_while_more_comes_than_its_tasks_can_do_it_advises_more_tasks(app):
 def test_where_the_pool_has_its_most_it_advises_to_pause_a_queue_if_there_is_another(app):
     app.ensured(LAW)
     app.tasks[ONE] = 16
-    entry = ticks(app, 4, 50.0, waits_seconds=4.0)[-1]
+    entry = app.ticks(LAW, 4, 50.0, waits_seconds=4.0)[-1]
     assert entry.observation["saturated"]["workers"] and not entry.observation["saturated"]["throttle"]
     assert entry.reason.startswith("Would enable throttling (advice only)")
     app.queues = ("celery",)
-    (entry,) = ticks(app, 1, 50.0, waits_seconds=4.0)
+    (entry,) = app.ticks(LAW, 1, 50.0, waits_seconds=4.0)
     assert entry.observation["saturated"]["throttle"] and entry.action is None
     assert "every overloaded operator has its maximum tasks" in entry.reason
 
@@ -84,7 +70,7 @@ def test_where_the_pool_has_its_most_it_advises_to_pause_a_queue_if_there_is_ano
 def test_of_a_plant_to_which_nothing_comes_or_of_which_too_little_is_known_nothing_is_decided(
     app, per_second, run_seconds
 ):
-    load(app, per_second, run_seconds=run_seconds)
+    app.load(per_second, service_seconds=run_seconds)
     sensed = measure_target(TARGET, app.snapshot(), None, app.now.timestamp())
     assert "no arrivals" in sensed.measured.idle
     app.row = {"state": "stale", "age_seconds": 9.0, "error": "late"}
@@ -106,6 +92,6 @@ def test_it_can_not_be_put_on_auto_or_manual(app, user):
 def test_should_it_be_on_auto_all_the_same_it_applies_nothing(app):
     (loop,) = app.ensured(LAW)
     Loop.objects.filter(pk=loop.pk).update(mode="auto")
-    entry = ticks(app, 1, 8.0, waits_seconds=4.0)[0]
+    entry = app.ticks(LAW, 1, 8.0, waits_seconds=4.0)[0]
     entry.refresh_from_db()
     assert not entry.applied and "can't change an attached plant" in entry.error and app.ordered == []

@@ -24,28 +24,6 @@ def app(control, monkeypatch):
     return PooledApp(control, monkeypatch, one=2)
 
 
-def load(app, per_second, run_seconds=0.8, waits_seconds=0.0):
-    """What comes to its one pool, evenly to its processes."""
-    tasks = app.tasks[ONE]
-    inputs = per_second * 10.0 / tasks
-    app.measures = {
-        "inputs": inputs,
-        "executions": inputs,
-        "service_seconds": run_seconds,
-        "latency_seconds": 0.0,
-        "utilisation": min(1.0, per_second * run_seconds / tasks),
-    }
-    app.waits_seconds = waits_seconds
-
-
-def ticks(app, count, per_second, **more):
-    entries = []
-    for _ in range(count):
-        load(app, per_second, **more)
-        entries += app.tick(5.0, LAW)
-    return entries
-
-
 def auto(app):
     app.ensured(LAW)
     Loop.objects.update(mode="auto")
@@ -64,12 +42,12 @@ def test_each_pool_has_a_loop_that_advises_with_workers_that_stay_in_the_range_o
 
 def test_on_auto_the_pool_follows_what_comes_and_what_waits(app):
     auto(app)
-    entries = ticks(app, 5, 9.0)
+    entries = app.ticks(LAW, 5, 9.0)
     assert app.tasks[ONE] == 9 and app.orders() == {ONE: 9}
     assert entries[-1].action is None and compute_desired(entries[-1].loop, app.now).values == {"start": 9.0}
-    entries += ticks(app, 1, 9.0, waits_seconds=4.0)
+    entries += app.ticks(LAW, 1, 9.0, waits_seconds=4.0)
     assert app.tasks[ONE] >= 14
-    entries += ticks(app, 8, 1.0)
+    entries += app.ticks(LAW, 8, 1.0)
     assert app.tasks[ONE] <= 2
     assert [entry.error for entry in entries if entry.error] == []
     assert all(ledger.replay(entry).same for entry in entries)
@@ -78,42 +56,42 @@ def test_on_auto_the_pool_follows_what_comes_and_what_waits(app):
 def test_a_large_pool_that_is_short_grows_however_long_its_loop_has_only_advised(app):
     app.tasks[ONE] = 70
     app.ensured(LAW)
-    ticks(app, 3, 70 * 0.85 / 0.8)
+    app.ticks(LAW, 3, 70 * 0.85 / 0.8)
     Loop.objects.update(mode="auto", guard={"minimum": 1.0, "maximum": 100.0})
-    entries = ticks(app, 2, 100.0)
+    entries = app.ticks(LAW, 2, 100.0)
     assert entries[-1].action == {"start": app.tasks[ONE]} and app.tasks[ONE] > 85, entries[-1].reason
 
 
 def test_a_pool_that_gets_smaller_only_as_processes_are_idle_is_asked_again_until_it_is(app):
     auto(app)
-    ticks(app, 4, 9.0)
+    app.ticks(LAW, 4, 9.0)
     app.is_idle = False
     pending = {"at": 1.0, "by": "loop", "state": "pending"}
     for _ in range(3):
-        ticks(app, 1, 1.0)
+        app.ticks(LAW, 1, 1.0)
         app.row = {"orders": {ONE: {**pending, "tasks": app.ordered[-1][ONE], "now": 9}}}
     assert app.tasks[ONE] == 9 and len(app.ordered) >= 3
     assert measure_target(TARGET, app.snapshot(), None, app.now.timestamp()).observation["running"] == 9
     app.is_idle = True
-    ticks(app, 2, 1.0)
+    app.ticks(LAW, 2, 1.0)
     assert app.tasks[ONE] <= 2
 
 
 def test_what_was_removed_is_what_came_less_what_the_queue_grew_by(app):
-    load(app, 4.0, waits_seconds=1.0)
+    app.load(4.0, waits_seconds=1.0)
     first = measure_target(TARGET, app.snapshot(), None, app.now.timestamp())
     assert (first.observation["queue_length"], first.observation["removed"]) == (4.0, 20.0)
-    load(app, 4.0, waits_seconds=3.0)
+    app.load(4.0, waits_seconds=3.0)
     later = measure_target(TARGET, app.snapshot(), first.counters, app.now.timestamp())
     assert (later.observation["queue_length"], later.observation["removed"]) == (12.0, 12.0)
 
 
 def test_what_a_load_has_left_is_worked_off_though_nothing_comes_any_more(app):
     auto(app)
-    load(app, 8.0)
+    app.load(8.0)
     app.waiting = 100.0
     app.tick(5.0, LAW)
-    load(app, 0.0, waits_seconds=60.0)
+    app.load(0.0, waits_seconds=60.0)
     app.measures["executions"], app.waiting = 12.0, 112.0
     entries = [app.tick(5.0, LAW)[0] for _ in range(2)]
     assert entries[-1].observation["queue_length"] == 112.0
@@ -121,13 +99,13 @@ def test_what_a_load_has_left_is_worked_off_though_nothing_comes_any_more(app):
 
 
 def test_a_pool_without_work_is_at_rest_once_it_is_as_small_as_it_gets(app):
-    load(app, 0.0)
+    app.load(0.0)
     assert not is_at_rest(TARGET, app.snapshot())
     app.tasks[ONE] = 1
-    load(app, 0.0)
+    app.load(0.0)
     assert is_at_rest(TARGET, app.snapshot())
     assert collect_readings(TARGET, app.snapshot()) == {"queue_length": 0.0, "tasks": 1, "node_state": None}
-    load(app, 0.5)
+    app.load(0.5)
     assert not is_at_rest(TARGET, app.snapshot())
 
 
@@ -141,6 +119,6 @@ def test_it_and_the_loop_of_concurrency_of_one_pool_never_act_both(app, user):
         overrides.set_override(loop=second, name="mode", value="auto", **said)
     Loop.objects.update(mode="auto")
     for _ in range(2):
-        load(app, 9.0)
+        app.load(9.0)
         entries = {entry.loop.law: entry for entry in app.tick(5.0, LAW, "concurrency")}
     assert f"loop {names[1]} (mode auto) already controls" in entries[LAW].reason

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from tests.workers.control.test_loops import Clock
 from tests.workers.control.test_loops import tick as ticked
 from workers.batch import runs as batch_runs
 from workers.batch import task_definitions, task_managers
@@ -143,8 +142,7 @@ def test_the_ledgers_page_counts_them_and_calls_none_late(loop):
     assert run.until == NOON + timedelta(seconds=1798)
 
 
-def test_each_of_them_is_decided_once_more_with_the_same_result(control):
-    clock = Clock()
+def test_each_of_them_is_decided_once_more_with_the_same_result(control, clock):
     plant = MemoryPlant(clock, [("alert", "n1")])
     loop = Loop.objects.create(
         name="worker_rate/alert/n1",

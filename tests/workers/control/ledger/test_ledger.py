@@ -5,39 +5,17 @@ from datetime import timedelta
 import pytest
 
 from controllers.framework import code
-from tests.workers.control.test_loops import Clock, override, submitted, tick
+from tests.workers.control.test_loops import override, submitted, tick
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
-from workers.plants.memory import MemoryPlant
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def plant(clock):
-    plant = MemoryPlant(clock, [("alert", "n1")])
+def plant(plant):
     plant.put("alert", "n1", 1_200)
     return plant
-
-
-@pytest.fixture
-def loop():
-    return Loop.objects.create(
-        name="worker_rate/alert/n1",
-        law="worker_rate",
-        target={"queue": "alert", "node": "n1"},
-        parameters={"method": "thesis", "events_per_worker": 100, "upper_limit": 500},
-    )
-
-
-@pytest.fixture
-def owner(django_user_model):
-    return django_user_model.objects.create(username="desk-2")
 
 
 def stored(entry):
