@@ -10,7 +10,6 @@ from django.conf import settings as configured
 from django.db import models
 from django.utils import timezone
 
-from workers.lab.series import get_series_folder
 
 
 class Experiment(models.Model):
@@ -66,6 +65,8 @@ def expire_experiments(
     data: Path, before: datetime, guarded: Callable[[], AbstractContextManager[None]]
 ) -> Iterator[int]:
     """Delete experiments, their files first: a crash in between leaves one without files for the next run."""
+    from workers.lab.series import get_series_folder  # Every process loads the models; not all need NumPy.
+
     for experiment in select_due_experiments(before).order_by("pk"):
         folder = data / get_series_folder(experiment.pk)
         with guarded():

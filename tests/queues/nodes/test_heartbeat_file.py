@@ -1,6 +1,7 @@
 """What goes on touches its file each time around; what hangs does not, and its health check sees it."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from common import own_process
 from queues.nodes import agent
 from queues.publishing import telemetry
+from workers.alerts import alerter
 from workers.alerts.alerter import Alerter
 from workers.snapshot.observer import Observer
 
@@ -72,6 +74,10 @@ def test_an_observer_touches_it_also_while_it_can_observe_nothing(file, monkeypa
 
 def test_an_alerter_that_begins_a_check_touches_it(file, monkeypatch):
     monkeypatch.setattr(Alerter, "__init__", lambda self: None)
-    monkeypatch.setattr(Alerter, "step", lambda self, *_: None)
-    Alerter()._check()
+    monkeypatch.setattr(Alerter, "deliver", lambda self, stop: None)
+    monkeypatch.setattr(Alerter, "close", lambda self: None)
+    stop = threading.Event()
+    monkeypatch.setattr(Alerter, "step", lambda self, *_: stop.set())
+    monkeypatch.setattr(alerter, "CHECK_SECONDS", 0.0)
+    Alerter().run(stop)
     assert file.exists()
