@@ -11,7 +11,6 @@ from django.db import models
 from django.utils import timezone
 
 
-
 class Experiment(models.Model):
     """A scenario with its laws, settings, and seed; running it again gives the same result.
 
