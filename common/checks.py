@@ -9,7 +9,7 @@ given value.
 import math
 import re
 import reprlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, TypeGuard
@@ -39,7 +39,7 @@ class Check:
     takes: str
     read: Callable[[Any], Any]
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         """Return whether the value is accepted."""
         try:
             self.read(value)
@@ -47,7 +47,7 @@ class Check:
             return False
         return True
 
-    def validate(self, value: Any, field: str, kind: type[BadInput] = BadInput, end: str = "") -> Any:
+    def validate(self, value: object, field: str, kind: type[BadInput] = BadInput, end: str = "") -> Any:
         """Return the stored value. Raises `kind` that names the field; `end` is appended to its sentence."""
         try:
             return self.read(value)
@@ -57,13 +57,13 @@ class Check:
             raise kind(field, f"must be {self.takes}, not {shorten_for_message(value)}{end}") from None
 
 
-def shorten_for_message(value: Any, most: int = MAX_SHOWN) -> str:
+def shorten_for_message(value: object, most: int = MAX_SHOWN) -> str:
     """Return a form of the given value that is short enough for a sentence."""
     text = _SHORT.repr(value) if isinstance(value, list | tuple | dict | set) else _shorten_scalar(value, most)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def _shorten_scalar(value: Any, most: int) -> str:
+def _shorten_scalar(value: object, most: int) -> str:
     """Limit how much of a long text or number is written out."""
     if isinstance(value, str | bytes):
         return repr(value[:most])
@@ -83,7 +83,7 @@ _SHORT.maxstring = _SHORT.maxother = MAX_SHOWN
 _SHORT.maxlist = _SHORT.maxdict = _SHORT.maxtuple = 20
 
 
-def is_number(value: Any, least: float = -math.inf, most: float = math.inf) -> TypeGuard[float]:
+def is_number(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[float]:
     """Return whether the value is a finite number in [least, most], and not a Boolean.
 
     Whole numbers of any size are compared exactly.
@@ -93,12 +93,12 @@ def is_number(value: Any, least: float = -math.inf, most: float = math.inf) -> T
     return least <= value <= most and (isinstance(value, int) or math.isfinite(value))
 
 
-def is_whole(value: Any, least: float = -math.inf, most: float = math.inf) -> bool:
+def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:
     """Return whether the value is a number in [least, most] that is written as a whole one."""
     return isinstance(value, int) and is_number(value, least, most)
 
 
-def _validate_value(good: bool, value: Any) -> Any:
+def _validate_value(good: bool, value: object) -> Any:
     if not good:
         raise ValueError
     return value
@@ -119,7 +119,7 @@ def accept_greater_than(least: float, most: float = math.inf, noun: str = "a fin
     """Accept a finite number greater than `least`."""
     end = "" if most == math.inf else f" and at most {most:g}"
 
-    def read(value: Any) -> float:
+    def read(value: object) -> float:
         try:
             return float(_validate_value(is_number(value, least, most) and value > least, value))
         except OverflowError:
@@ -138,7 +138,7 @@ def accept_whole_number(least: float = -math.inf, most: float = math.inf) -> Che
 def from_text(check: Check, kind: Callable[[Any], Any]) -> Check:
     """Accept the same values, also as text, as forms and commands supply them."""
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError
         try:
@@ -149,7 +149,7 @@ def from_text(check: Check, kind: Callable[[Any], Any]) -> Check:
     return Check(check.takes, read)
 
 
-def convert_to_integer(value: Any) -> int:
+def convert_to_integer(value: str | float) -> int:
     """Return a whole number from 5, 5.0, or "5". Raises ValueError."""
     if isinstance(value, str) and (whole := parse_whole_number(value)) is not None:
         return whole
@@ -159,7 +159,7 @@ def convert_to_integer(value: Any) -> int:
     return int(read)
 
 
-def convert_to_float(value: Any) -> float:
+def convert_to_float(value: str | float) -> float:
     """Return a number, which may be given as text. Raises ValueError."""
     if not isinstance(value, str):
         return float(value)
@@ -169,7 +169,7 @@ def convert_to_float(value: Any) -> float:
     return read
 
 
-def make_storable(value: Any) -> Any:
+def make_storable(value: object) -> Any:
     """Return a text, or JSON with texts in it, as every database can store it.
 
     U+FFFD replaces each character that one of them can't store.
@@ -189,7 +189,7 @@ def accept_text(noun: str = "a string", blank: bool = True) -> Check:
 def accept_non_empty_text(most: int) -> Check:
     """Accept a text of 1 to `most` characters, stored without surrounding blanks."""
 
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         kept = value.strip() if isinstance(value, str) else ""
         return str(_validate_value(0 < len(kept) <= most, kept))
 
@@ -199,7 +199,7 @@ def accept_non_empty_text(most: int) -> Check:
 def accept_name(most: int = 60) -> Check:
     """Accept a name that a person chooses, of at most `most` characters."""
 
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         good = isinstance(value, str) and NAME.match(value) is not None and len(value) <= most
         return str(_validate_value(good, value))
 
@@ -220,7 +220,7 @@ def accept_choice(choices: Collection[str], noun: str = "") -> Check:
 FLAG = Check("true or false", lambda value: _validate_value(isinstance(value, bool), value))
 
 
-def _parse_day(value: Any) -> str:
+def _parse_day(value: object) -> str:
     return date.fromisoformat(_validate_value(isinstance(value, str), value)).isoformat()
 
 
@@ -230,7 +230,7 @@ def parse_timestamp(text: str) -> datetime:
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
-def _timestamp(value: Any) -> str:
+def _timestamp(value: object) -> str:
     try:
         return parse_timestamp(_validate_value(isinstance(value, str), value)).astimezone(UTC).isoformat()
     except OverflowError:
@@ -249,7 +249,7 @@ def allow_null(check: Check) -> Check:
 def accept_mapping(check: Check, noun: str = "") -> Check:
     """Accept an object of names and values that all match the same check."""
 
-    def read(value: Any) -> dict[str, Any]:
+    def read(value: object) -> dict[str, Any]:
         good = isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
         return {name: check.read(each) for name, each in _validate_value(good, value).items()}
 
@@ -259,7 +259,7 @@ def accept_mapping(check: Check, noun: str = "") -> Check:
 def record(**checks: Check) -> Check:
     """Accept an object of exactly these values."""
 
-    def read(value: Any) -> dict[str, Any]:
+    def read(value: object) -> dict[str, Any]:
         good = isinstance(value, Mapping) and set(value) == set(checks)
         return {name: checks[name].read(each) for name, each in _validate_value(good, value).items()}
 
@@ -274,7 +274,7 @@ def accept_boolean() -> Check:
 def accept_either(first: Check, second: Check) -> Check:
     """Accept what one of two checks takes."""
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         return (first if first.accepts(value) else second).read(value)
 
     return Check(f"{first.takes}, or {second.takes}", read)
@@ -303,7 +303,7 @@ def refuse_unknown(
             raise kind(join_path(where, name), message.format(known=", ".join(known) or "none"))
 
 
-def refuse_longer(value: Any, most: int, where: str, noun: str = "") -> None:
+def refuse_longer(value: Sized, most: int, where: str, noun: str = "") -> None:
     """Raise `Forbidden` for a list or a text that is longer than `most`.
 
     Processing it would be too expensive.

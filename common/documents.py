@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO, TypeAlias
 
 import orjson
 import yaml
@@ -46,7 +46,7 @@ MAX_DIGITS = 40
 
 _NUMBER = re.compile(r"[-+]?\d[\d_]*(?:\.[\d_]*)?(?:[eE][-+]?\d+)?\Z")
 _STEP = re.compile(r"\[\d+\]|[^.\[\]]+")
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Refused:
@@ -124,7 +124,7 @@ def _describe_location(error: ValueError) -> str:
     return str(error) if isinstance(error, json.JSONDecodeError) else "it is not UTF-8"
 
 
-def check_value(value: Any, name: str) -> Any:
+def check_value(value: object, name: str) -> Any:
     """Return the same value if everything in it is accepted. Raises `BadInput` that names the position."""
     try:
         _check(value, 0)
@@ -133,23 +133,22 @@ def check_value(value: Any, name: str) -> Any:
     return value
 
 
-def _check(value: Any, depth: int) -> None:
-    kind = type(value)
-    if kind is str:
+def _check(value: object, depth: int) -> None:
+    if type(value) is str:
         _check_text(value)
-    elif kind is float:
+    elif type(value) is float:
         if not math.isfinite(value):
             raise _LocatedError("must be a finite number")
-    elif kind is _Refused:
+    elif type(value) is _Refused:
         raise _LocatedError(value.why)
-    elif kind is dict or kind is list:
+    elif type(value) is dict or type(value) is list:
         if depth >= MAX_DEPTH:
             raise _LocatedError(f"is nested deeper than {MAX_DEPTH} levels", Forbidden)
         _check_parts(value, depth)
 
 
-def _check_parts(value: Any, depth: int) -> None:
-    step: Any = None
+def _check_parts(value: dict[object, object] | list[object], depth: int) -> None:
+    step: object = None
     try:
         if type(value) is dict:
             for step, part in value.items():
@@ -163,15 +162,15 @@ def _check_parts(value: Any, depth: int) -> None:
         raise
 
 
-def _get_line_number(event: Any) -> int:
-    return int(event.start_mark.line) + 1
+def _get_line_number(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
 
 
-def _format_key(key: Any) -> str:
+def _format_key(key: object) -> str:
     return str(key)[:80].encode(errors="replace").decode()
 
 
-def _check_text(text: Any) -> None:
+def _check_text(text: object) -> None:
     if type(text) is str and not text.isascii():
         try:
             text.encode()
@@ -245,6 +244,9 @@ def read_yaml(text: str, name: str = "document") -> YamlDocument:
         raise BadInput(name, "is not valid YAML: it contains characters that YAML does not allow") from None
 
 
+_Node: TypeAlias = yaml.ScalarEvent | yaml.CollectionStartEvent | yaml.AliasEvent
+
+
 class _Builder:
     """Builds the value from the scanner's tokens, so that depth and size are checked while parsing."""
 
@@ -264,7 +266,7 @@ class _Builder:
                 self._made.value = self._resolve_value(next(events), "", 0)
         return self._made
 
-    def _resolve_value(self, event: Any, path: str, depth: int) -> Any:
+    def _resolve_value(self, event: _Node, path: str, depth: int) -> Any:
         self._values += 1
         if self._values > MAX_YAML_VALUES:
             self._refuse(path, event, f"must have at most {MAX_YAML_VALUES} values", Forbidden)
@@ -301,7 +303,7 @@ class _Builder:
             made[key] = self._resolve_value(next(self._events), inner, depth + 1)
         return made
 
-    def _parse_scalar(self, event: Any, path: str) -> Any:
+    def _parse_scalar(self, event: yaml.ScalarEvent, path: str) -> Any:
         value = event.value
         try:
             _check_text(value)
@@ -318,5 +320,5 @@ class _Builder:
         except ValueError as error:
             self._refuse(path, event, str(error))
 
-    def _refuse(self, path: str, event: Any, why: str, kind: type[BadInput] = BadInput) -> NoReturn:
+    def _refuse(self, path: str, event: yaml.Event, why: str, kind: type[BadInput] = BadInput) -> NoReturn:
         raise kind(path or self._name, f"{why} (line {_get_line_number(event)})")

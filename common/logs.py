@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, TracebackType
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -69,6 +69,9 @@ class Ids(logging.Filter):
         return True
 
 
+ExcInfo: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
 class LinesForPeople(logging.Formatter):
     """Lines of text. Text from outside can't start a line of its own, nor control a terminal."""
 
@@ -78,7 +81,7 @@ class LinesForPeople(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's own name)
         return escape_controls(super().formatMessage(record))
 
-    def formatException(self, ei: Any) -> str:  # noqa: N802 (logging's own name)
+    def formatException(self, ei: ExcInfo) -> str:  # noqa: N802 (logging's own name)
         """Return the traceback, each line indented: the text of an error may contain line breaks."""
         lines = super().formatException(ei).splitlines()
         return "\n".join(f"  {escape_controls(line)}" for line in lines)

@@ -36,8 +36,9 @@ OTHER_KINDS = {
     "map": "must be a JSON object of names and values",
 }
 LISTS = ("numbers", "integers", "rows")
-KINDS_OF_TYPES: dict[Any, Any] = {float: "number", int: "integer", bool: "flag", str: "text"}
-KINDS_OF_LISTS: dict[Any, Any] = {float: "numbers", int: "integers"}
+ScalarKind = Literal["number", "integer", "flag", "text"]
+KINDS_OF_TYPES: dict[type, ScalarKind] = {float: "number", int: "integer", bool: "flag", str: "text"}
+KINDS_OF_LISTS: dict[type, Literal["numbers", "integers"]] = {float: "numbers", int: "integers"}
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -139,7 +140,7 @@ class Parameter:
             return {key: self.items[0].clip(each) for key, each in value.items()}
         return value
 
-    def _clip_numbers(self, value: Any) -> Any:
+    def _clip_numbers(self, value: float) -> float:
         if self.minimum <= value <= self.maximum:
             return value
         end = self.minimum if value < self.minimum else self.maximum
@@ -152,7 +153,7 @@ class Parameter:
         kind = Parameter("kind", "choice", "", kind="choice", choices=tuple(known), required=True)
         return (kind, *known[read_values((kind,), {"kind": value.get("kind")}, f"{where}.{self.name}")["kind"]])
 
-    def _fits(self, value: Any) -> bool:
+    def _fits(self, value: object) -> bool:
         if self.kind == "choice":
             return isinstance(value, str) and value in self.choices
         if self.kind == "text":
@@ -174,19 +175,19 @@ class Parameter:
             return isinstance(value, Mapping)
         return self._is_number(value)
 
-    def _is_number(self, value: Any) -> bool:
+    def _is_number(self, value: object) -> bool:
         if not checks.is_number(value, self.minimum, self.maximum):
             return False
         return self.kind not in ("integer", "integers") or float(value).is_integer()
 
 
-def read_object(document: Any, where: str) -> Mapping[str, Any]:
+def read_object(document: object, where: str) -> Mapping[str, Any]:
     if not isinstance(document, Mapping):
         raise BadInput(where, f"must be a JSON object, not {checks.shorten_for_message(document, MAX_SHOWN)}")
     return document
 
 
-def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dict[str, Any]:
+def read_values(declared: Sequence[Parameter], document: object, where: str) -> dict[str, Any]:
     """Read every declared value, from the document or by default, and check it.
 
     Raise `BadInput` naming `where.key` if a key is unknown, a required one is missing, or a value is out of range.
@@ -222,7 +223,7 @@ def check_range(minimum: float, maximum: float) -> None:
         raise BadInput("parameters.minimum", f"must be at most maximum ({maximum}), not {minimum}")
 
 
-def read_document(declared: Sequence[Parameter], document: Any) -> dict[str, Any]:
+def read_document(declared: Sequence[Parameter], document: object) -> dict[str, Any]:
     """Read the top level of a document with `read_values`; its fields need no prefix."""
     try:
         return read_values(declared, document, "document")
@@ -268,7 +269,7 @@ def list_parameters(struct: type[msgspec.Struct]) -> tuple[Parameter, ...]:
     return tuple(declared)
 
 
-def _declare(name: str, annotated: Any) -> Parameter:
+def _declare(name: str, annotated: object) -> Parameter:
     if get_origin(annotated) is not Annotated:
         raise TypeError(f"{name}: {annotated} has no value(…)")
     annotation = get_args(annotated)[0]

@@ -9,7 +9,7 @@ import math
 import re
 import shlex
 from collections.abc import Collection
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from common.errors import BadInput
 
@@ -57,7 +57,7 @@ def read_number(text: str, field: str) -> float:
     return value
 
 
-def parse_measured_number(value: Any) -> float:
+def parse_measured_number(value: object) -> float:
     """Return a number as other systems report one: a number, or text with NaN and +Inf among it.
 
     Raises ValueError for other text, TypeError for what is neither.

@@ -125,7 +125,7 @@ def decode_document(kind: type[Read], text: bytes | str, name: str) -> Read:
     return document
 
 
-def get_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+def get_decoder(kind: object) -> msgspec.json.Decoder[Any]:
     """Return the decoder of a type. Use no other one for a type with a Struct: threads could build both at once."""
     decoder = _DECODERS.get(kind)
     if decoder is None:
@@ -174,7 +174,7 @@ class ReportReader:
         self._logged = {logged_kind for logged_kind in self._logged if logged_kind[0] is not kind} | known
 
 
-def convert(kind: type[Read], value: Any, name: str = "document") -> Read:
+def convert(kind: type[Read], value: object, name: str = "document") -> Read:
     """Convert plain values to a document. Raises `BadDocument` that names the position below `name`."""
     get_decoder(kind)  # builds the description of the type, which `msgspec.convert` uses too
     try:
@@ -189,7 +189,7 @@ def convert_to_plain(document: msgspec.Struct) -> dict[str, Any]:
     return values
 
 
-def replace_fields(document: Read, **values: Any) -> Read:
+def replace_fields(document: Read, **values: object) -> Read:
     """Return a copy with other values; its parts are shared."""
     return msgspec.structs.replace(document, **values)
 

@@ -8,6 +8,7 @@ import gc
 # While all pages are imported the garbage collector finds nothing, and takes a fifth of the time.
 gc.disable()
 
+
 from typing import Any, cast  # noqa: E402
 
 from django.core.asgi import get_asgi_application  # noqa: E402

@@ -34,7 +34,7 @@ class LoggedTask(Task):  # type: ignore[type-arg]
     abstract = True
     Request = "workers.coordination.celery_worker:TimedRequest"
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: object, **options: object) -> Any:
         if self.request.id is None:  # called like a function
             return super().__call__(*args, **options)
         parent = {name: self.request.get(name) for name in ("traceparent", "tracestate")}
@@ -42,9 +42,9 @@ class LoggedTask(Task):  # type: ignore[type-arg]
             return self.run(*args, **options)
 
 
-def create_application(**options: Any) -> "Celery[Any]":
+def create_application(set_as_current: bool = True) -> "Celery[Any]":
     """Return an application with Weir's settings and broker, without tasks."""
-    made = Celery("weir", task_cls=LoggedTask, amqp=PromptConnections, **options)
+    made = Celery("weir", task_cls=LoggedTask, amqp=PromptConnections, set_as_current=set_as_current)
     made.config_from_object("django.conf:settings", namespace="CELERY")
     return made
 
@@ -56,13 +56,13 @@ worker_process_init.connect(watch_child)
 
 
 @setup_logging.connect
-def as_every_process_logs(loglevel: int | None = None, **_: Any) -> None:
+def as_every_process_logs(loglevel: int | None = None, **_: object) -> None:
     """Configure logging as in every process, in place of Celery's own lines."""
     logs.configure_logging(loglevel)
 
 
 @before_task_publish.connect
-def add_trace_headers(headers: dict[str, Any] | None = None, **_: Any) -> None:
+def add_trace_headers(headers: dict[str, Any] | None = None, **_: object) -> None:
     """Make the task's span a child of its sender's: a request, a tick, or another task."""
     if headers is not None:
         carry(headers)
@@ -70,7 +70,7 @@ def add_trace_headers(headers: dict[str, Any] | None = None, **_: Any) -> None:
 
 
 @worker_init.connect
-def keep_connections(**_: Any) -> None:
+def keep_connections(**_: object) -> None:
     """Keep database connections open while the database answers, with time limits for locks.
 
     A process here runs one task after another, and connecting takes as long as a tick's statements.
@@ -81,7 +81,7 @@ def keep_connections(**_: Any) -> None:
 
 
 @worker_before_create_process.connect
-def share_memory(**_: Any) -> None:
+def share_memory(**_: object) -> None:
     """Exclude existing objects from a child's garbage collector.
 
     Their pages stay shared with its parent.
@@ -91,6 +91,6 @@ def share_memory(**_: Any) -> None:
 
 
 @heartbeat_sent.connect
-def touch_heartbeat_file(**_: Any) -> None:
+def touch_heartbeat_file(**_: object) -> None:
     """Touch a file for the health check, since starting Celery to ask would cost more than an idle worker."""
     own_process.touch()

@@ -7,10 +7,10 @@ workers check for a pause here; people see it as its override (`workers.steering
 
 import math
 from collections.abc import Iterable
-from typing import Any, cast
 
 import redis
 
+from common.redis_types import expect_bytes
 from common.stored_document import StoredDocument, decode_document, encode_document
 from queues import keys
 
@@ -49,7 +49,7 @@ def load_pauses(control: redis.Redis, queues: Iterable[str], part: str) -> dict[
     names = list(queues)
     if not names:
         return {}
-    stored = cast(list[Any], control.mget(build_pause_keys(names, part)))
+    stored = expect_bytes(control).mget(build_pause_keys(names, part))
     return read(names, stored)
 
 

@@ -5,7 +5,7 @@ The database is the source of truth. Everything that moves events reads the proj
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 import redis
 from django.core.exceptions import ValidationError
@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from common.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue, WeirError, describe_connection_error
+from common.redis_types import expect_bytes
 from queues import keys
 from queues import points as thousand
 from queues.models import Container, Node, Queue, TopologyRevision
@@ -92,7 +93,7 @@ def reconcile(control: redis.Redis, thresholds: Overriding | None = None) -> boo
 
 
 def _is_projected(control: redis.Redis, thresholds: Overriding | None) -> bool:
-    stored = cast(bytes | None, control.get(keys.TOPOLOGY))
+    stored = expect_bytes(control).get(keys.TOPOLOGY)
     return stored is not None and stored.decode() == read_database(thresholds).to_json()
 
 
@@ -102,7 +103,7 @@ def create_queue(
     kind: str,
     points: Mapping[str, int] | None = None,
     thresholds: Overriding | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> Topology:
     """Create a queue with its containers, and project it.
 
@@ -266,7 +267,7 @@ def _write_points(
         Container.objects.update_or_create(queue=queue, node=nodes[name], defaults=defaults)
 
 
-def _build_row(model: type[Queue], **values: Any) -> Queue:
+def _build_row(model: type[Queue], **values: object) -> Queue:
     """Build a validated, unsaved row. An error names the first field that is wrong."""
     known = {field.name for field in model._meta.get_fields()}
     for name in values:

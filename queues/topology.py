@@ -178,10 +178,10 @@ def _queue_document(queue: QueueSpec) -> dict[str, Any]:
     }
 
 
-def _parse_node(name: str, document: Any) -> NodeSpec:
+def _parse_node(name: str, document: object) -> NodeSpec:
     where = f"nodes.{name}"
     _check_name(name, where)
-    _check_keys(document, where, ("url", "capacity", "busy", "toobusy", "drained", "cordoned"))
+    document = _check_keys(document, where, ("url", "capacity", "busy", "toobusy", "drained", "cordoned"))
     _check_keys(document["capacity"], f"{where}.capacity", ("events_per_second", "memory_bytes"))
     rate = _check_number(document["capacity"]["events_per_second"], f"{where}.capacity.events_per_second")
     memory_bytes = _check_whole_number(document["capacity"]["memory_bytes"], f"{where}.capacity.memory_bytes", 1, 2**62)
@@ -204,10 +204,10 @@ def _parse_node(name: str, document: Any) -> NodeSpec:
     )
 
 
-def _queue(name: str, document: Any) -> QueueSpec:
+def _queue(name: str, document: object) -> QueueSpec:
     where = f"queues.{name}"
     _check_name(name, where)
-    _check_keys(document, where, tuple(_queue_document(QueueSpec(name, "jobs", {}))))
+    document = _check_keys(document, where, tuple(_queue_document(QueueSpec(name, "jobs", {}))))
     try:
         points = thousand.check_points(document["points"], f"{where}.points", least=0)
     except BadInput as error:
@@ -246,8 +246,8 @@ def _build_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _check_keys(document: Any, where: str, keys: tuple[str, ...]) -> None:
-    """Raise an error that names the first missing or unknown key."""
+def _check_keys(document: object, where: str, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Return the object. Raises an error that names the first missing or unknown key."""
     if not isinstance(document, dict):
         raise BadTopology(where, "must be a JSON object.")
     for key in keys:
@@ -255,11 +255,12 @@ def _check_keys(document: Any, where: str, keys: tuple[str, ...]) -> None:
             raise BadTopology(f"{where}.{key}", "is missing.")
     message = "is unknown; the keys are {known}."
     checks.refuse_unknown(document, keys, where, BadTopology, message)
+    return document
 
 
-def _check_number(value: Any, where: str) -> float:
+def _check_number(value: object, where: str) -> float:
     return float(checks.accept_greater_than(0).validate(value, where, BadTopology, "."))
 
 
-def _check_whole_number(value: Any, where: str, least: int, most: int) -> int:
+def _check_whole_number(value: object, where: str, least: int, most: int) -> int:
     return int(checks.accept_whole_number(least, most).validate(value, where, BadTopology, "."))

@@ -200,7 +200,7 @@ def fill_charts(control: redis.Redis) -> int:
     """As many rows as the charts' stream retains, a second each, all before its first; how many are new."""
     while True:
         with control.pipeline() as pipe:
-            pipe.watch(keys.METRICS)  # type: ignore[no-untyped-call]
+            pipe.watch(keys.METRICS)
             rows = cast(list[tuple[bytes, dict[FieldT, EncodableT]]], pipe.xrange(keys.METRICS))
             first_ms, added = int(rows[0][0].split(b"-")[0]), max(0, RETAINED_ROWS - len(rows))
             pipe.multi()

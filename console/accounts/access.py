@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib import import_module
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from django.conf import settings
 from django.contrib.auth import get_user
@@ -28,7 +28,7 @@ from console.accounts.identity_settings import ROLES
 from console.audit import refusals
 from console.models import ApiToken, Identity, QueueLimit, SecondFactor
 from console.web import admission
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 from workers.steering import plant_settings
 
 PRODUCER = "producer"
@@ -240,7 +240,7 @@ def actor_of(request: HttpRequest) -> Actor:
     if known is None:
         person = build_user_actor(request.user, request.META.get("REMOTE_ADDR"))
         known = replace(add_request_id(request, person), confirmed_at=request.session.get(CONFIRMED_AT, 0.0))
-        cast(WebRequest, request).weir_actor = known
+        get_web_request(request).weir_actor = known
     return known
 
 
@@ -249,7 +249,7 @@ def add_request_id(request: HttpRequest, actor: Actor) -> Actor:
     return replace(actor, request_id=getattr(request, "request_id", ""))
 
 
-def claim_place(scope: Mapping[str, Any], user: Any) -> None:
+def claim_place(scope: Mapping[str, Any], user: User | None) -> None:
     """Count an active request of a person (a User). Raises `RequestRefused` if they have too many."""
     if user is not None:
         admission.claim(scope, f"person:{user.pk}")
@@ -307,7 +307,7 @@ def requires(action: str) -> Callable[[Callable[..., HttpResponseBase]], Callabl
 
     def decorate(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
         @functools.wraps(view)
-        def guard(request: HttpRequest, *args: Any, **named: Any) -> HttpResponseBase:
+        def guard(request: HttpRequest, *args: object, **named: object) -> HttpResponseBase:
             actor = actor_of(request)
             admit(actor, action)
             submissions.once(request, actor)

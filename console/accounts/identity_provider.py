@@ -98,7 +98,7 @@ def _build_request_limits() -> dict[str, Any]:
     """Return the arguments by which a request to the provider is bounded in time and size."""
     deadline = time.monotonic() + MAX_ANSWER_SECONDS
 
-    def read(answer: requests.Response, *_: Any, **__: Any) -> None:
+    def read(answer: requests.Response, *_: object, **__: object) -> None:
         content = bytearray()
         for chunk in answer.iter_content(8_192):
             content += chunk
@@ -131,7 +131,7 @@ def list_signature_algorithms() -> list[str]:
     return supported
 
 
-def get_setting(attribute: str, *default: Any) -> Any:
+def get_setting(attribute: str, *default: object) -> Any:
     """Return a setting under the library's name for it."""
     own: dict[str, Callable[[], Any]] = {
         "OIDC_OP_AUTHORIZATION_ENDPOINT": lambda: discover()["authorization_endpoint"],
@@ -183,14 +183,14 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
             return get_setting(attribute, None)
         raise AttributeError(attribute)
 
-    def authenticate(self, request: HttpRequest | None, **credentials: Any) -> User | None:
+    def authenticate(self, request: HttpRequest | None, **credentials: object) -> User | None:
         # Without the nonce of a login started here it is no answer to one, whatever the address says.
         if not settings.WEIR_OIDC or not credentials.get("nonce") or not credentials.get("code_verifier"):
             return None
         user: User | None = super().authenticate(request, **credentials)
         return user
 
-    def verify_token(self, token: str, **named: Any) -> dict[str, Any]:
+    def verify_token(self, token: str, **named: object) -> dict[str, Any]:
         """Return the claims of an ID token that answers the login with this nonce."""
         claims = self._verify_jws(token, self.retrieve_matching_jwk(token))
         if not named.get("nonce") or named["nonce"] != claims.get("nonce"):
@@ -280,7 +280,7 @@ def _read_token_algorithm(token: str) -> str:
     return str(algorithm)
 
 
-def _signs(key: Any, algorithm: str) -> bool:
+def _signs(key: object, algorithm: str) -> bool:
     """Return whether it is a public key for signatures by this algorithm."""
     if not isinstance(key, dict) or key.get("use") not in (None, "sig"):
         return False

@@ -11,7 +11,7 @@ in stay logged in. An attacker therefore can't lock users out of their usual pla
 """
 
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from axes.handlers.database import AxesDatabaseHandler
 from axes.models import AccessLog
@@ -23,7 +23,7 @@ from django.utils import timezone
 from console.accounts.access import Actor
 from console.audit import audit_log, refusals
 from console.connections.client_addresses import normalize_address
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 
 AT_ADDRESS, OF_ADDRESS, OF_ACCOUNT = 5, 10, 20  # in the order of settings.AXES_LOCKOUT_PARAMETERS
 KNOWN_FOR = timedelta(days=30)
@@ -45,7 +45,7 @@ class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes h
         return at_address
 
     def user_login_failed(
-        self, sender: Any, credentials: dict[str, Any], request: HttpRequest | None = None, **more: Any
+        self, sender: object, credentials: dict[str, Any], request: HttpRequest | None = None, **more: object
     ) -> None:
         was_locked = bool(getattr(request, "axes_locked_out", False))
         super().user_login_failed(sender, credentials, request, **more)
@@ -57,10 +57,10 @@ class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes h
             refusals.note(refusals.Refusal(actor.name, "login", actor.name, why, actor.address, actor.request_id))
             return
         audit_log.record(actor, "login.failed", actor.name)
-        if cast(WebRequest, request).axes_locked_out:
+        if get_web_request(request).axes_locked_out:
             audit_log.record(actor, "login.locked", actor.name, reason="Too many failed logins.")
 
-    def user_logged_in(self, sender: Any, request: HttpRequest, user: User, **more: Any) -> None:
+    def user_logged_in(self, sender: object, request: HttpRequest, user: User, **more: object) -> None:
         super().user_logged_in(sender, request, user, **more)
         AccessLog.objects.filter(attempt_time__lt=timezone.now() - KNOWN_FOR).delete()
 
@@ -90,6 +90,6 @@ def _find_user(request: HttpRequest, credentials: dict[str, Any]) -> Actor:
 def _is_known(request: HttpRequest, credentials: dict[str, Any] | None) -> bool:
     """Return whether the account has recently logged in from this address."""
     name = (credentials or {}).get("username")
-    address = cast(WebRequest, request).axes_ip_address
+    address = get_web_request(request).axes_ip_address
     logins = AccessLog.objects.filter(username=name, ip_address=address)
     return bool(logins.filter(attempt_time__gte=timezone.now() - KNOWN_FOR).exists())

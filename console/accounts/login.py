@@ -4,7 +4,7 @@ A password alone does not log in a user with a second factor: the session only r
 password was right.
 """
 
-from typing import Any
+from collections.abc import Callable
 from urllib.parse import urlencode, urlsplit
 
 from django.contrib.auth import authenticate, login
@@ -12,6 +12,7 @@ from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
@@ -30,7 +31,9 @@ class LoginRequired(LoginRequiredMiddleware):
     (static/js/forms/drafts.js).
     """
 
-    def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponseRedirect:
+    def handle_no_permission(
+        self, request: HttpRequest, view_func: Callable[..., HttpResponseBase]
+    ) -> HttpResponseRedirect:
         if request.method in ("GET", "HEAD"):
             return super().handle_no_permission(request, view_func)
         return redirect_to_login(page_of(request))

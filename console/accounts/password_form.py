@@ -1,7 +1,5 @@
 """The form for changing one's own password."""
 
-from typing import Any
-
 from django.contrib.auth.forms import PasswordChangeForm
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
@@ -13,7 +11,7 @@ from console.accounts.login import is_own_password
 class OwnPasswordForm(PasswordChangeForm):
     """Django's form, but the old password is checked as at a login: counted, locked out, and audited."""
 
-    def __init__(self, request: HttpRequest, data: Any = None) -> None:
+    def __init__(self, request: HttpRequest, data: object = None) -> None:
         super().__init__(user_of(request), data)
         self.request = request
 

@@ -24,7 +24,7 @@ READING = ("GET", "HEAD", "OPTIONS")
 
 
 @receiver(user_logged_in)
-def _began(sender: Any, request: HttpRequest | None, user: User, **named: Any) -> None:
+def _began(sender: object, request: HttpRequest | None, user: User, **named: object) -> None:
     """Limit a login to the configured time, and record it at once: a session without a row has no user."""
     UserSession.objects.filter(user=user).exclude(
         pk__in=list_active_sessions(user).values("pk")
@@ -55,7 +55,7 @@ class SeenSessions(MiddlewareMixin):
     Automatic requests of an open page don't count as use.
     """
 
-    def process_view(self, request: HttpRequest, *view: Any) -> HttpResponse | None:
+    def process_view(self, request: HttpRequest, *view: object) -> HttpResponse | None:
         if request.user.is_authenticated:
             try:
                 claim_place(getattr(request, "scope", {}), request.user)

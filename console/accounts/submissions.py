@@ -10,16 +10,16 @@ unknown. Answers are stored encrypted.
 import hashlib
 import re
 from datetime import timedelta
-from typing import Any, cast
+from typing import Protocol
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.request import RawPostDataException
 from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
-from console.models import Submission
+from console.models import ApiToken, Submission
 from console.storage import sealing
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 
 HEADER, FIELD = "Idempotency-Key", "submission"
 GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
@@ -28,6 +28,16 @@ PURPOSE = "answer to a submission"
 MAX_CHARACTERS = 64 * 1024
 UNCOMPARED_FIELDS = (FIELD, "csrfmiddlewaretoken")
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+class Sender(Protocol):
+    """The parts of an `Actor` that identify it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def token(self) -> ApiToken | None: ...
 
 
 class AnsweredError(Exception):
@@ -55,8 +65,8 @@ class IdempotencyGuard(MiddlewareMixin):
         return response
 
 
-def once(request: HttpRequest, actor: Any) -> None:
-    """Take the request's key for this actor (console.accounts.access.Actor), who is authorized.
+def once(request: HttpRequest, actor: Sender) -> None:
+    """Take the request's key for this actor, who is authorized.
 
     Raises `AnsweredError` if it was sent before. Without a key nothing is stored.
     """
@@ -75,7 +85,7 @@ def once(request: HttpRequest, actor: Any) -> None:
     )
     if not made:
         raise AnsweredError(_replay_response(row, request, fingerprint))
-    cast(WebRequest, request).weir_submission = row
+    get_web_request(request).weir_submission = row
 
 
 def key_of(request: HttpRequest) -> str:
@@ -112,7 +122,7 @@ def _is_page_form(request: HttpRequest) -> bool:
     return request.content_type in FORMS and not hasattr(request, "auth")  # the API has set the actor
 
 
-def _add_form(digest: Any, request: HttpRequest) -> None:
+def _add_form(digest: "hashlib._Hash", request: HttpRequest) -> None:
     for name, values in sorted(request.POST.lists()):
         if name not in UNCOMPARED_FIELDS:
             _add(digest, b"field", *(part.encode() for part in (name, *values)))
@@ -122,7 +132,7 @@ def _add_form(digest: Any, request: HttpRequest) -> None:
             file.seek(0)
 
 
-def _add(digest: Any, *parts: bytes) -> None:
+def _add(digest: "hashlib._Hash", *parts: bytes) -> None:
     """Add the parts with their lengths, so that boundaries are unambiguous."""
     digest.update(f"{len(parts)}:".encode())
     for part in parts:

@@ -73,7 +73,7 @@ def list_grantable_roles(actor: Actor) -> list[str]:
 
 @transaction.atomic
 def make(
-    actor: Actor, name: str, role: str, days: Any, now: datetime, scope: TokenScope = EVERYTHING
+    actor: Actor, name: str, role: str, days: float, now: datetime, scope: TokenScope = EVERYTHING
 ) -> tuple[ApiToken, str]:
     """Create a token of the actor's; return it and its secret, shown once.
 
@@ -108,7 +108,7 @@ def describe_token(token: ApiToken) -> dict[str, Any]:
     return {**document, **{key: value for key, value in more.items() if value}}
 
 
-def _check(actor: Actor, name: str, role: str, days: Any) -> None:
+def _check(actor: Actor, name: str, role: str, days: object) -> None:
     if not NAME.match(name):
         raise BadInput("name", "must have 1 to 80 letters, digits, dots, hyphens, or underscores.")
     if ApiToken.objects.filter(name=name).exists():

@@ -39,7 +39,7 @@ def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Ale
 
 
 @transaction.atomic
-def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert:
+def snooze(actor: Actor, alert_id: int, *, minutes: object, now: datetime) -> Alert:
     """Suppress an alert's notifications for some minutes."""
     require_permission(actor, "alert.snooze", list_alert_queues(alert_id))
     _require_integrity_rights(actor, list_alert_conditions(alert_id))
@@ -76,7 +76,7 @@ def report(actor: Actor, document: Mapping[str, Any], *, now: datetime) -> Store
 
 
 @transaction.atomic
-def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: datetime) -> Silence:
+def silence(actor: Actor, matchers: object, *, reason: object, minutes: object, now: datetime) -> Silence:
     """Silence matching alerts until it expires.
 
     It covers alerts about Weir's own integrity only if an administrator sets it.
@@ -103,7 +103,7 @@ def end_silence(actor: Actor, silence: Silence, *, now: datetime) -> bool:
 
 @transaction.atomic
 def define_rule(
-    actor: Actor, name: Any, fields: Mapping[str, Any], *, reason: str, now: datetime, revision: int | None = None
+    actor: Actor, name: str, fields: Mapping[str, Any], *, reason: str, now: datetime, revision: int | None = None
 ) -> AlertRule:
     """Create or change a rule; the audit log records the differences."""
     require_permission(actor, "alert_rule.change")
@@ -130,8 +130,8 @@ def define_rule(
 @transaction.atomic
 def define_receiver(
     actor: Actor,
-    name: Any,
-    channel: Any,
+    name: object,
+    channel: object,
     settings: Mapping[str, Any],
     *,
     reason: str,
@@ -213,11 +213,11 @@ def audit_document(receiver: Receiver) -> dict[str, Any]:
     return document
 
 
-def _record_action(actor: Actor, action: str, alert: Alert, reason: str, after: Any) -> None:
+def _record_action(actor: Actor, action: str, alert: Alert, reason: str, after: object) -> None:
     audit_log.record(actor, action, f"alert {alert.pk}", reason=reason.strip(), after=after)
 
 
-def _validate_reason(reason: Any) -> str:
+def _validate_reason(reason: object) -> str:
     text = reason.strip() if isinstance(reason, str) else ""
     if not text:
         raise BadInput("reason", "is missing; give a reason in a sentence.")
@@ -258,7 +258,7 @@ def list_alert_queues(alert_id: int) -> list[str]:
     return [labels["queue"]] if labels.get("queue") else []
 
 
-def list_matcher_queues(matchers: Any) -> list[str] | None:
+def list_matcher_queues(matchers: object) -> list[str] | None:
     """Return the queue that matchers name; None if they may match alerts of any queue."""
     rows = matchers if isinstance(matchers, list) else []
     named = [

@@ -55,7 +55,7 @@ async def _iterate_asynchronously(pieces: Iterator[str]) -> AsyncIterator[str]:
 
 
 def record_export(
-    request: HttpRequest, what: str, pages: Iterable[Sequence[Any]], **more: Any
+    request: HttpRequest, what: str, pages: Iterable[Sequence[Any]], **more: object
 ) -> Iterator[Sequence[Any]]:
     """Return the pages, with two entries in the audit log.
 

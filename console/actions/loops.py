@@ -33,7 +33,7 @@ THRESHOLDS = {"busy": "busy_threshold", "toobusy": "toobusy_threshold"}
 def override_by_name(
     actor: Actor,
     name: str,
-    value: Any,
+    value: object,
     *,
     loop: Loop | None = None,
     law: str = "",
@@ -123,7 +123,7 @@ def _put(
     actor: Actor,
     action: str,
     name: str,
-    value: Any,
+    value: object,
     scope: Scope,
     expiry: Expiry,
     *,
@@ -161,7 +161,7 @@ def extend_override(
     override: Override,
     *,
     now: datetime,
-    minutes: Any = None,
+    minutes: object = None,
     expires_at: datetime | None = None,
     control: redis.Redis | None = None,
 ) -> Override:
@@ -238,7 +238,14 @@ def undo_override(actor: Actor, override: Override, *, now: datetime, control: r
 
 @transaction.atomic
 def set_mode(
-    actor: Actor, loop: Loop, mode: str, *, reason: str, now: datetime, expiry: Expiry = NEVER_SAID, value: Any = None
+    actor: Actor,
+    loop: Loop,
+    mode: str,
+    *,
+    reason: str,
+    now: datetime,
+    expiry: Expiry = NEVER_SAID,
+    value: object = None,
 ) -> list[Override]:
     """Set the mode of a loop; return the overrides that were set, the mode's first.
 

@@ -23,7 +23,7 @@ BUDGET_CONDITIONS = "budget_"  # these result from missed objectives, and explai
 
 @transaction.atomic
 def define(
-    actor: Actor, name: Any, fields: Mapping[str, Any], *, reason: str, now: datetime, revision: int | None = None
+    actor: Actor, name: object, fields: Mapping[str, Any], *, reason: str, now: datetime, revision: int | None = None
 ) -> Objective:
     """Create or change an objective; the audit log records the differences."""
     known = Objective.objects.filter(name=name).first() if isinstance(name, str) else None

@@ -252,7 +252,7 @@ def _load_running(application: str, control: redis.Redis) -> Application:
 
 
 def _steer(
-    actor: Actor, application: str, control_name: str, name: str, value: Any, why: str, control: redis.Redis
+    actor: Actor, application: str, control_name: str, name: str, value: object, why: str, control: redis.Redis
 ) -> None:
     """Set a control under this name; None removes it."""
     from_before = _read_steered(application, control_name, control)

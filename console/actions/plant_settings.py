@@ -17,7 +17,7 @@ from console.display.override_words import format_short_value
 from controllers import catalog
 from controllers.framework import guard
 from workers.control.kinds.registry import get_kind
-from workers.models import Loop
+from workers.models import Loop, Setting
 from workers.steering import overrides, plant_settings
 from workers.steering.overrides import read_reason
 
@@ -60,12 +60,12 @@ def list_setting_rows() -> list[ShownSetting]:
     ]
 
 
-def _get_editor_name(row: Any) -> str | None:
+def _get_editor_name(row: Setting | None) -> str | None:
     return row.changed_by.get_username() if row is not None and row.changed_by else None
 
 
 @transaction.atomic
-def change_setting(actor: Actor, name: str, value: Any, reason: str, now: datetime) -> tuple[Any, Any]:
+def change_setting(actor: Actor, name: str, value: object, reason: str, now: datetime) -> tuple[Any, Any]:
     """Change a setting of the plant; return (before, after).
 
     Raises `BadInput` that names name, value, or reason.
@@ -78,7 +78,7 @@ def change_setting(actor: Actor, name: str, value: Any, reason: str, now: dateti
 
 
 @transaction.atomic
-def change_own(actor: Actor, loop: Loop, name: str, value: Any, *, reason: str, now: datetime) -> tuple[Any, Any]:
+def change_own(actor: Actor, loop: Loop, name: str, value: object, *, reason: str, now: datetime) -> tuple[Any, Any]:
     """Set a loop's own value of a parameter or of `guard.NAME`, which applies without overrides.
 
     None restores the default. Raises `BadInput` that names name, value, or reason.
@@ -118,7 +118,7 @@ def _check_override_conflict(row: Loop, changed: Mapping[str, Any], now: datetim
         raise BadInput("value", f"contradicts active overrides ({names}): {why}. End the override first.")
 
 
-def _change_setting(row: Loop, name: str, value: Any, back: bool) -> tuple[Any, dict[str, Any]]:
+def _change_setting(row: Loop, name: str, value: object, back: bool) -> tuple[Any, dict[str, Any]]:
     """Return the previous value, and the new column, validated as a whole."""
     law, key = catalog.get_law(row.law), name.removeprefix("guard.")
     column = "guard" if name.startswith("guard.") else "parameters"

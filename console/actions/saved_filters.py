@@ -1,8 +1,8 @@
 """Saved filters of users: the address of a list is the filter."""
 
-from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
 
@@ -16,7 +16,7 @@ PLACES = ("before", "after")  # the user's position in the list, not part of a f
 
 
 @transaction.atomic
-def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilter:
+def save(actor: Actor, user: User, page: str, name: str, query: str) -> SavedFilter:
     """Save a query under a name, replacing one of the same name. Raises `BadInput` that names the field."""
     require_permission(actor, "account.change")
     name, kept = name.strip(), urlencode([pair for pair in parse_qsl(query) if pair[0] not in PLACES])
@@ -35,7 +35,7 @@ def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilt
 
 
 @transaction.atomic
-def remove(actor: Actor, user: Any, number: int) -> None:
+def remove(actor: Actor, user: User, number: int) -> None:
     """Remove one of the user's own filters. Raises `BadInput` if it does not exist."""
     require_permission(actor, "account.change")
     row = SavedFilter.objects.filter(user=user, pk=number).first()
@@ -45,6 +45,6 @@ def remove(actor: Actor, user: Any, number: int) -> None:
     row.delete()
 
 
-def list_filters(user: Any, page: str) -> QuerySet[SavedFilter]:
+def list_filters(user: User, page: str) -> QuerySet[SavedFilter]:
     """Return a user's filters of a page, by name."""
     return SavedFilter.objects.filter(user=user, page=page).order_by("name")

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from common.errors import BadInput
+from common.parameter import Parameter
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.models import AuditEntry
@@ -113,6 +114,6 @@ def _is_used(entry: AuditEntry) -> bool:
     return any(document.get(USED) == entry.sequence for document in documents)
 
 
-def _parse_whole_number(parameter: Any, value: Any) -> int:
+def _parse_whole_number(parameter: Parameter, value: object) -> int:
     """Return the whole number. Raises `BadInput` that names the parameter."""
     return int(read_value(parameter, value))

@@ -5,8 +5,6 @@ own thread, as Django's have: a slow tool does not delay others. The protocol's 
 request: most consoles have no assistants.
 """
 
-from typing import Any
-
 from asgiref.sync import ThreadSensitiveContext
 from channels.db import database_sync_to_async
 from django.db import DatabaseError
@@ -16,6 +14,7 @@ from console.accounts import authentication
 from console.accounts.access import Actor, claim_place, parse_bearer_secret
 from console.api.request.calls import InProcess
 from console.assistants.tools import Tools
+from console.web.asgi_types import Application, Message, Receive, Scope, Send
 from console.web.refusal import RequestRefused, refuse
 
 PATH = "/mcp"
@@ -28,10 +27,10 @@ UNANSWERED = "The token can't be checked: the database is not responding."
 class AssistantEndpoint:
     """Wraps an application, and answers at PATH itself."""
 
-    def __init__(self, application: Any) -> None:
+    def __init__(self, application: Application) -> None:
         self.application = application
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].rstrip("/") != PATH:
             await self.application(scope, receive, send)
             return
@@ -54,7 +53,7 @@ class AssistantEndpoint:
             await serve(Tools(InProcess(actor)), scope, _build_body_receiver(body, receive), send)
 
 
-def _authenticate_caller(scope: dict[str, Any]) -> Actor:
+def _authenticate_caller(scope: Scope) -> Actor:
     """Return the actor of the token. Raises `RequestRefused`."""
     headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
     address = (scope.get("client") or (None,))[0]
@@ -72,7 +71,7 @@ def _authenticate_caller(scope: dict[str, Any]) -> Actor:
     return actor
 
 
-async def _read_body(receive: Any) -> bytes | None:
+async def _read_body(receive: Receive) -> bytes | None:
     """Return the whole body, up to the sender's limit; None if the sender has disconnected.
 
     Raises `RequestRefused`, which the library would not pass on.
@@ -85,11 +84,11 @@ async def _read_body(receive: Any) -> bytes | None:
     return None
 
 
-def _build_body_receiver(body: bytes, receive: Any) -> Any:
+def _build_body_receiver(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that yields the body, and then what follows it."""
     given = False
 
-    async def receive_once() -> Any:
+    async def receive_once() -> Message:
         nonlocal given
         if given:
             return await receive()

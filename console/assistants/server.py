@@ -12,6 +12,7 @@ from console import release
 from console.api.request.calls import MAX_REFUSAL, RequestRejected
 from console.assistants.tools import OPERATING, Tools
 from console.storage.database_limits import AWAY, TOO_LONG, is_away, is_over_time
+from console.web.asgi_types import Receive, Scope, Send
 
 queues.let_opentelemetry_be_found()  # the library below imports it, and does nothing with it
 
@@ -38,7 +39,7 @@ def build_server(tools: Tools) -> MCPServer[Any]:
     return server
 
 
-async def serve(tools: Tools, scope: dict[str, Any], receive: Any, send: Any) -> None:
+async def serve(tools: Tools, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one request of streamable HTTP, without a session."""
     server = build_server(tools)
     # A sender with a token is no browser under an attacker's control, so the host name need not be checked.
@@ -55,7 +56,7 @@ def _wrap_tool(method: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(method)
-    async def call(**given: Any) -> Any:
+    async def call(**given: object) -> Any:
         try:
             return await database_sync_to_async(method)(**given)
         except RequestRejected as error:

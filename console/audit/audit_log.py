@@ -43,7 +43,7 @@ class Author(Protocol):
 
 
 def record(
-    actor: Author, action: str, target: str, *, reason: str = "", before: Any = None, after: Any = None
+    actor: Author, action: str, target: str, *, reason: str = "", before: object = None, after: object = None
 ) -> AuditEntry | None:
     """Record one change.
 
@@ -90,25 +90,24 @@ def record_attempt(
     target: str,
     *,
     reason: str = "",
-    before: Any = None,
+    before: object = None,
     after: Mapping[str, Any] | None = None,
 ) -> Iterator[None]:
     """Record an action outside the database, where nothing is rolled back, before it is attempted.
 
     Don't open a transaction around it; an exception is recorded as `failed.{action}`.
     """
-    noted = {"reason": reason, "before": before}
-    record(actor, action, target, after=after, **noted)
+    record(actor, action, target, after=after, reason=reason, before=before)
     try:
         yield
     except Exception as error:
         # It may quote another service.
         why = make_storable(str(error)[:MAXIMUM_TEXT]) or type(error).__name__
-        record(actor, f"failed.{action}", target, after={"error": why}, **noted)
+        record(actor, f"failed.{action}", target, after={"error": why}, reason=reason, before=before)
         raise
 
 
-def record_refusal(actor: Author, action: str, target: str = "", reason: str = "", *, after: Any = None) -> None:
+def record_refusal(actor: Author, action: str, target: str = "", reason: str = "", *, after: object = None) -> None:
     """Record the rejection of a dangerous action as `refused.{action}`, in a transaction of its own.
 
     The rejected request's transaction is rolled back, the entry stays. Equal ones and floods are folded

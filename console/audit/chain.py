@@ -37,7 +37,7 @@ EXACT, LARGEST = 2**53, 2**1023
 CONTENT = ("at", "actor", "action", "target", "reason", "before", "after", "address", "request_id")
 
 
-def append(**fields: Any) -> AuditEntry:
+def append(**fields: object) -> AuditEntry:
     """Append an entry in the open transaction, or else in one of its own."""
     with transaction.atomic():
         _take_turn()
@@ -97,7 +97,7 @@ def encode_canonical_entry(content: Mapping[str, Any], sequence: int, previous: 
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _normalize_value(value: Any) -> Any:
+def _normalize_value(value: object) -> Any:
     if isinstance(value, Mapping):
         return {_format_key(key): _normalize_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -105,7 +105,7 @@ def _normalize_value(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _format_key(key: Any) -> str:
+def _format_key(key: object) -> str:
     """Return a key as JSON writes it."""
     if isinstance(key, str):
         return key
@@ -137,7 +137,7 @@ def _is_digest(covered: bytes, digest: str) -> bool:
     return any(hmac.compare_digest(character, digest) for character in made)
 
 
-def _as_written(value: Any) -> Any:
+def _as_written(value: object) -> Any:
     """Return a document as it was before PostgreSQL stored it.
 
     PostgreSQL reads 1e23 as 10**23, which is not the number that was written: from 2**53 on a float seldom equals its

@@ -15,7 +15,7 @@ from queues.control.connection import AcknowledgedPipeline
 class AcknowledgedChannel(SentinelChannel):
     """A channel whose messages are on a replica when they are sent."""
 
-    def _put(self, queue: str, message: Any, **_: Any) -> None:
+    def _put(self, queue: str, message: object, **_: object) -> None:
         channel: Any = self  # kombu has few types
         key = channel._q_for_pri(queue, channel._get_message_priority(message, reverse=False))
         with channel.conn_or_acquire() as client, AcknowledgedPipeline.wrap(client, transaction=False) as pipe:

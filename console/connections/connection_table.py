@@ -12,10 +12,10 @@ being answered, the server resets the new one. Trusted proxies bring many client
 holds for them, and their connections are never replaced.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from console.connections.client_addresses import Network, is_within, normalize_address
 
@@ -37,7 +37,7 @@ def compute_connection_limit(wanted: int, open_files: int) -> int:
 class Connection:
     """An open connection. expire: answers 408 and closes it."""
 
-    transport: Any
+    transport: asyncio.Transport
     address: str
     is_limited: bool
     expire: Callable[[], None]
@@ -53,7 +53,7 @@ class ConnectionTable:
     ) -> None:
         self.max_connections, self.max_per_address = max_connections, max_per_address
         self._trusted, self._clock = tuple(trusted), clock
-        self._connections: dict[Any, Connection] = {}
+        self._connections: dict[asyncio.Transport, Connection] = {}
         self._counts: Counter[str] = Counter()
         # Of each address, the connections whose request is not whole: the longest waiting first.
         self._waiting: dict[str, dict[Connection, None]] = {}
@@ -61,7 +61,7 @@ class ConnectionTable:
     def __len__(self) -> int:
         return len(self._connections)
 
-    def enter(self, transport: Any, peer: str, expire: Callable[[], None]) -> None:
+    def enter(self, transport: asyncio.Transport, peer: str, expire: Callable[[], None]) -> None:
         """Add a new connection, or reset it where a limit leaves no room."""
         counted = normalize_address(peer)
         is_limited = bool(counted) and not is_within(peer, self._trusted)
@@ -73,24 +73,24 @@ class ConnectionTable:
         self._counts[counted] += 1
         self._wait_for_head(connection)
 
-    def record_awaited_head(self, transport: Any) -> None:
+    def record_awaited_head(self, transport: asyncio.Transport) -> None:
         """Note that a connection waits for its next request."""
         if (connection := self._connections.get(transport)) is not None:
             self._stop_waiting(connection)
             self._wait_for_head(connection)
 
-    def record_received_head(self, transport: Any) -> None:
+    def record_received_head(self, transport: asyncio.Transport) -> None:
         """Note that a request's head is whole: its body has a deadline of its own (BodyLimit)."""
         if (connection := self._connections.get(transport)) is not None:
             connection.head_since = None
 
-    def request_received(self, transport: Any) -> None:
+    def request_received(self, transport: asyncio.Transport) -> None:
         """Note that a request is whole, and is being answered."""
         if (connection := self._connections.get(transport)) is not None:
             connection.head_since = None
             self._stop_waiting(connection)
 
-    def leave(self, transport: Any) -> None:
+    def leave(self, transport: asyncio.Transport) -> None:
         """Remove a connection that has ended."""
         connection = self._connections.pop(transport, None)
         if connection is None:

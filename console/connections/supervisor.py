@@ -145,7 +145,7 @@ def restart(name: str, at_once: bool) -> ProcessRow:
     return process_row
 
 
-def _ask(method: str, *arguments: Any) -> Any:
+def _ask(method: str, *arguments: object) -> Any:
     if not is_there():
         raise NoSupervisor("This console was not started by ./run.")
     try:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from django.conf import settings
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
@@ -64,7 +65,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        get_connection_table().enter(transport, self.client[0] if self.client else "", self.expire)
+        get_connection_table().enter(self.transport, self.client[0] if self.client else "", self.expire)
         SWEEPS.begin(self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -145,7 +146,7 @@ class HttpProtocol(HttpToolsProtocol):
 class SocketProtocol(WebSocketsSansIOProtocol):
     """A websocket, which keeps the place of its HTTP connection."""
 
-    async def send(self, message: Any) -> None:
+    async def send(self, message: ASGISendEvent) -> None:
         await super().send(message)
         if message["type"] == "websocket.accept":
             get_connection_table().request_received(self.transport)

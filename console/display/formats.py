@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TypeGuard
 
 from common import checks
 
@@ -75,19 +75,19 @@ FORMATS: dict[str, Callable[[float], str]] = {
 }
 
 
-def is_finite_number(value: Any) -> bool:
+def is_finite_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a finite number."""
     return checks.is_number(value)
 
 
-def format_value(value: Any, name: str = "number") -> str:
+def format_value(value: object, name: str = "number") -> str:
     """Return a value as text in one of `FORMATS`; unknown values are a dash, texts are unchanged."""
     if value is None or value == "":
         return UNKNOWN
     return FORMATS[name](value) if is_finite_number(value) else format_for_input(value)
 
 
-def format_for_input(value: Any) -> str:
+def format_for_input(value: object) -> str:
     """Return a value as a person types it: 1000, not 1,000 and not 1000.0; empty for None.
 
     Parsed again it is the same number: an unchanged form changes nothing.
@@ -99,12 +99,12 @@ def format_for_input(value: Any) -> str:
     return str(value).removesuffix(".0") if is_finite_number(value) else str(value)
 
 
-def format_as_words(name: Any) -> str:
+def format_as_words(name: object) -> str:
     """Return a snake_case name as words: upper_limit → upper limit."""
     return str(name).replace("_", " ")
 
 
-def format_compactly(value: Any) -> str:
+def format_compactly(value: object) -> str:
     """Return an action or a value in one line: {"start": 3} → start 3; numbers without noise."""
     if isinstance(value, dict):
         return ", ".join(f"{format_as_words(key)} {format_compactly(part)}" for key, part in value.items()) or UNKNOWN
@@ -115,24 +115,24 @@ def format_compactly(value: Any) -> str:
     return format_value(value)
 
 
-def format_money(value: Any, price: Any) -> str:
+def format_money(value: float | None, price: object) -> str:
     """Return an amount of money, in the currency of the prices; without a price a note, never 0."""
     if price is None:
         return "no price set"
     return UNKNOWN if value is None else _format_significant(value, 2)
 
 
-def format_hours(value: Any) -> str:
+def format_hours(value: float | None) -> str:
     """Return an amount of hours, which may be as short as a second."""
     return UNKNOWN if value is None else _format_significant(value, 0)
 
 
-def format_signed(value: Any) -> str:
+def format_signed(value: float) -> str:
     """Return a change with its sign, a real minus if negative."""
     return f"{'+' if value > 0 else MINUS}{abs(value):,}"
 
 
-def format_css_share(value: Any) -> str:
+def format_css_share(value: float) -> str:
     """Return a share as a length of style sheets and SVG, at most the whole: 0.75 → 75.00%."""
     return f"{100 * min(max(value, 0.0), 1.0):.2f}%"
 
@@ -162,7 +162,7 @@ class HumanUnit:
     name: str
     factor: float = 1.0
 
-    def convert(self, value: Any) -> Any:
+    def convert(self, value: object) -> object:
         """Convert a value of the law to this unit, without rounding noise (7.000000000000001 %).
 
         Non-numbers are unchanged.
@@ -192,13 +192,13 @@ class HumanValues:
 
     unit: str
     factor: float
-    value: Any
-    effective: Any
-    minimum: Any
-    maximum: Any
+    value: object
+    effective: object
+    minimum: object
+    maximum: object
 
 
-def build_human_values(unit: str, kind: str, **values: Any) -> HumanValues:
+def build_human_values(unit: str, kind: str, **values: object) -> HumanValues:
     """Return the values of a parameter with this unit and of this kind."""
     human = get_human_unit(unit, kind)
     turned = {name: human.convert(value) for name, value in values.items()}

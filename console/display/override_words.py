@@ -1,7 +1,6 @@
 """Overrides in words: their expiry, and what they replace."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from common import checks
 from workers.models import Override
@@ -38,7 +37,7 @@ def describe_ended(ended: Override, again: Override | None = None) -> str:
     return f"{format_override_title(ended)} ended{back}."
 
 
-def format_short_value(value: Any) -> str:
+def format_short_value(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {format_short_value(each)}" for name, each in value.items()) or "nothing"
     if checks.FLAG.accepts(value):

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from django.urls import reverse
 
@@ -26,12 +25,12 @@ VERDICT_WORDS: Mapping[str, str] = {
 }
 
 
-def get_health_word(health: Any) -> str:
+def get_health_word(health: object) -> str:
     """Return the word before the plant's sentence. An observer of an earlier version has no word."""
     return getattr(health, "word", "") or get_state_word(getattr(health, "state", None))
 
 
-def get_state_word(state: Any) -> str:
+def get_state_word(state: object) -> str:
     """Return the word for a node's or a plant's state."""
     return STATE_WORDS.get(str(state), "Unknown")
 

@@ -4,7 +4,6 @@
 """
 
 import tempfile
-from typing import Any
 
 import django
 from mkdocs.config.defaults import MkDocsConfig
@@ -27,7 +26,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
-def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
+def on_files(files: Files, config: MkDocsConfig, **_: object) -> Files:
     """Add the generated pages."""
     from console.help import reference
 

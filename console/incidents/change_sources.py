@@ -309,7 +309,7 @@ def _describe_values(entry: AuditEntry) -> str:
     return ",".join(f" {name} {was} → {now}" for name, was, now in changed)
 
 
-def _is_short(value: Any) -> bool:
+def _is_short(value: object) -> bool:
     return isinstance(value, int | float | str)
 
 

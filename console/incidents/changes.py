@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from django.db.models import Count, F, Q
+from django.db.models import Count, F, Model, Q, QuerySet
 from django.db.models.functions import TruncMinute
 
 from common.stored_document import BadDocument
@@ -294,7 +294,7 @@ def _compute_loop_chances(onset: datetime) -> dict[str, float]:
     return chances
 
 
-def _count_by_column(rows: Any, column: str) -> Sequence[tuple[str, int]]:
+def _count_by_column(rows: QuerySet[Model], column: str) -> Sequence[tuple[str, int]]:
     counts: Sequence[tuple[str, int]] = rows.order_by().values_list(column).annotate(Count("pk"))
     return counts
 

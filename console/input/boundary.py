@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import orjson
 from django.conf import settings
@@ -24,7 +24,7 @@ from common.errors import BadInput
 from console.input.storable import UNSTORABLE, is_plain
 from console.web.problem import is_for_a_program
 from console.web.template_context import TemplateContext, render_context
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 HEADERS = ("User-Agent", "Authorization", "Idempotency-Key", "X-Request-ID", "Referer", "Host")
@@ -65,7 +65,7 @@ class Boundary(MiddlewareMixin):
             most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
             return build_refusal(request, 400, "query", f"must have at most {most:,} parameters.")
 
-    def process_view(self, request: HttpRequest, *view: Any) -> HttpResponse | None:
+    def process_view(self, request: HttpRequest, *view: object) -> HttpResponse | None:
         if (
             request.method != "POST"
             or request.content_type not in FORMS
@@ -109,20 +109,20 @@ class Documents(Parser):
         try:
             return self._document(request)
         except BadInput as error:
-            cast(WebRequest, request).weir_unreadable = getattr(request, "weir_unreadable", (422, error))
+            get_web_request(request).weir_unreadable = getattr(request, "weir_unreadable", (422, error))
             raise
 
     def _document(self, request: HttpRequest) -> Any:
         most_bytes = MAX_REPORT_BYTES if is_report(request.path_info) else MAX_DOCUMENT_BYTES
         if why := _describe_excess(request.body, most_bytes):
             error = BadInput("body", why)
-            cast(WebRequest, request).weir_unreadable = (413, error)
+            get_web_request(request).weir_unreadable = (413, error)
             raise error
         try:
             return document_of(request.body)
         except orjson.JSONDecodeError as fault:
             error = BadInput("body", f"must be valid JSON: {fault}.")
-            cast(WebRequest, request).weir_unreadable = (400, error)
+            get_web_request(request).weir_unreadable = (400, error)
             raise error from None
 
 
@@ -171,7 +171,7 @@ def parse_json_body(body: bytes) -> Any:
         raise BadInput("body", f"must be nested at most {MAX_DEPTH} levels deep.") from None
 
 
-def _iterate_values(document: Any) -> Iterator[tuple[str, Any, int]]:
+def _iterate_values(document: object) -> Iterator[tuple[str, Any, int]]:
     """Yield every key and value with its top-level field and its depth."""
     waiting: list[tuple[str, Any, int]] = [("body", document, 0)]
     while waiting:

@@ -5,7 +5,7 @@ Others are rejected with their field before writing: SQLite stores them, and Pos
 """
 
 import math
-from typing import Any
+from collections.abc import Collection
 
 from django.apps import apps
 from django.db import models
@@ -33,14 +33,16 @@ def connect() -> None:
             pre_save.connect(check_row, sender=model, dispatch_uid=f"row bounds of {model._meta.label}")
 
 
-def check_row(sender: type[models.Model], instance: models.Model, update_fields: Any = None, **_: Any) -> None:
+def check_row(
+    sender: type[models.Model], instance: models.Model, update_fields: Collection[str] | None = None, **_: object
+) -> None:
     """Raise `BadInput` that names the first field whose value its column can't store."""
     for field in sender._meta.concrete_fields:
         if update_fields is None or field.name in update_fields:
             _check(field, instance.__dict__.get(field.attname))
 
 
-def _check(field: Any, value: Any) -> None:
+def _check(field: object, value: object) -> None:
     if isinstance(value, str) and isinstance(field, models.CharField | models.TextField):
         if not is_plain(value):
             raise BadInput(field.name, UNSTORABLE)

@@ -26,6 +26,7 @@ from console.accounts.access import Actor, parse_bearer_secret
 from console.accounts.authentication import authenticate_connection, run_in_thread
 from console.live.fanout import Listener, get_fanout
 from console.live.view import find_view
+from console.web.asgi_types import Application, Receive, Scope, Send
 
 TRY_LATER = 1013
 TOO_MANY = 4429
@@ -45,21 +46,21 @@ class Places:
     def __init__(self) -> None:
         self._holders: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
-    def enter(self, socket: Any) -> None:
+    def enter(self, socket: object) -> None:
         """Take a place in the process, before anything else is done for the socket. Raises `NoPlace`."""
         limit = settings.WEIR_LIVE_SOCKETS
         if len(self._holders) >= limit:
             raise NoPlace(TRY_LATER, f"This console has {limit} live connections, the maximum; try again later.")
         self._holders[socket] = None
 
-    def claim(self, socket: Any, person: Any) -> None:
+    def claim(self, socket: object, person: object) -> None:
         """Assign the socket to this person. Raises `NoPlace`."""
         limit = settings.WEIR_LIVE_SOCKETS_PER_PERSON
         if sum(holder == person for holder in self._holders.values()) >= limit:
             raise NoPlace(TOO_MANY, f"You have {limit} live connections, the maximum; close a page.")
         self._holders[socket] = person
 
-    def leave(self, socket: Any) -> None:
+    def leave(self, socket: object) -> None:
         self._holders.pop(socket, None)
 
 
@@ -69,10 +70,10 @@ PLACES = Places()  # of this process
 class SameOrigin:
     """Rejects a handshake whose Origin is not the requested host; without an Origin a token is required."""
 
-    def __init__(self, application: Any) -> None:
+    def __init__(self, application: Application) -> None:
         self.application = application
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
         if is_ours(headers):
             await self.application(scope, receive, send)
@@ -98,7 +99,7 @@ def is_ours(headers: dict[str, str]) -> bool:
     return parts.scheme in schemes and parts.netloc.lower() == host.lower()
 
 
-async def refuse(scope: dict[str, Any], receive: Any, send: Any) -> None:
+async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
     """Deny the handshake: the server answers 403."""
     await receive()
     await send({"type": "websocket.close", "code": 4403})

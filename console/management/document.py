@@ -54,7 +54,7 @@ class JsonCommand(OneLineCommand):
     # They would import every page, which takes longer than most answers; `manage.py check` runs them.
     requires_system_checks = []
 
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: object) -> CommandParser:
         """Permit options anywhere.
 
         Otherwise argparse takes an optional FILE for absent at the first option.
@@ -70,7 +70,7 @@ class JsonCommand(OneLineCommand):
         """Return the table that a terminal shows instead of JSON, if a command has one."""
         return None
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         try:
             document = self.answer(options)
         except BadInput as error:

@@ -1,6 +1,6 @@
 """Shared code of all commands: an invalid command line is rejected in one line, with exit code 2."""
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from django.core.management.base import BaseCommand, CommandParser
 
@@ -11,7 +11,7 @@ WORDS = {"the following arguments are required: ": "is missing", "unrecognized a
 class OneLineCommand(BaseCommand):
     """A command without argparse's usage paragraph, which --help prints."""
 
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: object) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         if getattr(self, "_called_from_command_line", False):  # otherwise Django raises an error
 

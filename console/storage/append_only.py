@@ -8,7 +8,7 @@ On SQLite a migration that alters the table creates it again, without its trigge
 again at its end.
 """
 
-from typing import Any
+from django.db.backends.utils import CursorWrapper
 
 TABLE = "console_auditentry"
 REFUSAL = "The audit log is append-only."
@@ -49,7 +49,7 @@ def release(vendor: str) -> tuple[str, ...]:
     return {"sqlite": sqlite, "postgresql": postgresql}[vendor]
 
 
-def list_missing(vendor: str, cursor: Any) -> list[str]:
+def list_missing(vendor: str, cursor: CursorWrapper) -> list[str]:
     """Return the triggers that are missing or disabled."""
     if vendor == "sqlite":
         cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s", [TABLE])

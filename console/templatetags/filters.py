@@ -20,7 +20,7 @@ from controllers.patterns.expression import Expression, render
 from workers.alerts.conditions.condition import describe_loop
 from workers.control.kinds.registry import find_display
 from workers.control.ledger.runs import TickRun, compute_entry_lateness
-from workers.models import LedgerEntry
+from workers.models import LedgerEntry, Override
 from workers.plants.registry import LOCAL
 from workers.steering.scope import Scope
 
@@ -45,7 +45,7 @@ for name, function in FILTERS.items():
 
 
 @register.filter
-def from_microseconds(value: Any) -> Any:
+def from_microseconds(value: object) -> float | None:
     """Return seconds for a number of µs."""
     return value / 1_000_000 if is_finite_number(value) else None
 
@@ -57,7 +57,7 @@ def as_pattern(expression: Expression) -> str:
 
 
 @register.filter
-def at(mapping: Any, key: Any) -> Any:
+def at(mapping: object, key: object) -> Any:
     """Return the value of a key, None if there is no mapping or document, or no such key."""
     if isinstance(mapping, StoredDocument):
         return find_value(mapping, str(key))
@@ -123,13 +123,13 @@ def lateness(entry: LedgerEntry) -> float:
 
 
 @register.filter
-def scope(override: Any) -> str:
+def scope(override: Override) -> str:
     """Return the scope of an override in words."""
     return str(Scope.build(override))
 
 
 @register.filter
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """Return a document as indented JSON, with its keys in order."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 

@@ -1,9 +1,9 @@
 """Template tags for live values, states, bars, times, signs, and the runs of batch tasks."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from django import template
 from django.templatetags.static import static
@@ -22,27 +22,32 @@ from console.display.formats import (
     is_finite_number,
 )
 from console.display.states import SEVERITY_STATES, VERDICT_WORDS, compute_tick_lateness, get_state_word
+from console.pages.frame.frame import RailItem
 from console.templatetags.filters import at
 from controllers.framework.reason import format_count
 from queues.nodes.node_state import BUSY, IDLE, OFFLINE, TOOBUSY
+from workers.documents.snapshot import Snapshot
 from workers.snapshot.evaluate import get_states
 
 register = template.Library()
 NOT_KNOWN = "Unknown"
+Moment: TypeAlias = datetime | float | None
+"""A time, or the seconds since 1970."""
+
 TIME_FORMATS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "date": "%a %-d %b, %H:%M:%S"}
 
 
 @register.simple_tag
-def place(*path: Any) -> tuple[Any, ...]:
+def place(*path: object) -> tuple[object, ...]:
     """Return a prefix in the snapshot for several live values: {% place "nodes" name as here %}."""
     return _flatten_keys(path)
 
 
-def _flatten_keys(path: tuple[Any, ...]) -> tuple[Any, ...]:
+def _flatten_keys(path: tuple[object, ...]) -> tuple[object, ...]:
     return tuple(key for part in path for key in (part if isinstance(part, tuple) else (part,)))
 
 
-def _resolve_path(document: Any, path: tuple[Any, ...]) -> Any:
+def _resolve_path(document: object, path: tuple[object, ...]) -> Any:
     """Return the value at a path of keys, None if it ends early."""
     for key in path:
         document = at(document, key)
@@ -50,7 +55,7 @@ def _resolve_path(document: Any, path: tuple[Any, ...]) -> Any:
 
 
 @register.simple_tag
-def live(snapshot: Any, *path: Any, format: str = "number", unit: str = "") -> SafeString:
+def live(snapshot: object, *path: object, format: str = "number", unit: str = "") -> SafeString:
     """Render a value of the snapshot that the browser updates, its unit small and muted beside it."""
     path = _flatten_keys(path)
     value = _resolve_path(snapshot, path)
@@ -65,7 +70,7 @@ def live(snapshot: Any, *path: Any, format: str = "number", unit: str = "") -> S
 
 
 @register.simple_tag
-def tick(snapshot: Any, loop: str) -> SafeString:
+def tick(snapshot: object, loop: str) -> SafeString:
     """Render when a loop decided last, and how late its next decision is.
 
     If the next decision is late, the last one may be out of date.
@@ -84,14 +89,14 @@ def tick(snapshot: Any, loop: str) -> SafeString:
 
 
 @register.simple_tag
-def number(value: Any, format: str = "number", unit: str = "") -> SafeString:
+def number(value: object, format: str = "number", unit: str = "") -> SafeString:
     """Render a constant value in the form of a live one."""
     text = format_html('<span class="n">{}</span>', format_value(value, format))
     return format_html('{}<span class="unit"> {}</span>', text, unit) if unit else text
 
 
 @register.simple_tag
-def state(snapshot: Any, *path: Any) -> SafeString:
+def state(snapshot: object, *path: object) -> SafeString:
     """Render glyph and word of a state: of a node, or the plant's health. A stale one is hatched."""
     row = _resolve_path(snapshot, path)
     name, stale = at(row, "state"), at(row, "stale")
@@ -106,7 +111,7 @@ def state(snapshot: Any, *path: Any) -> SafeString:
 
 
 @register.simple_tag
-def judged(snapshot: Any, kind: str, name: Any) -> SafeString:
+def judged(snapshot: Snapshot | None, kind: str, name: object) -> SafeString:
     """Render glyph and word of a subject's evaluated state, with its problem in the title."""
     key = f"{kind}/{name}"
     row = at(get_states(snapshot), key) if snapshot else None
@@ -123,7 +128,7 @@ def judged(snapshot: Any, kind: str, name: Any) -> SafeString:
 
 
 @register.simple_tag
-def finding(snapshot: Any, kind: str, name: Any) -> SafeString:
+def finding(snapshot: Snapshot | None, kind: str, name: object) -> SafeString:
     """Render all problems of a subject, and the first steps, for its own page: phones show no titles."""
     row = at(get_states(snapshot), f"{kind}/{name}") if snapshot else None
     said = [at(row, "finding"), *(at(each, "sentence") for each in at(row, "also") or ()), at(row, "step")]
@@ -138,7 +143,7 @@ def finding(snapshot: Any, kind: str, name: Any) -> SafeString:
 
 
 @register.simple_tag
-def bar(snapshot: Any, *path: Any, busy: Any = None, toobusy: Any = None) -> SafeString:
+def bar(snapshot: object, *path: object, busy: object = None, toobusy: object = None) -> SafeString:
     """Render a share as a bar with its thresholds; its number is beside it, so screen readers skip it."""
     value = _resolve_path(snapshot, path)
     limits = ((TOOBUSY, toobusy), (BUSY, busy))
@@ -160,13 +165,13 @@ def bar(snapshot: Any, *path: Any, busy: Any = None, toobusy: Any = None) -> Saf
 
 
 @register.simple_tag
-def flags(node: Any) -> str:
+def flags(node: object) -> str:
     """Render a node's flags besides its state: drained, cordoned."""
     return ", ".join(name for name in ("drained", "cordoned") if at(node, name))
 
 
 @register.simple_tag
-def split(containers: Any, nodes: Any, queue: str) -> SafeString:
+def split(containers: object, nodes: Iterable[str], queue: str) -> SafeString:
     """Render a queue's points as one bar, with a part per node in the nodes' order.
 
     The matrix beside it has the numbers.
@@ -205,7 +210,7 @@ def dumbbell(row: Dumbbell) -> SafeString:
         "", '<line class="limit" x1="{0}" x2="{0}" y1="0" y2="100%"/>', ((format_css_share(mark),) for mark in marks)
     )
     link = SafeString("")
-    if row.draws_line:
+    if row.draws_line and row.now is not None and row.after is not None:
         link = format_html(
             '<line class="link" x1="{}" x2="{}" y1="50%" y2="50%"/><circle class="after" cx="{}" cy="50%" r="5.5"/>',
             format_css_share(row.now),
@@ -231,7 +236,7 @@ def spark(path: str, label: str) -> SafeString:
 
 
 @register.simple_tag
-def verdict(value: Any) -> SafeString:
+def verdict(value: object) -> SafeString:
     """Render glyph and word of a decision's verdict: filled, hollow, red, dashed, or a bar for no action."""
     return format_html(
         '<span class="verdict" data-verdict="{}"><svg class="glyph" viewBox="0 0 10 10" aria-hidden="true">'
@@ -242,7 +247,7 @@ def verdict(value: Any) -> SafeString:
 
 
 @register.simple_tag
-def severity(value: Any, bare: bool = False) -> SafeString:
+def severity(value: object, bare: bool = False) -> SafeString:
     """Render glyph and word of an alert's severity."""
     return format_html(
         '<span class="state{}" data-state="{}"><i class="glyph" aria-hidden="true"></i>'
@@ -254,17 +259,17 @@ def severity(value: Any, bare: bool = False) -> SafeString:
 
 
 @register.simple_tag
-def timestamp(value: Any, format: str = "clock") -> SafeString:
+def timestamp(value: Moment | str, format: str = "clock") -> SafeString:
     """Render a time.
 
     It is UTC as written (or the zone of an export), the reader's own zone once live, and UTC on hover.
     """
     if value is None or value == "":
         return SafeString(UNKNOWN)
-    if is_finite_number(value):
-        value = datetime.fromtimestamp(value, UTC)
-    elif isinstance(value, str):
+    if isinstance(value, str):
         value = datetime.fromisoformat(value)
+    elif not isinstance(value, datetime):
+        value = datetime.fromtimestamp(value, UTC)
     utc = value.astimezone(UTC)
     return format_html(
         '<time datetime="{}" data-time="{}" title="{} UTC">{}</time>',
@@ -276,28 +281,28 @@ def timestamp(value: Any, format: str = "clock") -> SafeString:
 
 
 @register.simple_tag
-def until(value: Any) -> SafeString:
+def until(value: Moment | str) -> SafeString:
     """Render the time left until an instant, counted down by the browser."""
     if value is None:
         return SafeString(UNKNOWN)
     value = datetime.fromisoformat(value) if isinstance(value, str) else value
-    seconds = value if is_finite_number(value) else value.timestamp()
+    seconds = value.timestamp() if isinstance(value, datetime) else value
     left = seconds - datetime.now(UTC).timestamp()
     return format_html('<span class="n" data-until="{}">{}</span>', f"{seconds:.3f}", format_countdown(left))
 
 
 @register.simple_tag
-def since(value: Any) -> SafeString:
+def since(value: Moment) -> SafeString:
     """Render the time since an instant, counted up by the browser."""
     if value is None:
         return SafeString(UNKNOWN)
-    seconds = value if is_finite_number(value) else value.timestamp()
+    seconds = value.timestamp() if isinstance(value, datetime) else value
     passed = math.floor(max(0.0, datetime.now(UTC).timestamp() - seconds))
     return format_html('<span class="n" data-since="{}">{}</span>', f"{seconds:.3f}", format_age(passed))
 
 
 @register.simple_tag
-def count(item: Any) -> SafeString:
+def count(item: RailItem) -> SafeString:
     """Render the number of items that need attention, beside a page's name in the rail, kept up to date."""
     if item.count is None:
         return SafeString("")
@@ -345,7 +350,7 @@ def run_state(state: str) -> SafeString:
 
 
 @register.filter
-def lasting(seconds: Any) -> str:
+def lasting(seconds: float | None) -> str:
     """Return a duration in words: 0.8 s, 42 s, 3 min 20 s, 2 h 5 min."""
     if seconds is None:
         return format_value(None)

@@ -4,11 +4,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Count, F, Func, IntegerField, Max, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
+from django.db.models.sql.compiler import SQLCompiler
 from django.urls import reverse
 
 from console.actions import marks
@@ -167,17 +169,21 @@ class TimelineLane:
     decisions: int
 
 
+Sql: TypeAlias = tuple[str, list[str | int] | tuple[str | int, ...] | tuple[()]]
+"""A part of a statement, and its values."""
+
+
 class Epoch(Func):
     """An instant in the database as whole seconds since 1970, so that the database counts by position."""
 
     output_field = IntegerField()
 
-    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Sql:
         # Each pair of signs is halved twice on its way: here, and where Django inserts the values.
         template = "CAST(strftime('%%%%s', %(expressions)s) AS INTEGER)"
         return self.as_sql(compiler, connection, template=template, **context)
 
-    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Sql:
         template = "CAST(FLOOR(EXTRACT(EPOCH FROM %(expressions)s)) AS BIGINT)"
         return self.as_sql(compiler, connection, template=template, **context)
 

@@ -1,5 +1,6 @@
 """The complete timeline of a window, for the page and its export."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -115,7 +116,7 @@ def _load_kept(data: Path, at_seconds: float) -> Snapshot | None:
         return None
 
 
-def read_time_zone(cookies: Any) -> ZoneInfo:
+def read_time_zone(cookies: Mapping[str, str]) -> ZoneInfo:
     """Return the reader's zone as the browser sent it; UTC until then."""
     name = cookies.get(ZONE_COOKIE, UTC_NAME)
     return ZoneInfo(name if name in available_timezones() else UTC_NAME)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import redis
 from django.conf import settings
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
@@ -92,7 +93,7 @@ def collect_server_facts() -> dict[str, Any]:
     return facts
 
 
-def _read_server_facts(server: Any) -> dict[str, Any]:
+def _read_server_facts(server: redis.Redis) -> dict[str, Any]:
     said = server.info()
     return {name: said[name] for name in SERVER_FACTS if name in said}
 

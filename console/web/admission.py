@@ -39,6 +39,7 @@ from django.conf import settings
 from django.http import parse_cookie
 
 from console.connections.client_addresses import normalize_address
+from console.web.asgi_types import Application, Message, Receive, Scope, Send
 from console.web.problem import PROGRAM_PATHS
 from console.web.refusal import RequestRefused, refuse
 from console.web.slow_reader import PATIENCE_SECONDS, Reader, ReaderLeft
@@ -81,7 +82,7 @@ LINES = (
 )
 
 
-def choose_waiting_line(scope: dict[str, Any]) -> str:
+def choose_waiting_line(scope: Scope) -> str:
     """Return the name of the line that a request waits in."""
     path: str = scope["path"]
     if scope["method"] == "POST" and path.startswith(EVENTS_OF[0]) and path.endswith(EVENTS_OF[1]):
@@ -128,7 +129,7 @@ class Admission:
 
     def __init__(
         self,
-        application: Any,
+        application: Application,
         lines: Sequence[Line] = LINES,
         at_once: int = AT_ONCE,
         reading_seconds: float = PATIENCE_SECONDS,
@@ -143,7 +144,7 @@ class Admission:
         self.waiting: dict[str, deque[_Place]] = {line.name: deque() for line in lines}
         self.refused = Counter(dict.fromkeys(self.lines, 0))
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
@@ -236,11 +237,11 @@ class _Place:
         message = "Too many of your requests are in progress. Wait until they finish, then try again."
         raise RequestRefused(429, message, retry_after_seconds=1, field="")
 
-    def wrap_receive(self, receive: Any) -> Any:
+    def wrap_receive(self, receive: Receive) -> Receive:
         """Wrap `receive`, so that the message that completes the request waits for a place."""
 
-        async def receive_in_place() -> dict[str, Any]:
-            message: dict[str, Any] = await receive()
+        async def receive_in_place() -> Message:
+            message: Message = await receive()
             if message["type"] == "http.request" and not message.get("more_body", False) and not self.taken:
                 await self.acquire()
             return message

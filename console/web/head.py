@@ -1,12 +1,10 @@
 """HEAD for the API's addresses: the answer of a GET, without its body."""
 
-from typing import cast
-
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 
 PLACES = ("/api/", "/control/")
 
@@ -19,7 +17,7 @@ class HeadOfTheApi(MiddlewareMixin):
 
     def process_request(self, request: HttpRequest) -> None:
         if request.method == "HEAD" and request.path.startswith(PLACES):
-            cast(WebRequest, request).weir_head = True
+            get_web_request(request).weir_head = True
             request.method = "GET"
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponseBase:

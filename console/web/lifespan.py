@@ -1,11 +1,10 @@
 """The start and the end of a web process: ASGI's lifespan."""
 
-from typing import Any
-
 from common import own_process
+from console.web.asgi_types import Receive, Scope, Send
 
 
-async def lifespan(scope: dict[str, Any], receive: Any, send: Any) -> None:
+async def lifespan(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer the lifespan protocol of ASGI."""
     await receive()  # lifespan.startup
     own_process.watch()

@@ -36,13 +36,13 @@ class OneFile(FileSystemStorage):
 class StaticPlotly(BaseFinder):
     """Finds `plotly/plotly.min.js`."""
 
-    def check(self, **_: Any) -> list[CheckMessage]:
+    def check(self, **_: object) -> list[CheckMessage]:
         return []
 
-    def find(self, path: str, find_all: bool = False, **_: Any) -> Any:
+    def find(self, path: str, find_all: bool = False, **_: object) -> Any:
         if path != f"{OneFile.prefix}/{NAME}":
             return []
         return [str(find_plotly_script())] if find_all else str(find_plotly_script())
 
-    def list(self, ignore_patterns: Any) -> Iterator[tuple[str, OneFile]]:
+    def list(self, ignore_patterns: object) -> Iterator[tuple[str, OneFile]]:
         yield NAME, OneFile(find_plotly_script().parent)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any
 
 import orjson
 from django.db import IntegrityError
@@ -19,7 +19,7 @@ from django.utils.deprecation import MiddlewareMixin
 from common.errors import RateLimited
 from console.storage.database_limits import AWAY, TOO_LONG, is_away, is_over_time
 from console.web.template_context import TemplateContext, render_context
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 
 logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
@@ -115,7 +115,7 @@ def _get_status_phrase(status: int) -> str:
     return HTTPStatus(status).phrase
 
 
-def _find_first_error(errors: Any) -> tuple[str, str]:
+def _find_first_error(errors: list[dict[str, Any]] | dict[str, Any]) -> tuple[str, str]:
     """Return the field ("" if none is named) and the message of the first error.
 
     Of a list, return those of its first line.
@@ -165,7 +165,7 @@ class Problems(MiddlewareMixin):
         if response.status_code < 400 or response.streaming or not is_for_a_program(request):
             return response
         told = document(
-            response.status_code, request.path, cast(WebRequest, request).request_id, _read_members(response)
+            response.status_code, request.path, get_web_request(request).request_id, _read_members(response)
         )
         response.content = orjson.dumps(told, default=str)
         response["Content-Type"] = CONTENT_TYPE

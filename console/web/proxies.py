@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from django.http.request import split_domain_port
 
 from console.connections.client_addresses import Network, is_within, parse_networks, read_address
+from console.web.asgi_types import Application, Receive, Scope, Send
 
 LOOPBACK = parse_networks("127.0.0.0/8 ::1")
 FOR, PROTO = b"x-forwarded-for", b"x-forwarded-proto"
@@ -25,13 +26,13 @@ SECURE = {"http": "https", "websocket": "wss"}
 class TrustedProxies:
     """Sets a connection's client and scheme before other code uses them."""
 
-    def __init__(self, application: Any, networks: Iterable[Network]) -> None:
+    def __init__(self, application: Application, networks: Iterable[Network]) -> None:
         self.application, self.networks = application, tuple(networks)
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.application(self.rewrite_scope(scope) if scope["type"] in SECURE else scope, receive, send)
 
-    def rewrite_scope(self, scope: dict[str, Any]) -> dict[str, Any]:
+    def rewrite_scope(self, scope: Scope) -> dict[str, Any]:
         """Return the scope with proxies taken into account."""
         peer = scope.get("client")
         if not peer:
@@ -60,7 +61,7 @@ class TrustedProxies:
         return client
 
 
-def _list_header_values(scope: dict[str, Any], header: bytes) -> list[str]:
+def _list_header_values(scope: Scope, header: bytes) -> list[str]:
     return [value.decode("latin1") for name, value in scope["headers"] if name.lower() == header]
 
 

@@ -1,11 +1,11 @@
 """Requests that are rejected before Django handles them: because of their body, or overload."""
 
 import uuid
-from typing import Any
 
 import orjson
 
 from console.web import problem
+from console.web.asgi_types import Scope, Send
 
 
 class RequestRefused(Exception):  # noqa: N818
@@ -21,7 +21,7 @@ class RequestRefused(Exception):  # noqa: N818
 PAGE = b"Weir has too much to do just now. This page tries again by itself.\n"
 
 
-async def refuse(scope: dict[str, Any], send: Any, refusal: RequestRefused) -> None:
+async def refuse(scope: Scope, send: Send, refusal: RequestRefused) -> None:
     """Answer a rejected request; no middleware has seen it, so the answer gets its id here."""
     request_id = uuid.uuid4().hex
     path = scope.get("path", "")
@@ -42,6 +42,6 @@ async def refuse(scope: dict[str, Any], send: Any, refusal: RequestRefused) -> N
     await send({"type": "http.response.body", "body": body})
 
 
-def _document(scope: dict[str, Any], refusal: RequestRefused, request_id: str) -> bytes:
+def _document(scope: Scope, refusal: RequestRefused, request_id: str) -> bytes:
     said = {"errors": {refusal.field or "request": [refusal.message]}}
     return orjson.dumps(problem.document(refusal.status, scope.get("path", ""), request_id, said))

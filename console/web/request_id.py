@@ -5,14 +5,13 @@ Only a trusted proxy may set it. Others could give many requests one id, or anot
 
 import re
 import uuid
-from typing import cast
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 
 from common import logs
 from console.web.proxies import is_via_trusted_proxy
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 
 HEADER = "X-Request-ID"
 GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
@@ -27,7 +26,7 @@ class RequestId(MiddlewareMixin):
     def process_request(self, request: HttpRequest) -> None:
         given = request.headers.get(HEADER, "") if is_via_trusted_proxy(request) else ""
         request_id = given if GOOD.match(given) else uuid.uuid4().hex
-        cast(WebRequest, request).request_id = request_id
+        get_web_request(request).request_id = request_id
         logs.begin(request=request_id)
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:

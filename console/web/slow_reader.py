@@ -9,7 +9,8 @@ count as taken, although they may not have been read.
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+
+from console.web.asgi_types import Reply, Send
 
 PATIENCE_SECONDS = 20.0
 MIN_BYTES_PER_SECOND = 8 * 1024
@@ -27,12 +28,12 @@ class Reader:
     """The reader of one answer."""
 
     def __init__(
-        self, send: Any, patience_seconds: float = PATIENCE_SECONDS, clock: Callable[[], float] = time.monotonic
+        self, send: Send, patience_seconds: float = PATIENCE_SECONDS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._send, self._patience_seconds, self._clock = send, patience_seconds, clock
         self._taken_bytes, self._last_bytes, self._waited_seconds = 0, 0, 0.0
 
-    async def send(self, message: dict[str, Any]) -> None:
+    async def send(self, message: Reply) -> None:
         """Call the server's `send` within the time limit. Raises `ReaderLeft`."""
         allowed_seconds = self._patience_seconds + self._taken_bytes / MIN_BYTES_PER_SECOND
         of_piece_seconds = self._patience_seconds + self._last_bytes / MIN_BYTES_PER_SECOND

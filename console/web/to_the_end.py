@@ -6,28 +6,29 @@ when it starts to answer: a streamed answer ends there, as no more of it is read
 """
 
 import asyncio
-from typing import Any
+
+from console.web.asgi_types import Application, Message, Receive, Reply, Scope, Send
 
 
 class ToTheEnd:
     """Wraps Django's application."""
 
-    def __init__(self, application: Any) -> None:
+    def __init__(self, application: Application) -> None:
         self.application = application
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_whole, is_answered = False, asyncio.Event()
 
-        async def receive_until_answered() -> dict[str, Any]:
+        async def receive_until_answered() -> Message:
             nonlocal is_whole
-            message: dict[str, Any] = await receive()
+            message: Message = await receive()
             if message["type"] == "http.request":
                 is_whole = not message.get("more_body", False)
             elif is_whole:
                 await is_answered.wait()
             return message
 
-        async def send_answer(message: dict[str, Any]) -> None:
+        async def send_answer(message: Reply) -> None:
             is_answered.set()
             await send(message)
 

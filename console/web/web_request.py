@@ -1,6 +1,6 @@
-"""Attributes that code sets on a request for later code in the same request; `typing.cast` to it."""
+"""Attributes that code sets on a request for later code in the same request."""
 
-from typing import Any
+from typing import Any, cast
 
 from django.http import HttpRequest
 
@@ -38,3 +38,8 @@ class WebRequest(HttpRequest):
     """django-axes"""
     axes_ip_address: str | None
     """django-axes"""
+
+
+def get_web_request(request: HttpRequest) -> WebRequest:
+    """Return the same request, as one with these attributes."""
+    return cast(WebRequest, request)

@@ -6,9 +6,9 @@ failover automatically. Commands during the failover fail like any command to an
 
 import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, Protocol, TypeAlias, TypedDict, Unpack
 from weakref import WeakKeyDictionary
 
 import redis
@@ -17,6 +17,7 @@ import redis.asyncio.sentinel
 import redis.sentinel
 from redis._parsers.base import BaseParser
 from redis.client import Pipeline
+from redis.retry import Retry
 
 from queues.control.address import Sentinels, parse_sentinels
 
@@ -31,11 +32,21 @@ SILENT_SECONDS = 5.0
 _silent_until: WeakKeyDictionary[redis.Redis, float] = WeakKeyDictionary()
 
 
+class ServerConnection(Protocol):
+    """The parts of redis-py's connection that are used here."""
+
+    host: str
+    port: int
+
+    def send_command(self, *words: str | float) -> None: ...
+    def read_response(self) -> Any: ...
+
+
 class NoPrimary(redis.ConnectionError):
     """Raised when the server is no longer the primary, or this can't be determined: the write may be lost."""
 
 
-def confirm_primary(connection: Any) -> None:
+def confirm_primary(connection: ServerConnection) -> None:
     """Return if a majority of sentinels answers and confirms the server of the connection.
 
     The newest of their answers must name the server, and none of them may be replacing it. A connection that was not
@@ -74,13 +85,12 @@ def _read_primary_state(sentinel: redis.Redis, name: str) -> dict[str, Any] | No
     """Return what a sentinel knows of the primary; None if it does not answer."""
     if time.monotonic() < _silent_until.get(sentinel, 0.0):
         return None
-    asked: Any = sentinel  # redis-py types the reply of a client as either form of it
     try:
-        state: dict[str, Any] = asked.sentinel_master(name)
+        state = sentinel.sentinel_master(name)
     except redis.RedisError:
         _silent_until[sentinel] = time.monotonic() + SILENT_SECONDS
         return None
-    return state
+    return state if isinstance(state, dict) else None
 
 
 # A client of a replicated server: an acknowledged write is stored on a replica.
@@ -109,7 +119,7 @@ class NotReplicated(redis.TimeoutError):
     """Raised when no replica has the write: it may be lost with the primary."""
 
 
-def wait_for_copy(connection: Any) -> None:
+def wait_for_copy(connection: ServerConnection) -> None:
     """Return once a replica has everything written by this connection, and its server is still the primary.
 
     A primary that was frozen during a failover may have a replica that doesn't know of it yet. Raises `NotReplicated`
@@ -121,9 +131,13 @@ def wait_for_copy(connection: Any) -> None:
     confirm_primary(connection)
 
 
-def _is_write_command(command: Any) -> bool:
+def _is_write_command(command: object) -> bool:
     name = command.decode() if isinstance(command, bytes) else str(command)
     return name.split(" ", 1)[0].upper() not in READS
+
+
+Commands: TypeAlias = Sequence[tuple[tuple[object, ...], Mapping[str, object]]]
+"""The words and the options of each command of a pipeline."""
 
 
 class AcknowledgedPipeline(Pipeline):
@@ -132,20 +146,19 @@ class AcknowledgedPipeline(Pipeline):
     @classmethod
     def wrap(cls, client: redis.Redis, transaction: bool = True) -> "AcknowledgedPipeline":
         """Return a pipeline of any client."""
-        parts: Any = client  # redis-py types neither
-        return cls(parts.connection_pool, parts.response_callbacks, transaction, None)
+        return cls(client.connection_pool, client.response_callbacks, transaction, None)
 
-    def _execute_transaction(self, connection: Any, commands: Any, raise_on_error: bool) -> list[Any]:
+    def _execute_transaction(self, connection: redis.Connection, commands: Commands, raise_on_error: bool) -> list[Any]:
         answers = super()._execute_transaction(connection, commands, raise_on_error)
         return self._copy_to_replica(connection, commands, answers)
 
-    def _execute_pipeline(self, connection: Any, commands: Any, raise_on_error: bool) -> list[Any]:
-        parent: Any = super()  # redis-py types neither this nor the way in which the client sends
+    def _execute_pipeline(self, connection: redis.Connection, commands: Commands, raise_on_error: bool) -> list[Any]:
+        parent: Any = super()  # redis-py does not type it
         answers = parent._execute_pipeline(connection, commands, raise_on_error)
         return self._copy_to_replica(connection, commands, answers)
 
     @staticmethod
-    def _copy_to_replica(connection: Any, commands: Any, answers: list[Any]) -> list[Any]:
+    def _copy_to_replica(connection: ServerConnection, commands: Commands, answers: list[Any]) -> list[Any]:
         if any(_is_write_command(arguments[0]) for arguments, _ in commands):
             wait_for_copy(connection)
         return answers
@@ -154,14 +167,16 @@ class AcknowledgedPipeline(Pipeline):
 class AcknowledgedClient(redis.Redis):
     """A `redis.Redis` whose writes are on a replica when they are acknowledged."""
 
-    def _send_command_parse_response(self, conn: Any, command_name: Any, *args: Any, **options: Any) -> Any:
-        parent: Any = super()
-        answer = parent._send_command_parse_response(conn, command_name, *args, **options)
+    def _send_command_parse_response(
+        self, conn: ServerConnection, command_name: object, *args: object, **options: object
+    ) -> object:
+        parent: Any = super()  # redis-py does not type it
+        answer: object = parent._send_command_parse_response(conn, command_name, *args, **options)
         if _is_write_command(command_name):
             wait_for_copy(conn)
         return answer
 
-    def pipeline(self, transaction: bool = True, shard_hint: Any = None) -> Pipeline:
+    def pipeline(self, transaction: bool = True, shard_hint: object = None) -> Pipeline:
         return AcknowledgedPipeline.wrap(self, transaction)
 
 
@@ -194,12 +209,26 @@ def await_entry(control: redis.Redis, stream: str, after: str, seconds: float) -
 
 
 know_of_refused_writes()
-# redis-py types neither.
-SYNCHRONOUS: Any = redis.sentinel.Sentinel
-ASYNCHRONOUS: Any = redis.asyncio.sentinel.Sentinel
+SYNCHRONOUS = redis.sentinel.Sentinel
+ASYNCHRONOUS = redis.asyncio.sentinel.Sentinel
 
 
-def connect(url: str, *, acknowledged: bool = True, **options: Any) -> redis.Redis:
+class TimeoutOptions(TypedDict, total=False):
+    """The limits of redis-py on the waits for the server."""
+
+    socket_timeout: float
+    socket_connect_timeout: float
+
+
+class ConnectionOptions(TimeoutOptions, total=False):
+    """The options of redis-py that Weir sets."""
+
+    socket_read_size: int
+    health_check_interval: int
+    retry: Retry | None
+
+
+def connect(url: str, *, acknowledged: bool = True, **options: Unpack[ConnectionOptions]) -> redis.Redis:
     """Return a client that connects on first use; `options` are redis-py's.
 
     acknowledged: replies to writes mean that a replica has them, if there are replicas. Pass False for values that are
@@ -211,12 +240,14 @@ def connect(url: str, *, acknowledged: bool = True, **options: Any) -> redis.Red
     sentinel = SYNCHRONOUS(
         sentinels.hosts, sentinel_kwargs=sentinels.sentinel_options, **_build_server_options(sentinels, options)
     )
-    made = sentinel.master_for(sentinels.name, redis_class=AcknowledgedClient if acknowledged else redis.Redis)
-    return cast(redis.Redis, made)
+    made: redis.Redis = sentinel.master_for(
+        sentinels.name, redis_class=AcknowledgedClient if acknowledged else redis.Redis
+    )
+    return made
 
 
 @asynccontextmanager
-async def open_connection(url: str, **options: Any) -> AsyncIterator[redis.asyncio.Redis]:
+async def open_connection(url: str, **options: Unpack[TimeoutOptions]) -> AsyncIterator[redis.asyncio.Redis]:
     """Return an asynchronous client for reading and listening. Raises `BadInput` that names REDIS_URL."""
     sentinels = parse_sentinels(url)
     if sentinels is None:
@@ -232,5 +263,5 @@ async def open_connection(url: str, **options: Any) -> AsyncIterator[redis.async
         yield client
 
 
-def _build_server_options(found: Sentinels, options: dict[str, Any]) -> dict[str, Any]:
+def _build_server_options(found: Sentinels, options: ConnectionOptions | TimeoutOptions) -> dict[str, Any]:
     return {"db": found.database, **found.login, **options}

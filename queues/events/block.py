@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from common.errors import MalformedEvent
 
@@ -52,7 +53,10 @@ def convert_number_to_us(number: float, unit: int | None = None) -> int:
     return time_us
 
 
-def convert_numbers_to_us(numbers: Any, unit: int | None = None) -> Any:
+Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
+
+
+def convert_numbers_to_us(numbers: Numbers, unit: int | None = None) -> NDArray[np.int64]:
     """Return `number_us` of an array of int64 or float64, as int64. Raises ValueError for the same."""
     size = np.abs(numbers.astype(np.float64))
     units = np.select([size >= least for least, _ in _SIZES], [each for _, each in _SIZES], 1)
@@ -219,7 +223,7 @@ def find_newest_time_us(batch: pa.RecordBatch) -> int:
     return int(_get_times_us(batch).max())
 
 
-def decode(block_id: str, data: Any) -> Block:
+def decode(block_id: str, data: object) -> Block:
     """Decode a stored block.
 
     Raises `MalformedEvent` if the bytes are not a valid batch of `SCHEMA` with rows.
@@ -301,7 +305,7 @@ def parse_event(event: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
     )
 
 
-def parse_text(value: Any, name: str) -> str | None:
+def parse_text(value: object, name: str) -> str | None:
     """Return text or a whole number as text; None stays None."""
     if value is None:
         return None
@@ -314,7 +318,7 @@ def parse_text(value: Any, name: str) -> str | None:
     return value
 
 
-def parse_time_us(value: Any, now_us: int, unit_ns: int | None = None, given: Any = None) -> int:
+def parse_time_us(value: object, now_us: int, unit_ns: int | None = None, given: object = None) -> int:
     """Return a time as µs since 1970; None is now. A time without a zone is UTC.
 
     unit_ns: of a number (None: by its size); given: what the value was read from, which a refusal quotes.
@@ -332,7 +336,7 @@ def parse_time_us(value: Any, now_us: int, unit_ns: int | None = None, given: An
     return time_us
 
 
-def parse_value(value: Any) -> float | None:
+def parse_value(value: object) -> float | None:
     """Return a finite number, or None."""
     if value is None:
         return None
@@ -347,7 +351,7 @@ def parse_value(value: Any) -> float | None:
     return number
 
 
-def parse_attributes(value: Any) -> str | None:
+def parse_attributes(value: object) -> str | None:
     """Return an object, or JSON text of one, as JSON text; None stays None."""
     if value is None:
         return None
@@ -535,12 +539,13 @@ def _format_number_range(count: int) -> pa.Array:
     return pa.array(np.arange(count)).cast(pa.string())
 
 
-def _get_times_us(batch: pa.RecordBatch) -> Any:
+def _get_times_us(batch: pa.RecordBatch) -> NDArray[np.int64]:
     """Return event times as a numpy array of µs, without copying."""
-    return batch.column(1).view(pa.int64()).to_numpy(zero_copy_only=True)
+    times_us: NDArray[np.int64] = batch.column(1).view(pa.int64()).to_numpy(zero_copy_only=True)
+    return times_us
 
 
-def _convert_to_time_us(value: Any, unit_ns: int | None) -> int:
+def _convert_to_time_us(value: object, unit_ns: int | None) -> int:
     if isinstance(value, bool):
         raise ValueError("a Boolean is not a time")
     if isinstance(value, int | float):
@@ -552,7 +557,7 @@ def _convert_to_time_us(value: Any, unit_ns: int | None) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _require_text(value: Any) -> str:
+def _require_text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("neither text nor a number")
     return value.strip()
@@ -575,7 +580,7 @@ def _describe_text_limits(name: str) -> str:
     return f"must be text of {least} to {MAX_TEXT} characters, without NUL."
 
 
-def _shorten_for_message(value: Any) -> str:
+def _shorten_for_message(value: object) -> str:
     """Return a short form of any value for a message."""
     if isinstance(value, int) and value.bit_length() > 64:
         return "a number with more than 64 bits"

@@ -17,6 +17,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from common.errors import BadInput, MalformedEvent
 from common.parsing import parse_any_number
@@ -131,7 +132,7 @@ class Mapper:
         ]
         return from_columns(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA), now_us, attributes_are_read=True)
 
-    def _parse_time_us(self, value: Any, now_us: int) -> int:
+    def _parse_time_us(self, value: object, now_us: int) -> int:
         if value is None:
             return now_us
         number = value if (type(value) is str and value[4:5] == "-" and value[:4].isdecimal()) else _parse_number(value)
@@ -142,17 +143,17 @@ class Mapper:
         cells = cells or ()
         types = set(map(type, cells)) - {NoneType}
         if not types:
-            times: Any = np.full(count, now_us)
+            times: NDArray[np.int64] | list[int] = np.full(count, now_us)
         elif types in ({int}, {float}) and None not in cells:
-            kind = np.int64 if types == {int} else np.float64
-            times = convert_numbers_to_us(np.array(cells, kind), self._unit_ns)
+            numbers = np.array(cells, np.int64) if types == {int} else np.array(cells, np.float64)
+            times = convert_numbers_to_us(numbers, self._unit_ns)
         elif types == {str} and None not in cells and cells[0][:1].isdigit() and "T" in cells[0]:
             return parse_iso_times(pa.array(cells, pa.string()))
         else:
             times = [self._parse_time_us(cell, now_us) for cell in cells]
         return pa.array(times, pa.int64()).cast(SCHEMA.field("time").type)
 
-    def _merge_attributes(self, own: Any, cells: Mapping[str, Any]) -> str | None:
+    def _merge_attributes(self, own: object, cells: Mapping[str, Any]) -> str | None:
         """Return the attributes column, merged with every column that has no other use, as one object."""
         known = self._known
         more = {name: cell for name, cell in cells.items() if name not in known}
@@ -191,7 +192,7 @@ def _convert_values(cells: Sequence[Any] | None, count: int) -> pa.Array:
     return pa.array([parse_value(_parse_number(cell)) for cell in cells], pa.float64())
 
 
-def _parse_number(value: Any) -> Any:
+def _parse_number(value: object) -> object:
     """Return text that is a number as a number, empty text as None, and everything else as it is."""
     if not isinstance(value, str):
         return value

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 import orjson
@@ -384,9 +384,10 @@ def format_of(path: str) -> str | None:
 
 def unzip_stream(stream: BinaryIO) -> BinaryIO:
     """Return the stream, decompressed if it starts like gzip."""
-    buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(cast(io.RawIOBase, stream))
-    packed = buffered.peek(2)[:2] == b"\x1f\x8b"
-    return cast(BinaryIO, gzip.GzipFile(fileobj=buffered) if packed else buffered)
+    buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)  # any file that can be read
+    opened: Any = gzip.GzipFile(fileobj=buffered) if buffered.peek(2)[:2] == b"\x1f\x8b" else buffered
+    unzipped: BinaryIO = opened
+    return unzipped
 
 
 def _iterate_line_chunks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:

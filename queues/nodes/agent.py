@@ -214,9 +214,10 @@ class Agent:
 
 def connect(url: str) -> redis.Redis:
     """Return a client that times out before the next beat is due. Raises `BadInput` that names REDIS_URL."""
-    timeouts = {"socket_timeout": TIMEOUT_SECONDS, "socket_connect_timeout": TIMEOUT_SECONDS}
     # If a heartbeat is lost with a primary, the next one follows.
-    return control_connection.connect(url, acknowledged=False, retry=None, **timeouts)
+    return control_connection.connect(
+        url, acknowledged=False, retry=None, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS
+    )
 
 
 def run(agent: Agent, stop: threading.Event) -> None:

@@ -25,7 +25,7 @@ class HeartbeatRecord:
     `is_certain` is False until a change was seen: a heartbeat found at the start may be old.
     """
 
-    seq: Any
+    seq: object
     changed_at_seconds: float
     is_certain: bool
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import redis
@@ -27,8 +27,9 @@ from common.errors import (
     QueuePaused,
     describe_connection_error,
 )
+from common.redis_types import expect_bytes
 from queues import keys, pausing
-from queues.control.connection import connect
+from queues.control.connection import ConnectionOptions, connect
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.addresses import add_login
 from queues.publishing.producers import ProducerReport
@@ -328,7 +329,7 @@ class Client:
         """
         try:
             names = pausing.build_pause_keys(self._published_to, pausing.INTAKE)
-            text, *pauses = cast(list[Any], self._control.mget(keys.TOPOLOGY, *names))
+            text, *pauses = expect_bytes(self._control).mget(keys.TOPOLOGY, *names)
         except (redis.RedisError, OSError) as error:
             self._refreshed_at = self._monotonic()
             # The control server is unavailable: a pause then ends by our own clock.
@@ -446,7 +447,7 @@ class Publishing:
         self._send(nodes[0], blocks, refused)
 
 
-def _build_fail_fast_options(timeout_seconds: float) -> dict[str, Any]:
+def _build_fail_fast_options(timeout_seconds: float) -> ConnectionOptions:
     """Return options of a connection that never repeats a command: the client decides what is repeated."""
     return {
         "socket_timeout": timeout_seconds,

@@ -94,7 +94,9 @@ class HostTelemetry:
         """Return CPU, load, memory, disk, and network as events with one time."""
         now, at = self._monotonic(), self._clock()
         readings = (*self._cpu(), *self._load(), *self._measure_memory(), *self._disk(now), *self._measure_network(now))
-        return [self._build_event(at, *reading) for reading in readings if reading[2] is not None]
+        return [
+            self._build_event(at, kind, key, value, unit) for kind, key, value, unit in readings if value is not None
+        ]
 
     def measure_busiest_processes(self) -> list[Event]:
         """Return the busiest processes since the last call, by CPU (percent of one core)."""
@@ -124,7 +126,7 @@ class HostTelemetry:
         yield self._build_event(at, "process", f"{name}:{process.pid}", 100 * share, "percent of a core", more)
 
     def _build_event(
-        self, at: float, kind: str, key: str, value: Any, unit: str, more: dict[str, Any] | None = None
+        self, at: float, kind: str, key: str, value: float, unit: str, more: dict[str, Any] | None = None
     ) -> Event:
         attributes = self._attributes.get(unit)
         if attributes is None or more:

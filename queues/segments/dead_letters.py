@@ -6,15 +6,15 @@ all. A crash loses or doubles nothing, since no letter is ever in two places or 
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
 from common.errors import BadInput
-from common.redis_types import Entries
+from common.redis_types import expect_bytes
 from queues import keys
 from queues.events.block import BlockIds, decode, find_newest_time_us
 from queues.segments.segment import (
@@ -81,7 +81,7 @@ class DeadLetters:
         """Return dead letters after `after` (an id from here; "-" is the beginning), oldest first."""
         start = "-" if after in ("", "-") else f"({after}"
         with self._segment.convert_errors():
-            entries = cast(Entries, self._segment.node.xrange(self._key, start, "+", count))
+            entries = expect_bytes(self._segment.node).xrange(self._key, start, "+", count)
         return [_build_letter(dead_id, fields) for dead_id, fields in entries]
 
     def iterate(self, most: int, most_bytes: int = READ_BYTES) -> Iterator[DeadLetter]:
@@ -103,7 +103,7 @@ class DeadLetters:
     def find(self, dead_id: str) -> DeadLetter | None:
         """Return the letter with that id, or None if it is no longer here."""
         with self._segment.convert_errors():
-            entries = cast(Entries, self._segment.node.xrange(self._key, dead_id, dead_id))
+            entries = expect_bytes(self._segment.node).xrange(self._key, dead_id, dead_id)
         return _build_letter(*entries[0]) if entries else None
 
     def requeue(self, shown: Mapping[str, str], ids: BlockIds | None = None) -> dict[str, int]:
@@ -139,7 +139,7 @@ class DeadLetters:
         destination.
         """
         with self._segment.convert_errors():
-            entries = cast(Entries, self._segment.node.xrange(self._key, "-", "+", count))
+            entries = expect_bytes(self._segment.node).xrange(self._key, "-", "+", count)
         dated = [(name, {b"since": name.split(b"-")[0]} | fields) for name, fields in entries]
         return [(name.decode(), [part for pair in each.items() for part in pair]) for name, each in dated]
 
@@ -165,7 +165,9 @@ class DeadLetters:
         with self._segment.convert_errors():
             return int(self._segment.node.xdel(self._key, *dead_ids)) if dead_ids else 0
 
-    def _run_for_each(self, script: str, shown: Mapping[str, str], words_of: Any) -> dict[str, int]:
+    def _run_for_each(
+        self, script: str, shown: Mapping[str, str], words_of: Callable[[str], Iterable[str]]
+    ) -> dict[str, int]:
         results: dict[str, int] = {}
         names = list(shown)
         for start in range(0, len(names), CHUNK):

@@ -5,10 +5,10 @@ The cost is limited: blocks are read one by one, until there are enough events, 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from common.errors import MalformedEvent
-from common.redis_types import Entries
+from common.redis_types import expect_bytes
 from queues.events.block import decode
 from queues.segments.segment import Segment, parse_entry_seconds, read_stored_bytes
 
@@ -55,10 +55,9 @@ def _iterate_entries(segment: Segment, newest: bool) -> Iterator[tuple[bytes, di
     while True:
         with segment.convert_errors():
             if newest:
-                page = segment.node.xrevrange(segment.stream, f"({last}" if last else "+", "-", 1)
+                entries = expect_bytes(segment.node).xrevrange(segment.stream, f"({last}" if last else "+", "-", 1)
             else:
-                page = segment.node.xrange(segment.stream, f"({last}" if last else "-", "+", 1)
-        entries = cast(Entries, page)
+                entries = expect_bytes(segment.node).xrange(segment.stream, f"({last}" if last else "-", "+", 1)
         if not entries:
             return
         yield entries[0]
@@ -80,7 +79,7 @@ def _decode_events(entry_id: bytes, fields: dict[bytes, bytes], most: int, newes
     return [WaitingEvent(block, at, {name: _cut(value) for name, value in event.items()}) for event in events]
 
 
-def _cut(value: Any) -> Any:
+def _cut(value: object) -> Any:
     """Return a text as far as it is shown."""
     if not isinstance(value, str) or len(value) <= MAX_TEXT:
         return value

@@ -8,7 +8,7 @@ transaction or script as what it counts, so that inserted - removed is what wait
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import redis
@@ -16,7 +16,7 @@ from redis.exceptions import ExecAbortError, MasterDownError
 from redis.typing import EncodableT, FieldT
 
 from common.errors import BadInput, NodeFull, NodeUnavailable, describe_connection_error
-from common.redis_types import Entries
+from common.redis_types import Fields, expect_bytes
 from queues import keys
 from queues.control.connection import know_of_refused_writes
 from queues.events.block import MAX_TIME_US, Block, EncodedBlock, decode, find_newest_time_us
@@ -68,7 +68,7 @@ class Flush:
 
         Raises redis-py's errors; all except a rejection drop the connection.
         """
-        connection: Any = node.connection_pool.get_connection()  # redis-py types nothing below the client
+        connection = node.connection_pool.get_connection()
         try:
             connection.send_packed_command(self.build_pieces(), check_health=False)
             self._read(connection)
@@ -81,7 +81,7 @@ class Flush:
         finally:
             node.connection_pool.release(connection)
 
-    def _read(self, connection: Any) -> None:
+    def _read(self, connection: redis.Connection) -> None:
         """Read the replies: +OK, a +QUEUED (or a rejection) for each command, and the results."""
         refusal: redis.ResponseError | None = None
         for _ in range(len(self.blocks) + 5):
@@ -279,7 +279,7 @@ class Segment:
         start, count = after_id or "0-0", FIRST_READ_BLOCKS
         while True:
             with self.convert_errors():
-                entries = cast(Entries, self.node.xrange(self.stream, f"({start}", through_id, count))
+                entries = expect_bytes(self.node).xrange(self.stream, f"({start}", through_id, count)
             size_bytes = 0
             for entry_id, fields in entries:
                 data = read_stored_bytes(fields, b"d")
@@ -340,7 +340,7 @@ class Segment:
     def list_marked_nodes(self) -> set[str]:
         """Return the nodes that blocks here are marked for."""
         with self.convert_errors():
-            names = cast(list[bytes], self.node.hvals(keys.LEAVING.build(self.queue)))
+            names = expect_bytes(self.node).hvals(keys.LEAVING.build(self.queue))
         return {name.decode() for name in names}
 
     def stay(self, nodes: Sequence[str]) -> int:
@@ -398,14 +398,14 @@ class Segment:
         entries = _extract_entries(reply)
         return [_parse_claim(entry_id, fields, 1) for entry_id, fields in entries]
 
-    def _run_for_each(self, name: str, entry_ids: Sequence[str], *arguments: Any) -> list[Any]:
+    def _run_for_each(self, name: str, entry_ids: Sequence[str], *arguments: str | float | bytes) -> list[Any]:
         result: list[Any] = []
         for chunk in _iterate_chunks(entry_ids):
             with self.convert_errors():
                 result += self.run_script(name, *arguments, *chunk)
         return result
 
-    def run_script(self, name: str, *arguments: Any) -> Any:
+    def run_script(self, name: str, *arguments: str | float | bytes) -> Any:
         """Return the reply of one of `queues.segments.gauge`.
 
         Raises redis-py's errors: call it within `errors`.
@@ -426,7 +426,7 @@ def _extract_entries(reply: Any) -> list[Any]:
     return entries[0] if entries and isinstance(entries[0], list) else entries
 
 
-def _parse_claim(entry_id: bytes, fields: Any, tries: int) -> ClaimedBlock:
+def _parse_claim(entry_id: bytes, fields: Fields | Sequence[bytes], tries: int) -> ClaimedBlock:
     if not isinstance(fields, dict):
         fields = dict(zip(fields[::2], fields[1::2], strict=True))
     return ClaimedBlock(

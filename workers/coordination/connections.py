@@ -35,8 +35,13 @@ def control_server(timeout_seconds: float = TIMEOUT_SECONDS, acknowledged: bool 
 
 @lru_cache(maxsize=8)
 def _control(url: str, timeout_seconds: float, acknowledged: bool) -> redis.Redis:
-    timeouts = {"socket_timeout": timeout_seconds, "socket_connect_timeout": timeout_seconds}
-    return connect(url, acknowledged=acknowledged, retry=None, **timeouts)
+    return connect(
+        url,
+        acknowledged=acknowledged,
+        retry=None,
+        socket_timeout=timeout_seconds,
+        socket_connect_timeout=timeout_seconds,
+    )
 
 
 MIN_MS = 1

@@ -71,7 +71,7 @@ def read_wanted(
     name: str,
     names_of_laws: Sequence[str],
     settings: Mapping[str, Any],
-    seed: Any,
+    seed: float,
     title: str = "",
     trace: Trace | None = None,
 ) -> WantedExperiment:

@@ -140,7 +140,7 @@ ACTS: Mapping[str, Proposable] = {
 
 @transaction.atomic
 def propose(
-    actor: Actor, act: Any, arguments: Any, *, reason: Any, snapshot: Snapshot | None, now: datetime
+    actor: Actor, act: str, arguments: object, *, reason: object, snapshot: Snapshot | None, now: datetime
 ) -> AssistantProposal:
     """Propose an action to people; nothing is done. Only a token proposes: people act themselves."""
     require_permission(actor, "proposal.make")
@@ -174,7 +174,7 @@ def propose(
 
 @transaction.atomic
 def approve(
-    actor: Actor, proposal: AssistantProposal, hash: Any, *, reason: Any, snapshot: Snapshot | None, now: datetime
+    actor: Actor, proposal: AssistantProposal, hash: object, *, reason: object, snapshot: Snapshot | None, now: datetime
 ) -> AssistantProposal:
     """Do what was proposed, with the rights of the person who approves."""
     _require_login_session(actor)
@@ -196,7 +196,7 @@ def approve(
 
 
 @transaction.atomic
-def reject(actor: Actor, proposal: AssistantProposal, *, reason: Any, now: datetime) -> AssistantProposal:
+def reject(actor: Actor, proposal: AssistantProposal, *, reason: object, now: datetime) -> AssistantProposal:
     """Reject a proposal permanently."""
     _require_login_session(actor)
     return _record_decision(actor, _open(proposal, now), State.REJECTED, overrides.read_reason(reason), now)
@@ -212,7 +212,7 @@ def _require_login_session(actor: Actor) -> None:
         raise PermissionDenied("Only a logged-in user can decide a proposal, on the proposal's page.")
 
 
-def validate_arguments(act: Any, arguments: Any) -> dict[str, Any]:
+def validate_arguments(act: object, arguments: object) -> dict[str, Any]:
     """Return the arguments of an action with their values. Raises `BadInput`."""
     if not isinstance(act, str) or act not in ACTS:
         raise BadInput("act", f"must be one of {', '.join(ACTS)}, not {checks.shorten_for_message(act)}.")

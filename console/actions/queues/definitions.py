@@ -153,5 +153,5 @@ def create(
     return topology
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

@@ -23,6 +23,7 @@ from console.accounts.authentication import authenticate_connection, run_in_thre
 from console.accounts.tokens import get_actor_quota
 from console.actions.lab.traces import MAX_TRACE_BYTES
 from console.input.boundary import MAX_REPORT_BYTES, is_report
+from console.web.asgi_types import Application, Message, Receive, Scope, Send
 from console.web.refusal import RequestRefused, refuse
 
 STRANGER_BYTES = 64 * 1024
@@ -58,7 +59,7 @@ class BodyLimit:
 
     def __init__(
         self,
-        application: Any,
+        application: Application,
         stranger_bytes: int = STRANGER_BYTES,
         allowed: Allowed | None = None,
         *,
@@ -73,7 +74,7 @@ class BodyLimit:
         self.clock = clock
         self.large: Counter[str] = Counter()
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = _Body(self, scope, receive)
         try:
             announced = dict(scope["headers"]).get(b"content-length", b"0").decode("latin1")
@@ -89,7 +90,7 @@ class BodyLimit:
 class _Body:
     """The body of one request while it is read."""
 
-    def __init__(self, limit: BodyLimit, scope: dict[str, Any], receive: Any) -> None:
+    def __init__(self, limit: BodyLimit, scope: Scope, receive: Receive) -> None:
         self._limit, self._scope, self._receive = limit, scope, receive
         self._read_bytes, self._most_bytes = 0, limit.stranger_bytes
         self._began_seconds = limit.clock()
@@ -101,11 +102,10 @@ class _Body:
         if size_bytes > self._most_bytes:
             await self._ask(size_bytes)
 
-    async def receive(self) -> dict[str, Any]:
+    async def receive(self) -> Message:
         """Return the next message of the server. Raises `RequestRefused`."""
         if self._is_whole:  # the next message is the end of the connection, whenever it arrives
-            ended: dict[str, Any] = await self._receive()
-            return ended
+            return await self._receive()
         message = await self._check_deadline()
         if message["type"] == "http.request":
             self._read_bytes += len(message.get("body", b""))
@@ -120,7 +120,7 @@ class _Body:
             self._limit.large[self._sender] -= 1
             self._sender = None
 
-    async def _check_deadline(self) -> dict[str, Any]:
+    async def _check_deadline(self) -> Message:
         limit = self._limit
         until_seconds = limit.patience_seconds + self._read_bytes / MIN_BYTES_PER_SECOND
         left_seconds = self._began_seconds + until_seconds - limit.clock()
@@ -128,8 +128,7 @@ class _Body:
             if left_seconds <= 0:
                 raise TimeoutError  # what arrived in the meantime does not help: it was too late
             async with asyncio.timeout(left_seconds):
-                message: dict[str, Any] = await self._receive()
-                return message
+                return await self._receive()
         except TimeoutError:
             raise RequestRefused(408, (f"body did not arrive within {until_seconds:.0f} s.")) from None
 
@@ -159,7 +158,7 @@ def format_size_error(limit_bytes: int) -> str:
     return f"body must have at most {limit_bytes} bytes; send it in several requests."
 
 
-async def load_allowance(scope: dict[str, Any]) -> Allowance:
+async def load_allowance(scope: Scope) -> Allowance:
     """Return how much the sender of a request may send to its address.
 
     Raises `RequestRefused` if it can't be determined.
@@ -168,7 +167,7 @@ async def load_allowance(scope: dict[str, Any]) -> Allowance:
     return allowance
 
 
-def _compute_allowance(scope: dict[str, Any]) -> Allowance:
+def _compute_allowance(scope: Scope) -> Allowance:
     headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
     session_key = parse_cookie(headers.get("cookie", "")).get(settings.SESSION_COOKIE_NAME)
     address = (scope.get("client") or [None])[0]
@@ -179,7 +178,7 @@ def _compute_allowance(scope: dict[str, Any]) -> Allowance:
         raise RequestRefused(503, UNANSWERED, 2) from None
 
 
-def _compute_max_bytes(actor: Actor, scope: dict[str, Any]) -> int:
+def _compute_max_bytes(actor: Actor, scope: Scope) -> int:
     path, posts = scope.get("path", ""), scope.get("method") == "POST"
     queue = EVENTS.fullmatch(path)
     if posts and queue and actor.may("events.publish") and actor.can_access_queues([queue[1]]):

@@ -36,7 +36,7 @@ class EventIgnored(Exception):  # noqa: N818
         self.reason = reason
 
 
-def read_outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> OutsideChange:
+def read_outside_change(headers: Mapping[str, str], document: object, now: datetime) -> OutsideChange:
     """Read the change that an event reports.
 
     Raises EventIgnored for an event of something else, and BadInput naming an attribute that is wrong.
@@ -71,7 +71,7 @@ def read_outside_change(headers: Mapping[str, str], document: Any, now: datetime
     )
 
 
-def _is_ping(headers: Mapping[str, str], document: Any) -> bool:
+def _is_ping(headers: Mapping[str, str], document: object) -> bool:
     """Return whether this is the ping of a Git host, which is not a CloudEvent."""
     is_named = any(headers.get(name) == "ping" for name in PING_HEADERS)
     return is_named or (isinstance(document, dict) and {"zen", "hook_id"} <= document.keys())
@@ -82,7 +82,7 @@ def _is_of_no_change(kind: str) -> bool:
     return bool(words & NO_CHANGES) or OTHER_CDEVENTS.match(kind) is not None
 
 
-def _split_cloud_event(headers: Mapping[str, str], document: Any) -> tuple[Mapping[str, Any], Any]:
+def _split_cloud_event(headers: Mapping[str, str], document: object) -> tuple[Mapping[str, Any], Any]:
     """Return the attributes and the data. Raises BadInput for a body that has neither."""
     if f"{PREFIX}specversion" in headers:
         parts = {

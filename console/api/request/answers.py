@@ -59,7 +59,7 @@ class Router(ninja.Router):
 class AnswerEncoder(NinjaJSONEncoder):
     """Encodes documents and dataclasses, and times as Django does."""
 
-    def default(self, o: Any) -> Any:
+    def default(self, o: object) -> Any:
         if isinstance(o, msgspec.Struct):
             return msgspec.to_builtins(o, builtin_types=(datetime, date))
         if dataclasses.is_dataclass(o):
@@ -103,7 +103,7 @@ def build_schemas(narrowed: Mapping[type, frozenset[str]]) -> tuple[dict[str, di
     return answers, components
 
 
-def build_answer(kind: type[Answer], row: object, **values: Any) -> Answer:
+def build_answer(kind: type[Answer], row: object, **values: object) -> Answer:
     """Return an answer with these values, and the row's attributes of the same names for its other fields."""
     names = kind.__annotations__
     return cast(Answer, {name: getattr(row, name) for name in names if name not in values} | values)

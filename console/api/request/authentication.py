@@ -12,7 +12,7 @@ from console.accounts import authentication, submissions
 from console.accounts.access import Actor, actor_of, add_request_id, admit, claim_place, parse_bearer_secret
 from console.api.request.refusals import RefusedError
 from console.web.refusal import RequestRefused
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
@@ -64,7 +64,7 @@ def actor_for(request: HttpRequest, action: str) -> Actor:
     The action checks whether it may be done to this queue (`console.accounts.access.demand`). A repeated idempotency
     key is answered here, after authorization.
     """
-    actor = add_request_id(request, cast(WebRequest, request).auth)
+    actor = add_request_id(request, get_web_request(request).auth)
     admit(actor, action)
     submissions.once(request, actor)
     return actor

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from io import BytesIO
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote, urlencode
 
 import httpx
@@ -19,7 +19,7 @@ from console.accounts.access import Actor
 from console.audit import refusals
 from console.input.boundary import Boundary
 from console.input.storable import UNSTORABLE, is_plain
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 
 
 def call_view(method: str, path: str, content: bytes, actor: Actor) -> tuple[int, Iterable[bytes]]:
@@ -39,7 +39,7 @@ def call_view(method: str, path: str, content: bytes, actor: Actor) -> tuple[int
             "wsgi.url_scheme": "http",
         }
     )
-    noted = cast(WebRequest, request)
+    noted = get_web_request(request)
     noted.request_id, noted.weir_local_actor = actor.request_id, actor
     view, positional, places = resolve(request.path_info)
     with refusals.collect_refusals(f"{method} {address}"):

@@ -85,7 +85,7 @@ def add_refusals(api: NinjaAPI) -> None:
     """Register a handler for everything that endpoints raise on purpose."""
 
     def build_handler(refusal_of: Callable[[HttpRequest, Any], RefusedError]) -> Callable[..., HttpResponse]:
-        def handle(request: HttpRequest, error: Any) -> HttpResponse:
+        def handle(request: HttpRequest, error: object) -> HttpResponse:
             refusal = refusal_of(request, error)
             document = {"errors": {refusal.field: [refusal.message]}, **refusal.more}
             response = api.create_response(request, document, status=refusal.status)

@@ -292,12 +292,16 @@ def parse_operator_tasks(text: str) -> dict[str, int]:
     return tasks
 
 
-def _set(request: HttpRequest, plant: str, tasks: dict[str, int], **more: Any) -> bool:
+def _set(
+    request: HttpRequest, plant: str, tasks: dict[str, int], *, controller: str, seconds: float, reason: str
+) -> bool:
     actor: Actor = actor_for(request, "plant.scale")
     topology = load_current_topology(plant)
-    by = plant_control.format_holder_name(actor, more.get("controller", ""))
+    by = plant_control.format_holder_name(actor, controller)
     with adapters.open_plant(plant, PublishedPlant(control(), time.time), by) as elastic:
-        plant_control.set_parallelism(actor, elastic, topology, tasks, control(), **more)
+        plant_control.set_parallelism(
+            actor, elastic, topology, tasks, control(), controller=controller, seconds=seconds, reason=reason
+        )
     return True
 
 

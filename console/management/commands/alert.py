@@ -5,7 +5,6 @@ It also searches the changes before incidents, reads on-call calendars, and call
 
 import signal
 import threading
-from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -27,7 +26,7 @@ class Command(OneLineCommand):
     help = "Evaluate alert rules every two seconds, send messages every second, and check the audit log every 30 s."
     requires_system_checks = []  # as for `JsonCommand`
 
-    def handle(self, *arguments: Any, **options: Any) -> None:
+    def handle(self, *arguments: object, **options: object) -> None:
         own_process.watch()
         hold_work_limits(connection.settings_dict, settings.WEIR_DATABASE_LIMITS)
         stop = threading.Event()

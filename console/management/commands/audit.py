@@ -31,7 +31,7 @@ class Command(OneLineCommand):
         parser.add_argument("--reason", default="", help="for accept: what happened (recorded in the audit log)")
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         verdict = Checker(settings.WEIR_DATA).step()
         if options["what"] == "accept":
             verdict = self._accept(verdict, options["reason"].strip())

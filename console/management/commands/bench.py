@@ -114,7 +114,7 @@ class Command(JsonCommand):
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
         parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure exceeds its limit")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         self.results: list[dict[str, Any]] = []
         super().handle(*args, **options)
         if not options["strict"]:

@@ -185,7 +185,7 @@ def render_page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mappi
     return str(figure.to_html(include_plotlyjs=True, full_html=True))
 
 
-def format_setting(value: Any) -> str:
+def format_setting(value: object) -> str:
     """Return a setting: a number in short, a choice as it is."""
     return value if isinstance(value, str) else f"{value:g}"
 

@@ -4,7 +4,6 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -32,7 +31,7 @@ class Command(OneLineCommand):
     help = "Observe the plant: send a snapshot per second to the console, the history, and the archive."
     requires_system_checks = []  # as for `JsonCommand`
 
-    def handle(self, *arguments: Any, **options: Any) -> None:
+    def handle(self, *arguments: object, **options: object) -> None:
         own_process.watch()
         hold_work_limits(connection.settings_dict, settings.WEIR_DATABASE_LIMITS)
         stop = threading.Event()

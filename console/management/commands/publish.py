@@ -39,7 +39,7 @@ class Command(JsonCommand):
         parser.add_argument("--strict", action="store_true", help="stop at the first malformed line")
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         try:
             super().handle(*args, **options)
         except WeirError as error:

@@ -19,7 +19,7 @@ class Command(OneLineCommand):
         parser.add_argument("--json", action="store_true", help="one JSON object per line")
         parser.add_argument("folder", nargs="?", default="", help="only files whose path starts with this")
 
-    def handle(self, *arguments: Any, **options: Any) -> None:
+    def handle(self, *arguments: object, **options: Any) -> None:
         texts = (text for text in collect_texts(settings.BASE_DIR) if text.file.startswith(options["folder"]))
         for file, group in groupby(texts, lambda text: text.file):
             if not options["json"]:

@@ -38,7 +38,7 @@ class Command(OneLineCommand):
         )
         parser.add_argument("words", nargs=argparse.REMAINDER, help="command, then --name value options")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         known_operations = list_operations(api.get_openapi_schema(path_prefix="/api/"))
         try:
             words, given = split(options["words"])

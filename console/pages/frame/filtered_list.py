@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Protocol, TypeVar
 
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
 
 from common.errors import BadInput
-from console.accounts.access import actor_of
+from console.accounts.access import actor_of, user_of
 from console.actions import saved_filters
 from console.input.form_values import parse_row_id, parse_time
 from console.models import SavedFilter
@@ -38,10 +38,20 @@ class FilteredList:
     query: str
 
 
+Row = TypeVar("Row", bound=Model)
+Filter = TypeVar("Filter")
+
+
+class RowFilter(Protocol[Row]):
+    """A filter of a list's rows."""
+
+    def choose(self, rows: QuerySet[Row], /) -> QuerySet[Row]: ...
+
+
 def build_listing(
     request: HttpRequest,
-    read: Any,
-    rows: QuerySet[Any],
+    read: Callable[[QueryDict], RowFilter[Row]],
+    rows: QuerySet[Row],
     page: Callable[..., keyset.KeysetPage | TickRunPage] = keyset.load_page,
 ) -> FilteredList:
     """Build the list for an address. `read` makes a filter of a query; a rejected filter lists nothing."""
@@ -80,7 +90,7 @@ def query_without_place(request: HttpRequest) -> str:
     return query.urlencode()
 
 
-def read_filter(read: Any, query: Mapping[str, str]) -> tuple[Any, dict[str, list[str]]]:
+def read_filter(read: Callable[[QueryDict], Filter], query: QueryDict) -> tuple[Filter | None, dict[str, list[str]]]:
     """Read a filter from an address; return an empty filter and the field's message if it is invalid."""
     try:
         return read(query), {}
@@ -90,7 +100,7 @@ def read_filter(read: Any, query: Mapping[str, str]) -> tuple[Any, dict[str, lis
 
 def filters_of(request: HttpRequest, page: str) -> list[SavedFilter]:
     """Return the user's saved filters of a list, which are shown as links above it."""
-    return list(saved_filters.list_filters(request.user, page))
+    return list(saved_filters.list_filters(user_of(request), page))
 
 
 def _get_list_url(request: HttpRequest) -> str:
@@ -108,12 +118,12 @@ def save(request: HttpRequest) -> ActionResult:
     """Save a filter. Posted: page, name, query."""
     posted = request.POST
     texts = [posted.get(name, "") for name in ("page", "name", "query")]
-    kept = saved_filters.save(actor_of(request), request.user, *texts)
+    kept = saved_filters.save(actor_of(request), user_of(request), *texts)
     return ActionResult(f"Filter {kept.name} saved.", f"{reverse(kept.page)}?{kept.query}", {"filter": kept.pk})
 
 
 @declare_action("account.change", _show_list_again)
 def remove(request: HttpRequest) -> ActionResult:
     """Remove a filter. Posted: page, filter (its number)."""
-    saved_filters.remove(actor_of(request), request.user, parse_row_id(request.POST.get("filter", "")) or 0)
+    saved_filters.remove(actor_of(request), user_of(request), parse_row_id(request.POST.get("filter", "")) or 0)
     return ActionResult("Filter removed.", _get_list_url(request))

@@ -3,7 +3,6 @@
 import secrets
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import cast
 
 import redis
 from django.http import HttpRequest
@@ -16,7 +15,7 @@ from console.display.states import get_health_word, list_calling_alerts
 from console.navigation import get_page_permission, load_pages, on_rail
 from console.pages.frame import past
 from console.pages.frame.past import PastInstant
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import OverrideStatus
@@ -111,7 +110,7 @@ def snapshot_of(request: HttpRequest) -> Snapshot | None:
 
     It is read once a request, so that a page never shows two instants.
     """
-    noted = cast(WebRequest, request)
+    noted = get_web_request(request)
     if not hasattr(request, "weir_snapshot"):
         noted.weir_snapshot = None
         try:
@@ -128,7 +127,7 @@ def snapshot_of(request: HttpRequest) -> Snapshot | None:
 
 def absence_of(request: HttpRequest) -> Absence | None:
     """Return why there is no snapshot; None if there is one."""
-    return cast(WebRequest, request).weir_absence if snapshot_of(request) is None else None
+    return get_web_request(request).weir_absence if snapshot_of(request) is None else None
 
 
 def get_snapshot(request: HttpRequest) -> Snapshot:

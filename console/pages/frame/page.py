@@ -8,7 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 import redis
 from django.contrib import messages
@@ -30,7 +30,7 @@ from console.navigation import help_of
 from console.pages.frame.frame import snapshot_of
 from console.web.problem import wants_json
 from console.web.template_context import TemplateContext
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 from workers.documents.snapshot import Snapshot
 from workers.models import Override
 
@@ -128,13 +128,13 @@ def render_rejected(
     The page is called with those of the view arguments `named` that it accepts: the list around a form does not take
     the id of the row that the form is about. The role of the page itself was not checked; that of the action was.
     """
-    cast(WebRequest, request).weir_rejected_form = RejectedForm(errors, request.POST)
+    get_web_request(request).weir_rejected_form = RejectedForm(errors, request.POST)
     response = call_page(page, request, **(named or {}))
     response.status_code = status
     return response
 
 
-def call_page(page: View, request: HttpRequest, **named: Any) -> HttpResponse:
+def call_page(page: View, request: HttpRequest, **named: object) -> HttpResponse:
     """Call a declared page from another view, with those arguments that it accepts."""
     function = inspect.unwrap(page)
     taken = inspect.signature(function).parameters
@@ -170,7 +170,7 @@ def declare_action(permission: str, page: View) -> Callable[[Callable[..., Actio
         @require_POST
         @requires(permission)
         @functools.wraps(view)
-        def respond(request: HttpRequest, **named: Any) -> HttpResponse:
+        def respond(request: HttpRequest, **named: object) -> HttpResponse:
             def refuse(errors: Errors, status: int) -> HttpResponse:
                 if wants_json(request):
                     return JsonResponse({"errors": errors}, status=status)
@@ -218,7 +218,7 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     The role is named in the requested format.
     """
     if isinstance(exception, ConfirmationNeeded):
-        cast(WebRequest, request).weir_not_done = True  # frees its key: the request is sent again
+        get_web_request(request).weir_not_done = True  # frees its key: the request is sent again
         if not wants_json(request):
             return redirect(add_next_parameter(reverse("confirm"), page_of(request)))
         said = {"errors": {"confirm": [str(exception)]}, "confirm": reverse("confirm")}
@@ -228,7 +228,7 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     return permission_denied(request, exception)
 
 
-def open_page(message: str, name: str, *args: object, **data: Any) -> ActionResult:
+def open_page(message: str, name: str, *args: object, **data: object) -> ActionResult:
     """Return a result after which a script opens the page of this name, too."""
     url = reverse(name, args=args)
     return ActionResult(message, url, {**data, "go": url})

@@ -15,7 +15,7 @@ from django.utils import timezone
 from common.errors import BadInput
 from common.stored_document import BadDocument
 from console.input.form_values import format_iso_time, parse_time
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 from workers.documents.snapshot import Snapshot
 from workers.history.snapshot_archive import find_nearest_times, snapshot_at
 
@@ -59,7 +59,7 @@ NOW = PastInstant(None)
 
 def past_of(request: HttpRequest) -> PastInstant | None:
     """Return the instant that a request names; None for now. It is read once a request."""
-    noted = cast(WebRequest, request)
+    noted = get_web_request(request)
     if not hasattr(request, "weir_past"):
         asked = _read_instant(request)
         noted.weir_past = _load_past_instant(asked) if asked and _page(request) in PAGES else None

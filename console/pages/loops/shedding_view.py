@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.errors import BadInput
+from common.parameter import Parameter
 from console.input.form_values import is_untouched, parse_number
 from console.pages.queues.queues import LadderSteps, build_ladder
 from controllers import catalog
 from controllers.framework.decision import Decision
 from controllers.framework.law import decide_next, start_state
 from controllers.shedding.inputs import ALL_SINKS
-from controllers.shedding.law import LAW
+from controllers.shedding.law import LAW, Shedding
 from workers.control.ledger import ledger
 from workers.documents.pipeline import ApplicationStatus, PatternStatus, RecallEstimate
 from workers.models import Loop
@@ -150,7 +151,7 @@ def load_observation(loop: Loop) -> dict[str, Any] | None:
     return {key: value for key, value in observation.items() if key not in ledger.ABOUT_KEYS}
 
 
-def _repeat_decision(law: Any, state: Mapping[str, Any]) -> Decision | None:
+def _repeat_decision(law: Shedding, state: Mapping[str, Any]) -> Decision | None:
     """Repeat the decision that made the table in force; return None if there is none."""
     solved = state.get("solved")
     if not solved:
@@ -158,7 +159,7 @@ def _repeat_decision(law: Any, state: Mapping[str, Any]) -> Decision | None:
     return _compute_decision(law, solved["parameters"], solved["observation"])
 
 
-def _compute_decision(law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any]) -> Decision | None:
+def _compute_decision(law: Shedding, parameters: Mapping[str, Any], observation: Mapping[str, Any]) -> Decision | None:
     try:
         given = catalog.read_parameters(law, _drop_nulls(parameters))
         seen = catalog.read_observation(law, _drop_nulls(observation))
@@ -169,7 +170,7 @@ def _compute_decision(law: Any, parameters: Mapping[str, Any], observation: Mapp
     return decision if isinstance(decision, Decision) else None
 
 
-def _drop_nulls(document: Any) -> Any:
+def _drop_nulls(document: object) -> Any:
     """Return the document without null values, which mean "not given"."""
     if isinstance(document, Mapping):
         return {key: _drop_nulls(value) for key, value in document.items() if value is not None}
@@ -313,7 +314,7 @@ def read_changed_parameters(
     return changes
 
 
-def _validate_parameter(parameter: Any, value: Any, field: str) -> Any:
+def _validate_parameter(parameter: Parameter, value: object, field: str) -> Any:
     """Return the value as the parameter takes it. Raises `BadInput` that names the form's field."""
     try:
         return parameter.check(value, "form")

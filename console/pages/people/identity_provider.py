@@ -21,7 +21,7 @@ from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthen
 from console.accounts import identity_provider, login
 from console.audit import refusals
 from console.web.template_context import TemplateContext, render_context
-from console.web.web_request import WebRequest
+from console.web.web_request import get_web_request
 
 BEGUN_SECONDS = 600  # time limit for an anonymous visitor at the provider
 CONFIRMING = "weir_oidc_confirming"
@@ -50,7 +50,7 @@ def _require_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpRe
     """
 
     @functools.wraps(view)
-    def guard(request: HttpRequest, *args: Any, **named: Any) -> HttpResponse:
+    def guard(request: HttpRequest, *args: object, **named: object) -> HttpResponse:
         if not settings.WEIR_OIDC:
             raise Http404("No OpenID Connect provider is configured.")
         try:
@@ -79,7 +79,7 @@ def _report_failure(
     after: text that anybody may have made up; rejections that differ only in it are one audit entry.
     """
     name, address = identity_provider.get_provider_name(), request.META.get("REMOTE_ADDR")
-    request_id = cast(WebRequest, request).request_id
+    request_id = get_web_request(request).request_id
     refusals.note(refusals.Refusal("unknown", "login", "", why[:300], address, request_id, after))
     return render_context(request, LoginFailedPage(message=message.format(name=name)), status)
 
@@ -90,7 +90,7 @@ class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc] # the library 
 
     get_settings = staticmethod(identity_provider.get_setting)
 
-    def __init__(self, **named: Any) -> None:
+    def __init__(self, **named: object) -> None:
         super(OIDCAuthenticationRequestView, self).__init__(**named)
 
     def __getattr__(self, attribute: str) -> Any:

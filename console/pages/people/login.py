@@ -75,13 +75,13 @@ class LogIn(LoginView):
 
     redirect_authenticated_user = True
 
-    def render_to_response(self, context: dict[str, Any], **response: Any) -> HttpResponse:
+    def render_to_response(self, context: dict[str, Any], **response: object) -> HttpResponse:
         page = LoginPage(
             form=context["form"], next=context[self.redirect_field_name], provider=identity_provider.get_provider_name()
         )
         return render_context(self.request, page)
 
-    def form_valid(self, form: Any) -> HttpResponse:
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         user = form.get_user()
         if second_factor.find_confirmed(user) is None:
             login.enter(self.request, user, login.PASSWORD_BACKEND, "password")

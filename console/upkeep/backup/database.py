@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 from django.apps import apps
@@ -49,7 +49,13 @@ def is_complete() -> bool:
     return not executor.migration_plan(executor.loader.graph.leaf_nodes())
 
 
-def list_models(models_of: Any = apps) -> list[type[models.Model]]:
+class ModelSource(Protocol):
+    """The models of this code, or those of a migration."""
+
+    def get_models(self, include_auto_created: bool = ...) -> Iterable[type[models.Model]]: ...
+
+
+def list_models(models_of: ModelSource = apps) -> list[type[models.Model]]:
     """Return the models whose rows a backup contains, referenced ones first."""
     remaining = [
         model
@@ -113,7 +119,7 @@ def check_known(migrations: Iterable[Migration]) -> None:
         )
 
 
-def migrate_to(migrations: Iterable[Migration]) -> object:
+def migrate_to(migrations: Iterable[Migration]) -> ModelSource:
     """Migrate tables to the state of the backup; return their models. Raises `BadInput`."""
     wanted = set(migrations)
     check_known(wanted)

@@ -24,7 +24,7 @@ from django.db import DatabaseError, InterfaceError, connections
 from django.utils import timezone
 
 from common.errors import BadInput, WeirError
-from common.redis_types import Fields
+from common.redis_types import expect_bytes
 from common.stored_document import BadDocument, decode_document
 from console.upkeep.backup import files
 from queues import keys, pausing
@@ -72,7 +72,7 @@ def count_pipeline(control: redis.Redis) -> tuple[object, ...]:
     published = [
         (name, *pair)
         for name in rooms
-        for pair in sorted(cast(Fields, control.hgetall(name)).items())
+        for pair in sorted(expect_bytes(control).hgetall(name).items())
         if pair[0].startswith(b"published:")
     ]
     return (*dispatched, *published, *waiting)
@@ -262,7 +262,7 @@ def _is_pipeline_running(control: redis.Redis) -> bool:
 
     The key is read each second, which says nothing about its writer.
     """
-    stored = cast(bytes | None, control.get(keys.PIPELINE))
+    stored = expect_bytes(control).get(keys.PIPELINE)
     with suppress(BadDocument):
         seconds, _ = control.time()
         return stored is not None and decode_document(PipelineReport, stored, "pipeline").at > seconds - ALIVE_SECONDS

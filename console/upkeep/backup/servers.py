@@ -11,8 +11,9 @@ from typing import Any, cast
 
 import orjson
 import redis
+from redis.client import Pipeline
 
-from common.redis_types import Entries
+from common.redis_types import expect_bytes
 from queues import keys
 from queues.segments.segment import Segment
 
@@ -114,7 +115,7 @@ def _read_sorted_set(server: redis.Redis, name: bytes) -> Iterator[Item]:
 
 def _stream(server: redis.Redis, name: bytes, last_id: str) -> Iterator[Item]:
     after = b"-"
-    while entries := cast(Entries, server.xrange(name, after, last_id, count=100)):
+    while entries := expect_bytes(server).xrange(name, after, last_id, count=100):
         for entry_id, fields in entries:
             yield [entry_id, *(part for pair in fields.items() for part in pair)]
         after = b"(" + entries[-1][0]
@@ -147,7 +148,7 @@ def _stream_head(server: redis.Redis, name: bytes) -> dict[str, Any]:
     return {"last_id": about["last-generated-id"].decode(), "groups": groups}
 
 
-def _write(pipe: Any, name: bytes, kind: str, items: list[Item]) -> None:
+def _write(pipe: Pipeline, name: bytes, kind: str, items: list[Item]) -> None:
     if kind == "string":
         pipe.set(name, items[0][0])
     elif kind == "hash":
@@ -180,8 +181,7 @@ def _finish_stream(server: redis.Redis, name: bytes, head: dict[str, Any]) -> No
         # An empty stream is created by an entry that is deleted again.
         server.xadd(name, {"-": ""}, id="0-1")
         server.xtrim(name, maxlen=0, approximate=False)
-    plain: Any = server
-    plain.execute_command("XSETID", name, head["last_id"])
+    server.execute_command("XSETID", name, head["last_id"])
     for group in groups:
         of = b64decode(group["name"])
         server.xgroup_create(name, of, group["given"])

@@ -16,7 +16,7 @@ class Command(OneLineCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--url", default=variables.URL.get_text(), help="address of the console")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         from console.api.request.calls import RemoteConsole
         from console.assistants.server import build_server
         from console.assistants.tools import Tools

@@ -17,6 +17,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 from psycopg import sql
 
 from common import environment as variables
@@ -46,7 +47,7 @@ class Command(OneLineCommand):
         )
         parser.add_argument("--dry-run", action="store_true", help="print the statements, without a password")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         try:
             statements = self._build_statements(options["role"], options["password_environment"], options["workers"])
         except BadInput as error:
@@ -95,7 +96,7 @@ class Command(OneLineCommand):
         return [*_create_role(role, known, variable), *rights]
 
 
-def _check_no_other_rights(cursor: Any, role: str) -> None:
+def _check_no_other_rights(cursor: CursorWrapper, role: str) -> None:
     """Raise `BadInput` for a role with rights that no REVOKE removes: another role's, or an owner's."""
     cursor.execute(
         "SELECT granted.rolname FROM pg_auth_members JOIN pg_roles AS granted ON granted.oid = roleid"

@@ -25,7 +25,7 @@ class Command(OneLineCommand):
         )
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         if options["bundle"]:
             self.stdout.write(f"Created {write_bundle(options['bundle'])}; read it before you send it.")
             return
