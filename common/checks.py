@@ -138,7 +138,7 @@ def accept_whole_number(least: float = -math.inf, most: float = math.inf) -> Che
 def from_text(check: Check, kind: Callable[[Any], Any]) -> Check:
     """Accept the same values, also as text, as forms and commands supply them."""
 
-    def read(value: object) -> Any:
+    def read(value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError
         try:
@@ -274,7 +274,7 @@ def accept_boolean() -> Check:
 def accept_either(first: Check, second: Check) -> Check:
     """Accept what one of two checks takes."""
 
-    def read(value: object) -> Any:
+    def read(value: object) -> object:
         return (first if first.accepts(value) else second).read(value)
 
     return Check(f"{first.takes}, or {second.takes}", read)

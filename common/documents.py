@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TextIO, TypeAlias
+from typing import Any, NoReturn, TextIO, TypeAlias, TypeVar
 
 import orjson
 import yaml
@@ -43,6 +43,7 @@ MAX_YAML_CHARACTERS = 100_000
 MAX_YAML_VALUES = 20_000
 MAX_DEPTH = 32
 MAX_DIGITS = 40
+T = TypeVar("T")
 
 _NUMBER = re.compile(r"[-+]?\d[\d_]*(?:\.[\d_]*)?(?:[eE][-+]?\d+)?\Z")
 _STEP = re.compile(r"\[\d+\]|[^.\[\]]+")
@@ -124,7 +125,7 @@ def _describe_location(error: ValueError) -> str:
     return str(error) if isinstance(error, json.JSONDecodeError) else "it is not UTF-8"
 
 
-def check_value(value: object, name: str) -> Any:
+def check_value(value: T, name: str) -> T:
     """Return the same value if everything in it is accepted. Raises `BadInput` that names the position."""
     try:
         _check(value, 0)
@@ -266,7 +267,7 @@ class _Builder:
                 self._made.value = self._resolve_value(next(events), "", 0)
         return self._made
 
-    def _resolve_value(self, event: _Node, path: str, depth: int) -> Any:
+    def _resolve_value(self, event: _Node, path: str, depth: int) -> object:
         self._values += 1
         if self._values > MAX_YAML_VALUES:
             self._refuse(path, event, f"must have at most {MAX_YAML_VALUES} values", Forbidden)
@@ -282,16 +283,16 @@ class _Builder:
             return self._sequence(path, depth)
         return self._build_mapping(path, depth)
 
-    def _sequence(self, path: str, depth: int) -> list[Any]:
-        items: list[Any] = []
+    def _sequence(self, path: str, depth: int) -> list[object]:
+        items: list[object] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             inner = f"{path}[{len(items)}]"
             self._made.lines[inner] = _get_line_number(event)
             items.append(self._resolve_value(event, inner, depth + 1))
         return items
 
-    def _build_mapping(self, path: str, depth: int) -> dict[Any, Any]:
-        made: dict[Any, Any] = {}
+    def _build_mapping(self, path: str, depth: int) -> dict[object, object]:
+        made: dict[object, object] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
                 self._refuse(path, event, "must have scalar keys such as text or numbers", Forbidden)
@@ -303,7 +304,7 @@ class _Builder:
             made[key] = self._resolve_value(next(self._events), inner, depth + 1)
         return made
 
-    def _parse_scalar(self, event: yaml.ScalarEvent, path: str) -> Any:
+    def _parse_scalar(self, event: yaml.ScalarEvent, path: str) -> bool | int | float | str | None:
         value = event.value
         try:
             _check_text(value)

@@ -178,7 +178,7 @@ def _format_rows(rows: Iterable[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-def _format_cell(value: object) -> Any:
+def _format_cell(value: object) -> object:
     """Return documents as JSON, times as ISO 8601, and text without formulas."""
     if value is None or isinstance(value, Number):
         return value

@@ -199,7 +199,7 @@ def copy_shared_values(document: StoredDocument, base: type[StoredDocument]) -> 
     return {name: getattr(document, name) for name in base.__struct_fields__}
 
 
-def find_value(document: StoredDocument, key: str) -> Any:
+def find_value(document: StoredDocument, key: str) -> object:
     """Return the value under a JSON key; None if there is no such key."""
     names = _NAMES.get(type(document))
     if names is None:

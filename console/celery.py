@@ -34,7 +34,7 @@ class LoggedTask(Task):  # type: ignore[type-arg]
     abstract = True
     Request = "workers.coordination.celery_worker:TimedRequest"
 
-    def __call__(self, *args: object, **options: object) -> Any:
+    def __call__(self, *args: object, **options: object) -> object:
         if self.request.id is None:  # called like a function
             return super().__call__(*args, **options)
         parent = {name: self.request.get(name) for name in ("traceparent", "tracestate")}

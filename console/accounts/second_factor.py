@@ -8,7 +8,6 @@ at 1, administrators act as viewers until they have a second factor.
 import base64
 import secrets
 from datetime import datetime
-from typing import cast
 
 import segno
 from django.contrib.auth.models import User
@@ -28,12 +27,14 @@ MAX_CODE = 40
 
 def find_confirmed(user: User) -> SecondFactor | None:
     """Return the confirmed device; None if there is none."""
-    return cast(SecondFactor | None, SecondFactor.objects.filter(user=user, confirmed=True).first())
+    found: SecondFactor | None = SecondFactor.objects.filter(user=user, confirmed=True).first()
+    return found
 
 
 def find_pending(user: User) -> SecondFactor | None:
     """Return the device that is being set up."""
-    return cast(SecondFactor | None, SecondFactor.objects.filter(user=user, confirmed=False).first())
+    found: SecondFactor | None = SecondFactor.objects.filter(user=user, confirmed=False).first()
+    return found
 
 
 @transaction.atomic

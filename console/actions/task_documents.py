@@ -117,7 +117,7 @@ class RunParameter:
     help: str
     takes: str
     choices: Sequence[str]
-    value: Any
+    value: object
     required: bool
 
 
@@ -247,6 +247,6 @@ def _find_job(task: Task) -> tuple[Job | None, str]:
         return None, str(error)
 
 
-def _get_parameter_value(task: Task, declared: Parameter) -> Any:
+def _get_parameter_value(task: Task, declared: Parameter) -> object:
     """Return the task's own value, else the default; None if each run has to give it."""
     return task.parameters.get(declared.name, declared.default)

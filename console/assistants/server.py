@@ -56,7 +56,7 @@ def _wrap_tool(method: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(method)
-    async def call(**given: object) -> Any:
+    async def call(**given: object) -> object:
         try:
             return await database_sync_to_async(method)(**given)
         except RequestRejected as error:

@@ -162,7 +162,7 @@ class Tools:
             )
         return snapshot, round(age_seconds, 1)
 
-    def _get_figures(self, snapshot: Mapping[str, Any], kind: str, name: str) -> Any:
+    def _get_figures(self, snapshot: Mapping[str, Any], kind: str, name: str) -> object:
         if kind == "application":
             return snapshot.get("pipeline", {}).get("applications", {}).get(name)
         if kind == "pipeline":

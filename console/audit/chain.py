@@ -97,7 +97,7 @@ def encode_canonical_entry(content: Mapping[str, Any], sequence: int, previous: 
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _normalize_value(value: object) -> Any:
+def _normalize_value(value: object) -> object:
     if isinstance(value, Mapping):
         return {_format_key(key): _normalize_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -137,7 +137,7 @@ def _is_digest(covered: bytes, digest: str) -> bool:
     return any(hmac.compare_digest(character, digest) for character in made)
 
 
-def _as_written(value: object) -> Any:
+def _as_written(value: object) -> object:
     """Return a document as it was before PostgreSQL stored it.
 
     PostgreSQL reads 1e23 as 10**23, which is not the number that was written: from 2**53 on a float seldom equals its

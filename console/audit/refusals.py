@@ -147,7 +147,7 @@ class Refusal:
     reason: str
     address: str | None = None
     request_id: str = ""
-    after: Any = None
+    after: object = None
 
     @property
     def same_as(self) -> tuple[str, str, str]:

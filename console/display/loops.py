@@ -57,9 +57,9 @@ class ParameterRow:
 
     name: str
     label: str
-    value: Any
-    effective: Any
-    default: Any
+    value: object
+    effective: object
+    default: object
     minimum: float | None
     maximum: float | None
     unit: str

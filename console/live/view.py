@@ -69,7 +69,7 @@ class View:
             result["queues"] = {name: self._queue(name, row) for name, row in document["queues"].items()}
         return result
 
-    def _queue(self, name: str, row: object) -> Any:
+    def _queue(self, name: str, row: object) -> object:
         if name == self.queue or not isinstance(row, dict) or not row.get("containers"):
             return row
         return {

@@ -129,7 +129,7 @@ def _put(into: dict[str, Any], name: str, schema: Mapping[str, Any], text: str) 
     into[name] = _parse_value(name, kinds, text)
 
 
-def _parse_value(name: str, kinds: set[str], text: str) -> Any:
+def _parse_value(name: str, kinds: set[str], text: str) -> object:
     if "boolean" in kinds and text in ("true", "false"):
         return text == "true"
     if kinds & {"number", "integer"}:

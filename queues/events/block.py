@@ -160,7 +160,7 @@ class EncodedBlock:
     block_id: str
     events: int
     newest_time_us: int
-    data: Any  # bytes or pa.Buffer
+    data: bytes | pa.Buffer
 
     @property
     def size_bytes(self) -> int:

@@ -79,7 +79,7 @@ def _decode_events(entry_id: bytes, fields: dict[bytes, bytes], most: int, newes
     return [WaitingEvent(block, at, {name: _cut(value) for name, value in event.items()}) for event in events]
 
 
-def _cut(value: object) -> Any:
+def _cut(value: object) -> object:
     """Return a text as far as it is shown."""
     if not isinstance(value, str) or len(value) <= MAX_TEXT:
         return value

@@ -94,7 +94,7 @@ def move_to_field(error: BadInput) -> BadInput:
     return BadInput(error.field.removeprefix("--set ").removeprefix("--"), error.message)
 
 
-def parse_setting(declared: Parameter, text: str) -> Any:
+def parse_setting(declared: Parameter, text: str) -> str | float:
     """Parse a setting as its kind. Raises `BadInput` that names it."""
     if declared.kind in ("choice", "text"):
         return text

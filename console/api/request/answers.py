@@ -59,7 +59,7 @@ class Router(ninja.Router):
 class AnswerEncoder(NinjaJSONEncoder):
     """Encodes documents and dataclasses, and times as Django does."""
 
-    def default(self, o: object) -> Any:
+    def default(self, o: object) -> object:
         if isinstance(o, msgspec.Struct):
             return msgspec.to_builtins(o, builtin_types=(datetime, date))
         if dataclasses.is_dataclass(o):

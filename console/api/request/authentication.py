@@ -1,7 +1,5 @@
 """Authentication of the API: a token, or the session of a logged-in user."""
 
-from typing import cast
-
 from django.http import HttpRequest
 from django.utils import timezone
 from ninja.errors import AuthenticationError, HttpError
@@ -27,7 +25,8 @@ class Caller(HttpBearer):
     def __call__(self, request: HttpRequest) -> Actor:
         if (local := getattr(request, "weir_local_actor", None)) is not None:
             # manage.py weir, in this process: no external request has the attribute.
-            return cast(Actor, local)
+            actor: Actor = local
+            return actor
         header = request.headers.get("Authorization")
         return self.authenticate_token(request, header) if header is not None else self.authenticate_session(request)
 

@@ -36,7 +36,7 @@ def check_rows(rows: int) -> None:
         raise BadInput("rows", f"must be a whole number from 1 to {MAX_ROWS}, not {rows}.")
 
 
-def _convert_number_to_time(given: object) -> Any:
+def _convert_number_to_time(given: object) -> object:
     """Return the time of a number by its size, as of an event's: s, ms, µs or ns since 1970."""
     number = parse_any_number(given) if isinstance(given, str) else given
     if not is_number(number):
@@ -84,7 +84,7 @@ def _add_number_checks(node: object) -> Any:
 def _wrap_number_schema(number: dict[str, Any], example: str) -> core_schema.CoreSchema:
     reference = number.pop("ref", None)
 
-    def check(value: object) -> Any:
+    def check(value: object) -> object:
         if isinstance(value, str) and parse_decimal_number(value) is None:
             raise PydanticCustomError(
                 "plain_number",

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import Query, Schema
@@ -67,13 +68,13 @@ class ReportedRow(TypedDict):
     reported_at: Annotated[Time, describe("Time of the last report.")]
 
 
-def query_fired_alerts() -> Any:
+def query_fired_alerts() -> QuerySet[Alert]:
     fired = Alert.objects.filter(fired_at__isnull=False)
     return fired.select_related("rule", "silence__owner", "acknowledged_by", "snoozed_by")
 
 
 def find_alert(alert_id: int) -> Alert:
-    alert: Alert | None = query_fired_alerts().select_related("incident").filter(pk=alert_id).first()
+    alert = query_fired_alerts().select_related("incident").filter(pk=alert_id).first()
     if alert is None:
         raise Http404(f"Alert {alert_id} is unknown.")
     return alert

@@ -1,8 +1,8 @@
 """The audit log: who changed what, filtered and exported."""
 
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Query, Schema
@@ -55,7 +55,7 @@ class AuditSearch(Schema):
     since: UtcTime | None = Field(None, alias="from")
     until: UtcTime | None = Field(None, alias="to")
 
-    def build_filter(self) -> Any:
+    def build_filter(self) -> QuerySet[AuditEntry]:
         return AuditFilter(**self.dict()).check().choose(AuditEntry.objects.all())
 
 

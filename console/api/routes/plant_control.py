@@ -6,9 +6,9 @@ several values of one instant uses `gettopology`.
 """
 
 import time
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import NinjaAPI, Path, Query
 
@@ -330,13 +330,13 @@ def add_plant_refusals(api: NinjaAPI) -> None:
     """
 
     @api.exception_handler(PlantHeld)
-    def answer_held(request: HttpRequest, error: PlantHeld) -> Any:
+    def answer_held(request: HttpRequest, error: PlantHeld) -> HttpResponse:
         said = {"errors": {"plant": [str(error)]}, "holder": error.holder, "until": error.until}
         return api.create_response(request, said, status=409)
 
     @api.exception_handler(PlantUnavailable)
     @api.exception_handler(InvalidPlantResponse)
-    def unseen(request: HttpRequest, error: PlantUnavailable | InvalidPlantResponse) -> Any:
+    def unseen(request: HttpRequest, error: PlantUnavailable | InvalidPlantResponse) -> HttpResponse:
         response = api.create_response(request, {"errors": {"plant": [str(error)]}}, status=503)
         response["Retry-After"] = str(RETRY_AFTER_SECONDS)
         return response

@@ -165,7 +165,7 @@ class CloudEvent(Schema):
 NO_DATA = CloudEvent()
 
 
-def _event_fields(body: object) -> Any:
+def _event_fields(body: object) -> dict[str, Any]:
     """Return the fields of a body; none of the data of a binary event that is no object."""
     return body if isinstance(body, dict) else {}
 

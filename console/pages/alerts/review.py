@@ -6,7 +6,6 @@ The review shows alerts, their duration, what helped, and what flapped. The repo
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -66,7 +65,7 @@ def review(request: HttpRequest) -> HttpResponseBase:
     return render_page(request, page, "frame")
 
 
-def _rank_worst_first(row: reviews.ReviewRow) -> Any:
+def _rank_worst_first(row: reviews.ReviewRow) -> tuple[bool, int, float]:
     order = ("critical", "warning", "notice")
     return (row.alert.under_id is not None, order.index(row.alert.shown_severity), -row.seconds)
 

@@ -5,7 +5,6 @@ The past is read-only: no action is possible on such a page. Every other page sh
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import cast
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -63,7 +62,8 @@ def past_of(request: HttpRequest) -> PastInstant | None:
     if not hasattr(request, "weir_past"):
         asked = _read_instant(request)
         noted.weir_past = _load_past_instant(asked) if asked and _page(request) in PAGES else None
-    return cast(PastInstant | None, noted.weir_past)
+    past: PastInstant | None = noted.weir_past
+    return past
 
 
 def find_unreachable_instant(request: HttpRequest) -> PastInstant | None:

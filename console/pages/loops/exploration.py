@@ -222,7 +222,7 @@ def load_present_state(loop: Loop) -> PresentState:
     law = (loop.state or {}).get("law") or {}
     machine, trial = law.get("machine") or {}, law.get("trial") or {}
     entry = ledger.find_last_entry(loop)
-    last: Any = (entry.observation if entry else None) or {}
+    last: Mapping[str, Any] = (entry.observation if entry else None) or {}
     phase = "trial" if trial.get("threads") else machine.get("phase")
     return PresentState(phase, last.get("threads") or machine.get("threads"))
 

@@ -1,7 +1,6 @@
 """The plant's settings and each loop's own values: range, current value, and last change."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -86,7 +85,7 @@ def change_own(request: HttpRequest, loop_id: int) -> ActionResult:
     """Change a loop's own value. Posted: name, value (empty: the default again), reason."""
     loop, posted = get_object_or_404(Loop, pk=loop_id), request.POST
     name, text = posted.get("name", ""), posted.get("value", "").strip()
-    value: Any = None
+    value: object = None
     if text:
         value = parse_value(catalog.get_parameter(catalog.get_law(loop.law), name), text, "value")
     elif not name:

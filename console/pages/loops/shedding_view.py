@@ -214,8 +214,9 @@ def _iterate_outputs(
         )
 
 
-def _describe_expectation(decision: Decision | None, emitted: str) -> Any:
-    return ((decision.action or {}).get("expected", {}) if decision else {}).get(emitted)
+def _describe_expectation(decision: Decision | None, emitted: str) -> float | None:
+    expected: float | None = ((decision.action or {}).get("expected", {}) if decision else {}).get(emitted)
+    return expected
 
 
 def _total(

@@ -33,7 +33,7 @@ class AskedParameter(ParameterRow):
     would: the requested value in the unit shown; the value in force if nothing is requested.
     """
 
-    would: Any
+    would: object
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,14 +4,14 @@ import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import jwt
 import requests
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import SuspiciousOperation
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.decorators import method_decorator
@@ -104,11 +104,11 @@ class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc] # the library 
         if not request.user.is_authenticated:
             request.session.set_expiry(BEGUN_SECONDS)
         request.session[CONFIRMING] = time.time() if "confirm" in request.GET else None
-        answer = super().get(request)
+        answer: HttpResponseRedirect = super().get(request)
         endpoint = identity_provider.get_setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
         if "?" in endpoint:  # which the library does not expect
             return redirect(answer.url.replace(f"{endpoint}?", f"{endpoint}&", 1))
-        return cast(HttpResponse, answer)
+        return answer
 
     def get_extra_params(self, request: HttpRequest) -> dict[str, str]:
         return {"prompt": "login", "max_age": "0"} if "confirm" in request.GET else {}
@@ -127,7 +127,8 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the libr
         issuer = request.GET.get("iss")
         if issuer is not None and issuer != identity_provider.discover()["issuer"]:
             return _report_failure(request, FAILED, OTHER_ISSUER, 403, {"issuer": issuer[:MAX_ERROR]})
-        return cast(HttpResponse, super().get(request))
+        answer: HttpResponse = super().get(request)
+        return answer
 
     def login_failure(self) -> HttpResponse:
         if error := self.request.GET.get("error"):

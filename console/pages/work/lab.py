@@ -56,8 +56,8 @@ class AppliedValue:
     """
 
     name: str
-    value: Any
-    in_force: Any
+    value: object
+    in_force: object
     chosen: bool
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from django.conf import settings
 from django.http import HttpRequest, QueryDict
@@ -36,7 +36,7 @@ class LabSetting:
     """A setting of the scenario, with its value."""
 
     declared: Parameter
-    value: Any
+    value: object
 
 
 @dataclass(frozen=True, kw_only=True)

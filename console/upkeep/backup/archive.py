@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
@@ -149,7 +149,7 @@ def _check_source(source: zipfile.ZipFile) -> dict[str, Any]:
         raise BadInput("FILE", HALF.format(why="its manifest is missing"))
     try:
         damaged = source.testzip()
-        manifest = cast(dict[str, Any], orjson.loads(source.read(MANIFEST)))
+        manifest: dict[str, Any] = orjson.loads(source.read(MANIFEST))
         version, members = int(manifest["format"]), set(manifest["members"])
     except (*DAMAGED, OSError):
         raise BadInput("FILE", HALF.format(why="it is damaged")) from None

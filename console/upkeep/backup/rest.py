@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import cast
 
 import redis
 from django.contrib.auth.models import User
@@ -64,7 +63,7 @@ def count_pipeline(control: redis.Redis) -> tuple[object, ...]:
     Published complex events are on a node, and no longer on the control server. Raises `redis.RedisError`.
     """
     cursors, rooms, outboxes = (
-        sorted(cast(Iterator[bytes], control.scan_iter(pattern, 1_000)))
+        sorted(expect_bytes(control).scan_iter(pattern, 1_000))
         for pattern in (keys.PIPELINE_CURSOR.pattern, keys.PIPELINE_ROOM.pattern, keys.PIPELINE_OUTBOX.pattern)
     )
     dispatched = [(name, control.hget(name, "tick")) for name in cursors]

@@ -7,7 +7,7 @@ until the next key. Names and values are base64. It uses plain commands, since n
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import orjson
 import redis
@@ -55,7 +55,7 @@ def export_lines(server: redis.Redis, on_nodes: bool) -> Iterator[bytes]:
     """Yield all persistent data of this server. Raises `redis.RedisError`."""
     names = {name for pattern in list_key_patterns(on_nodes) for name in server.scan_iter(pattern, AT_ONCE)}
     for name in sorted(names):
-        kind = cast(bytes, server.type(name)).decode()
+        kind = expect_bytes(server).type(name).decode()
         if kind == "none":  # it ended in the meantime
             continue
         expires_ms = server.pexpiretime(name)
@@ -76,7 +76,7 @@ def load_node(server: redis.Redis, lines: Iterable[bytes]) -> int:
     """
     count = load(server, lines)
     begin, end = keys.SEGMENT.build("\0").split("\0")
-    for name in sorted(cast(Iterator[bytes], server.scan_iter(keys.SEGMENT.pattern, AT_ONCE))):
+    for name in sorted(expect_bytes(server).scan_iter(keys.SEGMENT.pattern, AT_ONCE)):
         Segment(server, name.decode().removeprefix(begin).removesuffix(end)).recount()
     return count
 
@@ -132,18 +132,19 @@ CONTENT: Mapping[str, Callable[[redis.Redis, bytes], Iterator[Item]]] = {
 
 def _stream_head(server: redis.Redis, name: bytes) -> dict[str, Any]:
     """Return a stream's data besides its entries: its last id, and its pending entries."""
-    about: Any = server.xinfo_stream(name)
+    read = expect_bytes(server)
+    about = read.xinfo_stream(name)
     groups = []
-    for group in cast(list[Any], server.xinfo_groups(name)):
+    for group in read.xinfo_groups(name):
         pending: list[Any] = []
         first = "-"
-        while page := cast(list[Any], server.xpending_range(name, group["name"], first, "+", AT_ONCE)):
+        while page := read.xpending_range(name, group["name"], first, "+", AT_ONCE):
             pending += [
                 [entry["message_id"].decode(), _encode_base64(entry["consumer"]), entry["times_delivered"]]
                 for entry in page
             ]
             first = f"({pending[-1][0]}"
-        given = cast(bytes, group["last-delivered-id"]).decode()
+        given = group["last-delivered-id"].decode()
         groups.append({"name": _encode_base64(group["name"]), "given": given, "pending": pending})
     return {"last_id": about["last-generated-id"].decode(), "groups": groups}
 
