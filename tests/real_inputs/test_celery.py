@@ -32,8 +32,6 @@ def channel_options(address):
     return create_app(address).connection().transport_options
 
 
-# One declaration for both clients
-
 DECLARED = {
     "sep": ":",
     "priority_steps": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
@@ -119,8 +117,6 @@ def test_options_of_redis_are_refused_for_rabbitmq():
 def test_a_worker_s_own_binding_shows_its_separator(bindings, separators):
     assert find_binding_separators(bindings) == separators
 
-
-# Addresses
 
 HOSTS = (
     ("amqp://rabbit.example", "/"),

@@ -188,9 +188,6 @@ def test_no_series_is_unknown_and_two_name_the_remedy():
         assert "sum()" in plant.get_sensor_statuses()["busy"].error
 
 
-# Lists that a server answers on several pages
-
-
 HPA_LISTS = {"": ("a", "next-1"), "next-1": ("b", "next-2"), "next-2": ("c", "")}
 
 
@@ -223,9 +220,6 @@ def test_a_list_without_an_end_is_refused(items):
 
     with api_server(answer) as server, pytest.raises(InvalidPlantResponse, match="more than 20 pages"):
         server.get("autoscaling/v2", "horizontalpodautoscalers")
-
-
-# Lists of which one entry is none
 
 
 # Workloads of which one can't be read

@@ -1,8 +1,5 @@
 """A header that a person writes begins no other header and no other request."""
 
-from pathlib import Path
-from typing import Any
-
 import httpx
 import pytest
 
@@ -38,7 +35,7 @@ FRAMING = ("Host", "content-length", "Transfer-Encoding", "CONNECTION", "Upgrade
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_value_that_no_header_carries_is_refused_without_quoting_it(value: str, tmp_path: Path):
+def test_a_value_that_no_header_carries_is_refused_without_quoting_it(value, tmp_path):
     with pytest.raises(BadInput) as refused:
         build("webhook", {"url": URL, "headers": {"X-Team": value}}, Place("alert", tmp_path))
     assert refused.value.field == FIELD
@@ -46,14 +43,14 @@ def test_a_value_that_no_header_carries_is_refused_without_quoting_it(value: str
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_is_no_token_is_refused(name: str, tmp_path: Path):
+def test_a_name_that_is_no_token_is_refused(name, tmp_path):
     with pytest.raises(BadInput) as refused:
         build("webhook", {"url": URL, "headers": {"X-Good": "1", name: "1"}}, Place("alert", tmp_path))
     assert refused.value.field.startswith(FIELD)
 
 
 @pytest.mark.parametrize("name", FRAMING)
-def test_a_header_that_frames_the_request_is_left_to_the_client(name: str):
+def test_a_header_that_frames_the_request_is_left_to_the_client(name):
     with pytest.raises(Forbidden, match="remove it"):
         check_headers({name: "1"}, FIELD)
 
@@ -63,7 +60,7 @@ def test_more_headers_than_a_request_takes_are_refused():
         check_headers({f"X-{number}": "1" for number in range(33)}, FIELD)
 
 
-def test_good_headers_arrive_as_they_were_written(tmp_path: Path):
+def test_good_headers_arrive_as_they_were_written(tmp_path):
     sent: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -79,7 +76,7 @@ def test_good_headers_arrive_as_they_were_written(tmp_path: Path):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("headers", [{"X-Team": "a\r\nX-Admin: 1"}, {"X-A\r\nX-Admin": "1"}])
-def test_the_api_refuses_it_and_names_the_field(headers: dict[str, str], browsers: Any, control: Any):
+def test_the_api_refuses_it_and_names_the_field(headers, browsers, control):
     body = {"kind": "jobs", "handler": "webhook", "handler_options": {"url": URL, "headers": headers}}
     browser = browsers["administrator"]
     answer = browser.post("/api/v1/queues/mail/create", {**body, "reason": "a test"}, content_type="application/json")
@@ -88,14 +85,14 @@ def test_the_api_refuses_it_and_names_the_field(headers: dict[str, str], browser
 
 
 @pytest.mark.parametrize("name", ["X-Key\r\nX-Admin", "X-Key\n", "X-Key: 1", "Host", "X-" + "a" * 60])
-def test_a_declared_plant_names_no_header_that_begins_another(name: str):
+def test_a_declared_plant_names_no_header_that_begins_another(name):
     with pytest.raises(BadInput) as refused:
         read_login({"secret_environment": "WEIR_SECRET_DESK", "secret_as": name}, "sensors.load")
     assert refused.value.field == "sensors.load.secret_as"
 
 
 @pytest.mark.parametrize("secret", ["word\r\nX-Admin: 1", "word\n", " word"])
-def test_a_secret_that_begins_another_header_is_not_sent(secret: str):
+def test_a_secret_that_begins_another_header_is_not_sent(secret):
     with pytest.raises(BadInput) as refused:
         check_header_secret("WEIR_SECRET_DESK", secret)
     assert "word" not in refused.value.message

@@ -32,15 +32,13 @@ def events(spark: SparkSession, invented: int):
     return spark.createDataFrame(table)
 
 
-def test_the_rarest_types_are_one_and_no_event_is_lost(spark: SparkSession):
+def test_the_rarest_types_are_one_and_no_event_is_lost(spark):
     found = Counter(row["type"] for row in group_rare_types(events(spark, 500), 3).collect())
     assert found == {**FREQUENT, "": 20, OTHERS: 500}
 
 
 @pytest.mark.parametrize("invented", [500, 2_000])
-def test_a_training_set_has_as_many_rows_whatever_types_are_invented(
-    spark: SparkSession, invented: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_training_set_has_as_many_rows_whatever_types_are_invented(spark, invented, monkeypatch):
     monkeypatch.setattr(training, "MAX_TYPES", 3)
     counted = training._count_events(events(spark, invented), 3_600)
     table = training.build_window_table(counted, DAY, 3_600, 2, 3)
@@ -48,7 +46,7 @@ def test_a_training_set_has_as_many_rows_whatever_types_are_invented(
     assert table.num_rows == 24 * 4
 
 
-def test_statistics_have_a_row_for_the_rarest_types_together(spark: SparkSession, monkeypatch: pytest.MonkeyPatch):
+def test_statistics_have_a_row_for_the_rarest_types_together(spark, monkeypatch):
     monkeypatch.setattr(statistics, "MAX_TYPES", 3)
     slices, quantiles = statistics._measure(events(spark, 500), 590)
     rows = statistics.describe(Partition(DAY, "q"), slices, quantiles, {}).to_pylist()

@@ -48,7 +48,7 @@ def state_bytes(tier: Tier) -> int:
 
 
 @pytest.mark.parametrize("pattern", ATTACKED.values(), ids=ATTACKED)
-def test_a_flood_of_long_keys_stays_within_the_limit_and_is_counted(pattern, control, monkeypatch: pytest.MonkeyPatch):
+def test_a_flood_of_long_keys_stays_within_the_limit_and_is_counted(pattern, control, monkeypatch):
     limit = 256 * 1024
     monkeypatch.setattr(state, "MAX_STATE_BYTES", limit)
     chance = random.Random(7)
@@ -62,7 +62,7 @@ def test_a_flood_of_long_keys_stays_within_the_limit_and_is_counted(pattern, con
     assert sum(count.patterns["p"].forgotten_bytes for count in tier.counts if "p" in count.patterns) > limit
 
 
-def test_after_a_flood_matches_are_found_as_before(control, monkeypatch: pytest.MonkeyPatch):
+def test_after_a_flood_matches_are_found_as_before(control, monkeypatch):
     monkeypatch.setattr(state, "MAX_STATE_BYTES", 64 * 2_000)
     pattern = replace(ATTACKED["a plain sequence"], name="p", emits="p")
     tier = Tier(control, Graph((Operator("low", "source", (pattern,)),)))
@@ -93,7 +93,7 @@ def test_what_fits_is_kept_to_the_last_byte():
     assert memory.forgotten_bytes == {}
 
 
-def test_a_pattern_that_drops_matches_is_logged_once_a_minute(control, caplog: pytest.LogCaptureFixture):
+def test_a_pattern_that_drops_matches_is_logged_once_a_minute(control, caplog):
     application = SimpleNamespace(name=APPLICATION)
     work = InterEventWork("", application, None, control, None, None)
     count = OperatorCount("low", patterns={"p": PatternCount(forgotten_bytes=5_000_000)})

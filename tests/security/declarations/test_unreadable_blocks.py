@@ -18,7 +18,6 @@ from queues.events.block import SCHEMA, BlockIds, cut, from_events
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from queues.topology import QueueSpec
-from tests.servers import Server
 from workers.consumer.handler import Place
 from workers.consumer.registry import build
 from workers.consumer.worker import Consumer
@@ -58,7 +57,7 @@ QUEUE = QueueSpec("alert", "jobs", {"n1": 1000}, handler="noop")
 
 
 @pytest.fixture
-def segment(nodes: dict[str, Server]) -> Segment:
+def segment(nodes):
     return Segment(nodes["n1"].client(), "alert")
 
 

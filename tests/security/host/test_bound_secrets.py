@@ -2,7 +2,6 @@
 
 import http.server
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,13 +26,13 @@ NAME, OWN, ELSEWHERE = "WEIR_SECRET_FLINK", "https://flink.example/", "https://a
 
 
 @pytest.fixture(autouse=True)
-def bound(monkeypatch: pytest.MonkeyPatch, control: Any) -> None:
+def bound(monkeypatch, control):
     monkeypatch.setenv(NAME, "hunter2")
     monkeypatch.setenv(f"{NAME}_HOSTS", "flink.example, flink-2.example")
 
 
 @pytest.fixture
-def heard() -> Iterator[tuple[str, list[str]]]:
+def heard():
     """An attacker's server on this machine, and the secrets that were sent to it."""
     sent: list[str] = []
 

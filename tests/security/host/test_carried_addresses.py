@@ -42,7 +42,7 @@ GOOD = (
 
 
 @pytest.fixture(autouse=True)
-def nothing_allowed(settings) -> None:
+def nothing_allowed(settings):
     settings.WEIR_EGRESS_ALLOW = ""
 
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from console.storage.worker_tables import HIDDEN, READ, WRITTEN, list_table_access
 from tests.console.served import ROOT
 from tests.postgres import postgres_url as postgres_url
-from tests.servers import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 # Each is a way from the database to an account, or to what was recorded about people.
@@ -58,7 +56,7 @@ def managed(environment: dict[str, str], *words: str) -> subprocess.CompletedPro
 
 
 @pytest.fixture(scope="module")
-def owner(postgres_url: str, _control_server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def owner(postgres_url, _control_server, tmp_path_factory):
     environment = {
         **os.environ,
         "WEIR_DATA": str(tmp_path_factory.mktemp("data")),
@@ -82,12 +80,12 @@ def as_role(owner: dict[str, str], role: str) -> str:
 
 
 @pytest.fixture
-def prompt(owner: dict[str, str]) -> Iterator[psycopg.Connection]:
+def prompt(owner):
     with psycopg.connect(owner["DATABASE_URL"], autocommit=True) as connection:
         yield connection
 
 
-def test_the_database_grants_what_is_declared_of_each_table(owner: dict[str, str]):
+def test_the_database_grants_what_is_declared_of_each_table(owner):
     changes, reading = ("INSERT", "UPDATE", "DELETE"), ("SELECT",)
     expected = {
         table: {WRITTEN: {*changes, *reading}, READ: {*reading}, HIDDEN: set()}[access]
@@ -107,7 +105,7 @@ def test_the_database_grants_what_is_declared_of_each_table(owner: dict[str, str
 
 
 @pytest.mark.parametrize("statement", TAKEOVERS.values(), ids=TAKEOVERS)
-def test_the_workers_role_reaches_no_account_file_or_other_role(statement: str, owner: dict[str, str]):
+def test_the_workers_role_reaches_no_account_file_or_other_role(statement, owner):
     name = owner["DATABASE_URL"].partition("://")[2].partition("@")[0]
     with (
         psycopg.connect(as_role(owner, "weir_workers")) as connection,
@@ -116,7 +114,7 @@ def test_the_workers_role_reaches_no_account_file_or_other_role(statement: str, 
         connection.execute(statement.format(owner=name))
 
 
-def test_an_earlier_grant_of_any_kind_does_not_stay(owner: dict[str, str], prompt: psycopg.Connection):
+def test_an_earlier_grant_of_any_kind_does_not_stay(owner, prompt):
     prompt.execute("CREATE ROLE weir_granted LOGIN")
     prompt.execute("GRANT ALL ON SCHEMA public TO weir_granted")
     prompt.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO weir_granted")
@@ -155,9 +153,7 @@ def test_an_earlier_grant_of_any_kind_does_not_stay(owner: dict[str, str], promp
         ),
     ],
 )
-def test_a_role_with_rights_that_no_revocation_takes_is_refused(
-    given: str, taken: str, said: str, owner: dict[str, str], prompt: psycopg.Connection
-):
+def test_a_role_with_rights_that_no_revocation_takes_is_refused(given, taken, said, owner, prompt):
     name = prompt.info.user
     prompt.execute("DROP ROLE IF EXISTS weir_more")
     prompt.execute("CREATE ROLE weir_more LOGIN")

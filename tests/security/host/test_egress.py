@@ -5,7 +5,6 @@ import ipaddress
 import itertools
 import socket
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -77,12 +76,12 @@ GOOD = (
 
 
 @pytest.fixture(autouse=True)
-def nothing_allowed(settings) -> None:
+def nothing_allowed(settings):
     settings.WEIR_EGRESS_ALLOW = ""
 
 
 @pytest.mark.parametrize("url", HOSTILE)
-def test_a_hostile_address_is_refused_everywhere(url: str):
+def test_a_hostile_address_is_refused_everywhere(url):
     for check in (egress.check_url, adapters.check_url, lambda text: receivers.READERS["webhook"]({"url": text})):
         with pytest.raises(BadInput) as refused:
             check(url)
@@ -90,7 +89,7 @@ def test_a_hostile_address_is_refused_everywhere(url: str):
 
 
 @pytest.mark.parametrize("url", GOOD)
-def test_an_address_of_a_site_is_taken(url: str):
+def test_an_address_of_a_site_is_taken(url):
     egress.check_url(url)
 
 
@@ -109,9 +108,6 @@ def test_an_administrator_allows_a_network_in_the_environment(settings):
         egress.check_url("http://[::1]:8000/")
     with pytest.raises(BadInput):
         egress.check_url("http://169.254.169.254/")
-
-
-# At the connection.
 
 
 class _Desk(http.server.BaseHTTPRequestHandler):
@@ -143,7 +139,7 @@ class _Desk(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def desk() -> Iterator[http.server.ThreadingHTTPServer]:
+def desk():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Desk)
     server.seen, server.ended = [], threading.Event()  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
@@ -170,7 +166,7 @@ def client(names: dict[str, list[str]], total_seconds: float = 120.0) -> httpx.C
     "addresses",
     [["127.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["::ffff:127.0.0.1"], ["169.254.169.254"], ["::1"], ["0.0.0.0"]],
 )
-def test_a_name_that_leads_into_this_host_is_not_connected_to(addresses: list[str], desk):
+def test_a_name_that_leads_into_this_host_is_not_connected_to(addresses, desk):
     with client({"desk.example": addresses}) as there, pytest.raises(httpx.ConnectError, match="which is not allowed"):
         there.get(f"http://desk.example:{desk.server_port}/")
     assert desk.seen == []
@@ -245,7 +241,7 @@ def test_a_proxy_of_the_environment_is_not_asked(desk, settings, monkeypatch):
 
 
 @pytest.mark.parametrize("network", ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"])
-def test_private_networks_are_allowed(network: str):
+def test_private_networks_are_allowed(network):
     assert egress.explain_refusal(next(iter(ipaddress.ip_network(network).hosts()))) == ""
 
 
@@ -278,14 +274,12 @@ def test_whoever_reaches_for_what_nobody_may_have_stands_in_the_audit_by_whateve
     assert AuditEntry.objects.get().action.startswith("refused."), answer.content
 
 
-# Names of variables.
-
 NAMES = ("REDIS_URL", "DATABASE_URL", "WEIR_SECRET_KEY", "WEIR_SECRET_KEY_OLD", "WEIR_TOKEN", "PATH", "a b")
 MORE_NAMES = ("WEIR_ADMIN_PASSWORD", "WEIR_AUDIT_KEY", "WEIR_SMTP_URL", "DESK_SECRET", "WEIR_SECRET_", "_TOKEN")
 
 
 @pytest.mark.parametrize("name", NAMES + MORE_NAMES)
-def test_a_variable_that_is_not_for_others_can_not_be_named(name: str):
+def test_a_variable_that_is_not_for_others_can_not_be_named(name):
     with pytest.raises(BadInput):
         receivers.READERS["webhook"]({"url": "https://desk.example/", "secret_environment": name})
     plant = RegisteredPlant(name="east", kind="weir", url="https://east.example", secret_environment=name)

@@ -2,7 +2,6 @@
 
 import gc
 import socket
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -40,13 +39,13 @@ class Victim:
 
 
 @pytest.fixture
-def victim() -> Iterator[Victim]:
+def victim():
     with closing(Victim("127.0.0.2")) as server:
         yield server
 
 
 @pytest.fixture
-def plant(victim, settings, monkeypatch) -> Iterator[KafkaPlant]:
+def plant(victim, settings, monkeypatch):
     """Of a cluster at an allowed address that names a broker at a refused one."""
     monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "1")
     settings.WEIR_EGRESS_ALLOW = "127.0.0.1/32"

@@ -40,7 +40,7 @@ PERSON = Actor("ada", "operator", user=User(pk=7, username="ada"))
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     (tmp_path / "data").mkdir(mode=0o700)
     return tmp_path / "data"
 

@@ -42,7 +42,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("files", [pytest.param(files, id=name) for name, files in HELD.items()])
-def test_it_holds_on_postgresql(files: tuple[str, ...], postgres_url: str):
+def test_it_holds_on_postgresql(files, postgres_url):
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", *files]
     environment = {**os.environ, "DATABASE_URL": postgres_url}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

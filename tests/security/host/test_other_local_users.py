@@ -10,7 +10,6 @@ import socket
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,7 +50,7 @@ class OpenPlant(RunningPlant):
 
 
 @pytest.fixture(scope="module")
-def plant() -> Iterator[OpenPlant]:
+def plant():
     with OpenPlant() as running:
         # A first micro-batch: Spark's workers, its callbacks and its checkpoint are there.
         running.wait_until(lambda snapshot: (snapshot["pipeline"] or {}).get("batch"), 400, "a first batch")

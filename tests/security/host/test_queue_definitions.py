@@ -68,7 +68,7 @@ GOOD = (
 
 
 @pytest.fixture(autouse=True)
-def plant(control: Any, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def plant(control, settings, tmp_path, monkeypatch):
     settings.WEIR_DATA, settings.WEIR_EGRESS_ALLOW = tmp_path, ""
     monkeypatch.delenv("WEIR_HANDLERS")
     (tmp_path / "handled").mkdir()
@@ -79,7 +79,7 @@ def plant(control: Any, settings: Any, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def trap(tmp_path, monkeypatch):
     """A module of the host that nobody allowed: importing it is the attack."""
     (tmp_path / "weir_trap.py").write_text("def handle(events): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))

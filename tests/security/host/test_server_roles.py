@@ -101,7 +101,7 @@ class Plant:
 
 
 @pytest.fixture(scope="module")
-def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
+def plant(tmp_path_factory):
     folder = tmp_path_factory.mktemp("roles")
     servers = []
     for name, text in build_acl_files(ENVIRONMENT).items():
@@ -117,7 +117,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
 
 
 @pytest.mark.slow
-def test_the_hosts_telemetry_publishes_with_its_own_rights(plant: Plant, monkeypatch: pytest.MonkeyPatch):
+def test_the_hosts_telemetry_publishes_with_its_own_rights(plant, monkeypatch):
     """Twice: from the second time on it asks for the queues' pauses, too."""
     monkeypatch.setitem(PROCESS, NODE_LOGIN.name, f"telemetry:{PASSWORDS['telemetry']}")
     event = {"type": "cpu", "source": "host", "key": "core0", "value": 1.0}
@@ -130,7 +130,7 @@ def test_the_hosts_telemetry_publishes_with_its_own_rights(plant: Plant, monkeyp
 
 @pytest.mark.timeout(400)
 @pytest.mark.slow
-def test_every_role_does_its_work_and_is_refused_nothing_that_it_needs(plant: Plant):
+def test_every_role_does_its_work_and_is_refused_nothing_that_it_needs(plant):
     """Agent, telemetry, observer and worker, as compose starts them; a producer of the web process."""
     celery = ["-m", "celery", "--app", "console.celery", "worker", "--without-gossip", "--without-mingle"]
     jobs = [*celery, "--queues", "jobs,control", "--hostname", "jobs@%h", "--pool", "prefork", "-c", "1"]
@@ -223,7 +223,7 @@ def is_refused(client: redis.Redis, command: tuple[str, ...]) -> bool:
 
 
 @pytest.mark.parametrize("role", [role.name for role in ROLES])
-def test_a_role_can_do_nothing_else(plant: Plant, role: str):
+def test_a_role_can_do_nothing_else(plant, role):
     for server, more in ((plant.control, REFUSED_AT_CONTROL), (plant.node, REFUSED_AT_NODE)):
         with server.user(role) as client:
             assert client.ping()
@@ -233,7 +233,7 @@ def test_a_role_can_do_nothing_else(plant: Plant, role: str):
             assert done == []
 
 
-def test_without_a_users_password_nothing_is_answered(plant: Plant):
+def test_without_a_users_password_nothing_is_answered(plant):
     for server in (plant.control, plant.node):
         for login in ({}, {"username": "web", "password": "guess"}, {"username": "default", "password": ""}):
             with redis.Redis(port=server.config.port, retry=ONCE, **login) as client, NO_LOGIN:
@@ -244,7 +244,7 @@ def test_without_a_users_password_nothing_is_answered(plant: Plant):
                 health.get("weir:topology")
 
 
-def test_a_producer_reaches_a_node_by_its_own_login_and_the_topology_holds_none(plant: Plant, monkeypatch):
+def test_a_producer_reaches_a_node_by_its_own_login_and_the_topology_holds_none(plant, monkeypatch):
     monkeypatch.setenv(NODE_LOGIN.name, f"web:{PASSWORDS['web']}")
     with Client(plant.control.url_of("web"), "test") as client:
         client.publish("alert", [{"type": "alert"}])

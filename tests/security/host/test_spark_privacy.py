@@ -5,8 +5,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from py4j.java_gateway import CallbackServer, CallbackServerParameters
@@ -47,12 +45,12 @@ class Pool(dict):
 
 
 @pytest.fixture
-def callback() -> Callback:
+def callback():
     return Callback()
 
 
 @pytest.fixture
-def server(callback: Callback) -> Iterator[CallbackServer]:
+def server(callback):
     """Py4J's callback server as Spark starts it, behind our guard."""
     parameters = CallbackServerParameters(
         port=0, daemonize=True, daemonize_connections=True, ssl_context=ThisUserOnly()
@@ -98,7 +96,7 @@ def test_a_cluster_takes_its_secret_from_a_private_file_and_no_command_line(tmp_
 
 
 @pytest.mark.parametrize("secret", ["", "short", "s" * 31, "s" * 40 + "\nspark.ui.enabled true", "s" * 40 + " x"])
-def test_a_cluster_without_a_proper_secret_does_not_start(tmp_path: Path, secret):
+def test_a_cluster_without_a_proper_secret_does_not_start(tmp_path, secret):
     with pytest.raises(BadInput, match="WEIR_SPARK_SECRET: must have 32 or more") as refused:
         build_cluster_environment({SPARK_SECRET.name: secret}, tmp_path)
     assert not secret or secret not in str(refused.value)

@@ -3,9 +3,7 @@
 import socket
 import struct
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -49,7 +47,7 @@ class Thief:
 
 
 @pytest.fixture(params=[CLEARTEXT, MD5], ids=["cleartext", "md5"])
-def thief(request: pytest.FixtureRequest) -> Iterator[Thief]:
+def thief(request):
     server = Thief(request.param)
     yield server
     server.close()
@@ -61,13 +59,13 @@ def connect(thief: Thief) -> None:
         sql.connect(f"postgresql://weir@thief.example:{thief.port}/weir", lambda *_, **__: ["127.0.0.1"])
 
 
-def test_a_password_of_the_environment_is_not_sent(thief: Thief, monkeypatch: pytest.MonkeyPatch):
+def test_a_password_of_the_environment_is_not_sent(thief, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     connect(thief)
     assert thief.heard == b""
 
 
-def test_a_password_file_of_the_environment_is_not_sent(thief: Thief, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_password_file_of_the_environment_is_not_sent(thief, tmp_path, monkeypatch):
     file = tmp_path / "pgpass"
     file.write_text(f"*:*:*:*:{PASSWORD}\n")
     file.chmod(0o600)
@@ -76,7 +74,7 @@ def test_a_password_file_of_the_environment_is_not_sent(thief: Thief, tmp_path: 
     assert thief.heard == b""
 
 
-def test_the_host_s_own_address_still_logs_in_with_its_password(thief: Thief, monkeypatch: pytest.MonkeyPatch):
+def test_the_host_s_own_address_still_logs_in_with_its_password(thief, monkeypatch):
     """The thief hears what it is sent, so that the tests above can fail."""
     with pytest.raises(psycopg.OperationalError):
         sql.open_own(f"postgresql://weir:{PASSWORD}@127.0.0.1:{thief.port}/weir")

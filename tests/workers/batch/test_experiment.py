@@ -6,12 +6,10 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import redis
 from django.contrib.auth.models import User
 
 from common.errors import BadInput
@@ -34,7 +32,7 @@ def now() -> datetime:
 
 
 @pytest.fixture
-def where(control: redis.Redis, tmp_path: Path) -> JobContext:
+def where(control, tmp_path):
     task_definitions.ensure_tasks()
     return JobContext(tmp_path, control, now())
 

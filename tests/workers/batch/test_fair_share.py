@@ -71,7 +71,7 @@ class OneWorker:
 
 
 @pytest.fixture
-def plant(control: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OneWorker:
+def plant(control, tmp_path, monkeypatch):
     made = OneWorker(control, tmp_path)
 
     def job(name: str, single: bool) -> Job:

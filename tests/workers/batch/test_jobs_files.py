@@ -32,7 +32,7 @@ def lay(data: Path, name: str, table: pa.Table | None = None, partition: event_a
     return path
 
 
-def test_unsound_files_are_distinguished_and_named_with_what_is_wrong(tmp_path: Path) -> None:
+def test_unsound_files_are_distinguished_and_named_with_what_is_wrong(tmp_path):
     sound = lay(tmp_path, "a")
     lay(tmp_path, "b", pa.table({"id": ["x"], "time": ["yesterday"]}))
     lay(tmp_path, "c").write_bytes(b"PAR1 nothing of the kind")
@@ -45,7 +45,7 @@ def test_unsound_files_are_distinguished_and_named_with_what_is_wrong(tmp_path: 
     assert why["c"].startswith("is corrupt") and why["d"].startswith("is corrupt")
 
 
-def test_a_torn_page_behind_a_sound_footer_is_found_by_reading_through(tmp_path: Path) -> None:
+def test_a_torn_page_behind_a_sound_footer_is_found_by_reading_through(tmp_path):
     path = lay(tmp_path, "a", pa.Table.from_batches([batch_of(5_000)]))
     content = bytearray(path.read_bytes())
     content[200:2_000] = bytes(1_800)
@@ -54,7 +54,7 @@ def test_a_torn_page_behind_a_sound_footer_is_found_by_reading_through(tmp_path:
     assert event_archive.read_through([path]).faults[0]["why"].startswith("is corrupt")
 
 
-def test_unsound_input_is_skipped_or_stops_by_choice(tmp_path: Path) -> None:
+def test_unsound_input_is_skipped_or_stops_by_choice(tmp_path):
     lay(tmp_path, "a", pa.table({"id": ["x"]}))
     found = event_archive.check_files(event_archive.list_parquet_files(PARTITION.get_folder(tmp_path)))
     (fault,) = event_archive.list_skipped_faults(found, "skip", tmp_path)
@@ -63,7 +63,7 @@ def test_unsound_input_is_skipped_or_stops_by_choice(tmp_path: Path) -> None:
         event_archive.list_skipped_faults(found, "stop", tmp_path)
 
 
-def test_partitions_are_those_of_the_range_and_the_queues_that_hold_something(tmp_path: Path) -> None:
+def test_partitions_are_those_of_the_range_and_the_queues_that_hold_something(tmp_path):
     lay(tmp_path, "a")
     lay(tmp_path, "a", partition=event_archive.Partition("2026-11-18", "alert"))
     lay(tmp_path, ".hidden", partition=event_archive.Partition("2026-11-17", "alert"))
@@ -74,7 +74,7 @@ def test_partitions_are_those_of_the_range_and_the_queues_that_hold_something(tm
     assert event_archive.list_partitions(tmp_path, until="2026-11-17") == []
 
 
-def test_a_file_is_shown_whole_by_its_rename_and_leftovers_are_swept_up_to_their_number(tmp_path: Path) -> None:
+def test_a_file_is_shown_whole_by_its_rename_and_leftovers_are_swept_up_to_their_number(tmp_path):
     table = pa.table({"a": [1]})
     old = files.write_table(tmp_path, "statistics/x.parquet", "1-2-3", table)
     new = files.write_table(tmp_path, "statistics/x.parquet", "1-2-4", table)
@@ -88,7 +88,7 @@ def test_a_file_is_shown_whole_by_its_rename_and_leftovers_are_swept_up_to_their
 
 
 @given(seconds=st.lists(st.floats(0, 600), min_size=2, max_size=60, unique=True), again=st.integers(0, 3))
-def test_gaps_by_minutes_are_those_of_the_whole_and_an_event_archived_twice_counts_once(seconds, again) -> None:
+def test_gaps_by_minutes_are_those_of_the_whole_and_an_event_archived_twice_counts_once(seconds, again):
     us = np.unique((np.array(seconds) * 1e6).astype(np.int64))
     rows = np.r_[us, us[:again]]
     table = pa.table({"type": ["a"] * len(rows), "us": rows, "event": rows})
@@ -104,7 +104,7 @@ def test_gaps_by_minutes_are_those_of_the_whole_and_an_event_archived_twice_coun
         assert (mean, cv2) == (None, None)
 
 
-def test_rows_of_several_types_are_kept_apart() -> None:
+def test_rows_of_several_types_are_kept_apart():
     table = pa.table({"type": ["a", "b", "a", "b"], "us": [0, 1, 2_000_000, 70_000_001], "event": [1, 2, 3, 4]})
     slices = statistics.sum_minutes(table)
     quantiles = pa.table({"type": ["a", "b"], "quantiles": [[1.0] * 5, None]})
@@ -116,7 +116,7 @@ def test_rows_of_several_types_are_kept_apart() -> None:
     assert rows[0]["selectivity"] == [("high", 0.5)] and rows[1]["value_q99"] is None
 
 
-def test_training_rows_have_rates_without_gaps_the_calendars_phase_and_whole_windows() -> None:
+def test_training_rows_have_rates_without_gaps_the_calendars_phase_and_whole_windows():
     day = int(datetime(2026, 11, 19, tzinfo=UTC).timestamp()) // 3_600
     counted = pa.table({"window": [day - 1, day, day + 23], "type": ["a", "a", "b"], "events": [7_200, 3_600, 36]})
     rows = training.build_window_table(counted, "2026-11-19", 3_600, 2, 3).to_pylist()
@@ -131,7 +131,7 @@ def test_training_rows_have_rates_without_gaps_the_calendars_phase_and_whole_win
     assert whole[0]["week_sin"] == pytest.approx(math.sin(thursday)) and not whole[0]["weekend"]
 
 
-def test_extracted_rates_have_a_row_for_a_step_without_events() -> None:
+def test_extracted_rates_have_a_row_for_a_step_without_events():
     table = extract.build_rate_table(pa.table({"step": [0, 2], "events": [10, 5]}), 1_000.0, 20.0, 5.0)
     assert table["rate_per_second"].to_pylist() == [2.0, 0.0, 1.0, 0.0]
     assert table["time"].to_pylist() == [1_000.0, 1_005.0, 1_010.0, 1_015.0]
@@ -152,9 +152,7 @@ def spilled(control: redis.Redis, data: Path, now: datetime = NOW) -> int:
     return rows
 
 
-def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(
-    control: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(control, tmp_path, monkeypatch):
     monkeypatch.setattr(spill, "CHUNK_ROWS", 4)
     monkeypatch.setattr(spill, "PAGE_ROWS", 3)
     midnight = datetime(2026, 11, 20, tzinfo=UTC)
@@ -202,7 +200,7 @@ def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(
         ("retention", {"ledger_days": "NaN"}, "ledger_days"),
     ],
 )
-def test_a_faulty_parameter_is_refused_by_its_name(job, given, field, control, tmp_path: Path) -> None:
+def test_a_faulty_parameter_is_refused_by_its_name(job, given, field, control, tmp_path):
     lay(tmp_path, "a")
     declared = catalog.get_job(job)
     with pytest.raises(BadInput) as refused:

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -99,7 +98,7 @@ class Plant:
 
 
 @pytest.fixture
-def plant(tmp_path: Path, control_server: Server) -> Iterator[Plant]:
+def plant(tmp_path, control_server):
     plant = Plant(tmp_path, control_server)
     yield plant
     plant.close()
@@ -124,7 +123,7 @@ def events(count: int, first: int = 0, **columns: Any) -> pa.Table:
     return pa.Table.from_batches([batch_of(count, first, **values)])
 
 
-def test_a_worker_that_was_paused_and_revived_cannot_write_after_its_successor(plant: Plant) -> None:
+def test_a_worker_that_was_paused_and_revived_cannot_write_after_its_successor(plant):
     plant.define("parts", "python:tests.workers.batch.job_samples.NUMBERED", parameters={"chunks": 1})
     (plant.data / "hold").touch()
     paused = plant.start("job", "run", "parts", "--here", "--json")
@@ -215,7 +214,7 @@ class Spark:
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+def spark(tmp_path_factory):
     """One for all tests of this file: its start is most of what they take."""
     spark = Spark(tmp_path_factory.mktemp("spark"))
     lay(spark.data, "a", events(600))
@@ -230,7 +229,7 @@ STATISTICS = f"statistics/queue=process/day={DAY}.parquet"
 
 
 @pytest.mark.spark
-def test_statistics_count_an_event_once_and_a_second_run_replaces_the_first(spark: Spark) -> None:
+def test_statistics_count_an_event_once_and_a_second_run_replaces_the_first(spark):
     made = spark.make("stream_statistics", PARTITION)
     assert (made["rows"], made["skipped"]) == (900, [])
     first = spark.table(STATISTICS)
@@ -244,7 +243,7 @@ def test_statistics_count_an_event_once_and_a_second_run_replaces_the_first(spar
 
 
 @pytest.mark.spark
-def test_selectivity_is_the_pipelines_outputs_for_each_event_of_a_type(spark: Spark) -> None:
+def test_selectivity_is_the_pipelines_outputs_for_each_event_of_a_type(spark):
     lay(spark.data, "t", events(20), "telemetry")
     lay(spark.data, "s", events(6, type=["load-rises"] * 5 + ["other"]), "alert")
     spark.make("stream_statistics", {"queue": "telemetry", "day": DAY})
@@ -253,7 +252,7 @@ def test_selectivity_is_the_pipelines_outputs_for_each_event_of_a_type(spark: Sp
 
 
 @pytest.mark.spark
-def test_an_unsound_file_is_skipped_and_named_or_stops_the_job(spark: Spark) -> None:
+def test_an_unsound_file_is_skipped_and_named_or_stops_the_job(spark):
     content = {"queue": "mixed", "day": DAY}
     lay(spark.data, "a", events(5_000), "mixed")
     lay(spark.data, "b", pa.table({"id": ["x"], "time": ["soon"]}), "mixed")
@@ -272,7 +271,7 @@ def test_an_unsound_file_is_skipped_and_named_or_stops_the_job(spark: Spark) -> 
 
 
 @pytest.mark.spark
-def test_figures_are_rolled_up_from_their_seconds(spark: Spark) -> None:
+def test_figures_are_rolled_up_from_their_seconds(spark):
     spark.make("metric_rollup", {"day": DAY})
     minutes = spark.table(metric_history.get_rollup_path("1m", DAY))
     assert minutes["count"].to_pylist() == [60, 60]
@@ -283,7 +282,7 @@ def test_figures_are_rolled_up_from_their_seconds(spark: Spark) -> None:
 
 
 @pytest.mark.spark
-def test_a_training_set_has_every_window_of_the_day(spark: Spark) -> None:
+def test_a_training_set_has_every_window_of_the_day(spark):
     spark.make("forecast_training", PARTITION)
     rows = spark.table(f"training/queue=process/day={DAY}.parquet")
     whole = rows.filter(pc.equal(rows["type"], ""))
@@ -292,7 +291,7 @@ def test_a_training_set_has_every_window_of_the_day(spark: Spark) -> None:
 
 
 @pytest.mark.spark
-def test_an_extract_is_one_file_of_events_in_order_or_of_rates(spark: Spark) -> None:
+def test_an_extract_is_one_file_of_events_in_order_or_of_rates(spark):
     span = {"since": f"{DAY}T06:00:10Z", "until": f"{DAY}T06:01:10Z"}
     given = {"queue": "process", **span}
 
@@ -311,7 +310,7 @@ def test_an_extract_is_one_file_of_events_in_order_or_of_rates(spark: Spark) -> 
 
 
 @pytest.mark.spark
-def test_two_stretches_are_counted_in_spark_as_a_page_counts_them(spark: Spark) -> None:
+def test_two_stretches_are_counted_in_spark_as_a_page_counts_them(spark):
     """4,000 events with 300 keys beside a hot one: the 200 most frequent, and the rest."""
     random = np.random.default_rng(7)
     cold = [f"k{each}" for each in random.integers(0, 300, 4_000)]
@@ -364,9 +363,7 @@ def lay_figures(data: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.faults
 @pytest.mark.timeout(600)
-def test_a_killed_worker_leaves_nothing_half_and_another_goes_on_where_it_was(
-    plant: Plant, control: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_worker_leaves_nothing_half_and_another_goes_on_where_it_was(plant, control, monkeypatch):
     for day_events, queue in ((400, "alert"), (500, "process")):
         lay(plant.data, "a", events(day_events), queue)
     for name, value in plant.environment.items():
@@ -408,7 +405,7 @@ def spark_of(worker: CeleryWorker) -> psutil.Process | None:
     return None
 
 
-def test_every_spark_job_of_the_catalog_has_its_maker() -> None:
+def test_every_spark_job_of_the_catalog_has_its_maker():
     assert set(MAKERS) == {name for name, job in JOBS.items() if "spark" in job.requirements}
 
 
@@ -426,7 +423,7 @@ class CancelledSeat:
 
 
 @pytest.mark.spark
-def test_a_cancelled_spark_job_ends_its_process_and_shows_nothing(tmp_path: Path, control: redis.Redis) -> None:
+def test_a_cancelled_spark_job_ends_its_process_and_shows_nothing(tmp_path, control):
     lay(tmp_path, "a", events(5_000))
     process = SparkProcess("stream_statistics")
     with pytest.raises(ChunkLeaseLost):

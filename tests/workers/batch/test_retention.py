@@ -10,7 +10,6 @@ import numpy as np
 import orjson
 import pytest
 import redis
-from django.contrib.auth.models import User
 from django.db import OperationalError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,7 +61,7 @@ class Keeper:
 
 
 @pytest.fixture
-def keeper(control: redis.Redis, tmp_path: Path) -> Keeper:
+def keeper(control, tmp_path):
     return Keeper(control, tmp_path)
 
 
@@ -81,7 +80,7 @@ def entry(loop: Loop, age_days: float, **fields: object) -> LedgerEntry:
     return LedgerEntry.objects.create(loop=loop, at=at, mode="auto", parameters={}, reason="A test.", **fields)
 
 
-def test_old_events_go_with_their_index_and_may_be_archived_again(keeper: Keeper) -> None:
+def test_old_events_go_with_their_index_and_may_be_archived_again(keeper):
     path = archived(keeper)
     run = keeper.run(archive_days=30)
     assert (run.state, run.progress["rows"]) == ("done", 1)
@@ -90,7 +89,7 @@ def test_old_events_go_with_their_index_and_may_be_archived_again(keeper: Keeper
 
 
 @given(st.lists(st.tuples(st.integers(0, 9_000_000), st.booleans()), max_size=8), st.integers(1, 20))
-def test_the_oldest_go_until_the_rest_fits_and_no_more(rows: list[tuple[int, bool]], most: int) -> None:
+def test_the_oldest_go_until_the_rest_fits_and_no_more(rows, most):
     sizes = {number: size for number, (size, _) in enumerate(rows)}
     may_go = [number for number, (_, stays) in enumerate(rows) if not stays]
     gone = retention.list_excess_items(sizes, most, lambda number: rows[number][1])
@@ -108,7 +107,7 @@ def snapshots(keeper: Keeper, day: int, size_bytes: int) -> Path:
     return folder
 
 
-def test_what_takes_more_room_than_it_may_goes_by_the_day_the_oldest_first(keeper: Keeper) -> None:
+def test_what_takes_more_room_than_it_may_goes_by_the_day_the_oldest_first(keeper):
     days = [snapshots(keeper, day, 600_000) for day in (27, 28, 29, 30)]
     keep(NOW - timedelta(days=3, hours=6), NOW - timedelta(days=3, hours=5), "an incident")
     assert keeper.run(snapshot_megabytes=1).state == "done"
@@ -116,9 +115,7 @@ def test_what_takes_more_room_than_it_may_goes_by_the_day_the_oldest_first(keepe
     assert [day.exists() for day in days] == [False, True, False, True]
 
 
-def test_a_file_that_goes_while_it_is_measured_takes_no_room_and_ends_no_run(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_goes_while_it_is_measured_takes_no_room_and_ends_no_run(keeper, monkeypatch):
     """As of a partition that is written anew meanwhile."""
     days = [snapshots(keeper, day, 600_000) for day in (28, 29, 30)]
     walk = os.walk
@@ -128,7 +125,7 @@ def test_a_file_that_goes_while_it_is_measured_takes_no_room_and_ends_no_run(
 
 
 @pytest.mark.parametrize("newest", [NOW.date().isoformat(), "2036-01-01"])
-def test_of_the_newest_day_nothing_goes_of_any_queue_nor_of_today(keeper: Keeper, newest: str) -> None:
+def test_of_the_newest_day_nothing_goes_of_any_queue_nor_of_today(keeper, newest):
     folders = [
         keeper.where.data / "archive" / f"queue={queue}" / f"day={day}"
         for queue in ("alert", "process")
@@ -143,7 +140,7 @@ def test_of_the_newest_day_nothing_goes_of_any_queue_nor_of_today(keeper: Keeper
     assert left == [folder.name for folder in folders if folder.name != "day=2026-12-30"]
 
 
-def test_an_archive_that_takes_too_much_room_loses_its_oldest_partition_with_its_index(keeper: Keeper) -> None:
+def test_an_archive_that_takes_too_much_room_loses_its_oldest_partition_with_its_index(keeper):
     path = archived(keeper, age_days=0.5)
     newer = path.parents[1] / "day=2026-12-31" / path.name
     newer.parent.mkdir()
@@ -154,7 +151,7 @@ def test_an_archive_that_takes_too_much_room_loses_its_oldest_partition_with_its
     assert archived(keeper).exists()
 
 
-def test_a_ledger_of_too_many_entries_loses_the_oldest_but_none_that_is_checked(keeper: Keeper) -> None:
+def test_a_ledger_of_too_many_entries_loses_the_oldest_but_none_that_is_checked(keeper):
     loop = Loop.objects.create(name="x", law="worker_rate", target={})
     rows = [entry(loop, 5 - number / 10) for number in range(6)]
     LedgerEntry.objects.filter(pk=rows[1].pk).update(verdict=LedgerEntry.Verdict.CHECKING)
@@ -163,20 +160,20 @@ def test_a_ledger_of_too_many_entries_loses_the_oldest_but_none_that_is_checked(
     assert left == {rows[1].pk, *(row.pk for row in rows[3:])}
 
 
-def test_history_that_was_published_lately_is_not_old(keeper: Keeper) -> None:
+def test_history_that_was_published_lately_is_not_old(keeper):
     old, new = archived(keeper), archived(keeper, "cd" * 16, age_days=1)
     keeper.run(archive_days=30)
     assert new.exists() and not old.exists()
 
 
-def test_no_days_mean_for_ever(keeper: Keeper) -> None:
+def test_no_days_mean_for_ever(keeper):
     path = archived(keeper)
     assert keeper.run(archive_days=0).chunks_total == 0
     assert path.exists()
 
 
 @pytest.mark.parametrize(("queue", "stays"), [("", True), ("process", True), ("alert", False)])
-def test_events_that_an_incident_refers_to_stay(keeper: Keeper, queue: str, stays: bool) -> None:
+def test_events_that_an_incident_refers_to_stay(keeper, queue, stays):
     path = archived(keeper)
     noon = datetime.fromisoformat(f"{DAY}T12:00:00+00:00")
     keep(noon, noon + timedelta(minutes=5), "incident 12", queue=queue)
@@ -197,7 +194,7 @@ def test_sets_to_forecast_by_are_kept_as_long_as_the_events_that_they_are_made_o
     assert sorted(path.parent.name.removeprefix("queue=") for path in found) == left
 
 
-def test_a_keep_that_came_after_the_plan_still_counts(keeper: Keeper) -> None:
+def test_a_keep_that_came_after_the_plan_still_counts(keeper):
     path = archived(keeper)
     values = {**{each.name: 0 for each in retention.PARAMETERS}, "archive_days": 30}
     run = runs.begin("retention", keeper.where, values)
@@ -213,7 +210,7 @@ def test_a_keep_that_came_after_the_plan_still_counts(keeper: Keeper) -> None:
     assert path.exists()
 
 
-def test_metrics_go_by_their_own_days(keeper: Keeper) -> None:
+def test_metrics_go_by_their_own_days(keeper):
     root = keeper.where.data / "metrics"
     for name in ("raw/day=2026-11-01/1-0_2-0.parquet", "10s/day=2026-11-01.parquet", "1m/day=2026-11-01.parquet"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -233,7 +230,7 @@ def test_metrics_go_by_their_own_days(keeper: Keeper) -> None:
         "snapshots/day={day}.old/1790000000.200.jsonl.zst",
     ],
 )
-def test_what_somebody_has_put_beside_the_days_is_left_alone_and_stops_nothing(keeper: Keeper, stray: str) -> None:
+def test_what_somebody_has_put_beside_the_days_is_left_alone_and_stops_nothing(keeper, stray):
     path = archived(keeper)
     beside = keeper.where.data / stray.format(day=DAY)
     beside.parent.mkdir(parents=True, exist_ok=True)
@@ -242,9 +239,7 @@ def test_what_somebody_has_put_beside_the_days_is_left_alone_and_stops_nothing(k
     assert (run.state, path.exists(), beside.exists()) == ("done", False, True)
 
 
-def test_the_ledger_is_deleted_in_small_batches_and_spares_what_is_referred_to(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ledger_is_deleted_in_small_batches_and_spares_what_is_referred_to(keeper, monkeypatch):
     monkeypatch.setattr(retention, "BATCH_ROWS", 3)
     monkeypatch.setattr(retention, "LEDGER_RANGE_IDS", 5)
     loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
@@ -259,7 +254,7 @@ def test_the_ledger_is_deleted_in_small_batches_and_spares_what_is_referred_to(
 
 
 @pytest.mark.parametrize("days", [{"ledger_days": 90}, {"ledger_entries": 1}])
-def test_what_is_left_of_a_year_ago_makes_no_work_each_night(keeper: Keeper, days: dict[str, int]) -> None:
+def test_what_is_left_of_a_year_ago_makes_no_work_each_night(keeper, days):
     loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
     planned = entry(loop, 400)
     Plan.objects.create(
@@ -272,14 +267,14 @@ def test_what_is_left_of_a_year_ago_makes_no_work_each_night(keeper: Keeper, day
     assert set(LedgerEntry.objects.values_list("pk", flat=True)) == {planned.pk, young.pk}
 
 
-def test_a_keep_without_reason_or_with_its_ends_crossed_is_refused() -> None:
+def test_a_keep_without_reason_or_with_its_ends_crossed_is_refused():
     with pytest.raises(BadInput, match="reason"):
         keep(NOW, NOW, " ")
     with pytest.raises(BadInput, match="until"):
         keep(NOW, NOW - timedelta(seconds=1), "incident 12")
 
 
-def test_snapshots_go_by_their_day_unless_an_incident_refers_to_it(keeper: Keeper) -> None:
+def test_snapshots_go_by_their_day_unless_an_incident_refers_to_it(keeper):
     for day in (1, 2):
         recorder = Recorder(keeper.where.data)
         begin = datetime(2026, 11, day, 9, tzinfo=UTC)
@@ -293,7 +288,7 @@ def test_snapshots_go_by_their_day_unless_an_incident_refers_to_it(keeper: Keepe
     assert snapshot_archive.list_archived_days(keeper.where.data) == ["2026-11-02"]
 
 
-def test_what_went_before_its_chunk_could_be_noted_as_done_stops_no_run(keeper: Keeper, monkeypatch) -> None:
+def test_what_went_before_its_chunk_could_be_noted_as_done_stops_no_run(keeper, monkeypatch):
     commit, answers = ChunkLease.commit, iter([OperationalError("the database is away")])
 
     def away_at_first(*arguments: object) -> None:
@@ -307,7 +302,7 @@ def test_what_went_before_its_chunk_could_be_noted_as_done_stops_no_run(keeper: 
     assert not folder.exists()
 
 
-def test_alerts_that_are_long_over_go_with_their_notes_and_an_incidents_stay(keeper: Keeper) -> None:
+def test_alerts_that_are_long_over_go_with_their_notes_and_an_incidents_stay(keeper):
     old, kept, new = (NOW - timedelta(days=days) for days in (60, 40, 3))
     for at in (old, kept, new):
         fields = {"rule_name": "r", "condition": "node_lost", "labels": {}, "severity": "warning", "title": "t"}
@@ -321,7 +316,7 @@ def test_alerts_that_are_long_over_go_with_their_notes_and_an_incidents_stay(kee
     assert AlertEvent.objects.count() == 2
 
 
-def test_an_alert_stays_until_what_is_to_be_done_after_it_is_done(keeper: Keeper) -> None:
+def test_an_alert_stays_until_what_is_to_be_done_after_it_is_done(keeper):
     at = NOW - timedelta(days=60)
     alert = Alert.objects.create(
         rule_name="r", condition="node_lost", labels={}, severity="warning", title="t", fingerprint="f",
@@ -347,9 +342,7 @@ def test_runs_that_ended_long_ago_go_with_their_chunks_and_others_stay(keeper):
     assert left.count() == 2 and open_run in left and Chunk.objects.filter(run__task=task).count() == 1
 
 
-def test_overrides_and_silences_that_ended_long_ago_go_and_those_with_an_effect_stay(
-    keeper: Keeper, django_user_model: type[User]
-) -> None:
+def test_overrides_and_silences_that_ended_long_ago_go_and_those_with_an_effect_stay(keeper, django_user_model):
     owner = django_user_model.objects.create_user("desk-2")
     for days in (401, 399, None):
         ended = None if days is None else NOW - timedelta(days=days)
@@ -360,9 +353,7 @@ def test_overrides_and_silences_that_ended_long_ago_go_and_those_with_an_effect_
         assert set(model.objects.values_list("reason", flat=True)) == {"399", "None"}
 
 
-def test_of_old_tunings_and_versions_the_newest_and_what_is_at_work_stay(
-    keeper: Keeper, django_user_model: type[User]
-) -> None:
+def test_of_old_tunings_and_versions_the_newest_and_what_is_at_work_stay(keeper, django_user_model):
     owner = django_user_model.objects.create_user("desk-2")
     old, loop = NOW - timedelta(days=500), host_loop("jobs@a", 0)
     for state in ("rejected", "void", "proposed", "approved"):
@@ -387,9 +378,7 @@ def host_loop(host: str, age_days: float, **target: str) -> Loop:
     return Loop.objects.create(name=f"concurrency/{host}", law="concurrency", **fields)
 
 
-def test_loops_of_containers_that_are_gone_go_once_nothing_else_is_known_of_them(
-    keeper: Keeper, django_user_model: type[User]
-) -> None:
+def test_loops_of_containers_that_are_gone_go_once_nothing_else_is_known_of_them(keeper, django_user_model):
     gone = [host_loop(f"jobs@{number}", 31, retired_at="gone") for number in range(3)]
     target = {"plant": "shop", "operator": "celery@one", "retired_at": "gone"}
     of_a_pool = {"law": "concurrency", "target": target, "ticked_at": NOW - timedelta(days=31)}
@@ -428,9 +417,7 @@ def plan_ids() -> set[int]:
     return set(Plan.objects.values_list("pk", flat=True))
 
 
-def test_plans_that_are_long_over_go_with_their_fencing_numbers(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plans_that_are_long_over_go_with_their_fencing_numbers(keeper, monkeypatch):
     monkeypatch.setattr(retention, "BATCH_ROWS", 2)
     for state in ("done", "void", "rejected", "failed", "stopped"):
         plan(100, state)
@@ -445,7 +432,7 @@ def test_plans_that_are_long_over_go_with_their_fencing_numbers(
     assert keeper.run(plan_days=90).chunks_total == 0
 
 
-def test_a_plan_stays_as_long_as_something_points_to_it(keeper: Keeper) -> None:
+def test_a_plan_stays_as_long_as_something_points_to_it(keeper):
     undone, incident = plan(400, "rolled-back"), plan(95)
     keep(incident.created_at, incident.created_at, "incident 12")
     plan(310, "void", "use", law="node_scaling")
@@ -463,7 +450,7 @@ def test_a_plan_stays_as_long_as_something_points_to_it(keeper: Keeper) -> None:
     assert plan_ids() == {each.pk for each in left}
 
 
-def test_the_ledger_entry_of_a_plan_that_is_gone_goes_as_others_do(keeper: Keeper) -> None:
+def test_the_ledger_entry_of_a_plan_that_is_gone_goes_as_others_do(keeper):
     row = entry(Loop.objects.create(name="x", law="rebalancing"), 100)
     plan(100, entry=row)
     assert keeper.run(ledger_days=90).chunks_total == 0
@@ -485,9 +472,7 @@ def handled_ids(keeper: Keeper, table: str = "handled") -> set[str]:
         return {name for (name,) in database.execute(f"SELECT id FROM {table}")}
 
 
-def test_handled_events_go_by_their_time_in_small_steps_and_an_incident_s_stay(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_handled_events_go_by_their_time_in_small_steps_and_an_incident_s_stay(keeper, monkeypatch):
     monkeypatch.setattr(handled_rows, "STEP_ROWS", 3)
     handled(keeper, 100, 99, 98, 97, 96, 95, 91, 89, 1)
     handled(keeper, 100, 1, table="mine")
@@ -506,9 +491,7 @@ def test_handled_events_go_by_their_time_in_small_steps_and_an_incident_s_stay(
 @pytest.mark.parametrize(
     ("file", "days"), [("archive/index.sqlite3", {"archive_days": 30}), (handled_rows.FILE, {"handled_days": 30})]
 )
-def test_while_a_worker_writes_a_file_retention_keeps_nobody_waiting_for_the_database(
-    keeper: Keeper, file: str, days: dict[str, int], monkeypatch
-) -> None:
+def test_while_a_worker_writes_a_file_retention_keeps_nobody_waiting_for_the_database(keeper, file, days, monkeypatch):
     archived(keeper)
     handled(keeper, 100)
     guarded, held = ChunkLease.guard_transaction, []
@@ -522,9 +505,7 @@ def test_while_a_worker_writes_a_file_retention_keeps_nobody_waiting_for_the_dat
     assert keeper.run(**days).state == "done" and held
 
 
-def test_handled_events_that_take_too_much_room_go_by_the_hour_the_oldest_first(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_handled_events_that_take_too_much_room_go_by_the_hour_the_oldest_first(keeper, monkeypatch):
     monkeypatch.setattr(handled_rows, "STEP_ROWS", 3)
     monkeypatch.setattr(retention, "BYTES_PER_MEGABYTE", 100)
     handled(keeper, 5, 4, 3, 2)
@@ -537,24 +518,20 @@ def test_handled_events_that_take_too_much_room_go_by_the_hour_the_oldest_first(
     assert keeper.run(handled_megabytes=1).progress["rows"] == 0
 
 
-def test_of_the_newest_day_no_handled_event_goes_by_the_room_it_takes(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_the_newest_day_no_handled_event_goes_by_the_room_it_takes(keeper, monkeypatch):
     monkeypatch.setattr(retention, "BYTES_PER_MEGABYTE", 1)
     handled(keeper, 2, 0.4, 0.1, -400)
     assert keeper.run(handled_megabytes=1).progress["rows"] == 1
     assert handled_ids(keeper) == {"0.4", "0.1", "-400"}
 
 
-def test_a_file_of_handled_events_that_is_small_enough_is_not_read(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_handled_events_that_is_small_enough_is_not_read(keeper, monkeypatch):
     monkeypatch.delattr(handled_rows, "measure_rows")
     handled(keeper, 5)
     assert keeper.run(handled_megabytes=1).progress["rows"] == 0
 
 
-def test_old_experiments_go_with_their_series_and_open_ones_stay(keeper: Keeper) -> None:
+def test_old_experiments_go_with_their_series_and_open_ones_stay(keeper):
     old, new, at_work = (
         Experiment.objects.create(scenario="crash", laws=["thesis"], created_at=NOW - timedelta(days=days))
         for days in (40, 20, 40)
@@ -569,7 +546,7 @@ def test_old_experiments_go_with_their_series_and_open_ones_stay(keeper: Keeper)
     assert kept == {str(new.pk), str(at_work.pk)}
 
 
-def test_extracts_and_uploaded_traces_go_by_their_age_wherever_a_version_kept_them(keeper: Keeper) -> None:
+def test_extracts_and_uploaded_traces_go_by_their_age_wherever_a_version_kept_them(keeper):
     names = ["extracts/a.csv", "extracts/queue=alert/b.csv", "traces/c.csv", "traces/7/d.csv.gz"]
     paths = [keeper.where.data / name for name in names]
     new = keeper.where.data / "extracts/queue=alert/new.parquet"

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from common.errors import BadInput
 from queues import keys
 from tests.races import another_thread, until_another_waits
-from tests.servers import Server
 from workers.batch import files, runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost, claim
@@ -64,7 +63,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench(control: redis.Redis, tmp_path: Path, db: None) -> Bench:
+def bench(control, tmp_path, db):
     return Bench(control, tmp_path)
 
 
@@ -74,7 +73,7 @@ def refusal(call, *arguments, **named) -> str:
     return refused.value.field
 
 
-def test_a_run_that_fails_outside_of_its_chunks_ends_and_says_why(bench: Bench, monkeypatch) -> None:
+def test_a_run_that_fails_outside_of_its_chunks_ends_and_says_why(bench, monkeypatch):
     """No other worker would do better: else one is sent every few seconds, and nobody hears of it."""
     bench.define(UNKNOWN)
     run = bench.begin()
@@ -89,7 +88,7 @@ def test_a_run_that_fails_outside_of_its_chunks_ends_and_says_why(bench: Bench, 
     assert (run.state, run.error) == (Run.State.FAILED, "IndexError: list index out of range")
 
 
-def test_a_run_that_can_not_be_planned_fails_says_why_and_is_not_resumed(bench: Bench) -> None:
+def test_a_run_that_can_not_be_planned_fails_says_why_and_is_not_resumed(bench):
     """One that its schedule begins is asked for by nobody who would see the error."""
     bench.define("python:tests.workers.batch.job_samples.UNPLANNED")
     run = bench.begin()
@@ -99,7 +98,7 @@ def test_a_run_that_can_not_be_planned_fails_says_why_and_is_not_resumed(bench: 
     assert (Run.objects.get().state, bench.sent) == (Run.State.FAILED, [])
 
 
-def test_a_clock_that_is_set_back_takes_no_chunk_away_from_who_works_at_it(bench: Bench) -> None:
+def test_a_clock_that_is_set_back_takes_no_chunk_away_from_who_works_at_it(bench):
     bench.define()
     run = bench.begin()
     bench.manage()
@@ -110,7 +109,7 @@ def test_a_clock_that_is_set_back_takes_no_chunk_away_from_who_works_at_it(bench
     assert lease.chunk.beat_at == bench.now
 
 
-def test_a_run_is_done_chunk_by_chunk_and_says_how_far_it_is(bench: Bench) -> None:
+def test_a_run_is_done_chunk_by_chunk_and_says_how_far_it_is(bench):
     bench.define()
     run = bench.begin()
     assert (run.state, run.chunks_total) == ("queued", 3)
@@ -124,7 +123,7 @@ def test_a_run_is_done_chunk_by_chunk_and_says_how_far_it_is(bench: Bench) -> No
     assert not bench.control.keys("weir:job:*")
 
 
-def test_an_unknown_amount_of_work_ends_where_nothing_is_left(bench: Bench) -> None:
+def test_an_unknown_amount_of_work_ends_where_nothing_is_left(bench):
     bench.define(UNKNOWN)
     run = bench.begin()
     assert run.chunks_total is None
@@ -135,12 +134,12 @@ def test_an_unknown_amount_of_work_ends_where_nothing_is_left(bench: Bench) -> N
     assert (run.state, run.chunks_total) == ("done", 3)
 
 
-def test_nothing_to_do_is_done_at_once(bench: Bench) -> None:
+def test_nothing_to_do_is_done_at_once(bench):
     bench.define(parameters={"chunks": 0})
     assert bench.begin().state == "done"
 
 
-def test_a_worker_that_was_sent_for_is_not_sent_for_again_until_it_is_given_up(bench: Bench) -> None:
+def test_a_worker_that_was_sent_for_is_not_sent_for_again_until_it_is_given_up(bench):
     bench.define()
     bench.begin()
     bench.manage()
@@ -151,7 +150,7 @@ def test_a_worker_that_was_sent_for_is_not_sent_for_again_until_it_is_given_up(b
     assert len(bench.sent) == 2
 
 
-def test_the_deadline_sizes_the_workers_by_the_measured_time_of_a_chunk(bench: Bench) -> None:
+def test_the_deadline_sizes_the_workers_by_the_measured_time_of_a_chunk(bench):
     bench.define(single_instance=False, parallel=10, parameters={"chunks": 20})
     run = bench.begin(deadline_at=NOW + timedelta(seconds=100))
     run.chunks.filter(place__lt=4).update(state="done", seconds=20.0)
@@ -161,7 +160,7 @@ def test_the_deadline_sizes_the_workers_by_the_measured_time_of_a_chunk(bench: B
     assert run.workers_wanted == len(bench.sent) == 4
 
 
-def test_no_more_than_the_wanted_workers_get_a_chunk(bench: Bench) -> None:
+def test_no_more_than_the_wanted_workers_get_a_chunk(bench):
     bench.define(single_instance=False, parallel=2)
     run = bench.begin()
     bench.manage()
@@ -169,7 +168,7 @@ def test_no_more_than_the_wanted_workers_get_a_chunk(bench: Bench) -> None:
     assert claim(run.pk, "c", bench.now) is None
 
 
-def test_a_worker_whose_host_is_drained_leaves_the_next_chunk_to_another(bench: Bench, monkeypatch) -> None:
+def test_a_worker_whose_host_is_drained_leaves_the_next_chunk_to_another(bench, monkeypatch):
     bench.define(parallel=1)
     bench.begin()
     bench.manage()
@@ -185,7 +184,7 @@ def test_a_worker_whose_host_is_drained_leaves_the_next_chunk_to_another(bench: 
     assert bench.work("jobs@two") == 2
 
 
-def test_a_single_instance_task_has_one_open_run_and_one_worker(bench: Bench) -> None:
+def test_a_single_instance_task_has_one_open_run_and_one_worker(bench):
     task = bench.define(parallel=5)
     run = bench.begin()
     assert refusal(bench.begin) == "task"
@@ -197,7 +196,7 @@ def test_a_single_instance_task_has_one_open_run_and_one_worker(bench: Bench) ->
     assert claim(run.pk, "b", bench.now) is None
 
 
-def test_who_was_overtaken_can_neither_show_its_files_nor_end_the_chunk(bench: Bench) -> None:
+def test_who_was_overtaken_can_neither_show_its_files_nor_end_the_chunk(bench):
     bench.define()
     run = bench.begin()
     bench.manage()
@@ -222,7 +221,7 @@ def test_who_was_overtaken_can_neither_show_its_files_nor_end_the_chunk(bench: B
     assert run.chunks_done == 1
 
 
-def test_a_chunk_whose_file_cannot_be_shown_is_not_done(bench: Bench) -> None:
+def test_a_chunk_whose_file_cannot_be_shown_is_not_done(bench):
     bench.define()
     run = bench.begin()
     bench.manage()
@@ -233,7 +232,7 @@ def test_a_chunk_whose_file_cannot_be_shown_is_not_done(bench: Bench) -> None:
     assert lease.chunk.state == "working"
 
 
-def test_a_chunk_that_fails_is_tried_three_times_and_then_named(bench: Bench) -> None:
+def test_a_chunk_that_fails_is_tried_three_times_and_then_named(bench):
     bench.define(parameters={"fault": "raises"})
     run = bench.begin()
     for _ in range(2):
@@ -245,7 +244,7 @@ def test_a_chunk_that_fails_is_tried_three_times_and_then_named(bench: Bench) ->
     assert (run.chunks_done, run.chunks.get(identifier="part-1").tries) == (2, 3)
 
 
-def test_a_run_of_an_unknown_amount_that_failed_goes_on_to_its_end(bench: Bench) -> None:
+def test_a_run_of_an_unknown_amount_that_failed_goes_on_to_its_end(bench):
     bench.define(UNKNOWN, parameters={"fault": "raises"})
     run = bench.begin()
     bench.manage()
@@ -263,7 +262,7 @@ def test_a_run_of_an_unknown_amount_that_failed_goes_on_to_its_end(bench: Bench)
     assert bench.written() == ["part-0.txt", "part-1.txt", "part-2.txt"]
 
 
-def test_input_that_is_refused_ends_the_run_and_says_why(bench: Bench) -> None:
+def test_input_that_is_refused_ends_the_run_and_says_why(bench):
     bench.define(parameters={"fault": "refused"})
     run = bench.begin()
     bench.manage()
@@ -272,7 +271,7 @@ def test_input_that_is_refused_ends_the_run_and_says_why(bench: Bench) -> None:
     assert (run.state, run.error) == ("failed", "part-0: on_error: the input is foreign.")
 
 
-def test_a_worker_that_was_overtaken_ends_no_run_by_the_input_that_it_refuses(bench: Bench) -> None:
+def test_a_worker_that_was_overtaken_ends_no_run_by_the_input_that_it_refuses(bench):
     bench.define()
     run = bench.begin()
     bench.manage()
@@ -290,9 +289,7 @@ def test_a_worker_that_was_overtaken_ends_no_run_by_the_input_that_it_refuses(be
     assert (run.state, run.error) == ("running", "")
 
 
-def test_a_control_server_that_is_away_for_a_while_costs_no_chunk_the_work_that_is_done(
-    bench: Bench, control_server: Server
-) -> None:
+def test_a_control_server_that_is_away_for_a_while_costs_no_chunk_the_work_that_is_done(bench, control_server):
     """A chunk is held by the database; hours of Spark's work hang on no note of how far they are."""
     bench.define()
     run = bench.begin()
@@ -312,7 +309,7 @@ def test_a_control_server_that_is_away_for_a_while_costs_no_chunk_the_work_that_
     assert (chunk.state, chunk.tries, chunk.rows) == ("done", 0, 7)
 
 
-def test_what_a_dead_worker_left_and_cannot_be_swept_ends_no_run(bench: Bench) -> None:
+def test_what_a_dead_worker_left_and_cannot_be_swept_ends_no_run(bench):
     """As where what it had started writes there still: a folder is not empty, or gone, when it is removed."""
     bench.define()
     run = bench.begin()
@@ -329,7 +326,7 @@ def test_what_a_dead_worker_left_and_cannot_be_swept_ends_no_run(bench: Bench) -
     assert (run.state, run.error) == ("done", "")
 
 
-def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench: Bench) -> None:
+def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench):
     task = bench.define()
     run = bench.begin()
     Task.objects.filter(pk=task.pk).update(job="python:tests.workers.batch.job_samples.GONE")
@@ -339,7 +336,7 @@ def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench: Be
     assert run.state == "failed" and "job_samples.GONE cannot be imported" in run.error
 
 
-def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_on(bench: Bench) -> None:
+def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_on(bench):
     bench.define()
     run = bench.begin()
     bench.manage()
@@ -361,7 +358,7 @@ def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_
     assert refusal(runs.cancel, run, bench.now) == "run"
 
 
-def test_nothing_of_a_cancelled_run_stays_on_the_control_server_for_good(bench: Bench) -> None:
+def test_nothing_of_a_cancelled_run_stays_on_the_control_server_for_good(bench):
     bench.define()
     run = bench.begin()
     bench.manage()
@@ -371,7 +368,7 @@ def test_nothing_of_a_cancelled_run_stays_on_the_control_server_for_good(bench: 
     assert left and all(0 < bench.control.ttl(key) <= 86_400 for key in left)
 
 
-def test_a_manager_that_another_holds_the_lease_of_does_nothing(bench: Bench) -> None:
+def test_a_manager_that_another_holds_the_lease_of_does_nothing(bench):
     bench.define()
     bench.begin()
     bench.control.set("weir:lease:task-managers", "another:1")
@@ -397,12 +394,12 @@ def test_a_manager_that_another_holds_the_lease_of_does_nothing(bench: Bench) ->
         ({"job": "dance"}, "job"),
     ],
 )
-def test_a_faulty_definition_is_refused_by_the_field_and_changes_nothing(fields, field, bench: Bench) -> None:
+def test_a_faulty_definition_is_refused_by_the_field_and_changes_nothing(fields, field, bench):
     assert refusal(bench.define, **{"job": NUMBERED, **fields}) == field
     assert not Task.objects.exists()
 
 
-def test_a_run_is_refused_by_the_field_and_nothing_is_kept_of_it(bench: Bench) -> None:
+def test_a_run_is_refused_by_the_field_and_nothing_is_kept_of_it(bench):
     bench.define()
     assert refusal(runs.begin, "absent", bench.where) == "task"
     assert refusal(bench.begin, parameters={"chunks": 1000}) == "chunks"
@@ -411,7 +408,7 @@ def test_a_run_is_refused_by_the_field_and_nothing_is_kept_of_it(bench: Bench) -
     assert not Run.objects.exists() and not Chunk.objects.exists()
 
 
-def test_shipped_tasks_are_made_once_and_an_operators_change_stays(bench: Bench) -> None:
+def test_shipped_tasks_are_made_once_and_an_operators_change_stays(bench):
     assert task_definitions.ensure_tasks() == Task.objects.count() == 10
     spill = Task.objects.get(name="metric_spill")
     assert (spill.periodic.interval.every, spill.periodic.task) == (600, task_definitions.START)
@@ -422,7 +419,7 @@ def test_shipped_tasks_are_made_once_and_an_operators_change_stays(bench: Bench)
     assert task_definitions.schedule(spill).periodic is None
 
 
-def test_a_run_goes_on_at_once_after_a_clock_that_was_ahead_is_set_right(bench: Bench) -> None:
+def test_a_run_goes_on_at_once_after_a_clock_that_was_ahead_is_set_right(bench):
     """The worker that noted itself then was killed."""
     bench.define()
     bench.begin()
@@ -436,7 +433,7 @@ def test_a_run_goes_on_at_once_after_a_clock_that_was_ahead_is_set_right(bench: 
     assert len(bench.sent) == 1 and claim(number, "another", bench.now) is not None
 
 
-def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_done(bench: Bench) -> None:
+def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_done(bench):
     bench.define()
     run = bench.begin()
     bench.manage()
@@ -449,7 +446,7 @@ def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_done(benc
     assert claimed is not None and claimed.pk != first.pk
 
 
-def test_the_deadline_is_the_next_time_of_that_name() -> None:
+def test_the_deadline_is_the_next_time_of_that_name():
     assert compute_next_deadline(time(6), NOW) == NOW + timedelta(hours=1)
     assert compute_next_deadline(time(5), NOW) == NOW + timedelta(hours=24)
     assert compute_next_deadline(None, NOW) is None
@@ -461,7 +458,7 @@ def test_the_deadline_is_the_next_time_of_that_name() -> None:
     left=st.floats(-10, 10_000),
     most=st.integers(1, 64),
 )
-def test_so_many_workers_are_in_time_and_one_less_is_not(chunks, seconds, left, most) -> None:
+def test_so_many_workers_are_in_time_and_one_less_is_not(chunks, seconds, left, most):
     workers = compute_worker_count(chunks, seconds, left, most)
     usable = left * 0.8
 
@@ -475,7 +472,7 @@ def test_so_many_workers_are_in_time_and_one_less_is_not(chunks, seconds, left, 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("write", ["check", "fail"])
-def test_who_waits_while_it_is_overtaken_writes_nothing(bench: Bench, write: str) -> None:
+def test_who_waits_while_it_is_overtaken_writes_nothing(bench, write):
     bench.define()
     run = bench.begin()
     bench.manage()
@@ -493,7 +490,7 @@ def test_who_waits_while_it_is_overtaken_writes_nothing(bench: Bench, write: str
     assert (chunk.state, chunk.error, chunk.fence) == ("working", "", successor.chunk.fence)
 
 
-def test_an_error_with_a_nul_ends_a_chunk_and_its_run_like_any_other(bench: Bench) -> None:
+def test_an_error_with_a_nul_ends_a_chunk_and_its_run_like_any_other(bench):
     bench.define()
     run = bench.begin()
     bench.manage()

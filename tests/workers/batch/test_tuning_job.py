@@ -1,7 +1,5 @@
 """The job that tunes loops: a chunk a loop; what proves better is proposed, else it says why not."""
 
-from pathlib import Path
-
 import pytest
 
 from controllers.design.tuning import Improvement
@@ -28,7 +26,7 @@ def run_job(where: JobContext, **values: object) -> Run:
 
 
 @pytest.fixture
-def where(control, tmp_path: Path) -> JobContext:
+def where(control, tmp_path):
     return JobContext(tmp_path, control, NOW)
 
 

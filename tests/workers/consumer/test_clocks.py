@@ -3,19 +3,17 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import redis
 
 from bench.faults.preloaded import CLOCK, write_number
 from console import release
 from queues import keys
 from queues.segments.segment import Segment
-from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import fill
@@ -37,7 +35,7 @@ PublishedPlant(control_server(), get_plant_clock().now).start_workers("alert", "
 
 
 @pytest.fixture
-def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], object]:
+def clocked(tmp_path, monkeypatch):
     """In its block programs are started by a clock that is so many seconds ahead."""
     library = CLOCK.build(tmp_path)
     if library is None:
@@ -56,7 +54,7 @@ def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
 
 
 @pytest.fixture
-def host(control: redis.Redis, broker: str, tmp_path: Path) -> Iterator[CeleryWorker]:
+def host(control, broker, tmp_path):
     worker = CeleryWorker(control, broker, tmp_path)
     yield worker
     worker.close()
@@ -71,7 +69,7 @@ def send(url: str, data: Path, worker_id: str) -> None:
 
 @pytest.mark.parametrize(("of_host", "of_sender"), [(600, 0), (-600, 0), (0, 600), (0, -600)])
 def test_a_clock_that_is_off_by_ten_minutes_keeps_no_worker_from_its_work(
-    control, control_server, nodes: dict[str, Server], plant_topology, host, clocked, tmp_path, of_host, of_sender
+    control, control_server, nodes, plant_topology, host, clocked, tmp_path, of_host, of_sender
 ):
     control.set(keys.TOPOLOGY, plant_topology.to_json())
     fill(Segment(nodes["n1"].client(), "alert"), 6)
@@ -90,7 +88,7 @@ def test_a_clock_that_is_off_by_ten_minutes_keeps_no_worker_from_its_work(
 
 
 def test_a_worker_is_counted_as_running_by_the_control_servers_clock(
-    control, control_server, nodes: dict[str, Server], plant_topology, host, clocked, tmp_path
+    control, control_server, nodes, plant_topology, host, clocked, tmp_path
 ):
     hanging = replace(plant_topology.queues["alert"], handler=HANGING)
     topology = replace(plant_topology, queues={**plant_topology.queues, "alert": hanging})

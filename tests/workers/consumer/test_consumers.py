@@ -4,7 +4,6 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
@@ -60,7 +59,7 @@ class Recorder:
 
 
 @pytest.fixture
-def segment(node: redis.Redis) -> Segment:
+def segment(node):
     return Segment(node, "alert")
 
 
@@ -81,10 +80,7 @@ def dead_values(segment: Segment) -> list[float]:
     return [value for letter in DeadLetters(segment).read(1000) for value in letter.batch["value"].to_pylist()]
 
 
-# Success
-
-
-def test_a_worker_handles_everything_and_leaves_the_segment_empty(segment: Segment) -> None:
+def test_a_worker_handles_everything_and_leaves_the_segment_empty(segment):
     blocks = fill(segment, 5)
     handler = Recorder()
     report = work(segment, handler)
@@ -95,7 +91,7 @@ def test_a_worker_handles_everything_and_leaves_the_segment_empty(segment: Segme
 
 
 @pytest.mark.parametrize("place", [7, -1])
-def test_blocks_are_not_handled_where_the_handler_names_one_that_it_was_not_given(segment: Segment, place: int) -> None:
+def test_blocks_are_not_handled_where_the_handler_names_one_that_it_was_not_given(segment, place):
     """Which one failed is unknown: they were acknowledged, all of them, and the worker ended."""
 
     class Mistaken:
@@ -111,31 +107,28 @@ def test_blocks_are_not_handled_where_the_handler_names_one_that_it_was_not_give
     assert f"reported block {place} of 1 as failed" in DeadLetters(segment).read()[0].error
 
 
-def test_a_worker_ends_when_its_quota_is_used(segment: Segment) -> None:
+def test_a_worker_ends_when_its_quota_is_used(segment):
     fill(segment, 10)
     report = work(segment, Recorder(), replace(SPEC, events_per_worker=24))
     assert report.events == 24
     assert segment.measure()["length_blocks"] == 7
 
 
-def test_a_worker_reports_how_long_its_events_took(segment: Segment) -> None:
+def test_a_worker_reports_how_long_its_events_took(segment):
     fill(segment, 2)
     latencies = work(segment, Recorder()).latencies
     assert latencies.count == 16
     assert (latencies.quantile(1.0) or 99) < 10
 
 
-# Failure
-
-
-def test_a_handler_that_raises_on_one_block_does_not_hold_up_the_others(segment: Segment) -> None:
+def test_a_handler_that_raises_on_one_block_does_not_hold_up_the_others(segment):
     fill(segment, 4)
     report = work(segment, Recorder(lambda value: value == 13), backoff=Backoff(base_seconds=60))
     assert (report.events, report.failed) == (24, 1)
     assert segment.measure()["retry_blocks"] == 1
 
 
-def test_a_failed_block_is_not_tried_before_its_time(segment: Segment) -> None:
+def test_a_failed_block_is_not_tried_before_its_time(segment):
     fill(segment, 1)
     work(segment, Recorder(lambda value: True), backoff=Backoff(base_seconds=60))
     handler = Recorder()
@@ -143,7 +136,7 @@ def test_a_failed_block_is_not_tried_before_its_time(segment: Segment) -> None:
     assert handler.calls == []
 
 
-def test_after_its_tries_only_the_poison_events_are_dead_letters(segment: Segment) -> None:
+def test_after_its_tries_only_the_poison_events_are_dead_letters(segment):
     fill(segment, 3)
     handler = Recorder(lambda value: value in (9, 13, 14))
     report = work(segment, handler)
@@ -155,7 +148,7 @@ def test_after_its_tries_only_the_poison_events_are_dead_letters(segment: Segmen
     assert counters["dead_events"] == 3
 
 
-def test_dead_letters_keep_id_error_tries_and_worker(segment: Segment) -> None:
+def test_dead_letters_keep_id_error_tries_and_worker(segment):
     block = fill(segment, 1)[0]
     work(segment, Recorder(lambda value: value == 5))
     letter = DeadLetters(segment).read()[0]
@@ -163,7 +156,7 @@ def test_dead_letters_keep_id_error_tries_and_worker(segment: Segment) -> None:
     assert (letter.error, letter.tries, letter.worker) == ("ValueError: block 0 is bad", 3, "w")
 
 
-def test_a_requeued_dead_letter_is_handled_under_its_old_id(segment: Segment) -> None:
+def test_a_requeued_dead_letter_is_handled_under_its_old_id(segment):
     block = fill(segment, 1)[0]
     work(segment, Recorder(lambda value: value == 5))
     DeadLetters(segment).requeue({each.dead_id: each.digest for each in DeadLetters(segment).read()})
@@ -172,7 +165,7 @@ def test_a_requeued_dead_letter_is_handled_under_its_old_id(segment: Segment) ->
     assert mended.handled == [f"{block.block_id}:5"]
 
 
-def test_poison_that_the_handler_names_is_separated_at_the_first_try(segment: Segment) -> None:
+def test_poison_that_the_handler_names_is_separated_at_the_first_try(segment):
     fill(segment, 1)
     report = work(segment, Recorder(lambda value: value == 2, poison=True))
     assert dead_values(segment) == [2]
@@ -180,7 +173,7 @@ def test_poison_that_the_handler_names_is_separated_at_the_first_try(segment: Se
     assert DeadLetters(segment).read()[0].tries == 1
 
 
-def test_a_transient_failure_is_not_separated_after_its_tries(segment: Segment) -> None:
+def test_a_transient_failure_is_not_separated_after_its_tries(segment):
     fill(segment, 1)
     handler = Recorder(lambda value: value == 2, transient=True)
     report = work(segment, handler)
@@ -188,9 +181,7 @@ def test_a_transient_failure_is_not_separated_after_its_tries(segment: Segment) 
     assert len(DeadLetters(segment).read()) == 1
 
 
-def test_a_database_that_is_away_makes_one_dead_letter_of_a_block_and_not_one_of_each_event(
-    segment: Segment, tmp_path: Path
-) -> None:
+def test_a_database_that_is_away_makes_one_dead_letter_of_a_block_and_not_one_of_each_event(segment, tmp_path):
     fill(segment, 2)
     data = tmp_path / "a file"
     data.touch()
@@ -199,7 +190,7 @@ def test_a_database_that_is_away_makes_one_dead_letter_of_a_block_and_not_one_of
     assert [letter.events for letter in DeadLetters(segment).read()] == [8, 8]
 
 
-def test_a_block_of_which_every_event_fails_alike_is_one_dead_letter(segment: Segment) -> None:
+def test_a_block_of_which_every_event_fails_alike_is_one_dead_letter(segment):
     fill(segment, 1)
     work(segment, Recorder(lambda value: True))
     (letter,) = DeadLetters(segment).read()
@@ -209,15 +200,13 @@ def test_a_block_of_which_every_event_fails_alike_is_one_dead_letter(segment: Se
     )
 
 
-def test_a_handler_may_ask_for_a_longer_wait(segment: Segment) -> None:
+def test_a_handler_may_ask_for_a_longer_wait(segment):
     fill(segment, 1)
     assert work(segment, Recorder(lambda value: True, transient=True, delay_seconds=60.0)).failed == 1
     assert work(segment, Recorder()).events == 0
 
 
-def test_a_handler_that_hangs_is_interrupted_and_only_the_event_it_hung_on_is_dead(
-    segment: Segment, tmp_path: Path
-) -> None:
+def test_a_handler_that_hangs_is_interrupted_and_only_the_event_it_hung_on_is_dead(segment, tmp_path):
     fill(segment, 2)
     hanging = build("python:tests.workers.consumer.handler_samples.hang_on_13", {}, Place("alert", tmp_path))
     report = work(segment, hanging, replace(SPEC, tries=2))
@@ -227,13 +216,13 @@ def test_a_handler_that_hangs_is_interrupted_and_only_the_event_it_hung_on_is_de
 
 
 @pytest.mark.parametrize("seconds", [1e10, 1e18])
-def test_a_time_limit_beyond_what_a_timer_takes_makes_no_dead_letters(segment: Segment, seconds: float) -> None:
+def test_a_time_limit_beyond_what_a_timer_takes_makes_no_dead_letters(segment, seconds):
     fill(segment, 1)
     assert work(segment, Recorder(), replace(SPEC, handler_timeout_seconds=seconds)).effects == 8
     assert segment.measure()["dead_letters"] == segment.measure()["length_blocks"] == 0
 
 
-def test_an_alarm_in_the_instant_in_which_a_call_ends_leaves_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alarm_in_the_instant_in_which_a_call_ends_leaves_no_timer(monkeypatch):
     timer, before = signal.setitimer, signal.getsignal(signal.SIGALRM)
 
     def struck(which: int, seconds: float, *more: float) -> tuple[float, float]:
@@ -253,7 +242,7 @@ def test_an_alarm_in_the_instant_in_which_a_call_ends_leaves_no_timer(monkeypatc
         signal.signal(signal.SIGALRM, before)
 
 
-def test_an_unreadable_block_becomes_a_dead_letter_with_its_bytes(segment: Segment) -> None:
+def test_an_unreadable_block_becomes_a_dead_letter_with_its_bytes(segment):
     segment.publish([EncodedBlock("ee" * 16, 7, 1_790_000_000_000_000, b"no arrow at all")])
     fill(segment, 1)
     report = work(segment, Recorder())
@@ -264,17 +253,14 @@ def test_an_unreadable_block_becomes_a_dead_letter_with_its_bytes(segment: Segme
     assert segment.measure()["length_blocks"] == 0
 
 
-# Death
-
-
-def test_blocks_of_a_worker_that_died_are_taken_over(segment: Segment) -> None:
+def test_blocks_of_a_worker_that_died_are_taken_over(segment):
     fill(segment, 3)
     assert len(segment.claim("dead", 1000, 15.0)) == 3
     assert work(segment, Recorder()).events == 0
     assert work(segment, Recorder(), idle_seconds=0.0).events == 24
 
 
-def test_a_block_that_kills_each_of_its_workers_is_given_up_whole(segment: Segment) -> None:
+def test_a_block_that_kills_each_of_its_workers_is_given_up_whole(segment):
     fill(segment, 1)
     for _ in range(SPEC.tries + 2):
         assert segment.claim("dies", 1000, 0.0)
@@ -286,8 +272,8 @@ def test_a_block_that_kills_each_of_its_workers_is_given_up_whole(segment: Segme
 
 @pytest.mark.parametrize("control", ["answers", "is away", "hangs"])
 def test_a_living_worker_keeps_its_claims_however_long_its_handler_and_the_control_server_take(
-    segment: Segment, monkeypatch: pytest.MonkeyPatch, control: str
-) -> None:
+    segment, monkeypatch, control
+):
     monkeypatch.setattr("workers.consumer.worker.KEEP_ALIVE_SECONDS", 0.001)
     fill(segment, 1)
     control_is_back = threading.Event()
@@ -325,7 +311,7 @@ def test_a_living_worker_keeps_its_claims_however_long_its_handler_and_the_contr
     assert stolen == []
 
 
-def test_a_worker_begins_no_calls_after_its_time(segment: Segment) -> None:
+def test_a_worker_begins_no_calls_after_its_time(segment):
     fill(segment, 3)
     now = [0.0]
 
@@ -340,7 +326,7 @@ def test_a_worker_begins_no_calls_after_its_time(segment: Segment) -> None:
     assert len(handler.calls) == 1
 
 
-def test_events_whose_turn_never_comes_while_the_handler_is_slow_are_handled_in_the_end(segment: Segment) -> None:
+def test_events_whose_turn_never_comes_while_the_handler_is_slow_are_handled_in_the_end(segment):
     fill(segment, 12, events=1)
     tried_once(segment)  # so that each is tried alone
     now = [0.0]
@@ -359,7 +345,7 @@ def test_events_whose_turn_never_comes_while_the_handler_is_slow_are_handled_in_
     assert segment.measure()["length_blocks"] == 0
 
 
-def test_only_the_poison_is_dead_where_a_worker_has_time_to_separate_few_of_its_blocks(segment: Segment) -> None:
+def test_only_the_poison_is_dead_where_a_worker_has_time_to_separate_few_of_its_blocks(segment):
     fill(segment, 4, events=2)
     tried_once(segment)
     now = [0.0]
@@ -377,9 +363,7 @@ def test_only_the_poison_is_dead_where_a_worker_has_time_to_separate_few_of_its_
     assert segment.measure()["length_blocks"] == 0
 
 
-def test_a_slow_handler_s_worker_leaves_its_place_after_its_turn_and_the_next_gets_what_it_has_not_begun(
-    segment: Segment,
-) -> None:
+def test_a_slow_handler_s_worker_leaves_its_place_after_its_turn_and_the_next_gets_what_it_has_not_begun(segment):
     """Two workers of a slow queue held both places of a plant for minutes, with all that they had claimed."""
     fill(segment, 700, events=1)
     now, calls_seconds = [0.0], []
@@ -407,7 +391,7 @@ def test_a_slow_handler_s_worker_leaves_its_place_after_its_turn_and_the_next_ge
     assert len(set(handler.handled)) == 700 and workers <= 14 and not dead_values(segment)
 
 
-def test_a_handler_that_grows_slow_gets_fewer_blocks_a_call_and_one_that_is_not_divided_all() -> None:
+def test_a_handler_that_grows_slow_gets_fewer_blocks_a_call_and_one_that_is_not_divided_all():
     now, seconds = [0.0], [0.0]
 
     class Posting(Recorder):
@@ -427,7 +411,7 @@ def test_a_handler_that_grows_slow_gets_fewer_blocks_a_call_and_one_that_is_not_
     assert HandlerCall(Recorder(), 30.0, 1e9).choose_block_count(1000) == 1000
 
 
-def test_the_end_of_the_workers_time_is_not_taken_for_a_fault_of_the_handler(segment: Segment) -> None:
+def test_the_end_of_the_workers_time_is_not_taken_for_a_fault_of_the_handler(segment):
     fill(segment, 1)
 
     class Interrupted(Recorder):
@@ -440,12 +424,9 @@ def test_the_end_of_the_workers_time_is_not_taken_for_a_fault_of_the_handler(seg
     assert segment.measure()["retry_blocks"] == 0
 
 
-# Separation, pure
-
-
 @hypothesis_settings(deadline=None, max_examples=50)
 @given(st.integers(1, 120), st.sets(st.integers(0, 119), max_size=8))
-def test_separation_finds_exactly_the_poison_and_handles_all_others_once(count: int, poison: set[int]) -> None:
+def test_separation_finds_exactly_the_poison_and_handles_all_others_once(count, poison):
     handler = Recorder(lambda value: value in poison)
     attempt = HandlerCall(handler, 5.0, 1.0, monotonic=lambda: 0.0)
     delivery = delivery_of(count)
@@ -459,7 +440,7 @@ def test_separation_finds_exactly_the_poison_and_handles_all_others_once(count: 
     assert len(handler.handled) == len(set(handler.handled))
 
 
-def test_after_a_few_hung_events_the_rest_of_the_block_is_given_up() -> None:
+def test_after_a_few_hung_events_the_rest_of_the_block_is_given_up():
     class Hanging:
         works_block_by_block = False
 
@@ -473,11 +454,8 @@ def test_after_a_few_hung_events_the_rest_of_the_block_is_given_up() -> None:
     assert "not tried" in found[-1][1]
 
 
-# Back-off
-
-
 @given(st.integers(1, 1000), st.text("0123456789abcdef", min_size=32, max_size=32))
-def test_back_off_doubles_up_to_its_cap_and_is_the_same_each_time(tries: int, block_id: str) -> None:
+def test_back_off_doubles_up_to_its_cap_and_is_the_same_each_time(tries, block_id):
     backoff = Backoff(base_seconds=1.0, cap_seconds=60.0)
     delay_seconds = backoff.compute_delay_seconds(block_id, tries)
     plain_seconds = min(60.0, 2.0 ** min(tries - 1, 32))
@@ -485,7 +463,7 @@ def test_back_off_doubles_up_to_its_cap_and_is_the_same_each_time(tries: int, bl
     assert delay_seconds == backoff.compute_delay_seconds(block_id, tries)
 
 
-def test_dead_letters_of_a_separation_are_in_the_order_of_the_block() -> None:
+def test_dead_letters_of_a_separation_are_in_the_order_of_the_block():
     attempt = HandlerCall(Recorder(lambda value: value in (1, 6)), 5.0, 1.0, monotonic=lambda: 0.0)
     found = attempt.separate(delivery_of(8), Failure(0, "bad"))
     assert [pc.max(rows["value"]).as_py() for rows, _ in found] == [1, 6]

@@ -1,10 +1,8 @@
 """Workers as real processes: handlers that hang or are killed, and effects that are exact all the same."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 
 import pytest
 import redis
@@ -12,8 +10,6 @@ from celery import current_app
 
 from queues import keys
 from queues.segments.segment import Segment
-from queues.topology import Topology
-from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import fill
@@ -26,19 +22,19 @@ WAIT_SECONDS = 60.0
 
 
 @pytest.fixture
-def host(control: redis.Redis, broker: str, tmp_path: Path) -> Iterator[CeleryWorker]:
+def host(control, broker, tmp_path):
     worker = CeleryWorker(control, broker, tmp_path)
     yield worker
     worker.close()
 
 
 @pytest.fixture
-def segment(nodes: dict[str, Server]) -> Segment:
+def segment(nodes):
     return Segment(nodes["n1"].client(), "alert")
 
 
 @pytest.fixture
-def order(control: redis.Redis, plant_topology: Topology) -> Callable[..., None]:
+def order(control, plant_topology):
     """Set the alert queue's handler, and have workers sent to n1 each time it is called."""
     numbers = count()
 
@@ -69,9 +65,7 @@ def settled(segment: Segment) -> bool:
     return segment.measure()["length_blocks"] == 0
 
 
-def test_a_host_reports_itself_and_handles_what_it_is_sent(
-    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
-) -> None:
+def test_a_host_reports_itself_and_handles_what_it_is_sent(control, host, segment, order):
     fill(segment, 6)
     host.start()
     order(handler="noop")
@@ -83,9 +77,7 @@ def test_a_host_reports_itself_and_handles_what_it_is_sent(
     assert sum(map(int, control.hvals("weir:latency:alert"))) == 48
 
 
-def test_a_worker_id_that_is_sent_twice_works_once(
-    control: redis.Redis, host: CeleryWorker, segment: Segment, plant_topology: Topology
-) -> None:
+def test_a_worker_id_that_is_sent_twice_works_once(control, host, segment, plant_topology):
     host.start()
     now = float(control.time()[0])
     for _ in range(2):
@@ -96,9 +88,7 @@ def test_a_worker_id_that_is_sent_twice_works_once(
     assert control.zcard("weir:submitted:alert:n1") == 0
 
 
-def test_a_handler_that_kills_its_worker_ends_in_dead_letters_and_the_host_lives(
-    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
-) -> None:
+def test_a_handler_that_kills_its_worker_ends_in_dead_letters_and_the_host_lives(control, host, segment, order):
     fill(segment, 1, 16)
     host.start()
     order(handler=f"{SAMPLES}.die_on_13", tries=1)
@@ -113,9 +103,7 @@ def test_a_handler_that_kills_its_worker_ends_in_dead_letters_and_the_host_lives
     assert segment.get_counters()["removed_events"] == 16
 
 
-def test_effects_are_exact_when_a_worker_is_killed_between_effect_and_acknowledgement(
-    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
-) -> None:
+def test_effects_are_exact_when_a_worker_is_killed_between_effect_and_acknowledgement(control, host, segment, order):
     blocks = fill(segment, 5, 100)
     host.start()
     order(handler=f"{SAMPLES}.keep_then_die_once")
@@ -131,9 +119,7 @@ def test_effects_are_exact_when_a_worker_is_killed_between_effect_and_acknowledg
     assert segment.get_counters()["removed_events"] == 500
 
 
-def test_sql_effects_are_exact_while_the_whole_host_is_killed_in_the_middle(
-    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
-) -> None:
+def test_sql_effects_are_exact_while_the_whole_host_is_killed_in_the_middle(control, host, segment, order):
     blocks = fill(segment, 60, 512)
     host.slots = 2
     host.start()
@@ -152,9 +138,7 @@ def test_sql_effects_are_exact_while_the_whole_host_is_killed_in_the_middle(
     assert counters["dead_events"] == 0
 
 
-def test_a_queue_whose_handler_is_not_there_says_so(
-    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
-) -> None:
+def test_a_queue_whose_handler_is_not_there_says_so(control, host, segment, order):
     fill(segment, 1)
     host.start()
     order(handler="python:tests.workers.consumer.handler_samples.missing")
@@ -163,9 +147,7 @@ def test_a_queue_whose_handler_is_not_there_says_so(
     assert segment.measure()["length_blocks"] == 1
 
 
-def test_a_handler_that_can_not_be_interrupted_is_killed_by_the_hard_limit(
-    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
-) -> None:
+def test_a_handler_that_can_not_be_interrupted_is_killed_by_the_hard_limit(control, host, segment, order):
     fill(segment, 1, 16)
     host.start()
     before = host.pool_pids()

@@ -33,7 +33,7 @@ SAMPLES = "python:tests.workers.consumer.handler_samples"
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path):
     return Place("alert", tmp_path)
 
 
@@ -49,12 +49,9 @@ def kept_ids(place: Place, table: str = "handled") -> list[str]:
     return [row[0] for row in rows]
 
 
-# Deliveries
-
-
 @hypothesis_settings(deadline=None)
 @given(st.integers(1, 40), st.data())
-def test_a_part_keeps_the_ids_its_events_have_in_the_whole_block(count: int, data: st.DataObject) -> None:
+def test_a_part_keeps_the_ids_its_events_have_in_the_whole_block(count, data):
     whole = delivery_of(count, id=[None if row % 3 else f"own{row}" for row in range(count)])
     start = data.draw(st.integers(0, count - 1))
     stop = data.draw(st.integers(start + 1, count))
@@ -64,23 +61,20 @@ def test_a_part_keeps_the_ids_its_events_have_in_the_whole_block(count: int, dat
     assert part.key == f"{whole.block_id}:{middle}-{stop - 1}"
 
 
-def test_blocks_of_every_size_leave_a_few_arrays_in_memory() -> None:
+def test_blocks_of_every_size_leave_a_few_arrays_in_memory():
     batch = delivery_of(3_000).batch
     for events in range(1, 3_000, 50):
         Delivery("ab" * 16, batch.slice(0, events)).get_event_ids()
     assert handler._rows_as_text.cache_info().currsize <= 16
 
 
-def test_a_whole_block_is_keyed_by_its_id_and_derives_ids_from_the_row() -> None:
+def test_a_whole_block_is_keyed_by_its_id_and_derives_ids_from_the_row():
     delivery = delivery_of(3, "cd" * 16)
     assert delivery.key == "cd" * 16
     assert delivery.get_event_ids().to_pylist() == [f"{'cd' * 16}:{row}" for row in range(3)]
 
 
-# SQL
-
-
-def test_sql_inserts_each_event_once_however_often_its_block_comes(place: Place) -> None:
+def test_sql_inserts_each_event_once_however_often_its_block_comes(place):
     handler = build("sql", {}, place)
     one, two = delivery_of(5, "aa" * 16), delivery_of(4, "bb" * 16)
     assert handler.handle([one]) == Outcome(effects=5)
@@ -88,13 +82,13 @@ def test_sql_inserts_each_event_once_however_often_its_block_comes(place: Place)
     assert kept_ids(place) == sorted(one.get_event_ids().to_pylist() + two.get_event_ids().to_pylist())
 
 
-def test_sql_keeps_an_event_once_that_came_in_two_blocks_under_one_id(place: Place) -> None:
+def test_sql_keeps_an_event_once_that_came_in_two_blocks_under_one_id(place):
     handler = build("sql", {}, place)
     one, two = delivery_of(2, "aa" * 16, id=["x", "y"]), delivery_of(2, "bb" * 16, id=["y", "z"])
     assert handler.handle([one, two]) == Outcome(effects=3, duplicates=1)
 
 
-def test_sql_keeps_the_whole_event(place: Place) -> None:
+def test_sql_keeps_the_whole_event(place):
     build("sql", {"table": "kept"}, place).handle([delivery_of(1, id=["e"])])
     with sqlite3.connect(place.data / "handled.sqlite3") as database:
         row = database.execute("SELECT * FROM kept").fetchone()
@@ -102,7 +96,7 @@ def test_sql_keeps_the_whole_event(place: Place) -> None:
     assert row == ("alert", "e", TIME_US, "load", "host-1", "core0", 0.0, '{"unit": "%"}')
 
 
-def test_sql_that_fails_in_the_middle_leaves_nothing_of_the_call(place: Place) -> None:
+def test_sql_that_fails_in_the_middle_leaves_nothing_of_the_call(place):
     handler = build("sql", {}, place)
     handler.handle([delivery_of(1, "aa" * 16)])
     with sqlite3.connect(place.data / "handled.sqlite3") as database:
@@ -126,7 +120,7 @@ def test_sql_that_fails_in_the_middle_leaves_nothing_of_the_call(place: Place) -
         ({"tabel": "x"}, "handler_options.tabel"),
     ],
 )
-def test_sql_options_that_are_wrong_are_named(place: Place, options: dict[str, Any], field: str) -> None:
+def test_sql_options_that_are_wrong_are_named(place, options, field):
     with pytest.raises(BadInput) as caught:
         build("sql", options, place)
     assert caught.value.field == field
@@ -135,7 +129,7 @@ def test_sql_options_that_are_wrong_are_named(place: Place, options: dict[str, A
 @pytest.mark.parametrize(
     "account", ["weir:s%ecret@orders", "weir:%secret@orders", "weir:own@secret@orders.invalid", "weir:secret@[::1"]
 )
-def test_sql_quotes_no_password_of_an_address_that_is_none_and_blames_no_event(place: Place, account: str) -> None:
+def test_sql_quotes_no_password_of_an_address_that_is_none_and_blames_no_event(place, account):
     """What it says is the error of a dead letter, which everybody reads who may see the queue."""
     environment = {"WEIR_SECRET_ORDERS": f"postgresql://{account}/orders"}
     handler = Sql(place, Options("sql", {"url_environment": "WEIR_SECRET_ORDERS"}), environment)
@@ -145,7 +139,7 @@ def test_sql_quotes_no_password_of_an_address_that_is_none_and_blames_no_event(p
 
 
 @pytest.mark.parametrize("handler", ["sql", "parquet"])
-def test_a_data_folder_that_nothing_can_be_written_to_is_not_blamed_on_the_events(place: Place, handler: str) -> None:
+def test_a_data_folder_that_nothing_can_be_written_to_is_not_blamed_on_the_events(place, handler):
     away = Place("alert", place.data / "a file")
     away.data.touch()  # no folder: nobody can write below it, root included
     built = build(handler, {}, away)
@@ -155,9 +149,7 @@ def test_a_data_folder_that_nothing_can_be_written_to_is_not_blamed_on_the_event
     assert built.handle([delivery_of(3, "aa" * 16)]) == Outcome(effects=3)
 
 
-def test_a_database_that_somebody_else_keeps_locked_is_not_blamed_on_the_events(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_somebody_else_keeps_locked_is_not_blamed_on_the_events(place, monkeypatch):
     monkeypatch.setattr("workers.consumer.handlers.sql.WAIT_FOR_LOCK_SECONDS", 0.01)
     handler = build("sql", {}, place)
     handler.handle([delivery_of(1, "aa" * 16)])
@@ -191,28 +183,25 @@ def test_a_database_that_somebody_else_keeps_locked_is_not_blamed_on_the_events(
         (ValueError("bad"), False),
     ],
 )
-def test_events_are_blamed_for_what_is_in_them_and_not_for_what_is_away(error: Exception, away: bool) -> None:
+def test_events_are_blamed_for_what_is_in_them_and_not_for_what_is_away(error, away):
     assert is_away(error) is away
 
 
-# Parquet
-
-
-def test_parquet_writes_a_workers_blocks_of_one_day_into_one_file(place: Place) -> None:
+def test_parquet_writes_a_workers_blocks_of_one_day_into_one_file(place):
     blocks = [delivery_of(3, f"{number:032x}") for number in range(4)]
     assert build("parquet", {}, place).handle(blocks) == Outcome(effects=12)
     assert len(list(place.data.glob("archive/queue=alert/day=*/*.parquet"))) == 1
     assert sorted(archived_ids(place)) == sorted(i for b in blocks for i in b.get_event_ids().to_pylist())
 
 
-def test_parquet_sorts_blocks_by_the_day_of_their_newest_event(place: Place) -> None:
+def test_parquet_sorts_blocks_by_the_day_of_their_newest_event(place):
     late = delivery_of(2, "bb" * 16, time=[TIME_US, TIME_US + DAY_US])
     build("parquet", {}, place).handle([delivery_of(2, "aa" * 16), late])
     days = sorted(path.name for path in place.data.glob("archive/queue=alert/day=*"))
     assert days == ["day=2026-09-21", "day=2026-09-22"]
 
 
-def test_parquet_recognises_a_block_that_comes_again_in_other_company(place: Place) -> None:
+def test_parquet_recognises_a_block_that_comes_again_in_other_company(place):
     handler = build("parquet", {}, place)
     one, two, three = (delivery_of(3, letter * 32) for letter in "abc")
     handler.handle([one, two])
@@ -222,7 +211,7 @@ def test_parquet_recognises_a_block_that_comes_again_in_other_company(place: Pla
 
 @hypothesis_settings(max_examples=60, deadline=None)
 @given(parts=st.lists(st.tuples(st.integers(0, 7), st.integers(1, 8)), max_size=5))
-def test_parquet_writes_a_row_once_however_a_block_was_separated_before(parts: list[tuple[int, int]]) -> None:
+def test_parquet_writes_a_row_once_however_a_block_was_separated_before(parts):
     """A separation of poison that ended half way has written parts; then the block comes again whole."""
     with TemporaryDirectory() as folder:
         place, block = Place("alert", Path(folder)), delivery_of(8, "ab" * 16)
@@ -235,9 +224,7 @@ def test_parquet_writes_a_row_once_however_a_block_was_separated_before(parts: l
 
 
 @pytest.mark.parametrize("point", ["written", "recorded"])
-def test_parquet_is_exact_when_its_worker_dies_at_any_point(
-    place: Place, point: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_is_exact_when_its_worker_dies_at_any_point(place, point, monkeypatch):
     class Died(BaseException):
         pass
 
@@ -259,9 +246,7 @@ def test_parquet_is_exact_when_its_worker_dies_at_any_point(
     assert sorted(archived_ids(place)) == sorted(one.get_event_ids().to_pylist() + two.get_event_ids().to_pylist())
 
 
-def test_parquet_makes_its_index_at_the_next_call_where_it_could_not_at_the_first(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_makes_its_index_at_the_next_call_where_it_could_not_at_the_first(place, monkeypatch):
     monkeypatch.setattr("workers.consumer.handlers.parquet.WAIT_FOR_LOCK_SECONDS", 0.01)
     handler = build("parquet", {}, place)
     (place.data / "archive").mkdir()
@@ -271,7 +256,7 @@ def test_parquet_makes_its_index_at_the_next_call_where_it_could_not_at_the_firs
     assert handler.handle([delivery_of(3)]) == Outcome(effects=3)
 
 
-def test_parquet_sweeps_what_a_crash_left_behind_and_nothing_else(place: Place) -> None:
+def test_parquet_sweeps_what_a_crash_left_behind_and_nothing_else(place):
     handler = Parquet(place, Options("parquet", {}))
     handler.handle([delivery_of(1)])
     folder = next(place.data.glob("archive/queue=alert/day=*"))
@@ -283,9 +268,6 @@ def test_parquet_sweeps_what_a_crash_left_behind_and_nothing_else(place: Place) 
     assert len(archived_ids(place)) == 1
 
 
-# Webhook
-
-
 def webhook(place: Place, answer: Callable[[httpx.Request], httpx.Response], **options: Any) -> Webhook:
     document = {"url": "https://receiver.test/events", **options}
     environment = {"WEIR_SECRET_HOOK": "open sesame"}
@@ -293,7 +275,7 @@ def webhook(place: Place, answer: Callable[[httpx.Request], httpx.Response], **o
     return Webhook(place, Options("webhook", document), transport, environment)
 
 
-def test_webhook_posts_json_lines_signed_and_keyed_by_the_block(place: Place) -> None:
+def test_webhook_posts_json_lines_signed_and_keyed_by_the_block(place):
     seen: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -311,7 +293,7 @@ def test_webhook_posts_json_lines_signed_and_keyed_by_the_block(place: Place) ->
     assert lines[0]["attributes"] == {"unit": "%"}
 
 
-def test_webhook_sends_valid_json_whatever_a_producer_wrote_as_attributes(place: Place) -> None:
+def test_webhook_sends_valid_json_whatever_a_producer_wrote_as_attributes(place):
     bodies: list[bytes] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -326,9 +308,7 @@ def test_webhook_sends_valid_json_whatever_a_producer_wrote_as_attributes(place:
     ("status", "poison", "transient"),
     [(400, True, False), (422, True, False), (401, False, True), (429, False, True), (503, False, True)],
 )
-def test_webhook_blames_the_events_only_for_what_is_their_fault(
-    place: Place, status: int, poison: bool, transient: bool
-) -> None:
+def test_webhook_blames_the_events_only_for_what_is_their_fault(place, status, poison, transient):
     handler = webhook(place, lambda request: httpx.Response(status, headers={"Retry-After": "7"}))
     failure = handler.handle([delivery_of(1)]).failures[0]
     assert (failure.poison, failure.transient) == (poison, transient)
@@ -336,7 +316,7 @@ def test_webhook_blames_the_events_only_for_what_is_their_fault(
     assert str(status) in failure.error
 
 
-def test_webhook_that_is_not_reached_is_tried_again(place: Place) -> None:
+def test_webhook_that_is_not_reached_is_tried_again(place):
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused", request=request)
 
@@ -345,9 +325,7 @@ def test_webhook_that_is_not_reached_is_tried_again(place: Place) -> None:
 
 
 @pytest.mark.parametrize("status", [None, 404, 422])
-def test_webhook_names_the_receiver_that_fails_and_nothing_more_of_its_address(
-    place: Place, status: int | None
-) -> None:
+def test_webhook_names_the_receiver_that_fails_and_nothing_more_of_its_address(place, status):
     """Addresses of chats and of functions are secrets: who knows one may post there."""
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -360,13 +338,13 @@ def test_webhook_names_the_receiver_that_fails_and_nothing_more_of_its_address(
     assert "receiver.test" in failure.error and "s3cret" not in failure.error
 
 
-def test_webhook_counts_what_the_receiver_had_before_as_duplicates(place: Place) -> None:
+def test_webhook_counts_what_the_receiver_had_before_as_duplicates(place):
     replayed = webhook(place, lambda r: httpx.Response(200, headers={"Idempotency-Replayed": "true"}))
     assert replayed.handle([delivery_of(3)]) == Outcome(duplicates=3)
     assert webhook(place, lambda r: httpx.Response(409)).handle([delivery_of(3)]) == Outcome(duplicates=3)
 
 
-def test_webhook_posts_an_event_that_a_producer_sent_again_under_another_key_and_the_same_id(place: Place) -> None:
+def test_webhook_posts_an_event_that_a_producer_sent_again_under_another_key_and_the_same_id(place):
     """As docs/start/publish.md says: the receiver knows it by its line."""
     posts: list[tuple[str, str]] = []
 
@@ -378,7 +356,7 @@ def test_webhook_posts_an_event_that_a_producer_sent_again_under_another_key_and
     assert posts == [("aa" * 16, "order-1"), ("bb" * 16, "order-1")]
 
 
-def test_webhook_fails_one_block_and_delivers_the_other(place: Place) -> None:
+def test_webhook_fails_one_block_and_delivers_the_other(place):
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(500 if request.headers["Idempotency-Key"].startswith("bb") else 200)
 
@@ -397,16 +375,13 @@ def test_webhook_fails_one_block_and_delivers_the_other(place: Place) -> None:
         ({"url": "https://x", "headers": {"a": 1}}, "handler_options.headers"),
     ],
 )
-def test_webhook_options_that_are_wrong_are_named(place: Place, options: dict[str, Any], field: str) -> None:
+def test_webhook_options_that_are_wrong_are_named(place, options, field):
     with pytest.raises(BadInput) as caught:
         build("webhook", options, place)
     assert caught.value.field == field
 
 
-# Python
-
-
-def test_python_hands_over_events_with_their_ids(place: Place) -> None:
+def test_python_hands_over_events_with_their_ids(place):
     assert build(f"{SAMPLES}.ignore", {}, place).handle([delivery_of(3)]) == Outcome(effects=3)
     with pytest.raises(ValueError, match="odd"):
         build(f"{SAMPLES}.raise_on_odd", {}, place).handle([delivery_of(3)])
@@ -415,9 +390,7 @@ def test_python_hands_over_events_with_their_ids(place: Place) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "failed"), [("refuse_odd_block", {"takes": "block"}, [1]), ("refuse_odd", {}, [0, 1])]
 )
-def test_what_a_python_callable_says_has_failed_is_not_taken_for_handled(
-    place: Place, name: str, options: dict[str, Any], failed: list[int]
-) -> None:
+def test_what_a_python_callable_says_has_failed_is_not_taken_for_handled(place, name, options, failed):
     """It is given no place in the call: of events it failed at all, of blocks at the one it was given."""
     handler = build(f"{SAMPLES}.{name}", options, place)
     answer = handler.handle([delivery_of(1, "aa" * 16), delivery_of(3, "bb" * 16)])
@@ -434,13 +407,10 @@ def test_what_a_python_callable_says_has_failed_is_not_taken_for_handled(
         ("f", "does not include a module"),
     ],
 )
-def test_python_says_which_part_of_its_path_is_wrong(place: Place, path: str, message: str) -> None:
+def test_python_says_which_part_of_its_path_is_wrong(place, path, message):
     with pytest.raises(BadInput, match=message) as caught:
         build(f"python:{path}", {}, place)
     assert caught.value.field == "handler"
-
-
-# Emulate
 
 
 def emulate(place: Place, **options: Any) -> Emulate:
@@ -448,20 +418,20 @@ def emulate(place: Place, **options: Any) -> Emulate:
 
 
 @pytest.mark.parametrize("distribution", ["constant", "exponential", "lognormal"])
-def test_emulate_takes_its_mean_time_on_average(place: Place, distribution: str) -> None:
+def test_emulate_takes_its_mean_time_on_average(place, distribution):
     handler = emulate(place, distribution=distribution, seconds=0.01, cv=0.5)
     total_seconds = sum(handler.compute_service_seconds(delivery_of(100, f"{n:032x}")) for n in range(40))
     assert total_seconds == pytest.approx(4000 * 0.01, rel=0.1)
 
 
-def test_emulate_takes_as_long_when_a_block_is_replayed(place: Place) -> None:
+def test_emulate_takes_as_long_when_a_block_is_replayed(place):
     options: dict[str, Any] = {"distribution": "exponential", "seconds": 0.01, "per": "block", "seed": 4}
     first = emulate(place, **options).compute_service_seconds(delivery_of(9))
     assert emulate(place, **options).compute_service_seconds(delivery_of(9)) == first
     assert emulate(place, **{**options, "seed": 5}).compute_service_seconds(delivery_of(9)) != first
 
 
-def test_emulate_sleeps_the_drawn_time_block_by_block_and_says_when_each_was_done(place: Place) -> None:
+def test_emulate_sleeps_the_drawn_time_block_by_block_and_says_when_each_was_done(place):
     slept: list[float] = []
     handler = Emulate(place, Options("emulate", {"seconds": 0.5, "per": "block"}), slept.append)
     outcome = handler.handle([delivery_of(2), delivery_of(3)])
@@ -469,27 +439,24 @@ def test_emulate_sleeps_the_drawn_time_block_by_block_and_says_when_each_was_don
     assert [events for _, events in outcome.completions] == [2, 3]
 
 
-# Registry
-
-
-def test_an_unknown_handler_is_refused_with_the_known_ones(place: Place) -> None:
+def test_an_unknown_handler_is_refused_with_the_known_ones(place):
     with pytest.raises(BadInput, match="emulate, noop, parquet, sql, webhook"):
         build("sqll", {}, place)
 
 
-def test_a_handler_is_kept_until_its_options_change(tmp_path: Path) -> None:
+def test_a_handler_is_kept_until_its_options_change(tmp_path):
     first = get_handler("q", "emulate", {"seconds": 1}, tmp_path)
     assert get_handler("q", "emulate", {"seconds": 1}, tmp_path) is first
     assert get_handler("q", "emulate", {"seconds": 2}, tmp_path) is not first
 
 
-def test_options_that_are_no_object_or_not_finite_are_refused(place: Place) -> None:
+def test_options_that_are_no_object_or_not_finite_are_refused(place):
     with pytest.raises(BadInput, match="object"):
         build("noop", ["x"], place)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="seconds"):
         build("emulate", {"seconds": float("nan")}, place)
 
 
-def test_rows_are_events_as_dictionaries() -> None:
+def test_rows_are_events_as_dictionaries():
     event = next(Delivery("ab" * 16, delivery_of(1).batch).collect_rows())
     assert event["id"] == f"{'ab' * 16}:0" and event["value"] == 0.0

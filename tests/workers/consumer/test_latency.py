@@ -25,7 +25,7 @@ def exact_quantile(pairs: list[tuple[float, int]], share: float) -> float:
 
 @hypothesis_settings(deadline=None)
 @given(samples, shares)
-def test_a_quantile_is_within_the_stated_relative_error(pairs: list[tuple[float, int]], share: float) -> None:
+def test_a_quantile_is_within_the_stated_relative_error(pairs, share):
     answer = Latencies.build(pairs).quantile(share)
     assert answer is not None
     exact = exact_quantile(pairs, share)
@@ -34,9 +34,7 @@ def test_a_quantile_is_within_the_stated_relative_error(pairs: list[tuple[float,
 
 @hypothesis_settings(deadline=None)
 @given(samples, samples, shares)
-def test_merged_histograms_answer_like_one_of_all_samples(
-    one: list[tuple[float, int]], other: list[tuple[float, int]], share: float
-) -> None:
+def test_merged_histograms_answer_like_one_of_all_samples(one, other, share):
     merged = Latencies.build(one).merge(Latencies.build(other))
     assert merged == Latencies.build([*one, *other])
     assert merged.quantile(share) == Latencies.build([*other, *one]).quantile(share)
@@ -44,28 +42,28 @@ def test_merged_histograms_answer_like_one_of_all_samples(
 
 @hypothesis_settings(deadline=None)
 @given(samples, samples)
-def test_what_came_since_is_what_was_added(one: list[tuple[float, int]], other: list[tuple[float, int]]) -> None:
+def test_what_came_since_is_what_was_added(one, other):
     earlier = Latencies.build(one)
     assert earlier.merge(Latencies.build(other)).subtract(earlier) == Latencies.build(other)
 
 
-def test_an_emptied_histogram_counts_from_zero_again() -> None:
+def test_an_emptied_histogram_counts_from_zero_again():
     assert Latencies({5: 3}).subtract(Latencies({5: 9, 7: 1})) == Latencies({5: 3})
 
 
-def test_a_latency_below_zero_is_in_the_lowest_bucket() -> None:
+def test_a_latency_below_zero_is_in_the_lowest_bucket():
     assert bucket_of(-3.0) == 0
     assert bucket_of(math.nan) == 0
 
 
-def test_no_events_have_no_quantile() -> None:
+def test_no_events_have_no_quantile():
     assert Latencies().quantile(0.95) is None
 
 
-def test_a_share_outside_zero_to_one_is_refused() -> None:
+def test_a_share_outside_zero_to_one_is_refused():
     with pytest.raises(ValueError, match="share"):
         Latencies({1: 1}).quantile(1.5)
 
 
-def test_a_histogram_survives_its_stored_form() -> None:
+def test_a_histogram_survives_its_stored_form():
     assert Latencies.from_hash({b"3": b"12", b"0": b"1"}) == Latencies({3: 12, 0: 1})

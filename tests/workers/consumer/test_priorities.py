@@ -1,16 +1,12 @@
 """Whose workers run first while slots are short: on a real worker host with one slot."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import redis
 
 from queues import keys
 from queues.events.block import BlockIds, cut
 from queues.segments.segment import Segment
-from queues.topology import Topology
 from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
@@ -21,7 +17,7 @@ BLOCK = 8
 
 
 @pytest.fixture
-def host(control: redis.Redis, broker: str, tmp_path: Path) -> Iterator[CeleryWorker]:
+def host(control, broker, tmp_path):
     worker = CeleryWorker(control, broker, tmp_path)
     yield worker
     worker.close()
@@ -34,9 +30,7 @@ def published(node: Server, queue: str, blocks: int) -> None:
 
 
 @pytest.mark.slow
-def test_workers_that_go_ahead_run_first_then_by_the_priority_of_their_queue(
-    control: redis.Redis, host: CeleryWorker, nodes: dict[str, Server], plant_topology: Topology
-) -> None:
+def test_workers_that_go_ahead_run_first_then_by_the_priority_of_their_queue(control, host, nodes, plant_topology):
     handler = "python:tests.workers.consumer.handler_samples.note_source"
     given = {"alert": 3, "process": 7}
     queues = {

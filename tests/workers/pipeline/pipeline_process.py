@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
-import redis
 
 from queues.events import block
 from queues.segments.segment import Segment
@@ -47,9 +46,7 @@ CHUNKS, CHUNK_EVENTS, CHUNK_SECONDS = 60, 100, 4.0
 class Running:
     """The application's process, as the supervisor starts it."""
 
-    def __init__(
-        self, folder: Path, control_url: str, control: redis.Redis, declaration: str = DECLARATION, **environment: str
-    ) -> None:
+    def __init__(self, folder, control_url, control, declaration=DECLARATION, **environment):
         self._folder, self._control = folder, control
         self._environment = {
             **os.environ,

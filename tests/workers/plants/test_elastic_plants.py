@@ -303,9 +303,6 @@ def test_a_remote_plant_is_held_and_let_go(control, plant_topology, secret):
     assert find_holder(control, "main") is None
 
 
-# Errors that only a remote plant can make
-
-
 def remote(answer, timeout_seconds=20.0, **more):
     client = PlantClient("east", URL, "a token", timeout_seconds, httpx.MockTransport(answer), **more)
     return RemotePlant(client)

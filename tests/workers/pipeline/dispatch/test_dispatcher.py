@@ -29,7 +29,7 @@ class Times:
 
 
 @pytest.fixture
-def times() -> Times:
+def times():
     return Times()
 
 

@@ -89,9 +89,7 @@ def _in_order(items: Sequence[tree.Item], behind: Callable[[], list[Wait]]) -> l
     return waits(first, lambda: _in_order(rest, behind))
 
 
-def _repeated(
-    part: tree.Item, least: int, most: int | None, greedy: bool, behind: Callable[[], list[Wait]]
-) -> list[Wait]:
+def _repeated(part, least, most, greedy, behind):
     if most == 0:
         return behind()
     left = None if most is None else most - 1

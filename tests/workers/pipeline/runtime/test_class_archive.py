@@ -11,7 +11,7 @@ from workers.host.spark import archive_options, get_class_archive_path
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def installed(tmp_path, monkeypatch):
     """Where packages are installed, without an archive."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "my packages"))
     return tmp_path / "my packages"
@@ -23,7 +23,7 @@ def a_java(home: Path, version: str) -> str:
     return str(home)
 
 
-def test_java_reads_the_archive_where_there_is_one_for_it(installed: Path, tmp_path: Path):
+def test_java_reads_the_archive_where_there_is_one_for_it(installed, tmp_path):
     java = a_java(tmp_path / "java", "17.0.1")
     assert archive_options(java) == ()
     file = get_class_archive_path(java)
@@ -62,7 +62,7 @@ def said(program: str, prefix: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_session_reads_the_classes_that_were_kept_where_they_were_written_for(tmp_path: Path):
+def test_a_session_reads_the_classes_that_were_kept_where_they_were_written_for(tmp_path):
     file = Path(said(KEEP, tmp_path).split()[-1])
     assert file.stat().st_size > 50 * 2**20
     assert [each.name for each in file.parent.iterdir()] == [file.name]

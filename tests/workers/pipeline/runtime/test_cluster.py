@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ def test_what_a_worker_keeps_of_applications_that_ended_and_of_what_executors_sa
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator:
+def started(tmp_path):
     processes = []
 
     def start(*arguments: str, secret: str = "s" * 32) -> subprocess.Popen:

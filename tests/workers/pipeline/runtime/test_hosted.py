@@ -56,7 +56,7 @@ class Spark(SimpleNamespace):
 
 
 @pytest.fixture
-def running(monkeypatch) -> Application:
+def running(monkeypatch):
     made = Application()
     monkeypatch.setattr(hosted, "Running", made)
     monkeypatch.setattr(HostedApplication, "_check_declared", lambda self, declared: _application(declared))
@@ -71,12 +71,12 @@ def _application(declared):
 
 
 @pytest.fixture
-def spark() -> Spark:
+def spark():
     return Spark()
 
 
 @pytest.fixture
-def place(spark, control, control_server, tmp_path) -> HostingPlace:
+def place(spark, control, control_server, tmp_path):
     return HostingPlace(spark, control, control_server.url, tmp_path, tmp_path, 0.5, 5.0)
 
 

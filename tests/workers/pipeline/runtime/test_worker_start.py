@@ -34,7 +34,7 @@ def begun(folder: Path, server: socket.socket) -> subprocess.Popen:
 
 
 @pytest.fixture
-def asked(tmp_path: Path):
+def asked(tmp_path):
     """Such a process, and the connection on which it calls back."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         process = begun(tmp_path, server)
@@ -76,7 +76,7 @@ def proves_itself(connection: socket.socket) -> int:
     return pid
 
 
-def test_the_process_that_has_the_session_answers_in_its_place_until_spark_hangs_up(tmp_path: Path):
+def test_the_process_that_has_the_session_answers_in_its_place_until_spark_hangs_up(tmp_path):
     place = tmp_path / ("long" * 40)
     create_python_launcher(place)
     answer_sources(place)
@@ -94,7 +94,7 @@ def test_the_process_that_has_the_session_answers_in_its_place_until_spark_hangs
         assert not answering[0].is_alive()
 
 
-def test_what_is_no_call_is_refused_and_the_next_is_answered(tmp_path: Path):
+def test_what_is_no_call_is_refused_and_the_next_is_answered(tmp_path):
     create_python_launcher(tmp_path)
     answer_sources(tmp_path)
     for nonsense in (b"", b"[1]", b"{}", b'{"port": "x", "secret": 1}', b"\xff" * 9_000):
@@ -114,7 +114,7 @@ def test_what_is_no_call_is_refused_and_the_next_is_answered(tmp_path: Path):
         process.communicate(timeout=MAX_SECONDS)
 
 
-def test_where_nobody_is_behind_the_socket_it_answers_by_itself(tmp_path: Path):
+def test_where_nobody_is_behind_the_socket_it_answers_by_itself(tmp_path):
     create_python_launcher(tmp_path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gone:
         gone.bind(str(tmp_path / CALLS))
@@ -146,13 +146,13 @@ def test_what_plans_queries_ends_once_it_has_had_no_worker_for_a_while():
     assert (ended.returncode, ended.stdout) == (7, "has no worker\nidle once\n")
 
 
-def test_spark_is_answered_which_python_it_is(tmp_path: Path):
+def test_spark_is_answered_which_python_it_is(tmp_path):
     command = [create_python_launcher(tmp_path), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=MAX_SECONDS, check=True)
     assert (said.stdout, said.stderr) == (f"{sys.version_info.major}.{sys.version_info.minor}\n", "")
 
 
-def test_nobody_else_may_change_what_spark_starts(tmp_path: Path):
+def test_nobody_else_may_change_what_spark_starts(tmp_path):
     file = Path(create_python_launcher(tmp_path / "python"))
     assert file.stat().st_mode & 0o777 == 0o700

@@ -289,7 +289,7 @@ def test_a_key_has_one_group_for_ever(key):
     assert compute_key_group("host-17") == 41
 
 
-def test_events_are_taken_for_one_where_id_and_time_are_equal_and_only_there() -> None:
+def test_events_are_taken_for_one_where_id_and_time_are_equal_and_only_there():
     """As docs/start/publish.md says: who sends again sends the time, too."""
     rows = pa.table({"time": pa.array([3, 1, 3, 2, 3]), "id": ["a", "a", "a", "b", "b"]})
     assert order_rows(rows).to_pylist() == [

@@ -67,8 +67,6 @@ def test_a_purged_queue_hides_neither_the_load_nor_what_waits_since(before, afte
         assert arrivals.oldest_seconds == pytest.approx(12, abs=2)  # 120 wait, at 10/s
 
 
-# Workers that take from the same queues
-
 WORKER = "celery@one"
 
 

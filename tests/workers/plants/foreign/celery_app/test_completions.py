@@ -96,9 +96,6 @@ def test_a_worker_that_nobody_observes_is_not_kept_in_mind_for_ever():
     assert len(pool.counted._places) <= 3
 
 
-# Behind the plant interface
-
-
 @pytest.fixture
 def far():
     return FakeCelery({ONE: 2})

@@ -106,8 +106,6 @@ def test_after_its_broker_was_away_a_worker_is_missed_and_its_queue_observed_by_
     assert "has not responded for 60 s" in gone(later)[0]
 
 
-# Workers whose names come and go with their hosts
-
 STAYS = "celery@stays"
 
 
@@ -132,9 +130,6 @@ def test_of_workers_that_were_asked_for_events_only_the_last_ones_are_noted(monk
     assert {STAYS, "celery@host-59", "celery@host-45"} <= set(noted)
     plant.close()
     assert STAYS in far.events_off
-
-
-# Two workers with one name
 
 
 class Twins(FakeCelery):

@@ -56,9 +56,6 @@ def test_a_path_that_runs_long_is_ended(monkeypatch):
     assert read_path("sum([?n > `1`].n)", "json").read(rows[:100]) == sum(range(2, 100))
 
 
-# Logins
-
-
 @pytest.mark.parametrize("secret", ["hunter2\n", " hunter2", "hünter2", "hun\0ter2"])
 @pytest.mark.parametrize("how", ["bearer", "X-Token"])
 def test_a_secret_that_no_header_takes_is_not_quoted(secret, how):
@@ -69,9 +66,6 @@ def test_a_secret_that_no_header_takes_is_not_quoted(secret, how):
         plant.get_topology()
     error = str(plant.readings["it"].error)
     assert "ter2" not in error and "names WEIR_SECRET_X, whose value cannot be sent" in error
-
-
-# Databases
 
 
 def asked(address, query, seconds=2.0):
@@ -136,9 +130,6 @@ def test_postgres_gives_one_short_value_of_one_statement(postgres_url, query, va
         assert database.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
 
 
-# Files
-
-
 def test_a_file_is_one_of_bytes_where_its_links_lead(tmp_path, monkeypatch):
     allowed, other = tmp_path / "allowed", tmp_path / "other"
     allowed.mkdir()
@@ -163,9 +154,6 @@ def test_a_file_is_one_of_bytes_where_its_links_lead(tmp_path, monkeypatch):
             said(name)
 
 
-# Commands
-
-
 def command(monkeypatch, allowed, arguments):
     monkeypatch.setenv("WEIR_PLANT_COMMANDS", allowed)
     return parse_declaration(
@@ -187,9 +175,6 @@ def test_an_option_is_allowed_by_name_or_not_at_all(monkeypatch):
             command(monkeypatch, allowed, arguments)
     with pytest.raises(BadInput, match=r"command\[1\]: must have \$change after a word"):
         command(monkeypatch, "/usr/bin/scale", ["/usr/bin/scale", "$change", "$tasks"])
-
-
-# Servers
 
 
 def test_a_redirect_is_followed_nowhere():

@@ -232,9 +232,6 @@ def test_a_secret_is_named_and_sent_as_is_said():
     assert len(sent) == 3
 
 
-# Files and databases
-
-
 def test_a_file_is_read_where_an_administrator_allows_it(tmp_path, monkeypatch):
     monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path / "open"))
     (tmp_path / "open").mkdir()
@@ -298,9 +295,6 @@ def test_a_database_is_asked_for_one_value_and_only_read(tmp_path, query, value,
     assert error in str(found.error or "")
 
 
-# Commands
-
-
 def command(tmp_path, monkeypatch, body, allowed="", timeout=None):
     script = tmp_path / "scale"
     script.write_text(f"#!/bin/sh\n{body}\n")
@@ -352,9 +346,6 @@ def test_a_command_that_nobody_allows_is_neither_declared_nor_called(tmp_path, m
     with pytest.raises(Forbidden):
         plant.set_parallelism({"work": 4})
     assert not (tmp_path / "called").exists()
-
-
-# Declarations
 
 
 WRONG = [
