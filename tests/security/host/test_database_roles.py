@@ -45,9 +45,6 @@ TAKEOVERS = {
     "replace the trigger's function": "CREATE OR REPLACE FUNCTION console_auditentry_refuse() RETURNS trigger"
     " LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
 }
-# It stores each run of a task at once, and not every three minutes.
-# What retention deletes: of each kind of old row one, with what refers to it.
-# Each batch task that needs no Spark, from its start to its end, as beat and the workers do it.
 
 
 def managed(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:

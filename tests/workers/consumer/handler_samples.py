@@ -22,11 +22,6 @@ def raise_on_odd(events: list[dict[str, Any]]) -> None:
         raise ValueError(f"odd: {odd[0]}")
 
 
-def raise_on_13(events: list[dict[str, Any]]) -> None:
-    if any(event["value"] == 13.0 for event in events):
-        raise ValueError("thirteen")
-
-
 def refuse_odd(events: list[dict[str, Any]]) -> Outcome | None:
     """Says what failed, in place of raising."""
     odd = [event["value"] for event in events if event["value"] % 2]

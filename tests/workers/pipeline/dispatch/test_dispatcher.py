@@ -10,6 +10,7 @@ from queues import keys, pausing
 from queues.events.block import BlockIds, cut, from_events
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
+from tests.workers.pipeline.times import Times
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.admission import Reserve
 from workers.pipeline.dispatch.assignment import DispatcherOvertaken, Dispatches
@@ -19,13 +20,6 @@ from workers.pipeline.events.containers import Faults, Nodes, Range, read_range
 
 REPLICAS = ("iap1", "iap2")
 CALM = Controls(lateness_seconds=1.0)
-
-
-class Times:
-    now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

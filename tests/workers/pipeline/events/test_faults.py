@@ -45,6 +45,13 @@ def letters(nodes) -> list:
     return [letter for each in found for letter in each]
 
 
+def kept(control, faults: Faults) -> FaultStore:
+    """The store that keeps them, of a replica's first batch."""
+    store = FaultStore(control, "app")
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    return store
+
+
 def event(name: str, attributes: object, **more) -> dict:
     return {"id": name, "type": "t", "source": "s", "attributes": attributes, **more}
 
@@ -83,8 +90,7 @@ def test_an_event_whose_attributes_are_not_as_declared_is_a_dead_letter_with_the
 
 def test_a_cause_that_quotes_each_events_value_makes_a_few_dead_letters_of_many_events(read, control, nodes):
     _, faults = read([event(f"e{place}", {"level": f"{place} kB"}) for place in range(100)])
-    store = FaultStore(control, "app")
-    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    store = kept(control, faults)
     assert store.deliver(Nodes(5.0), {"iap1": 1}) == 100
     found = letters(nodes)
     assert len(found) == 8 and {each for one in found for each in one.batch.column("id").to_pylist()} == {
@@ -108,8 +114,7 @@ def test_a_clock_that_is_far_ahead_makes_dead_letters_and_not_everybody_late(rea
     ahead = time.time() + 3_600
     rows, faults = read([event("now", {"level": 1}), event("ahead", {"level": 1}, time=ahead)])
     assert [row["id"] for row in rows] == ["now"]
-    store = FaultStore(control, "app")
-    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    store = kept(control, faults)
     store.deliver(Nodes(5.0), {"iap1": 1})
     assert "clock" in letters(nodes)[0].error
 
@@ -117,13 +122,13 @@ def test_a_clock_that_is_far_ahead_makes_dead_letters_and_not_everybody_late(rea
 def test_what_can_not_be_delivered_now_is_delivered_when_the_node_is_back(read, control, nodes):
     _, faults = read([event("bad", {})])
     ((_, node, _, _),) = faults.rows
-    store = FaultStore(control, "app")
-    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    store = kept(control, faults)
     nodes[node].kill()
     assert store.deliver(Nodes(0.3), {"iap1": 1}) == 0
     nodes[node].start()
     assert store.deliver(Nodes(5.0), {"iap1": 1}) == 1
     assert len(letters(nodes)) == 1
+    assert Segment(nodes[node].client(), "telemetry").get_counters()["dead_events"] == 1
 
 
 def test_what_is_kept_is_found_without_going_through_all_keys_of_the_server(read, control, nodes):
@@ -138,30 +143,17 @@ def test_what_is_kept_is_found_without_going_through_all_keys_of_the_server(read
 
 
 def test_what_an_older_version_has_kept_is_delivered_too(read, control, nodes):
-    _, faults = read([event("bad", {})])
-    store = FaultStore(control, "app")
-    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    store = kept(control, read([event("bad", {})])[1])
     control.delete(keys.PIPELINE_FAULTY.build("app"))
     assert store.deliver(Nodes(5.0), {"iap1": 1}) == 1
     assert len(letters(nodes)) == 1
 
 
 def test_a_reset_forgets_what_is_kept(read, control, nodes):
-    _, faults = read([event("bad", {})])
-    store = FaultStore(control, "app")
-    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    store = kept(control, read([event("bad", {})])[1])
     store.clear()
     store.clear()
     assert store.deliver(Nodes(5.0), {"iap1": 1}) == 0 and letters(nodes) == []
-
-
-def test_a_dead_letter_of_the_pipeline_counts_as_dead(read, control, nodes):
-    _, faults = read([event("bad", {})])
-    ((_, node, _, _),) = faults.rows
-    store = FaultStore(control, "app")
-    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
-    store.deliver(Nodes(5.0), {"iap1": 1})
-    assert Segment(nodes[node].client(), "telemetry").get_counters()["dead_events"] == 1
 
 
 def test_columns_that_nobody_asks_for_are_not_read(read):

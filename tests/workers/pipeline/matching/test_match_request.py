@@ -322,74 +322,42 @@ def test_no_event_is_no_match_whatever_a_condition_reads(condition):
     assert answer(document) == answer({**document, "key": "host"}) == {"matches": []}
 
 
+MANY_TYPES = ", ".join(f"T{number}" for number in range(61))
+VALUES = {"define": {"B": "v > 1"}, "events": [{"id": "e", "time": 0, "v": 1}, {"id": "f", "time": 1, "v": "2"}]}
+WRONG = [
+    *(({"pattern": text}, "pattern") for text in ("SEQ(A; B", None, "A*?", "{- A -}", f"OR({MANY_TYPES})")),
+    ({"pattern": f"SEQ({';'.join(['A?'] * 600)})"}, "pattern"),
+    ({"pattern": f"SEQ(A; NOT X; {';'.join(['B'] * 900)})"}, "pattern"),
+    ({"define": {"Z": "true"}}, "define.Z"),
+    *(({"define": document}, "define") for document in (["B"], [], "", 0, False)),
+    *(({"define": {"B": text}}, "define.B") for text in ("value >", "speed > 1", "type > 1", "", 0, False, None)),
+    *(({"contiguity": word}, "contiguity") for word in ("loose", None)),
+    ({"consume": "twice"}, "consume"),
+    *(({"within_seconds": seconds}, "within_seconds") for seconds in (-1, "10", True)),
+    *(({"key": key}, "key") for key in (3, "host")),
+    ({"colour": "red"}, "colour"),
+    ({"events": None}, "events"),
+    ({"events": [1]}, "events[0]"),
+    ({"events": [{"id": 1, "time": 0}]}, "events[0].id"),
+    *(({"events": [{"id": "e", **time}]}, "events[0].time") for time in ({}, {"time": "0"}, {"time": 10**400})),
+    ({"events": [{"id": "e", "time": 0, "type": 3}]}, "events[0].type"),
+    ({"events": [{"id": "e", "time": 0}, {"id": "e", "time": 1}]}, "events[1].id"),
+    (VALUES, "events"),
+]
+# Also without any event.
+ALWAYS_WRONG = [({"define": {"B": text}}, "define.B") for text in ("'a' > 5", "prev(value) > 1 or")]
+PLAINLY_WRONG = ({"pattern": "SEQ(A; B"}, {"key": 3}, {"colour": "red"}, {"define": {"Z": "true"}})
+ALWAYS_WRONG += [case for case in WRONG if case[0] in PLAINLY_WRONG]
+
+
 @pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"pattern": "SEQ(A; B"}, "pattern"),
-        ({"pattern": None}, "pattern"),
-        ({"pattern": "A*?"}, "pattern"),
-        ({"pattern": "{- A -}"}, "pattern"),
-        ({"pattern": f"OR({', '.join(f'T{number}' for number in range(61))})"}, "pattern"),
-        ({"pattern": f"SEQ({';'.join(['A?'] * 600)})"}, "pattern"),
-        ({"pattern": f"SEQ(A; NOT X; {';'.join(['B'] * 900)})"}, "pattern"),
-        ({"define": {"Z": "true"}}, "define.Z"),
-        ({"define": {"B": "value >"}}, "define.B"),
-        ({"define": {"B": "speed > 1"}}, "define.B"),
-        ({"define": {"B": "type > 1"}}, "define.B"),
-        ({"define": ["B"]}, "define"),
-        ({"define": []}, "define"),
-        ({"define": ""}, "define"),
-        ({"define": 0}, "define"),
-        ({"define": False}, "define"),
-        ({"define": {"B": ""}}, "define.B"),
-        ({"define": {"B": 0}}, "define.B"),
-        ({"define": {"B": False}}, "define.B"),
-        ({"define": {"B": None}}, "define.B"),
-        ({"contiguity": "loose"}, "contiguity"),
-        ({"contiguity": None}, "contiguity"),
-        ({"consume": "twice"}, "consume"),
-        ({"within_seconds": -1}, "within_seconds"),
-        ({"within_seconds": "10"}, "within_seconds"),
-        ({"within_seconds": True}, "within_seconds"),
-        ({"key": 3}, "key"),
-        ({"key": "host"}, "key"),
-        ({"colour": "red"}, "colour"),
-        ({"events": None}, "events"),
-        ({"events": [1]}, "events[0]"),
-        ({"events": [{"id": 1, "time": 0}]}, "events[0].id"),
-        ({"events": [{"id": "e"}]}, "events[0].time"),
-        ({"events": [{"id": "e", "time": "0"}]}, "events[0].time"),
-        ({"events": [{"id": "e", "time": 10**400}]}, "events[0].time"),
-        ({"events": [{"id": "e", "time": 0, "type": 3}]}, "events[0].type"),
-        ({"events": [{"id": "e", "time": 0}, {"id": "e", "time": 1}]}, "events[1].id"),
-        (
-            {"define": {"B": "v > 1"}, "events": [{"id": "e", "time": 0, "v": 1}, {"id": "f", "time": 1, "v": "2"}]},
-            "events",
-        ),
-    ],
+    ("change", "field"), [*WRONG, *(({**change, "events": []}, field) for change, field in ALWAYS_WRONG)]
 )
 def test_what_is_wrong_is_refused_by_the_name_of_its_field(change, field):
     events = [{"id": "a", "time": 0, "type": "A", "value": 1}]
     good = {"pattern": "SEQ(A; B)", "within_seconds": 1, "events": events}
     with pytest.raises(BadInput) as refused:
         answer({**good, **change})
-    assert refused.value.field == field
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"pattern": "SEQ(A; B"}, "pattern"),
-        ({"define": {"Z": "true"}}, "define.Z"),
-        ({"define": {"B": "'a' > 5"}}, "define.B"),
-        ({"define": {"B": "prev(value) > 1 or"}}, "define.B"),
-        ({"key": 3}, "key"),
-        ({"colour": "red"}, "colour"),
-    ],
-)
-def test_what_is_wrong_without_any_event_is_refused(change, field):
-    with pytest.raises(BadInput) as refused:
-        answer({"pattern": "SEQ(A; B)", "events": [], **change})
     assert refused.value.field == field
 
 

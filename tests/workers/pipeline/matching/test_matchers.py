@@ -1,20 +1,13 @@
-"""The quick matchers against the contract read plainly, and against the one that goes event by event; however
-the events are cut into batches, and the state is put away in between.
+"""The quick matchers against the reference, and against the one that goes event by event; however the events are cut
+into batches, and the state is put away in between.
 """
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workers.pipeline.matching.patterns import (
-    GROUPS,
-    and_plainly,
-    match_all,
-    once_plainly,
-    pattern_of,
-    rows_of,
-    rows_plainly,
-)
+from tests.workers.pipeline.matching.patterns import GROUPS, match_all, pattern_of, rows_of
+from tests.workers.pipeline.matching.reference import Event, Reference
 from workers.pipeline.matching.interpreted import AutomatonMatcher
 from workers.pipeline.matching.matcher import RETAINED_US, Matcher, compute_masks, create_raw_matcher
 from workers.pipeline.matching.retained import concatenate
@@ -87,17 +80,6 @@ ANY_PATTERN = (
 )
 
 
-def plainly(pattern: Pattern, rows) -> list[list[str]]:
-    return (once_plainly if pattern.consume == "once" else rows_plainly)(pattern, rows)
-
-
-@settings(deadline=None, max_examples=150)
-@given(PATTERNS, EVENTS)
-def test_a_sequence_is_found_as_a_plain_reading_of_the_contract_finds_it(pattern, events):
-    rows = rows_of(events)
-    assert match_all(pattern, rows).get_event_ids() == plainly(pattern, rows)
-
-
 CONJUNCTIONS = st.sampled_from(
     [
         pattern_of("AND(A, B)"),
@@ -109,11 +91,33 @@ CONJUNCTIONS = st.sampled_from(
 )
 
 
-@settings(deadline=None)
-@given(CONJUNCTIONS, st.lists(EVENT, max_size=25))
-def test_an_and_takes_the_oldest_events_that_fill_all_its_places(pattern, events):
-    rows = rows_of(events)
-    assert match_all(pattern, rows).get_event_ids() == and_plainly(pattern, rows)
+def by_reference(pattern: Pattern, rows) -> list[list[str]]:
+    """What the reference finds, key after key."""
+    found = []
+    ids, sources, times = (rows.column(name).to_pylist() for name in ("id", "source", "time"))
+    asked = zip(sources, times, compute_masks(pattern, rows), strict=True)
+    held = [
+        (source, time_us, frozenset(name for name, bit in pattern.bits.items() if mask & bit))
+        for source, time_us, mask in asked
+    ]
+    for source in sorted(set(sources)):
+        events = [Event(place, *of) for place, (key, *of) in enumerate(held) if key == source]
+        reference = Reference(pattern.expression.root, pattern.is_relaxed, pattern.within_us)
+        found += reference.once(events) if pattern.consume == "once" else reference.skipping_past_last(events)
+    return [[ids[place] for place in match] for match in found]
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.tuples(ANY_PATTERN.filter(lambda pattern: "rise" not in pattern.bits), EVENTS)
+    | st.tuples(CONJUNCTIONS, st.lists(EVENT, max_size=25))
+)
+def test_matches_are_those_of_the_reference_that_goes_by_positions(searched):
+    pattern, rows = searched[0], rows_of(searched[1])
+    key_of = dict(zip(rows.column("id").to_pylist(), rows.column("source").to_pylist(), strict=True))
+    assert sorted(match_all(pattern, rows).get_event_ids(), key=lambda ids: key_of[ids[0]]) == by_reference(
+        pattern, rows
+    )
 
 
 @settings(deadline=None, max_examples=150)

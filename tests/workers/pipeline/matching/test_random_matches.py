@@ -183,6 +183,13 @@ def check(document: Document) -> None:
     assert matches == expected(document)
 
 
+def check_types(types: tuple[str, ...], pattern: str, contiguity: str, consume: str, within_seconds: int) -> None:
+    """An event of each type, one a second."""
+    events = [{"id": f"e{at}", "time": float(at), "type": type_, "n": 1, "user": "u"} for at, type_ in enumerate(types)]
+    named = {"pattern": pattern, "contiguity": contiguity, "consume": consume, "within_seconds": within_seconds}
+    check({**named, "define": {}, "key": None, "events": events})
+
+
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -196,21 +203,7 @@ def check(document: Document) -> None:
 def test_a_not_at_the_end_of_an_inner_part_holds_up_to_the_next_step(pattern, consume):
     for length in (1, 2, 3):
         for types in itertools.product("ABC", repeat=length):
-            events = [
-                {"id": f"e{at}", "time": float(at), "type": type_, "n": 1, "user": "u"}
-                for at, type_ in enumerate(types)
-            ]
-            check(
-                {
-                    "pattern": pattern,
-                    "define": {},
-                    "contiguity": "relaxed",
-                    "consume": consume,
-                    "within_seconds": 4,
-                    "key": None,
-                    "events": events,
-                }
-            )
+            check_types(types, pattern, "relaxed", consume, 4)
 
 
 @pytest.mark.parametrize(
@@ -227,21 +220,7 @@ def test_a_not_at_the_end_of_an_inner_part_holds_up_to_the_next_step(pattern, co
 def test_a_not_between_steps_within_an_and_holds_whatever_the_other_parts_take(pattern, consume, contiguity):
     for length in (3, 4):
         for types in itertools.product("ABC", repeat=length):
-            events = [
-                {"id": f"e{at}", "time": float(at), "type": type_, "n": 1, "user": "u"}
-                for at, type_ in enumerate(types)
-            ]
-            check(
-                {
-                    "pattern": pattern,
-                    "define": {},
-                    "contiguity": contiguity,
-                    "consume": consume,
-                    "within_seconds": 9,
-                    "key": None,
-                    "events": events,
-                }
-            )
+            check_types(types, pattern, contiguity, consume, 9)
 
 
 FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]

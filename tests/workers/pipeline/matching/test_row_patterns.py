@@ -1,6 +1,4 @@
-"""Patterns that are more than sequences, against oracles of another kind: Python's regular expressions where
-one match follows the other, and lists of words where several machines are open.
-"""
+"""Patterns that are more than sequences, where one match follows the other, against Python's regular expressions."""
 
 import re
 
@@ -122,53 +120,3 @@ def test_relaxed_row_patterns_match_as_regular_expressions_with_gaps_do(text, ex
     pattern = pattern_of(text, within_us=FOREVER_US, consume="skip-past-last")
     spans = [(match[0], match[-1] + 1) for match in found(pattern, rows_from(letters))]
     assert spans == searched(expression, letters)
-
-
-WORDS = {
-    "SEQ(A; B?; C)": ["ABC", "AC"],
-    "SEQ(A; B{1,2}; C)": ["ABC", "ABBC"],
-    "SEQ(A; B{1,2})": ["AB", "ABB"],
-    "SEQ(A{2}; B)": ["AAB"],
-    "OR(SEQ(A; B), SEQ(C; A))": ["AB", "CA"],
-    "AND(A, SEQ(B; C))": ["ABC", "BAC", "BCA"],
-    "SEQ(A; AND(B, C); A)": ["ABCA", "ACBA"],
-}
-
-
-def once_by_words(words: list[str], rows: pa.RecordBatch, within_us: int) -> list[list[int]]:
-    """Policy once, where a machine may take whatever leaves it at the beginning of a word."""
-    machines: list[list[dict]] = []
-    matches = []
-    for event in [*rows.to_pylist(), {"time": 10**9, "type": "end"}]:
-        over = [m for m in machines if event["time"] - m[0]["time"] > within_us]
-        machines = [m for m in machines if event["time"] - m[0]["time"] <= within_us]
-        matches += [machine for machine in over if _word(machine) in words]
-        able = [m for m in machines if _begins(words, _word([*m, event]))]
-        if able:
-            machine = max(able, key=len)  # the first of the longest is the oldest
-        elif _begins(words, event["type"]):
-            machines.append(machine := [])
-        else:
-            continue
-        machine.append(event)
-        if _word(machine) in words and not any(_begins(words, _word(machine) + more) for more in "ABC"):
-            machines = [each for each in machines if each is not machine]
-            matches.append(machine)
-    return [[int(event["id"][1:]) for event in match] for match in matches]
-
-
-def _word(machine: list[dict]) -> str:
-    return "".join(event["type"] for event in machine)
-
-
-def _begins(words: list[str], beginning: str) -> bool:
-    return any(word.startswith(beginning) for word in words)
-
-
-@pytest.mark.sweep(2)
-@pytest.mark.parametrize("text", WORDS)
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from("ABCX")), max_size=30))
-def test_under_once_each_event_goes_to_the_most_advanced_automaton_that_can_take_it(text, events):
-    rows = rows_of([(time, kind, 0, "x") for time, kind in sorted(events, key=lambda event: event[0])])
-    assert found(pattern_of(text, within_us=12), rows) == once_by_words(WORDS[text], rows, 12)

@@ -1,13 +1,7 @@
 """The watchdog: ends what hangs, and nothing that only takes its time."""
 
+from tests.workers.pipeline.times import Times
 from workers.pipeline.runtime.application import Watchdog
-
-
-class Times:
-    now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_what_finishes_nothing_beyond_the_limit_is_ended_with_the_reason():

@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,24 +20,19 @@ from workers.pipeline.runtime.worker_start import CALLS, SOURCE_WORKER, create_p
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def begun(folder: Path, server: socket.socket) -> subprocess.Popen:
-    """A process as Spark starts one, which is to call that server back."""
-    server.settimeout(MAX_SECONDS)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
-        "PYTHON_WORKER_FACTORY_SECRET": "a secret of Spark",
-    }
-    command = [create_python_launcher(folder), "-m", SOURCE_WORKER]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.fixture
-def asked(tmp_path):
-    """Such a process, and the connection on which it calls back."""
+@contextmanager
+def begun(folder: Path):
+    """Yield a process as Spark starts one, and the connection on which it calls back."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        process = begun(tmp_path, server)
+        server.settimeout(MAX_SECONDS)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
+            "PYTHON_WORKER_FACTORY_SECRET": "a secret of Spark",
+        }
+        command = [create_python_launcher(folder), "-m", SOURCE_WORKER]
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         try:
             connection, _ = server.accept()
             with connection:
@@ -48,17 +43,17 @@ def asked(tmp_path):
             process.communicate()
 
 
-def received(connection: socket.socket, size: int) -> bytes:
-    return connection.recv(size, socket.MSG_WAITALL)
+@pytest.fixture
+def asked(tmp_path):
+    with begun(tmp_path) as begins:
+        yield begins
 
 
 def test_it_proves_who_it_is_and_says_its_process_before_it_imports_pyspark(asked):
     process, connection = asked
-    (length,) = struct.unpack("!i", received(connection, 4))
-    assert received(connection, length) == b"a secret of Spark"
+    assert connection.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)
     assert "numpy" not in Path(f"/proc/{process.pid}/maps").read_text()
-    connection.sendall(struct.pack("!i", 2) + b"ok")
-    assert struct.unpack("!i", received(connection, 4)) == (process.pid,)
+    assert proves_itself(connection) == process.pid
 
 
 def test_without_the_answer_that_it_is_known_it_ends(asked):
@@ -69,10 +64,10 @@ def test_without_the_answer_that_it_is_known_it_ends(asked):
 
 def proves_itself(connection: socket.socket) -> int:
     """The process that it says it is, once it is known."""
-    (length,) = struct.unpack("!i", received(connection, 4))
-    assert received(connection, length) == b"a secret of Spark"
+    (length,) = struct.unpack("!i", connection.recv(4, socket.MSG_WAITALL))
+    assert connection.recv(length, socket.MSG_WAITALL) == b"a secret of Spark"
     connection.sendall(struct.pack("!i", 2) + b"ok")
-    (pid,) = struct.unpack("!i", received(connection, 4))
+    (pid,) = struct.unpack("!i", connection.recv(4, socket.MSG_WAITALL))
     return pid
 
 
@@ -80,16 +75,13 @@ def test_the_process_that_has_the_session_answers_in_its_place_until_spark_hangs
     place = tmp_path / ("long" * 40)
     create_python_launcher(place)
     answer_sources(place)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        process = begun(place, server)
-        connection, _ = server.accept()
-        with connection:
-            connection.settimeout(MAX_SECONDS)
-            assert proves_itself(connection) == os.getpid()
-            assert process.communicate(timeout=MAX_SECONDS) == (None, "")
-            assert process.returncode == 0
-            answering = [each for each in threading.enumerate() if each.name == "source"]
-            assert len(answering) == 1
+    with begun(place) as (process, connection):
+        assert proves_itself(connection) == os.getpid()
+        assert process.communicate(timeout=MAX_SECONDS) == (None, "")
+        assert process.returncode == 0
+        answering = [each for each in threading.enumerate() if each.name == "source"]
+        assert len(answering) == 1
+        connection.close()
         answering[0].join(MAX_SECONDS)
         assert not answering[0].is_alive()
 
@@ -105,27 +97,16 @@ def test_what_is_no_call_is_refused_and_the_next_is_answered(tmp_path):
                 caller.sendall(nonsense)
                 caller.shutdown(socket.SHUT_WR)
                 assert caller.recv(2) == b""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        process = begun(tmp_path, server)
-        connection, _ = server.accept()
-        with connection:
-            connection.settimeout(MAX_SECONDS)
-            assert proves_itself(connection) == os.getpid()
-        process.communicate(timeout=MAX_SECONDS)
+    with begun(tmp_path) as (_, connection):
+        assert proves_itself(connection) == os.getpid()
 
 
 def test_where_nobody_is_behind_the_socket_it_answers_by_itself(tmp_path):
     create_python_launcher(tmp_path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gone:
         gone.bind(str(tmp_path / CALLS))
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        process = begun(tmp_path, server)
-        connection, _ = server.accept()
-        with connection:
-            connection.settimeout(MAX_SECONDS)
-            assert proves_itself(connection) == process.pid
-        process.kill()
-        process.communicate()
+    with begun(tmp_path) as (process, connection):
+        assert proves_itself(connection) == process.pid
 
 
 def test_what_plans_queries_ends_once_it_has_had_no_worker_for_a_while():

@@ -9,6 +9,7 @@ import pytest
 from common.stored_document import convert_to_plain, decode_document
 from queues import keys
 from tests.console.pipeline_sample import DECLARATION, sample_application
+from tests.workers.pipeline.times import Times
 from workers.documents.pipeline import PipelineReport
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import parse_application_text
@@ -35,13 +36,6 @@ def keys_of(document: object) -> object:
 
 def board(control, monotonic=lambda: 100.0, clock=lambda: 50.0) -> StatusBoard:
     return StatusBoard(control, APPLICATION, None, lambda: None, clock=clock, monotonic=monotonic)
-
-
-class Times:
-    now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def given(control, times: Times, tick: int = 1) -> None:

