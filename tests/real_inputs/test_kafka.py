@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from workers.plants.foreign.kafka.cluster import KafkaCluster
-from workers.plants.foreign.kafka.group_lag import BEYOND, NOT_COMMITTED
+from workers.plants.foreign.kafka.group_lag import NOT_COMMITTED
 from workers.plants.foreign.kafka.kafka_plant import KafkaPlant
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantUnavailable
@@ -184,13 +184,3 @@ def test_a_group_that_committed_nothing_yet_has_no_lag_and_names_the_reset_polic
     assert group.lag_events == 5
     assert [row.lag_events for row in group.partitions] == [5]
     assert "reset policy" in NOT_COMMITTED
-
-
-def test_an_offset_beyond_the_end_counts_as_no_lag():
-    """The topic was made anew, or cut: the group's offset is of the earlier one."""
-    plant = plant_of(SharedCluster({"billing": {("orders", 0): 409}}))
-    for _ in range(2):
-        plant.get_topology()
-    group = plant.get_details().groups["billing"]
-    assert group.lag_events == 0
-    assert [row.said for row in group.partitions] == [BEYOND]

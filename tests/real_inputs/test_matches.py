@@ -21,12 +21,7 @@ STRICT_ROWS = {**ROWS, "contiguity": "strict"}
 @pytest.mark.parametrize(
     ("events", "found"),
     [
-        ("A0 B5", ""),
-        ("A0 B10", ""),
-        ("A0 B11", "A0"),
-        ("A0", "A0"),
-        ("A0 A1 B5", ""),
-        ("A0 C5", "A0"),
+        *(("A0 B5", ""), ("A0 B10", ""), ("A0 B11", "A0"), ("A0", "A0"), ("A0 A1 B5", ""), ("A0 C5", "A0")),
         ("A0 B5 A20", "A20"),
     ],
 )
@@ -34,34 +29,29 @@ def test_what_is_not_to_follow_is_waited_for_to_the_end_of_the_window(events, fo
     assert matches("SEQ(A; NOT B)", events, within_seconds=10) == found
 
 
-@pytest.mark.parametrize(("events", "found"), [("A0 A8 B12 C40", "A0"), ("A0 A8 C40", "A0, A8"), ("A0 A8 B9 C40", "")])
-def test_a_match_that_ends_with_its_window_skips_only_what_it_took(events, found):
-    assert matches("SEQ(A; NOT B)", events, within_seconds=10, **ROWS) == found
+OPTIONAL = ("SEQ(SEQ(E?){2,3}; Y)", {"define": {"Y": "true", "E": "true"}, **STRICT_ROWS})
+COUNTS = ("SEQ(A{2}; B{2,})", {"within_seconds": 3})
+FAILED_TRY = ("SEQ(X; C)", {"define": {"X": "type == 'A' or type == 'B'"}, **STRICT_ROWS})
+ENDS_LATE = ("SEQ(A; NOT B)", {"within_seconds": 10, **ROWS})
 
 
 @pytest.mark.parametrize(
-    ("events", "found"), [("A1 A2 A3 A4 A5 A6", "A1 A2 A3 A4, A5 A6"), ("A1 A2 A3 A4", "A1 A2 A3 A4"), ("A1", "A1")]
-)
-def test_a_repeated_optional_takes_as_many_as_it_may_and_none_where_it_must(events, found):
-    define = {"Y": "true", "E": "true"}
-    assert matches("SEQ(SEQ(E?){2,3}; Y)", events, define=define, **STRICT_ROWS) == found
-
-
-@pytest.mark.parametrize(
-    ("pattern", "events", "found"),
+    ("asked", "events", "found"),
     [
-        ("SEQ(A{2}; B{2,})", "A0 A1 B2 B3 A20 A21 B22 B23", "A0 A1 B2 B3, A20 A21 B22 B23"),
-        ("SEQ(A{2}; B{2,})", "A0 B2 B3 A20 A21 B22 B23", "A20 A21 B22 B23"),
-        ("SEQ(A{2}; B{2,})", "A0 A1 B2 A20 A21 B22 B23", "A20 A21 B22 B23"),
+        (ENDS_LATE, "A0 A8 B12 C40", "A0"),  # it skips only what it took
+        (ENDS_LATE, "A0 A8 C40", "A0, A8"),
+        (ENDS_LATE, "A0 A8 B9 C40", ""),
+        (OPTIONAL, "A1 A2 A3 A4 A5 A6", "A1 A2 A3 A4, A5 A6"),  # as many as it may, and none where it must
+        (OPTIONAL, "A1 A2 A3 A4", "A1 A2 A3 A4"),
+        (OPTIONAL, "A1", "A1"),
+        (COUNTS, "A0 A1 B2 B3 A20 A21 B22 B23", "A0 A1 B2 B3, A20 A21 B22 B23"),
+        (COUNTS, "A0 B2 B3 A20 A21 B22 B23", "A20 A21 B22 B23"),
+        (COUNTS, "A0 A1 B2 A20 A21 B22 B23", "A20 A21 B22 B23"),
+        (FAILED_TRY, "A0 B1 C2", "B1 C2"),  # a match may start within a try that failed
+        (FAILED_TRY, "A0 A1 B2 C3", "B2 C3"),
+        (FAILED_TRY, "A0 B1 A2 B3 C4 A5 C6", "B3 C4, A5 C6"),
     ],
 )
-def test_counts_on_both_sides_of_a_sequence_are_kept(pattern, events, found):
-    assert matches(pattern, events, within_seconds=3) == found
-
-
-@pytest.mark.parametrize(
-    ("events", "found"), [("A0 B1 C2", "B1 C2"), ("A0 A1 B2 C3", "B2 C3"), ("A0 B1 A2 B3 C4 A5 C6", "B3 C4, A5 C6")]
-)
-def test_a_match_may_start_within_a_try_that_failed(events, found):
-    define = {"X": "type == 'A' or type == 'B'"}
-    assert matches("SEQ(X; C)", events, define=define, **STRICT_ROWS) == found
+def test_a_pattern_that_others_got_wrong_is_matched(asked, events, found):
+    pattern, more = asked
+    assert matches(pattern, events, **more) == found

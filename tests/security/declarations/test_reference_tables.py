@@ -25,7 +25,6 @@ def declared(table: object) -> dict:
 
 @pytest.fixture
 def folder(tmp_path):
-    """A reference folder beside a secret."""
     (tmp_path / "first-login").write_text(SECRET)
     (tmp_path / "secret.csv").write_text(SECRET)
     made = tmp_path / "applications"

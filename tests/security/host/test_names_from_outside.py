@@ -83,7 +83,6 @@ def test_a_link_or_a_pipe_in_the_place_of_the_file_is_neither_followed_nor_opene
 
 
 def forged(path: Path, names: dict[str, bytes], kind: int = 0, **manifest: object) -> Path:
-    """A backup as somebody else's program may write it."""
     with zipfile.ZipFile(path, "w") as target:
         for name, content in {"control": b"", **names}.items():
             member = zipfile.ZipInfo(name)

@@ -27,7 +27,6 @@ from tests.waiting import until
 ROOT = Path(__file__).resolve().parents[3]
 PASSWORDS = {role.name: f"{role.name}-" + "x" * 32 for role in ROLES}
 ENVIRONMENT = {get_role_variable(role): PASSWORDS[role.name] for role in ROLES}
-# Only tests: somebody has to read what was refused.
 ONCE = Retry(NoBackoff(), 0)  # a wrong password does not become right
 NO_LOGIN = pytest.raises(redis.AuthenticationError)
 INSPECTOR = "user inspector on >inspector ~* &* +@all\n"
@@ -56,8 +55,6 @@ class GuardedServer(Server):
 
 @dataclass
 class Plant:
-    """A control server and one node, and what each role's processes are given."""
-
     control: GuardedServer
     node: GuardedServer
     data: Path
@@ -163,56 +160,32 @@ def test_every_role_does_its_work_and_is_refused_nothing_that_it_needs(plant):
     assert plant.refused() == []
 
 
+def commands(text: str) -> list[list[str]]:
+    return [each.split() for each in text.split(" | ")]
+
+
 REFUSED_EVERYWHERE = [
-    ("FLUSHALL",),
-    ("CONFIG", "GET", "requirepass"),
-    ("CONFIG", "SET", "dir", "/tmp"),
-    ("KEYS", "*"),
-    ("ACL", "LIST"),
-    ("CLIENT", "LIST"),
-    ("SAVE",),
-    ("SHUTDOWN",),
-    ("MODULE", "LIST"),
-    ("REPLICAOF", "127.0.0.1", "1"),
-    ("FUNCTION", "LIST"),
-    ("MONITOR",),
-    ("SET", "elsewhere", "1"),
-    ("EVAL", "return redis.call('GET', 'elsewhere')", "0"),
+    ["EVAL", "return redis.call('GET', 'elsewhere')", "0"],
+    *commands("FLUSHALL | CONFIG GET requirepass | CONFIG SET dir /tmp | KEYS * | ACL LIST | CLIENT LIST | SAVE"),
+    *commands("SHUTDOWN | MODULE LIST | REPLICAOF 127.0.0.1 1 | FUNCTION LIST | MONITOR | SET elsewhere 1"),
 ]
+TOPOLOGY, CONTROLS = "SET weir:topology {} | ", "SET weir:pipeline:controls:performance {} | "
+BEAT, JOB, LIVE = "HSET weir:heartbeats n1 {}", "LPUSH weir:celery:jobs x | ", "PUBLISH weir:live {}"
 REFUSED_AT_CONTROL = {
-    "agent": [
-        ("SET", "weir:topology", "{}"),
-        ("GET", "weir:snapshot"),
-        ("LPUSH", "weir:celery:control", "x"),
-        ("PUBLISH", "weir:live", "{}"),
-    ],
-    "telemetry": [
-        ("SET", "weir:topology", "{}"),
-        ("HSET", "weir:heartbeats", "n1", "{}"),
-        ("LPUSH", "weir:celery:jobs", "x"),
-        ("SET", "weir:pipeline:controls:performance", "{}"),
-    ],
-    "observer": [
-        ("SET", "weir:topology", "{}"),
-        ("LPUSH", "weir:celery:jobs", "x"),
-        ("SET", "weir:pipeline:controls:performance", "{}"),
-        ("HSET", "weir:heartbeats", "n1", "{}"),
-    ],
-    "pipeline": [
-        ("SET", "weir:topology", "{}"),
-        ("LPUSH", "weir:celery:jobs", "x"),
-        ("SET", "weir:snapshot", "{}"),
-        ("PUBLISH", "weir:live", "{}"),
-    ],
+    "agent": commands(TOPOLOGY + "GET weir:snapshot | LPUSH weir:celery:control x | " + LIVE),
+    "telemetry": commands(TOPOLOGY + JOB + CONTROLS + BEAT),
+    "observer": commands(TOPOLOGY + JOB + CONTROLS + BEAT),
+    "pipeline": commands(TOPOLOGY + JOB + "SET weir:snapshot {} | " + LIVE),
 }
+ADD, DELETE = "XADD weir:alert:segment * a b | ", "DEL weir:alert:segment"
 REFUSED_AT_NODE = {
-    "agent": [("XADD", "weir:alert:segment", "*", "a", "b"), ("DEL", "weir:alert:segment")],
-    "telemetry": [("XADD", "weir:alert:segment", "*", "a", "b"), ("XRANGE", "weir:alert:segment", "-", "+")],
-    "observer": [("XADD", "weir:alert:segment", "*", "a", "b"), ("DEL", "weir:alert:segment")],
+    "agent": commands(ADD + DELETE),
+    "telemetry": commands(ADD + "XRANGE weir:alert:segment - +"),
+    "observer": commands(ADD + DELETE),
 }
 
 
-def is_refused(client: redis.Redis, command: tuple[str, ...]) -> bool:
+def is_refused(client: redis.Redis, command: list[str]) -> bool:
     try:
         client.execute_command(*command)
     except redis.exceptions.NoPermissionError:

@@ -167,36 +167,29 @@ def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(control,
     assert table.schema.equals(metric_history.RAW) and table.num_rows == 6
 
 
+DAY = {"queue": "process", "since": "2026-11-19", "until": "2026-11-20"}
+LAST = {"since": "9999-12-31", "until": "9999-12-31T20:00", "other_since": "2026-11-19"}
+WINDOWS = {"since": "2026-11-19", "window_seconds": 1, "history": 1_000, "horizon": 1_000}
+
+
 @pytest.mark.parametrize(
     ("job", "given", "field"),
     [
-        ("replay_extract", {"since": "2026-11-19", "until": "2026-11-20"}, "queue"),
-        ("replay_extract", {"queue": "process", "since": "soon", "until": "2026-11-20"}, "since"),
-        ("replay_extract", {"queue": "process", "since": "2026-11-20", "until": "2026-11-19"}, "until"),
-        ("replay_extract", {"queue": "absent", "since": "2026-11-19", "until": "2026-11-20"}, "queue"),
-        ("replay_extract", {"queue": "../up", "since": "2026-11-19", "until": "2026-11-20"}, "queue"),
+        ("replay_extract", {**DAY, "queue": None}, "queue"),
+        ("replay_extract", {**DAY, "since": "soon"}, "since"),
+        ("replay_extract", {**DAY, "since": "2026-11-20", "until": "2026-11-19"}, "until"),
+        ("replay_extract", {**DAY, "queue": "absent"}, "queue"),
+        ("replay_extract", {**DAY, "queue": "../up"}, "queue"),
+        ("replay_extract", {**DAY, "step_seconds": "0.001"}, "step_seconds"),
+        ("replay_extract", {**DAY, "until": "9999-12-31T23:00Z"}, "until"),
         ("stream_statistics", {"since": "2026-11-20", "until": "2026-11-19"}, "since"),
         ("stream_statistics", {"days": "0"}, "days"),
-        (
-            "replay_extract",
-            {"queue": "process", "since": "2026-11-19", "until": "2026-11-20", "step_seconds": "0.001"},
-            "step_seconds",
-        ),
-        (
-            "forecast_training",
-            {"since": "2026-11-19", "window_seconds": 1, "history": 1_000, "horizon": 1_000},
-            "window_seconds",
-        ),
         ("stream_statistics", {"on_error": "hope"}, "on_error"),
         ("stream_statistics", {"until": "0001-01-02", "days": 3}, "until"),
-        ("metric_rollup", {"until": "9999-12-31"}, "until"),
-        ("replay_extract", {"queue": "process", "since": "2026-11-19", "until": "9999-12-31T23:00Z"}, "until"),
-        (
-            "stretch_comparison",
-            {"since": "9999-12-31", "until": "9999-12-31T20:00", "other_since": "2026-11-19"},
-            "since",
-        ),
+        ("forecast_training", WINDOWS, "window_seconds"),
         ("forecast_training", {"window_seconds": "1.5"}, "window_seconds"),
+        ("metric_rollup", {"until": "9999-12-31"}, "until"),
+        ("stretch_comparison", LAST, "since"),
         ("retention", {"ledger_days": "NaN"}, "ledger_days"),
     ],
 )

@@ -112,7 +112,6 @@ def lay(data: Path, name: str, table: pa.Table, queue: str = "process") -> Path:
 
 
 def events(count: int, first: int = 0, **columns: Any) -> pa.Table:
-    """Events half a second apart, of two types in turn, with ids of their own."""
     rows = range(first, first + count)
     values = {
         "id": [f"e{row}" for row in rows],
@@ -198,7 +197,6 @@ class Spark:
         return answer
 
     def make(self, job: str, content: dict[str, Any], **given: Any) -> dict[str, Any]:
-        """What a chunk made, shown."""
         answer = self.ask(job, content, **given)
         assert "made" in answer, answer
         files.show(self.data, answer["made"]["outputs"])
@@ -340,7 +338,6 @@ def _times(here: TimeRange, there: TimeRange) -> dict[str, str]:
 
 
 def _sums(sliced: dict[str, list[float]]) -> list[float]:
-    """Of each slice, over all values."""
     return np.sum(list(sliced.values()), axis=0).tolist()
 
 
@@ -393,7 +390,6 @@ def test_a_killed_worker_leaves_nothing_half_and_another_goes_on_where_it_was(pl
 
 
 def tick(plant: Plant) -> None:
-    """The managers' clock, once."""
     plant.manage("shell", "-v0", "-c", "from workers import tasks; tasks.manage_tasks()")
 
 

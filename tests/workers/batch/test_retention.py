@@ -81,10 +81,11 @@ def entry(loop: Loop, age_days: float, **fields: object) -> LedgerEntry:
 
 
 def test_old_events_go_with_their_index_and_may_be_archived_again(keeper):
-    path = archived(keeper)
+    path, new = archived(keeper), archived(keeper, "cd" * 16, age_days=1)
+    assert keeper.run(archive_days=0).chunks_total == 0 and path.exists(), "no days mean for ever"
     run = keeper.run(archive_days=30)
     assert (run.state, run.progress["rows"]) == ("done", 1)
-    assert not path.parent.exists()
+    assert new.exists() and not path.exists()
     assert archived(keeper).exists()
 
 
@@ -158,18 +159,6 @@ def test_a_ledger_of_too_many_entries_loses_the_oldest_but_none_that_is_checked(
     assert keeper.run(ledger_entries=3).state == "done"
     left = set(LedgerEntry.objects.values_list("pk", flat=True))
     assert left == {rows[1].pk, *(row.pk for row in rows[3:])}
-
-
-def test_history_that_was_published_lately_is_not_old(keeper):
-    old, new = archived(keeper), archived(keeper, "cd" * 16, age_days=1)
-    keeper.run(archive_days=30)
-    assert new.exists() and not old.exists()
-
-
-def test_no_days_mean_for_ever(keeper):
-    path = archived(keeper)
-    assert keeper.run(archive_days=0).chunks_total == 0
-    assert path.exists()
 
 
 @pytest.mark.parametrize(("queue", "stays"), [("", True), ("process", True), ("alert", False)])
@@ -302,14 +291,16 @@ def test_what_went_before_its_chunk_could_be_noted_as_done_stops_no_run(keeper, 
     assert not folder.exists()
 
 
+def resolved(at: datetime) -> Alert:
+    times = dict.fromkeys(("began_at", "fired_at", "resolved_at"), at)
+    names = {"rule_name": "r", "condition": "node_lost", "labels": {}, "severity": "warning", "title": "t"}
+    return Alert.objects.create(fingerprint=str(at), threshold=1, state="resolved", **names, **times)
+
+
 def test_alerts_that_are_long_over_go_with_their_notes_and_an_incidents_stay(keeper):
     old, kept, new = (NOW - timedelta(days=days) for days in (60, 40, 3))
     for at in (old, kept, new):
-        fields = {"rule_name": "r", "condition": "node_lost", "labels": {}, "severity": "warning", "title": "t"}
-        alert = Alert.objects.create(
-            fingerprint=str(at), threshold=1, state="resolved", began_at=at, fired_at=at, resolved_at=at, **fields
-        )
-        AlertEvent.objects.create(alert=alert, at=at, kind="fired")
+        AlertEvent.objects.create(alert=resolved(at), at=at, kind="fired")
     keep(kept - timedelta(hours=1), kept + timedelta(hours=1), "an incident")
     assert keeper.run(alert_days=30).state == "done"
     assert [alert.fired_at for alert in Alert.objects.order_by("pk")] == [kept, new]
@@ -317,11 +308,7 @@ def test_alerts_that_are_long_over_go_with_their_notes_and_an_incidents_stay(kee
 
 
 def test_an_alert_stays_until_what_is_to_be_done_after_it_is_done(keeper):
-    at = NOW - timedelta(days=60)
-    alert = Alert.objects.create(
-        rule_name="r", condition="node_lost", labels={}, severity="warning", title="t", fingerprint="f",
-        threshold=1, state="resolved", began_at=at, fired_at=at, resolved_at=at,
-    )  # fmt: skip
+    alert = resolved(NOW - timedelta(days=60))
     to_do = Incident.objects.create(alert=alert).follow_ups.create(text="a limit")
     keeper.run(alert_days=30)
     assert Alert.objects.filter(pk=alert.pk).exists()

@@ -45,8 +45,17 @@ class Bench:
     def begin(self, **options: object) -> Run:
         return runs.begin("parts", self.where, **options)
 
-    def manage(self) -> None:
+    def manage(self, *followed: Run) -> None:
         task_managers.tick(self.control, self.now, lambda *worker: self.sent.append(worker))
+        for run in followed:
+            run.refresh_from_db()
+
+    def start(self, job: str = NUMBERED, **fields: object) -> Run:
+        """A run of a new task, of which the manager knows."""
+        self.define(job, **fields)
+        run = self.begin()
+        self.manage()
+        return run
 
     def work(self, host: str = "") -> int:
         """The worker that was sent for first lives its life."""
@@ -75,9 +84,7 @@ def refusal(call, *arguments, **named) -> str:
 
 def test_a_run_that_fails_outside_of_its_chunks_ends_and_says_why(bench, monkeypatch):
     """No other worker would do better: else one is sent every few seconds, and nobody hears of it."""
-    bench.define(UNKNOWN)
-    run = bench.begin()
-    bench.manage()
+    run = bench.start(UNKNOWN)
 
     def fail(*_: object) -> None:
         raise IndexError("list index out of range")
@@ -99,9 +106,7 @@ def test_a_run_that_can_not_be_planned_fails_says_why_and_is_not_resumed(bench):
 
 
 def test_a_clock_that_is_set_back_takes_no_chunk_away_from_who_works_at_it(bench):
-    bench.define()
-    run = bench.begin()
-    bench.manage()
+    run = bench.start()
     lease = bench.lease(run)
     lease.check()
     bench.pass_seconds(-3_600)
@@ -116,8 +121,7 @@ def test_a_run_is_done_chunk_by_chunk_and_says_how_far_it_is(bench):
     bench.manage()
     assert [role for _, _, role, _ in bench.sent] == ["jobs"]
     assert bench.work() == 3
-    bench.manage()
-    run.refresh_from_db()
+    bench.manage(run)
     assert (run.state, run.chunks_done, run.progress["rows"], run.progress["share"]) == ("done", 3, 30, 1.0)
     assert bench.written() == ["part-0.txt", "part-1.txt", "part-2.txt"]
     assert not bench.control.keys("weir:job:*")
@@ -129,8 +133,7 @@ def test_an_unknown_amount_of_work_ends_where_nothing_is_left(bench):
     assert run.chunks_total is None
     bench.manage()
     assert bench.work() == 3
-    bench.manage()
-    run.refresh_from_db()
+    bench.manage(run)
     assert (run.state, run.chunks_total) == ("done", 3)
 
 
@@ -140,9 +143,7 @@ def test_nothing_to_do_is_done_at_once(bench):
 
 
 def test_a_worker_that_was_sent_for_is_not_sent_for_again_until_it_is_given_up(bench):
-    bench.define()
-    bench.begin()
-    bench.manage()
+    bench.start()
     bench.manage()
     assert len(bench.sent) == 1
     bench.pass_seconds(task_managers.SUBMISSION_SECONDS + 1)
@@ -154,24 +155,19 @@ def test_the_deadline_sizes_the_workers_by_the_measured_time_of_a_chunk(bench):
     bench.define(single_instance=False, parallel=10, parameters={"chunks": 20})
     run = bench.begin(deadline_at=NOW + timedelta(seconds=100))
     run.chunks.filter(place__lt=4).update(state="done", seconds=20.0)
-    bench.manage()
-    run.refresh_from_db()
+    bench.manage(run)
     # 80 usable seconds are 4 chunks a worker, and 16 are left.
     assert run.workers_wanted == len(bench.sent) == 4
 
 
 def test_no_more_than_the_wanted_workers_get_a_chunk(bench):
-    bench.define(single_instance=False, parallel=2)
-    run = bench.begin()
-    bench.manage()
+    run = bench.start(single_instance=False, parallel=2)
     assert claim(run.pk, "a", bench.now) and claim(run.pk, "b", bench.now)
     assert claim(run.pk, "c", bench.now) is None
 
 
 def test_a_worker_whose_host_is_drained_leaves_the_next_chunk_to_another(bench, monkeypatch):
-    bench.define(parallel=1)
-    bench.begin()
-    bench.manage()
+    bench.start(parallel=1)
     commit = ChunkLease.commit
 
     def drained_meanwhile(*arguments: object) -> None:
@@ -197,9 +193,7 @@ def test_a_single_instance_task_has_one_open_run_and_one_worker(bench):
 
 
 def test_who_was_overtaken_can_neither_show_its_files_nor_end_the_chunk(bench):
-    bench.define()
-    run = bench.begin()
-    bench.manage()
+    run = bench.start()
     paused = bench.lease(run, "paused")
     bench.pass_seconds(LOST_SECONDS + 1)
     successor = bench.lease(run, "successor")
@@ -222,9 +216,7 @@ def test_who_was_overtaken_can_neither_show_its_files_nor_end_the_chunk(bench):
 
 
 def test_a_chunk_whose_file_cannot_be_shown_is_not_done(bench):
-    bench.define()
-    run = bench.begin()
-    bench.manage()
+    run = bench.start()
     lease = bench.lease(run)
     with pytest.raises(FileNotFoundError):
         lease.commit(ChunkResult(1, {"statistics/result": "statistics/absent"}), 1.0)
@@ -245,36 +237,28 @@ def test_a_chunk_that_fails_is_tried_three_times_and_then_named(bench):
 
 
 def test_a_run_of_an_unknown_amount_that_failed_goes_on_to_its_end(bench):
-    bench.define(UNKNOWN, parameters={"fault": "raises"})
-    run = bench.begin()
-    bench.manage()
+    run = bench.start(UNKNOWN, parameters={"fault": "raises"})
     bench.work()
-    bench.manage()
-    run.refresh_from_db()
+    bench.manage(run)
     assert (run.state, run.chunks_total) == ("failed", 2)
     Run.objects.filter(pk=run.pk).update(parameters={**run.parameters, "fault": None})
     runs.resume(run, bench.now)
     bench.manage()
     assert bench.work() == 2
-    bench.manage()
-    run.refresh_from_db()
+    bench.manage(run)
     assert (run.state, run.chunks_total) == ("done", 3)
     assert bench.written() == ["part-0.txt", "part-1.txt", "part-2.txt"]
 
 
 def test_input_that_is_refused_ends_the_run_and_says_why(bench):
-    bench.define(parameters={"fault": "refused"})
-    run = bench.begin()
-    bench.manage()
+    run = bench.start(parameters={"fault": "refused"})
     bench.work()
     run.refresh_from_db()
     assert (run.state, run.error) == ("failed", "part-0: on_error: the input is foreign.")
 
 
 def test_a_worker_that_was_overtaken_ends_no_run_by_the_input_that_it_refuses(bench):
-    bench.define()
-    run = bench.begin()
-    bench.manage()
+    run = bench.start()
     frozen = claim(run.pk, "a frozen worker", bench.now)
     assert frozen is not None
 
@@ -291,9 +275,7 @@ def test_a_worker_that_was_overtaken_ends_no_run_by_the_input_that_it_refuses(be
 
 def test_a_control_server_that_is_away_for_a_while_costs_no_chunk_the_work_that_is_done(bench, control_server):
     """A chunk is held by the database; hours of Spark's work hang on no note of how far they are."""
-    bench.define()
-    run = bench.begin()
-    bench.manage()
+    run = bench.start()
     chunk = claim(run.pk, "w", bench.now)
     assert chunk is not None
 
@@ -311,9 +293,7 @@ def test_a_control_server_that_is_away_for_a_while_costs_no_chunk_the_work_that_
 
 def test_what_a_dead_worker_left_and_cannot_be_swept_ends_no_run(bench):
     """As where what it had started writes there still: a folder is not empty, or gone, when it is removed."""
-    bench.define()
-    run = bench.begin()
-    bench.manage()
+    run = bench.start()
     dead = bench.lease(run, "a dead worker")
     elsewhere, leftover = (bench.data / "elsewhere", bench.data / files.build_hidden_path("extracts/x.csv", dead.token))
     elsewhere.mkdir()
@@ -321,8 +301,7 @@ def test_what_a_dead_worker_left_and_cannot_be_swept_ends_no_run(bench):
     leftover.symlink_to(elsewhere)  # is refused by what removes folders
     bench.pass_seconds(LOST_SECONDS + 1)
     assert bench.work() == 3
-    bench.manage()
-    run.refresh_from_db()
+    bench.manage(run)
     assert (run.state, run.error) == ("done", "")
 
 
@@ -337,9 +316,7 @@ def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench):
 
 
 def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_on(bench):
-    bench.define()
-    run = bench.begin()
-    bench.manage()
+    run = bench.start()
     bench.lease(run).commit(ChunkResult(7), 1.0)
     late = bench.lease(run)
     assert runs.cancel(run, bench.now).state == "cancelled"
@@ -351,17 +328,14 @@ def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_
     bench.pass_seconds(task_managers.SUBMISSION_SECONDS + 1)
     bench.manage()
     assert bench.work() == 2
-    bench.manage()
-    run.refresh_from_db()
+    bench.manage(run)
     assert (run.state, run.progress["rows"]) == ("done", 27)
     assert refusal(runs.resume, run, bench.now) == "run"
     assert refusal(runs.cancel, run, bench.now) == "run"
 
 
 def test_nothing_of_a_cancelled_run_stays_on_the_control_server_for_good(bench):
-    bench.define()
-    run = bench.begin()
-    bench.manage()
+    run = bench.start()
     runs.cancel(run, NOW)
     assert bench.work() == 0
     left = list(bench.control.scan_iter(f"weir:job:{run.pk}*"))
@@ -434,9 +408,7 @@ def test_a_run_goes_on_at_once_after_a_clock_that_was_ahead_is_set_right(bench):
 
 
 def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_done(bench):
-    bench.define()
-    run = bench.begin()
-    bench.manage()
+    run = bench.start()
     for _ in range(4):
         claimed = claim(run.pk, "w", bench.now)
         bench.pass_seconds(16)
@@ -473,9 +445,7 @@ def test_so_many_workers_are_in_time_and_one_less_is_not(chunks, seconds, left, 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("write", ["check", "fail"])
 def test_who_waits_while_it_is_overtaken_writes_nothing(bench, write):
-    bench.define()
-    run = bench.begin()
-    bench.manage()
+    run = bench.start()
     paused = bench.lease(run, "paused")
     acts = {"check": lambda: paused.check({"rows": 1}), "fail": lambda: paused.fail("it broke", final=True)}
     bench.pass_seconds(LOST_SECONDS + 1)
@@ -491,9 +461,7 @@ def test_who_waits_while_it_is_overtaken_writes_nothing(bench, write):
 
 
 def test_an_error_with_a_nul_ends_a_chunk_and_its_run_like_any_other(bench):
-    bench.define()
-    run = bench.begin()
-    bench.manage()
+    run = bench.start()
     bench.lease(run).fail("DataError: a\0b", final=True)
     assert runs.end(run, Run.State.FAILED, bench.now, "part-0: a\0b")
     run.refresh_from_db()

@@ -15,7 +15,6 @@ from console import release
 from queues import keys
 from queues.segments.segment import Segment
 from tests.waiting import until
-from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import fill
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS
 
@@ -51,13 +50,6 @@ def clocked(tmp_path, monkeypatch):
             yield
 
     return by_a_clock
-
-
-@pytest.fixture
-def host(control, broker, tmp_path):
-    worker = CeleryWorker(control, broker, tmp_path)
-    yield worker
-    worker.close()
 
 
 def send(url: str, data: Path, worker_id: str) -> None:

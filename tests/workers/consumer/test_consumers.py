@@ -58,6 +58,23 @@ class Recorder:
         return any(self.fails(value) for value in delivery.batch.column("value").to_pylist())
 
 
+class Late(Recorder):
+    """Each call takes `seconds` by its own clock; where it works block by block, each block does."""
+
+    def __init__(self, seconds: float, fails: Callable[[float], bool] = lambda value: False, by_block=False) -> None:
+        super().__init__(fails)
+        self.seconds, self.now, self.works_block_by_block = seconds, 0.0, by_block
+        self.calls_seconds: list[float] = []
+
+    def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+        self.calls_seconds.append(self.seconds * (len(deliveries) if self.works_block_by_block else 1))
+        self.now += self.calls_seconds[-1]
+        return super().handle(deliveries)
+
+    def monotonic(self) -> float:
+        return self.now
+
+
 @pytest.fixture
 def segment(node):
     return Segment(node, "alert")
@@ -313,52 +330,29 @@ def test_a_living_worker_keeps_its_claims_however_long_its_handler_and_the_contr
 
 def test_a_worker_begins_no_calls_after_its_time(segment):
     fill(segment, 3)
-    now = [0.0]
-
-    class Late(Recorder):
-        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
-            now[0] += 300.0
-            return super().handle(deliveries)
-
-    handler = Late()
-    spec = replace(SPEC, events_per_worker=8)  # 250 s
-    work(segment, handler, spec, monotonic=lambda: now[0])
+    handler = Late(300.0)
+    work(segment, handler, replace(SPEC, events_per_worker=8), monotonic=handler.monotonic)  # 250 s
     assert len(handler.calls) == 1
 
 
 def test_events_whose_turn_never_comes_while_the_handler_is_slow_are_handled_in_the_end(segment):
     fill(segment, 12, events=1)
     tried_once(segment)  # so that each is tried alone
-    now = [0.0]
-
-    class Late(Recorder):
-        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
-            now[0] += 130.0
-            return super().handle(deliveries)
-
-    handler = Late()
+    handler = Late(130.0)
     # 250 s, so two calls a worker
-    reports = [work(segment, handler, monotonic=lambda: now[0]) for _ in range(6)]
+    reports = [work(segment, handler, monotonic=handler.monotonic) for _ in range(6)]
     assert dead_values(segment) == []
-    assert [report.effects for report in reports] == [2] * 6
-    assert [report.failed for report in reports] == [0] * 6
+    assert [(report.effects, report.failed) for report in reports] == [(2, 0)] * 6
     assert segment.measure()["length_blocks"] == 0
 
 
 def test_only_the_poison_is_dead_where_a_worker_has_time_to_separate_few_of_its_blocks(segment):
     fill(segment, 4, events=2)
     tried_once(segment)
-    now = [0.0]
-
-    class Late(Recorder):
-        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
-            now[0] += 55.0
-            return super().handle(deliveries)
-
-    handler = Late(lambda value: value % 2 == 1)
+    handler = Late(55.0, lambda value: value % 2 == 1)
     spec = replace(SPEC, tries=2)  # 250 s, so five calls a worker
     for _ in range(6):
-        work(segment, handler, spec, monotonic=lambda: now[0])
+        work(segment, handler, spec, monotonic=handler.monotonic)
     assert sorted(dead_values(segment)) == [1, 3, 5, 7]
     assert segment.measure()["length_blocks"] == 0
 
@@ -366,45 +360,24 @@ def test_only_the_poison_is_dead_where_a_worker_has_time_to_separate_few_of_its_
 def test_a_slow_handler_s_worker_leaves_its_place_after_its_turn_and_the_next_gets_what_it_has_not_begun(segment):
     """Two workers of a slow queue held both places of a plant for minutes, with all that they had claimed."""
     fill(segment, 700, events=1)
-    now, calls_seconds = [0.0], []
-
-    class Posting(Recorder):
-        works_block_by_block = True
-
-        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
-            calls_seconds.append(0.2 * len(deliveries))
-            now[0] += calls_seconds[-1]
-            return super().handle(deliveries)
-
-    handler = Posting()
-    spec = replace(SPEC, handler_timeout_seconds=90.0)
-    assert work(segment, handler, spec, monotonic=lambda: now[0]).effects == len(handler.handled) < 700
-    assert (
-        max(calls_seconds) <= BEGINS_WITHIN_SECONDS / 2
-        and BEGINS_WITHIN_SECONDS <= sum(calls_seconds) < 1.5 * BEGINS_WITHIN_SECONDS
-    )
+    handler, spec = Late(0.2, by_block=True), replace(SPEC, handler_timeout_seconds=90.0)
+    assert work(segment, handler, spec, monotonic=handler.monotonic).effects == len(handler.handled) < 700
+    assert max(handler.calls_seconds) <= BEGINS_WITHIN_SECONDS / 2
+    assert BEGINS_WITHIN_SECONDS <= sum(handler.calls_seconds) < 1.5 * BEGINS_WITHIN_SECONDS
     assert segment.measure()["retry_blocks"] == 700 - len(handler.handled), "none waits for a dead worker"
     workers = 1
     while len(handler.handled) < 700:
-        assert work(segment, handler, spec, monotonic=lambda: now[0]).failed == 0
+        assert work(segment, handler, spec, monotonic=handler.monotonic).failed == 0
         workers += 1
     assert len(set(handler.handled)) == 700 and workers <= 14 and not dead_values(segment)
 
 
 def test_a_handler_that_grows_slow_gets_fewer_blocks_a_call_and_one_that_is_not_divided_all():
-    now, seconds = [0.0], [0.0]
-
-    class Posting(Recorder):
-        works_block_by_block = True
-
-        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
-            now[0] += seconds[0] * len(deliveries)
-            return super().handle(deliveries)
-
-    call = HandlerCall(Posting(), 30.0, 1e9, monotonic=lambda: now[0])
+    handler = Late(0.0, by_block=True)
+    call = HandlerCall(handler, 30.0, 1e9, monotonic=handler.monotonic)
     deliveries = [delivery_of(1, f"{number:032x}") for number in range(64)]
     most = []
-    for seconds[0], count in [(0.0, 4), (0.0, 16), (0.0, 32), (0.05, 64), (0.3, 64), (0.15, 32), (20.0, 1)]:
+    for handler.seconds, count in [(0.0, 4), (0.0, 16), (0.0, 32), (0.05, 64), (0.3, 64), (0.15, 32), (20.0, 1)]:
         assert call.handle_together(deliveries[:count]) == {}
         most.append(call.choose_block_count(1000))
     assert most == [16, 32, 64, 64, 32, 32, 1]

@@ -11,7 +11,6 @@ from celery import current_app
 from queues import keys
 from queues.segments.segment import Segment
 from tests.waiting import until
-from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import fill
 from workers.consumer.work_report import count_waiting_workers
 from workers.consumer.worker import send_workers
@@ -19,13 +18,6 @@ from workers.consumer.worker import send_workers
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 SAMPLES = "python:tests.workers.consumer.handler_samples"
 WAIT_SECONDS = 60.0
-
-
-@pytest.fixture
-def host(control, broker, tmp_path):
-    worker = CeleryWorker(control, broker, tmp_path)
-    yield worker
-    worker.close()
 
 
 @pytest.fixture
@@ -75,17 +67,6 @@ def test_a_host_reports_itself_and_handles_what_it_is_sent(control, host, segmen
     assert (work_count(control, "events"), work_count(control, "effects")) == (48, 48)
     assert count_waiting_workers(control, "alert", "n1", float(control.time()[0])) == 0
     assert sum(map(int, control.hvals("weir:latency:alert"))) == 48
-
-
-def test_a_worker_id_that_is_sent_twice_works_once(control, host, segment, plant_topology):
-    host.start()
-    now = float(control.time()[0])
-    for _ in range(2):
-        send_workers(control, plant_topology, "alert", "n1", 1, ["same"], now)
-    send_workers(control, plant_topology, "alert", "n1", 1, ["other"], now)
-    until(lambda: work_count(control, "finished") == 2, WAIT_SECONDS)
-    assert work_count(control, "started") == 2
-    assert control.zcard("weir:submitted:alert:n1") == 0
 
 
 def test_a_handler_that_kills_its_worker_ends_in_dead_letters_and_the_host_lives(control, host, segment, order):

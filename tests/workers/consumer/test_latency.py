@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -58,12 +57,3 @@ def test_a_latency_below_zero_is_in_the_lowest_bucket():
 
 def test_no_events_have_no_quantile():
     assert Latencies().quantile(0.95) is None
-
-
-def test_a_share_outside_zero_to_one_is_refused():
-    with pytest.raises(ValueError, match="share"):
-        Latencies({1: 1}).quantile(1.5)
-
-
-def test_a_histogram_survives_its_stored_form():
-    assert Latencies.from_hash({b"3": b"12", b"0": b"1"}) == Latencies({3: 12, 0: 1})

@@ -9,22 +9,13 @@ from queues.events.block import BlockIds, cut
 from queues.segments.segment import Segment
 from tests.servers import Server
 from tests.waiting import until
-from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import batch_of
 from workers.consumer.worker import send_workers
 
 BLOCK = 8
 
 
-@pytest.fixture
-def host(control, broker, tmp_path):
-    worker = CeleryWorker(control, broker, tmp_path)
-    yield worker
-    worker.close()
-
-
 def published(node: Server, queue: str, blocks: int) -> None:
-    """Blocks whose events say which queue they are of."""
     events = batch_of(BLOCK * blocks, source=[queue] * (BLOCK * blocks))
     Segment(node.client(), queue).publish(cut(events, BlockIds(), BLOCK))
 

@@ -44,8 +44,6 @@ CHUNKS, CHUNK_EVENTS, CHUNK_SECONDS = 60, 100, 4.0
 
 
 class Running:
-    """The application's process, as the supervisor starts it."""
-
     def __init__(self, folder, control_url, control, declaration=DECLARATION, **environment):
         self._folder, self._control = folder, control
         self._environment = {

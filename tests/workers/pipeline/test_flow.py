@@ -91,7 +91,6 @@ def earlier() -> list[dict]:
 
 @contextmanager
 def hogged(processes: int = 2) -> Iterator[None]:
-    """So many processes that do nothing but compute."""
     hogs = [subprocess.Popen([sys.executable, "-c", HOG]) for _ in range(processes)]
     try:
         yield

@@ -57,7 +57,6 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
         return find_topology(snapshot, "flink") if row and row.state == "seen" else None
 
     def busy_operator():
-        """Return the busy operator, once it has been measured."""
         topology = look()
         return topology and next(
             (each for each in topology.operators.values() if "Calc" in each.name and each.measure("service_seconds")),

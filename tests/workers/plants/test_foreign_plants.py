@@ -149,34 +149,18 @@ def test_the_lower_bound_that_somebody_gave_stays():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error", "said"),
+    ("name", "wrong", "error", "said"),
     [
-        (lambda flink: setattr(flink, "state", "RESTARTING"), PlantUnavailable, "the job is RESTARTING"),
-        (lambda flink: setattr(flink, "state", "FINISHED"), PlantUnavailable, "0 running jobs named hashes"),
-        (
-            lambda flink: setattr(flink, "error", httpx.Response(500, json={"errors": ["boom"]})),
-            InvalidPlantResponse,
-            "boom",
-        ),
-        (
-            lambda flink: setattr(flink, "error", httpx.Response(200, json={"jobs": [{}]})),
-            InvalidPlantResponse,
-            "invalid Flink job",
-        ),
-        (
-            lambda flink: setattr(flink, "details", lambda: {"jid": "x", "state": "RUNNING"}),
-            InvalidPlantResponse,
-            "plan",
-        ),
-        (
-            lambda flink: setattr(flink, "metrics", lambda _: [{"id": "0.x"}]),
-            InvalidPlantResponse,
-            "invalid Flink metrics",
-        ),
+        ("state", "RESTARTING", PlantUnavailable, "the job is RESTARTING"),
+        ("state", "FINISHED", PlantUnavailable, "0 running jobs named hashes"),
+        ("error", httpx.Response(500, json={"errors": ["boom"]}), InvalidPlantResponse, "boom"),
+        ("error", httpx.Response(200, json={"jobs": [{}]}), InvalidPlantResponse, "invalid Flink job"),
+        ("details", lambda: {"jid": "x", "state": "RUNNING"}, InvalidPlantResponse, "plan"),
+        ("metrics", lambda _: [{"id": "0.x"}], InvalidPlantResponse, "invalid Flink metrics"),
     ],
 )
-def test_a_cluster_that_has_no_such_job_or_answers_wrongly_is_no_topology(flink, job, wrong, error, said):
-    wrong(flink)
+def test_a_cluster_that_has_no_such_job_or_answers_wrongly_is_no_topology(flink, job, name, wrong, error, said):
+    setattr(flink, name, wrong)
     with pytest.raises(error, match=said):
         job.get_topology()
 
@@ -264,7 +248,7 @@ def test_what_is_not_flink_s_is_said_and_harms_nothing(flink, job, path, wrong):
 
 def test_a_flink_job_that_the_kubernetes_operator_scales_is_not_steered_as_well():
     far = FakeFlink()
-    plant = FlinkPlant(client_of("flink", "http://flink", far.transport()), "hashes")
+    plant = flink_of(far)
     plant.set_parallelism({"Calc[2]": 3})
     far.config["job.autoscaler.enabled"] = "true"
     assert "autoscaler" in plant.get_topology().operators["Calc[2]"].fixed

@@ -70,7 +70,6 @@ def test_what_the_plant_refuses_was_not_ordered_and_what_may_have_happened_was(r
 
 
 def course(row, watch, tasks, seconds, begin=1, **more):
-    """Return the plant's row after `seconds` of snapshots."""
     for second in range(begin, begin + seconds):
         rows = watch.step({"east": replace_fields(status(tasks), **more)}, NOW + second)
     return rows["east"]
@@ -138,7 +137,6 @@ def gone(row, watch, seconds, begin):
 
 
 def reached(row):
-    """Return a watch that has observed 4 tasks after 4 were ordered at NOW."""
     ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 4})
     watch = OrderWatch()
     assert course(row, watch, 4, 5).orders["parse"].state == "reached"

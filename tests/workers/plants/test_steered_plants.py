@@ -15,8 +15,6 @@ HELD = {"holder": "token:weir-2", "until": NOW + 60}
 
 
 class Seen:
-    """A plant that shows a given snapshot, and records what is set."""
-
     def __init__(self, **more):
         self.snapshot, self.set = {**sample_snapshot(), "at": NOW, **more}, []
 

@@ -19,8 +19,6 @@ WAYS = ("silent", "drip", "half", "garbage", "error", "huge", "wrong")
 
 
 class Wicked(socketserver.BaseRequestHandler):
-    """One connection."""
-
     def handle(self):
         self.ends = time.monotonic() + MAX_SECONDS
         try:

@@ -28,13 +28,11 @@ class Filled:
 
 
 def filled(blocks: list[int]) -> tuple[Filled, list[tuple[Range, int]]]:
-    """Containers with so many blocks, and the ranges that are all of them."""
     ranges = [(Range("q", f"n{n}", f"n{n}", "0-0", f"{count}-0"), count * BLOCK) for n, count in enumerate(blocks)]
     return Filled({f"n{n}": count for n, count in enumerate(blocks)}), ranges
 
 
 def numbers(part: Range) -> set[tuple[str, int]]:
-    """The blocks of a range."""
     after, through = (int(entry.partition("-")[0]) for entry in (part.after, part.through))
     return {(part.node, number) for number in range(after + 1, through + 1)}
 
@@ -47,10 +45,6 @@ def test_every_block_is_worked_by_one_task_and_no_task_has_much_more_than_anothe
     loads = [sum(len(numbers(part)) * BLOCK for part in task) for task in tasks]
     assert max(loads) - min(loads) <= sum(loads) / (2 * len(tasks)) + BLOCK
     assert len(tasks) == min(most, 1 + sum(blocks) * BLOCK // EVENTS_PER_TASK)
-
-
-def test_a_small_batch_is_worked_by_one_task():
-    assert len(on_tasks(*filled([10, 20, 5]), 8)) == 1
 
 
 def test_a_batch_assignment_is_the_same_when_it_has_travelled():

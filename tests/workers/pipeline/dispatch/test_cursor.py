@@ -72,14 +72,10 @@ def test_the_watermark_never_goes_back_and_never_passes_the_slowest_less_the_lat
         cursor = end
 
 
-def test_a_container_that_is_not_read_to_its_end_holds_the_watermark():
-    scans = {"t/n1": scan((1, 10, 100 * SECOND)), "t/n2": scan((1, 10, 20 * SECOND), complete=False)}
-    assert advanced(Cursor(), scans, Controls()).watermark_us == 15 * SECOND
-
-
-def test_a_container_that_is_read_to_its_end_holds_nothing_back():
-    scans = {"t/n1": scan((1, 10, 100 * SECOND)), "t/n2": scan((1, 10, 20 * SECOND))}
-    assert advanced(Cursor(), scans, Controls()).watermark_us == 95 * SECOND
+@pytest.mark.parametrize(("is_whole", "seconds"), [(False, 15), (True, 95)])
+def test_a_container_that_is_not_read_to_its_end_holds_the_watermark(is_whole, seconds):
+    scans = {"t/n1": scan((1, 10, 100 * SECOND)), "t/n2": scan((1, 10, 20 * SECOND), complete=is_whole)}
+    assert advanced(Cursor(), scans, Controls()).watermark_us == seconds * SECOND
 
 
 def test_an_event_from_the_future_counts_as_now():
@@ -205,6 +201,7 @@ def test_a_replica_without_a_share_gets_nothing():
         ({"admit_events_per_second": -1}, "controls.admit_events_per_second"),
         ({"result_bytes": 10}, "controls.result_bytes"),
         ({"criteria": {"slow": float("inf")}}, "controls.criteria"),
+        *(({"shed": shed}, "controls.shed") for shed in ({"ab": {"A": 1.1}}, {"ab": 0.5}, {"ab": {"A": None}})),
         ([], "controls"),
     ],
 )

@@ -47,7 +47,6 @@ def steer(control, **controls) -> None:
 
 
 def given(control) -> dict[str, int]:
-    """Replica → events that were dispatched to it."""
     dispatches = Dispatches(control, "app")
     return {name: sum(each.events for each in dispatches.list_after(name, 0)) for name in REPLICAS}
 

@@ -172,7 +172,6 @@ class Attempt:
         return any(way.takes(event.held) for way in self.ways)
 
     def take(self, event: Event) -> None:
-        """The event is for this attempt."""
         before, self.ways = self.ways, []
         self.seen += 1
         self.taken += 1

@@ -13,8 +13,6 @@ from workers.pipeline.matching.retained import concatenate
 
 
 class Searching(Matcher):
-    """One that searches every event."""
-
     def _with_partners(self, rows, masks):
         return masks
 

@@ -110,7 +110,6 @@ TREES = st.recursive(
 
 @st.composite
 def documents(draw: st.DrawFn) -> Document:
-    """A document for `match`, its pattern as a tree."""
     root = draw(TREES | sequences(TREES) | conjunctions(PARTS))
     written = render(root)
     steps = draw(st.lists(st.integers(0, 3), min_size=1, max_size=14))

@@ -23,7 +23,6 @@ def rows_from(text: str) -> pa.RecordBatch:
 
 
 def found(pattern: Pattern, rows: pa.RecordBatch) -> list[list[int]]:
-    """The places of each match's events."""
     finder = AutomatonMatcher(pattern)
     matches = concatenate([finder.take(rows, compute_masks(pattern, rows)), finder.finish()])
     return [[int(id_[1:]) for id_ in ids] for ids in matches.get_event_ids()]

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from common.errors import BadInput
 from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from tests.workers.pipeline.tiers.test_operators import Tier, batch_of
 from workers.pipeline.declaration.controls import Controls
@@ -19,10 +18,13 @@ from workers.pipeline.patterns.graph import Graph, Operator
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.shedding import (
     CONTROL_GROUPS,
+    MAX_TYPES,
+    OTHERS,
     ROTATION_WINDOWS,
     UNITS,
     ShedDecisions,
     Shedder,
+    limit_types,
     rank_texts,
 )
 from workers.pipeline.status.shed_record import recall_of
@@ -44,7 +46,6 @@ EVENTS = st.lists(
 
 
 def kept_of(pattern: Pattern, rows: pa.RecordBatch, shedder: Shedder) -> pa.RecordBatch:
-    """The rows a pattern is to get."""
     dropped = ShedDecisions(shedder, rows, rows.column("match_key")).select_dropped(
         pattern, compute_masks(pattern, rows)
     )
@@ -160,12 +161,6 @@ def test_ranks_are_even_over_ids_that_count_on_and_the_same_for_ever():
     assert rank_texts(pa.array(["host-17"]))[0] == 0.7297485780436546
 
 
-@pytest.mark.parametrize("shed", [{"ab": {"A": 1.1}}, {"ab": 0.5}, {"ab": {"A": None}}])
-def test_a_table_of_something_else_than_shares_is_refused_by_name(shed):
-    with pytest.raises(BadInput, match=r"controls\.shed"):
-        Controls().apply_changes({"shed": shed})
-
-
 def sampled(chance: random.Random, keys: int, recall: float, clump: int) -> tuple:
     """Spared matches and events by group, and the others', of keys that differ by up to `clump`."""
     control_matches, control_events, matches, events = [0] * CONTROL_GROUPS, [0] * CONTROL_GROUPS, 0, 0
@@ -194,3 +189,19 @@ def test_the_interval_holds_the_true_recall_nearly_always(recall, clump):
 def test_without_matches_of_control_keys_nothing_is_estimated():
     assert recall_of([0] * CONTROL_GROUPS, [9] * CONTROL_GROUPS, 40, 900) is None
     assert recall_of([0] * CONTROL_GROUPS, [0] * CONTROL_GROUPS, 40, 900) is None
+
+
+COUNTS = st.dictionaries(st.text(max_size=4), st.integers(1, 1000), max_size=120)
+
+
+@given(COUNTS, st.frozensets(st.text(max_size=2), max_size=10))
+def test_named_types_and_the_most_frequent_are_counted_by_name_and_nothing_is_lost(types, named):
+    found = limit_types(types, named)
+    assert sum(found.values()) == sum(types.values())
+    assert len(found) <= MAX_TYPES + len(named) + 1
+    assert {each: found[each] for each in named if each in types} == {
+        each: types[each] for each in named if each in types
+    }
+    emitted = [number for each, number in found.items() if each not in named and each != OTHERS]
+    left = [number for each, number in types.items() if each not in found and each != OTHERS]
+    assert not left or min(emitted) >= max(left)

@@ -131,15 +131,6 @@ def test_the_recall_of_the_last_operator_is_that_of_whole_matches_though_it_read
     assert sum(within) >= 2
 
 
-def test_what_is_shed_at_the_last_operator_itself_counts_as_well(control):
-    rows, graph = events_of(4), graph_of("source")
-    everything, _ = worked(control, graph, rows)
-    shed = {"pair": {"A": 0.3}, "twice": {"pair": 0.5}}
-    found, recall = worked(control, graph, rows, shed=shed, shed_by="event")
-    true = found / everything
-    assert recall is not None and abs(recall.estimate - true) < 0.05, (recall, true)
-
-
 def test_where_complex_events_of_all_keys_come_together_nothing_is_estimated(control):
     graph = graph_of("type")
     assert find_chain_starts(graph) == {"pair": {"pair"}, "twice": set()}

@@ -54,7 +54,6 @@ def no_events(spark):
 
 
 def events(spark, *addresses: str | None):
-    """One event per address, with its address."""
     places = ", ".join("(?, cast(? as string))" for _ in addresses)
     values = [cell for place, address in enumerate(addresses) for cell in (f"e{place}", address)]
     return spark.sql(

@@ -1,4 +1,4 @@
-"""The pipeline's process without Spark: what it follows, and what it forgets."""
+"""The pipeline's process without Spark: what it follows, what it forgets, and when its watchdog ends it."""
 
 import logging
 from pathlib import Path
@@ -11,11 +11,12 @@ from common.errors import BadInput
 from common.stored_document import decode_document
 from queues import keys
 from tests.console.pipeline_sample import DECLARATION
+from tests.workers.pipeline.times import Times
 from workers.documents.pipeline import PipelineReport
 from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.declaration.declared import Declarations, DeclarationText, Orders
 from workers.pipeline.runtime import application
-from workers.pipeline.runtime.application import PipelineProcess, Settings
+from workers.pipeline.runtime.application import PipelineProcess, Settings, Watchdog
 from workers.pipeline.status.published import Statuses
 
 
@@ -68,3 +69,22 @@ def test_what_is_carried_stays_while_nobody_can_say_what_is_wanted(begin, contro
     process._statuses.write()
     report = decode_document(PipelineReport, control.get(keys.PIPELINE), "pipeline")
     assert "performance" in report.carried
+
+
+def test_what_finishes_nothing_beyond_the_limit_is_ended_with_the_reason():
+    watchdog = Watchdog(90.0, Times())
+    watchdog.feed()
+    assert watchdog.explain_required_end(90.0) is None
+    assert "no progress for 91 s" in watchdog.explain_required_end(91.0)
+
+
+def test_a_main_thread_that_does_not_come_back_is_ended_and_a_start_is_not():
+    times = Times()
+    watchdog = Watchdog(90.0, times)
+    times.now += 500.0
+    assert watchdog.explain_required_end(0.0) is None, "Spark takes its time to start"
+    watchdog.feed()
+    times.now += 91.0
+    assert "main thread has not responded for 91 s" in watchdog.explain_required_end(0.0)
+    watchdog.feed()
+    assert watchdog.explain_required_end(0.0) is None

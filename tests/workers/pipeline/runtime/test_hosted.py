@@ -11,10 +11,12 @@ from common.errors import BadInput
 from common.stored_document import decode_document, replace_fields
 from queues import keys
 from tests.console.pipeline_sample import DECLARATION
+from tests.workers.pipeline.times import Times
 from workers.documents.pipeline import ApplicationStatus, PipelineReport
+from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.declaration.declared import NO_ORDER, Declarations, DeclarationText
 from workers.pipeline.runtime import hosted
-from workers.pipeline.runtime.hosted import HostedApplication, HostingPlace, SessionExpired
+from workers.pipeline.runtime.hosted import HostedApplication, HostingPlace, RestartBackoff, SessionExpired
 from workers.pipeline.status.published import Statuses
 
 DECLARED = DeclarationText("performance", 0, DECLARATION)
@@ -65,8 +67,6 @@ def running(monkeypatch):
 
 
 def _application(declared):
-    from workers.pipeline.declaration.declaration import parse_application_text
-
     return parse_application_text(declared.text, None, declared.name)
 
 
@@ -208,3 +208,35 @@ def test_another_version_of_one_that_is_stopped_is_stopped_too(application, runn
     assert status(control).state == "stopped" and running.starts == 0
     application.step(better, BY_ANNA)
     assert status(control).state == "running"
+
+
+def failing(backoff: RestartBackoff, times: Times, after_seconds: float) -> float:
+    backoff.record_start()
+    times.now += after_seconds
+    return backoff.record_failure()
+
+
+def test_pauses_double_and_stay_below_the_longest_one():
+    times = Times()
+    backoff = RestartBackoff(times)
+    assert backoff.is_due
+    assert [failing(backoff, times, 1.0) for _ in range(6)] == [1, 2, 4, 8, 15, 15]
+    assert not backoff.is_due
+    times.now += hosted.MAX_SECONDS
+    assert backoff.is_due
+
+
+def test_what_has_run_long_enough_fails_for_the_first_time():
+    times = Times()
+    backoff = RestartBackoff(times)
+    for _ in range(10):
+        assert failing(backoff, times, hosted.LONG_ENOUGH_SECONDS + 1) == 1.0
+    assert not backoff.gives_up
+
+
+def test_a_person_who_starts_it_does_not_wait():
+    times = Times()
+    backoff = RestartBackoff(times)
+    failing(backoff, times, 1.0)
+    backoff.forget()
+    assert backoff.is_due and not backoff.gives_up

@@ -45,7 +45,6 @@ def given(control, times: Times, tick: int = 1) -> None:
 
 
 def beat(events: int) -> dict[bytes, bytes]:
-    """A node's heartbeat that tells of waiting events."""
     counters = {"inserted_events": events, "removed_events": 0}
     return {b"n1": json.dumps({"seq": 1, "containers": {"telemetry": counters}}).encode()}
 

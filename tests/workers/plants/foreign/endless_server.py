@@ -24,7 +24,6 @@ def answering(scheme: str, answer: Iterator[bytes]) -> Iterator[str]:
 
 
 def drops(begin: bytes = b"") -> Iterator[bytes]:
-    """Send a byte now and then."""
     yield begin
     while True:
         threading.Event().wait(0.1)

@@ -110,7 +110,6 @@ def test_without_the_group_or_while_its_plant_is_stale_nothing_is_measured():
 
 
 def measured_itself(outputs, tasks=2, cluster=None):
-    """Return a plant whose source and worker have their own measures."""
     operators = {
         "queue celery": MeasuredOperator("queue celery", "source", 1, 1, 1, "a queue", tasks=(outputs,)),
         "celery@one": MeasuredOperator("celery@one", "operator", tasks, 1, 9_000, tasks=({"inputs": 5.0},)),

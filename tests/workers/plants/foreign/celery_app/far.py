@@ -16,8 +16,6 @@ FORKS_EACH_SECONDS = 5.0
 
 
 class FarListener:
-    """Events that a test applies itself."""
-
     def __init__(self):
         self.lock, self.events, self.error, self.closed = threading.Lock(), TaskEvents(), None, False
         self.gaps = 0

@@ -22,7 +22,6 @@ HUGE_FRAME = START + struct.pack(">I", 2**32 - 1)
 
 @pytest.fixture(autouse=True)
 def loopback(settings):
-    """Allow loopback addresses, where the test brokers are."""
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
 
 
@@ -63,7 +62,6 @@ def is_heard(control_server):
 
 @pytest.fixture
 def listener(app, is_heard, monkeypatch):
-    """Return a running listener."""
     monkeypatch.setattr("workers.plants.foreign.celery_app.events.AGAIN_SECONDS", 0.1)
     made = EventListener(app, TaskEvents())
     made.start()
@@ -73,7 +71,6 @@ def listener(app, is_heard, monkeypatch):
 
 
 def send(app, worker, size):
-    """Send a worker event with this many characters."""
     with app.events.default_dispatcher(hostname=worker) as sender:
         sender.send("worker-heartbeat", text="x" * size)
 

@@ -104,13 +104,11 @@ def test_a_worker_that_its_owner_started_with_events_is_not_asked_to_stop(far):
 
 
 def shown(plant, *columns):
-    """Return the row of the only worker, as its page shows it."""
     [workers] = [each for each in plant.list_sections() if each.title == "Workers"]
     return [workers.rows[0][workers.columns.index(name)] for name in columns]
 
 
 def with_tasks(far, plant):
-    """Return a worker that runs one task, and has taken two more."""
     far.stats, far.begun[ONE] = {"uptime": 100}, 50
     plant.get_topology()
     for number in range(3):

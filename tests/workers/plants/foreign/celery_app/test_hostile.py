@@ -26,7 +26,6 @@ def event(number, kind="task-failed", **more):
 
 
 def observed(far):
-    """Return the plant's part of the snapshot, as it is published."""
     lookout = PlantObserver(RegisteredPlant(name="shop", kind="celery"), lambda _: far.plant(), lambda: far.now)
     lookout.observe()
     status = lookout.build_status()

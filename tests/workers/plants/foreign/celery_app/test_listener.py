@@ -4,6 +4,7 @@ from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
+from tests.workers.plants.foreign.celery_app.test_celery_plant import shown
 from workers.plants.foreign.celery_app.events import EventListener, TaskEvents
 
 ONE = "celery@one"
@@ -41,28 +42,20 @@ def task(number, kind):
 
 
 def listening(far, *connections):
-    """Return a listener whose thread is the test."""
     far.listener = EventListener(BrokenLine(*connections), TaskEvents(), lambda: far.now)
     far.listener.start = lambda: None
     return far.listener
 
 
 def hear(listener):
-    """Receive all events of the next connection."""
     with suppress(OSError):
         listener._receive()
-
-
-def shown(plant):
-    [workers] = [each for each in plant.list_sections() if each.title == "Workers"]
-    [row] = workers.rows
-    return [row[workers.columns.index(name)] for name in ("Busy", "Waiting")]
 
 
 def observed(far, plant):
     far.now += 1.0
     plant.get_topology()
-    return shown(plant)
+    return shown(plant, "Busy", "Waiting")
 
 
 def test_tasks_that_ended_while_the_line_was_broken_do_not_wait_for_ever():

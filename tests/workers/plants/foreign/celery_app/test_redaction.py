@@ -7,29 +7,17 @@ from hypothesis import strategies as st
 from workers.plants.foreign import redaction
 from workers.plants.foreign.redaction import HIDDEN, MASK, format_arguments, redact
 
-SECRET = "hunter2-hunter2"
-
 
 @pytest.mark.parametrize(
     "text",
     [
-        "{'password': 'hunter2-hunter2'}",
-        '{"api_key": "hunter2-hunter2", "n": 1}',
-        "{'user': 'eve', 'auth_token': 'hunter2-hunter2'}",
-        'ValueError("secret=hunter2-hunter2 is wrong")',
-        "postgres://eve:hunter2-hunter2@db/shop",
-        "postgres://eve:p@hunter2-hunter2@db/shop",
-        "{'PASSWORD': 'hunter2-hunter2",  # the event shortened it
-    ],
-)
-def test_what_is_secret_by_its_name_or_place_is_hidden(text):
-    assert SECRET not in redact(text)
-    assert MASK in redact(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+        "{'password': 'hunter2'}",
+        '{"api_key": "hunter2", "n": 1}',
+        "{'user': 'eve', 'auth_token': 'hunter2'}",
+        'ValueError("secret=hunter2 is wrong")',
+        "postgres://eve:hunter2@db/shop",
+        "postgres://eve:p@hunter2@db/shop",
+        "{'PASSWORD': 'hunter2",  # the event shortened it
         "{'auth': ('ada', 'hunter2')}",
         "{'credentials': {'login': 'ada', 'key': 'hunter2'}, 'n': 1}",
         "{'password': b'correct horse hunter2'}",

@@ -104,7 +104,6 @@ class DeclaredRig:
         return len(self.calls)
 
     def settle(self):
-        """Write the state to files and tables again."""
         if self.name == "postgres-queue":
             self._write_jobs()
         state = {"workers": self.pools, "inbox": ["page"] * 24, "seconds": {"file": 0.1}}
@@ -152,7 +151,6 @@ class DeclaredRig:
         return httpx.Response(200, text="done")
 
     def check_login(self, request):
-        """Check the login, as each of the systems requires it."""
         host, headers = request.url.host, request.headers
         if host in ("airflow", "rabbitmq", "flower"):
             assert headers["authorization"].startswith("Basic ")
@@ -171,7 +169,6 @@ class DeclaredRig:
         return {"status": "success", "data": {"resultType": "vector", "result": [sample]}}
 
     def document(self, host, path):
-        """Return the documents of the other interfaces."""
         pool = path.split("/")[-1]
         if host == "rabbitmq":
             rates = {"publish_details": {"rate": 12.0}}
@@ -198,7 +195,6 @@ class DeclaredRig:
         }
 
     def _quantities(self, pools):
-        """Return query → its result."""
         found = {}
         for operator in self.declaration.operators.values():
             names = {"tasks": operator.tasks, **operator.measures}

@@ -1,7 +1,7 @@
 """What a declaration, or its sources, can't do to the observer: grow, run on, leave its place, be code."""
 
+import itertools
 import os
-import socket
 import sqlite3
 import threading
 from contextlib import closing
@@ -12,6 +12,7 @@ import pytest
 
 from common.errors import BadInput, Forbidden, WeirError
 from tests.postgres import postgres_url as postgres_url  # a fixture of these tests
+from tests.workers.plants.foreign.endless_server import answering
 from workers.plants.foreign.client import MAX_BYTES, PlantClient
 from workers.plants.foreign.declared import sensor, sources
 from workers.plants.foreign.declared.declaration import parse_declaration
@@ -56,7 +57,7 @@ def test_a_path_that_runs_long_is_ended(monkeypatch):
     assert read_path("sum([?n > `1`].n)", "json").read(rows[:100]) == sum(range(2, 100))
 
 
-@pytest.mark.parametrize("secret", ["hunter2\n", " hunter2", "hünter2", "hun\0ter2"])
+@pytest.mark.parametrize("secret", ["hunter2\n", " hunter2", "hünter2", "hun\0ter2", "hunter2\r\nX-Admin: 1"])
 @pytest.mark.parametrize("how", ["bearer", "X-Token"])
 def test_a_secret_that_no_header_takes_is_not_quoted(secret, how):
     sensor = f"{{url: 'http://x/s', json: '@', secret_environment: WEIR_SECRET_X, secret_as: {how}}}"
@@ -196,77 +197,33 @@ def test_a_redirect_is_followed_nowhere():
         client.query_value("up")
 
 
-@pytest.fixture
-def wicked():
-    """Yield a real server: `wicked.parts` are the chunks of its answer, sent until no client reads them."""
-
-    class Server:
-        parts = ()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve():
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with connection:
-                    try:
-                        connection.recv(65_536)
-                        for part in Server.parts:
-                            connection.sendall(part)
-                    except OSError:
-                        pass
-
-        threading.Thread(target=serve, daemon=True).start()
-        Server.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        yield Server
-        listener.shutdown(socket.SHUT_RDWR)
-
-
-def endless(part, ended, seconds=0.0):
-    while not ended.wait(seconds):
-        yield part
-
-
 TOO_MUCH = (InvalidPlantResponse, PlantUnavailable)  # whichever comes first
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+PACKED, ENDLESS = b"Content-Encoding: gzip\r\n\r\n", f"more than {MAX_BYTES}|did not end"
 
 
 @pytest.mark.parametrize(
     ("begin", "part", "pause", "error", "said"),
     [
-        (
-            HEAD + b"Content-Length: 100000000\r\n\r\n",
-            b"[" * 65_536,
-            0.0,
-            TOO_MUCH,
-            f"more than {MAX_BYTES}|did not end",
-        ),
-        (HEAD + b"\r\n", b" " * 65_536, 0.0, TOO_MUCH, f"more than {MAX_BYTES}|did not end"),
+        (HEAD + b"Content-Length: 100000000\r\n\r\n", b"[" * 65_536, 0.0, TOO_MUCH, ENDLESS),
+        (HEAD + b"\r\n", b" " * 65_536, 0.0, TOO_MUCH, ENDLESS),
         (HEAD + b"\r\n", b" ", 0.02, PlantUnavailable, r"0\.3 s"),
         (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n", 0.02, PlantUnavailable, "did not respond within"),
         (b"HTTP/1.1 200 OK\r\n", b"X-A: " + b"b" * 60_000 + b"\r\n", 0.0, PlantUnavailable, "can't be reached"),
-        (
-            HEAD + b"Content-Encoding: gzip\r\n\r\n",
-            b"\x1f\x8b" * 100,
-            0.0,
-            InvalidPlantResponse,
-            "can't be decompressed",
-        ),
+        (HEAD + PACKED, b"\x1f\x8b" * 100, 0.0, InvalidPlantResponse, "can't be decompressed"),
     ],
     ids=["100 MB", "endless", "drop by drop", "endless headers", "large headers", "packed"],
 )
-def test_a_prometheus_that_never_ends_is_left(wicked, settings, begin, part, pause, error, said):
+def test_a_prometheus_that_never_ends_is_left(settings, begin, part, pause, error, said):
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
     ended = threading.Event()
-    wicked.parts = (each for source in ((begin,), endless(part, ended, pause)) for each in source)
-    client = PlantClient("prometheus", wicked.url, timeout_seconds=0.3 if pause else 20.0)
-    with pytest.raises(error, match=said):
-        PrometheusClient(client).query_value("up")
-    ended.set()
-    client.close()
+    parts = itertools.takewhile(lambda _: not ended.wait(pause), itertools.repeat(part))
+    with answering("http", itertools.chain([begin], parts)) as url:
+        client = PlantClient("prometheus", url, timeout_seconds=0.3 if pause else 20.0)
+        with pytest.raises(error, match=said):
+            PrometheusClient(client).query_value("up")
+        ended.set()
+        client.close()
 
 
 @pytest.mark.parametrize("address", ["http://me:word@prometheus", "http://me@prometheus", "http://:w@p/api"])

@@ -89,7 +89,6 @@ def plant(far):
 
 
 def sensing(sensor, answer=None, environment=None, monotonic=time.monotonic):
-    """Return a plant with one sensor."""
     text = f"name: one\nprometheus: http://prometheus:9090\nsensors:\n  it: {sensor}\n"
     transport = httpx.MockTransport(answer) if answer else None
     return DeclaredPlant(parse_declaration(text), environment or {}, transport, monotonic=monotonic)

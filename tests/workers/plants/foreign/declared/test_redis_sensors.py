@@ -23,7 +23,6 @@ TEXT = "name: shop\nsensors:\n  it: {%s}\n"
 
 
 def reading(command, address, variable="WEIR_SECRET_REDIS"):
-    """Return the reading of a sensor with this command."""
     declaration = parse_declaration(TEXT % f"redis: '{command}', server: {variable}")
     plant = DeclaredPlant(declaration, {variable: address}, httpx.MockTransport(lambda _: httpx.Response(500)))
     plant.get_topology()
@@ -141,7 +140,6 @@ def test_a_server_that_answers_without_end_is_not_listened_to(answer, words, mon
 
 
 def measured(example, sensor, address):
-    """Return what the library's example reads there."""
     command = parse_declaration(EXAMPLES[example]).sensors[sensor].source.command
     return known(" ".join(command), address)
 

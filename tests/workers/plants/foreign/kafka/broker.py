@@ -54,7 +54,6 @@ class Broker:
         consumer.close()
 
     def reset(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
-        """As an administrator."""
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition, offset)])
         for future in self.admin.alter_consumer_group_offsets([wanted]).values():
             future.result(SECONDS)

@@ -48,9 +48,7 @@ def test_a_group_that_keeps_up_is_not_behind_though_more_came_while_it_was_asked
 
 def test_a_deleted_topic_is_not_waited_for():
     group = after(reading(0.0, 100, 40), reading(2.0, committed=40, topics={}))
-    assert group.lag_events is None
-    assert group.lag_seconds is None
-    assert group.partitions[0].said == group_lag.GONE
+    assert (group.lag_events, group.lag_seconds, group.partitions[0].said) == (None, None, group_lag.GONE)
 
 
 def test_a_topic_made_anew_is_counted_from_its_own_beginning():

@@ -48,7 +48,6 @@ class Load:
             self.sent += [time.time()] * count  # acknowledged: the end offset has moved
 
     def behind(self, committed, now):
-        """Return the true lag: the age of the next event."""
         return now - self.sent[committed] if committed < len(self.sent) else 0.0
 
 

@@ -22,8 +22,6 @@ KINDS = (DEPLOYMENTS, STATEFUL_SETS, HPAS, SCALED_OBJECTS)
 
 
 class Cluster:
-    """The server at `url`; its objects by kind and name."""
-
     def __init__(self, handler: KubernetesEmulator, url: str) -> None:
         self.handler, self.url = handler, url
         for kind in KINDS:

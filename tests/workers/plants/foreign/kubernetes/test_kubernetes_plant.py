@@ -254,11 +254,10 @@ def test_a_server_that_is_away_or_refuses_says_so(k8s, clock, plant_of):
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"workloads": ""}, "workloads"),
-        ({"workloads": "parse, parse"}, "workloads"),
-        ({"workloads": "../secrets"}, "workloads"),
-        ({"workloads": "daemonset/parse"}, "workloads"),
-        ({"workloads": "outside"}, "workloads"),
+        *(
+            ({"workloads": each}, "workloads")
+            for each in ("", "parse, parse", "../secrets", "daemonset/parse", "outside")
+        ),
         ({"workloads": "parse", "minimum": "-1"}, "minimum"),
         ({"workloads": "parse", "minimum": "5", "maximum": "4"}, "minimum"),
         ({"workloads": "parse", "maximum": "many"}, "maximum"),
