@@ -74,11 +74,6 @@ def test_a_table_is_a_regular_file_of_the_folder_named_plainly(name, folder):
         assert told not in str(refused.value)
 
 
-def test_a_table_that_a_spreadsheet_wrote_is_read(folder):
-    (folder / "hosts.csv").write_text("\ufeffsubnet,host_name\n92.126.10.0/24,ann\n")
-    assert read_reference(folder / "hosts.csv", "subnet", ("host_name",), "table")
-
-
 @pytest.mark.parametrize(
     "text",
     [

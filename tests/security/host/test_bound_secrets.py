@@ -8,13 +8,14 @@ import pytest
 
 from common.errors import BadInput
 from console.models import AuditEntry
-from workers.alerts.delivery import alertmanager, receivers, webhook
+from workers.alerts.delivery import alertmanager, apprise, receivers, webhook
 from workers.alerts.delivery.message_text import Failed
 from workers.alerts.lifecycle.models import Receiver
 from workers.consumer.handler import Place
 from workers.consumer.registry import build
 from workers.host import egress
 from workers.plants.foreign import adapters
+from workers.plants.foreign.declared import sensor_reader
 from workers.plants.foreign.declared.servers import Login, ServerClients
 from workers.plants.foreign.kafka import cluster
 from workers.plants.foreign.kind import PlantAddress
@@ -120,3 +121,36 @@ def test_an_inspection_stands_in_the_audit_also_when_nothing_is_there(by, browse
     noted = AuditEntry.objects.get(action="plant.inspect")
     assert (noted.actor, noted.target) == ("administrator", f"flink {address}")
     assert noted.after["secret_environment"] == NAME and "hunter2" not in str(noted.after)
+
+
+DESK, URL = "WEIR_SECRET_DESK", "https://desk.example/"
+LATIN = "postgresql://u:contrase\udcf1a@db.example/shop"  # ñ as one byte
+
+
+def desk(channel: str) -> Receiver:
+    return Receiver(name="desk", channel=channel, settings={"url": URL, "secret_environment": DESK})
+
+
+def plant(kind: str, url: str, **options: str) -> Any:
+    row = RegisteredPlant(name="shop", kind=kind, url=url, secret_environment=DESK, options=options)
+    return adapters.create_adapter(row)
+
+
+TEXT_USES = {
+    "basic authentication": lambda: ServerClients("shop").resolve(URL, Login(DESK, "basic")),
+    "a sensor's database": lambda: sensor_reader._read_address(DESK, "database", {DESK: LATIN}),
+    "a Celery app": lambda: plant("celery", "amqp://broker.example:5672"),
+    "a Kafka cluster": lambda: plant("kafka", "kafka://kafka.example:9092", user="weir"),
+    "a webhook's key": lambda: webhook.read_signing_key(desk("webhook")),
+    "a chat's address": lambda: apprise.read_address(desk("apprise")),
+    "an Alertmanager's token": lambda: alertmanager._build_login_headers(desk("alertmanager")),
+    "a queue's webhook": lambda: build("webhook", {"url": URL, "secret_environment": DESK}, Place("alert", None)),
+}
+
+
+@pytest.mark.parametrize("use", TEXT_USES)
+def test_a_secret_that_is_no_text_is_refused_by_its_name(use, monkeypatch):
+    monkeypatch.setenv(DESK, LATIN)
+    with pytest.raises((BadInput, Failed), match="must be UTF-8") as refused:
+        TEXT_USES[use]()
+    assert DESK in str(refused.value) and "contrase" not in repr(refused.value)

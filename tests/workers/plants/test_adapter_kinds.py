@@ -8,6 +8,7 @@ import pytest
 from common.errors import BadInput
 from workers.host import egress
 from workers.plants.foreign import adapters
+from workers.plants.foreign.answer_limit import answer_seconds, compute_stale_seconds, order_seconds, round_seconds
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, declare_option
 from workers.plants.memory import MemoryPlant
@@ -157,3 +158,17 @@ def test_a_secret_is_sent_as_the_plant_takes_it():
         client.close()
     assert sent == ["Bearer s3cret", "Basic d2VpcjpzM2NyZXQ="]
     assert "s3cret" not in repr(PlantAddress(name="desk", url="http://desk.example", secret="s3cret"))
+
+
+def test_an_order_may_take_longer_and_what_was_seen_is_old_later(monkeypatch):
+    monkeypatch.delenv("WEIR_PLANT_TIMEOUT_SECONDS")
+    assert (answer_seconds(), round_seconds(), order_seconds(), compute_stale_seconds()) == (2.0, 4.0, 8.0, 6.0)
+    monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "5")
+    assert (answer_seconds(), round_seconds(), order_seconds(), compute_stale_seconds()) == (5.0, 10.0, 20.0, 15.0)
+
+
+@pytest.mark.parametrize("text", ["0", "10.5", "3600", "nan", "2 s"])
+def test_a_limit_that_would_keep_loops_waiting_is_refused_by_name(text, monkeypatch):
+    monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", text)
+    with pytest.raises(BadInput, match=r"WEIR_PLANT_TIMEOUT_SECONDS: must be 0\.1 to 10 s,"):
+        answer_seconds()

@@ -5,18 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from queues import keys
-from workers.documents.plants import PlantHolder
 from workers.plants.holding import PlantHeld, find_holder, hold, release
 
 NOW = 1_790_000_000.0
-
-
-def test_the_answer_to_a_second_controller_says_who_holds_the_plant_and_until_when(control):
-    assert hold(control, "main", "weir-2", NOW, 30.0) == NOW + 30.0
-    with pytest.raises(PlantHeld) as held:
-        hold(control, "main", "weir-3", NOW + 1.0)
-    assert (held.value.holder, held.value.until) == ("weir-2", NOW + 30.0)
-    assert find_holder(control, "main") == PlantHolder(holder="weir-2", until=NOW + 30.0)
 
 
 def test_the_holder_keeps_it_longer_and_only_the_holder_lets_go(control):

@@ -1,5 +1,6 @@
 """Events that can't be worked go to the dead letters of their container, once; the others go on."""
 
+import threading
 import time
 
 import pytest
@@ -9,8 +10,17 @@ from queues import keys
 from queues.publishing.client import Client
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
+from tests.servers import new_server
 from workers.pipeline.dispatch.result_queue import ResultQueue
-from workers.pipeline.events.containers import Faults, Nodes, Range, apply_layout, merge_blocks, read_range
+from workers.pipeline.events.containers import (
+    Faults,
+    Nodes,
+    Range,
+    apply_layout,
+    connect_to_control,
+    merge_blocks,
+    read_range,
+)
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.events.layout import Attribute, Layout
 
@@ -183,3 +193,21 @@ def test_a_node_that_does_not_answer_is_asked_once_a_call_however_much_is_for_it
         assert store.deliver(Nodes(5.0), {"iap1": 1}) == 0
     assert len(asked) == len(set(where))
     assert store.deliver(Nodes(5.0), {"iap1": 1}) == 6
+
+
+AWAY_SECONDS = 5.0  # longer than redis-py tries by itself
+
+
+@pytest.mark.slow
+def test_a_control_server_that_is_started_again_is_waited_for(tmp_path):
+    server = new_server(tmp_path)
+    try:
+        with connect_to_control(server.url) as control:
+            control.set("weir:kept", "1")
+            server.kill()
+            later = threading.Timer(AWAY_SECONDS, server.start)
+            later.start()
+            assert control.get("weir:kept") == b"1"
+            later.join()
+    finally:
+        server.close()

@@ -37,13 +37,10 @@ STRICT_ROWS = {"consume": "skip-past-last", "contiguity": "strict"}
         ("A", "ABA", "A0 A2", "A0 A2"),
         ("SEQ(A; B; C)", "AABCBC", "A0B2C3 A1B4C5", "A0B2C3"),
         ("SEQ(A; B; A)", "ABAAB", "A0B1A2", "A0B1A2"),
-        ("SEQ(A; B; A)", "ABABA", "A0B1A2", "A0B1A2"),
         ("SEQ(A; B)", "AABB", "A0B2 A1B3", "A0B2"),
         # Quantifiers: as many as come before the next step.
         ("SEQ(A; B+; C)", "ABBCBC", "A0B1B2C3", "A0B1B2C3"),
         ("SEQ(A; B*; C)", "ACABC", "A0C1 A2B3C4", "A0C1 A2B3C4"),
-        ("SEQ(A; B?; C)", "ABBC", "A0B1C3", "A0B1C3"),
-        ("SEQ(A; B{2}; C)", "ABCBC", "A0B1B3C4", "A0B1B3C4"),
         ("SEQ(A; B{2,3}; C)", "ABCABBBBC", "A0B1B4B5C8", "A0B1B4B5C8"),
         ("SEQ(A*; B)", "BAAB", "B0 A1A2B3", "B0 A1A2B3"),
         ("SEQ(A; B+)", "ABCBA", "A0B1B3", "A0B1B3"),
@@ -52,24 +49,18 @@ STRICT_ROWS = {"consume": "skip-past-last", "contiguity": "strict"}
         ("A{3}", "AABAAAA", "A0A1A3 A4A5A6", "A0A1A3 A4A5A6"),
         # NOT: nothing of it until the next step takes an event.
         ("SEQ(A; NOT X; B)", "AXBAB", "A3B4", "A3B4"),
-        ("SEQ(A; NOT X; B)", "AYBX", "A0B2", "A0B2"),
-        ("SEQ(A; NOT X; NOT Y; B)", "AYBAXBAB", "A6B7", "A6B7"),
         ("SEQ(A+; NOT X; B)", "AXAB", "A0A2B3", "A0A2B3"),
         ("SEQ(A; NOT X; B?; C)", "ABXC", "A0B1C3", "A0B1C3"),
         ("SEQ(A; B; NOT X)", "ABXAB", "A3B4", "A3B4"),
         # AND: any order, in the order they came; OR: every one that matches.
         ("AND(A, B)", "BAAB", "B0A1 A2B3", "B0A1 A2B3"),
-        ("AND(A, A, B)", "ABAB", "A0B1A2", "A0B1A2"),
         ("AND(A{2}, B)", "ABAB", "A0B1A2", "A0B1A2"),
         ("AND(A, SEQ(B; C))", "BACBCA", "B0A1C2 B3C4A5", "B0A1C2 B3C4A5"),
         ("AND(A, SEQ(A; A; B))", "AAAB", "A0A1A2B3", "A0A1A2B3"),
         ("SEQ(A; AND(B, C); D)", "ACBD", "A0C1B2D3", "A0C1B2D3"),
-        ("OR(A, B)", "ABCA", "A0 B1 A3", "A0 B1 A3"),
         ("OR(SEQ(A; B), SEQ(A; C))", "ACAB", "A0C1 A2B3", "A0C1 A2B3"),
-        ("SEQ(A; OR(B, C); D)", "ACDABD", "A0C1D2 A3B4D5", "A0C1D2 A3B4D5"),
         # Nothing there.
         ("SEQ(A; B)", "", "", ""),
-        ("SEQ(A; Z)", "AB", "", ""),
         # Taken but not told; anchored.
         ("SEQ(A; {- B -}; C)", "ABC", "A0C2", "A0C2"),
         ("SEQ(^A; B)", "AAB", "A0B2", "A0B2"),

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.stored_document import decode_document
 from tests.workers.pipeline.matching.patterns import GROUPS, match_all, pattern_of, rows_of
 from tests.workers.pipeline.matching.reference import Event, Reference
+from workers.documents.pipeline import MatchAttributes
+from workers.pipeline.matching.complex_event import build_complex_events
 from workers.pipeline.matching.interpreted import AutomatonMatcher
 from workers.pipeline.matching.matcher import RETAINED_US, Matcher, compute_masks, create_raw_matcher
 from workers.pipeline.matching.retained import concatenate
@@ -196,3 +199,31 @@ def test_matches_in_the_suppression_interval_are_marked_and_the_first_after_it_i
     pattern = pattern_of("SEQ(A)", suppression_us=10)
     matches = match_all(pattern, rows_of([(time, "A", 0, "x") for time in (0, 5, 9, 10, 15)]))
     assert matches.suppressed.tolist() == [False, True, True, False, True]
+
+
+NAMED_EVENTS = st.lists(
+    st.tuples(
+        st.integers(0, 2**50),
+        st.sampled_from("AB"),
+        st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        st.characters(codec="utf-8"),
+    ),
+    max_size=20,
+)
+
+
+@given(NAMED_EVENTS, st.integers(0, 50))
+def test_a_complex_event_lists_its_contributing_events_as_they_were(events, suppression_us):
+    pattern = pattern_of("SEQ(A; B)", within_us=2**50, suppression_us=suppression_us, emits="ab")
+    matches = match_all(pattern, rows_of(events))
+    made = build_complex_events(pattern, matches, "ab:run.1:0").to_pylist()
+    emitted = list(matches.list_emitted())
+    assert [event["source"] for event in made] == [key for key, _ in emitted]
+    assert len({event["id"] for event in made}) == len(made)
+    for event, (_, taken) in zip(made, emitted, strict=True):
+        said = decode_document(MatchAttributes, event["attributes"], "attributes")
+        names = ("time_us", "id", "type", "value", "source")
+        assert [tuple(getattr(each, name) for name in names) for each in said.events] == taken
+        assert (said.pattern, said.severity) == (pattern.name, "warning")
+        assert said.first_time == taken[0][0] / 1e6
+        assert (event["type"], event["value"]) == ("ab", taken[-1][3])

@@ -32,11 +32,6 @@ def planned(folder, batch: int, text: str) -> None:
     (own / "metadata").write_text('{"id": "x"}')
 
 
-def test_a_checkpoint_is_made_once_and_then_continued(tmp_path, control):
-    first = open_checkpoint(tmp_path / "p", control, "app")
-    assert open_checkpoint(tmp_path / "p", control, "app") == first
-
-
 def test_a_checkpoint_of_another_plant_is_refused_with_what_to_do(tmp_path, control):
     open_checkpoint(tmp_path / "p", control, "app")
     control.set("weir:pipeline:run:app", "00000000")

@@ -11,6 +11,7 @@ import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from tests.waiting import MAX_SECONDS
@@ -137,3 +138,24 @@ def test_spark_is_answered_which_python_it_is(tmp_path):
 def test_nobody_else_may_change_what_spark_starts(tmp_path):
     file = Path(create_python_launcher(tmp_path / "python"))
     assert file.stat().st_mode & 0o777 == 0o700
+
+
+INSTALLED = Path(pyspark.__file__).parent
+ARCHIVES = sorted((INSTALLED / "python" / "lib").glob("*.zip"))
+SAID = """
+import sys
+from zipimport import zipimporter
+from workers.pipeline.runtime.worker_daemon import prefer_installed
+prefer_installed()
+import pyspark.version
+print(pyspark.version.__file__)
+print(sum(isinstance(importer, zipimporter) for importer in sys.path_importer_cache.values()))
+"""
+
+
+def test_pyspark_is_imported_as_it_is_installed_and_no_archive_is_searched():
+    path = os.pathsep.join([*map(str, ARCHIVES), str(Path.cwd())])
+    environment = {**os.environ, "PYTHONPATH": path}
+    command = [sys.executable, "-c", SAID]
+    emitted = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert emitted.stdout.split() == [str(INSTALLED / "version.py"), "0"]

@@ -1,10 +1,11 @@
-"""Workers that no longer answer: reported if they did not go offline, with their queues still observed."""
+"""Workers that no longer answer, and queues that no worker takes: reported once that is certain, while it is true."""
 
 import pytest
 
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign.celery_app import workers
-from workers.plants.foreign.celery_app.workers import MISSED_SECONDS
+from workers.plants.foreign.celery_app.broker import QueueLength
+from workers.plants.foreign.celery_app.workers import MISSED_SECONDS, UnservedQueues
 from workers.plants.foreign.stored_notes import ExpiringNotes, StoredNotes
 
 ONE, TWO = "celery@one", "celery@two"
@@ -163,3 +164,86 @@ def test_of_two_workers_of_one_name_none_is_set(pids):
         topology = plant.get_topology()
         far.now += 1.0
     assert topology.operators[ONE].fixed is None
+
+
+@pytest.fixture
+def mail_app():
+    return FakeCelery({ONE: 2}, ["mail"])
+
+
+def unserved(plant):
+    plant.get_topology()
+    return {name: (each.waiting, each.seconds) for name, each in plant.get_details().unserved_queues.items()}
+
+
+def test_a_queue_whose_worker_has_ended_is_unserved_for_as_long_as_tasks_wait(mail_app):
+    plant, processes = mail_app.plant(), mail_app.processes
+    mail_app.queues["mail"] = 3
+    assert unserved(plant) == {}
+    mail_app.processes = {}
+    mail_app.now += 20.0  # until then the worker may be late
+    assert unserved(plant) == {"mail": (3, 0.0)}
+    mail_app.now += 40.0
+    mail_app.queues["mail"] = 5
+    assert unserved(plant) == {"mail": (5, 40.0)}
+    mail_app.processes = processes
+    assert unserved(plant) == {}
+
+
+def test_a_queue_that_becomes_shorter_has_a_worker_that_is_not_seen(mail_app):
+    plant = mail_app.plant(queues="mail")
+    mail_app.processes, mail_app.queues["mail"] = {}, 5
+    assert unserved(plant) == {"mail": (5, 0.0)}
+    mail_app.now, mail_app.queues["mail"] = mail_app.now + 30.0, 4
+    assert unserved(plant) == {}
+    mail_app.now += 10.0
+    assert unserved(plant) == {"mail": (4, 0.0)}
+
+
+def test_while_a_worker_beats_and_does_not_answer_nothing_is_said_of_queues(mail_app):
+    plant = mail_app.plant(queues="mail")
+    mail_app.processes, mail_app.queues["mail"] = {}, 5
+    mail_app.listener.events.apply({"type": "worker-heartbeat", "hostname": ONE, "pid": 7}, mail_app.now)
+    assert unserved(plant) == {}
+    mail_app.now += 60.0
+    assert unserved(plant) == {"mail": (5, 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("consumers", "served", "paused", "found"),
+    [
+        (0, {"mail"}, (), True),  # a worker that forgot its queue still reports it
+        (2, (), (), False),
+        (0, (), {"mail"}, False),
+        (None, (), (), True),
+        (None, {"mail"}, (), False),
+        (None, (), {"mail"}, False),
+    ],
+)
+def test_a_brokers_own_count_of_consumers_is_better_than_what_workers_say(consumers, served, paused, found):
+    lengths = {"mail": QueueLength(3, consumers=consumers)}
+    assert bool(UnservedQueues().observe(0.0, lengths, served, paused, True)) == found
+
+
+def test_a_queue_that_its_broker_does_not_find_for_an_instant_is_unserved_for_as_long_as_before(mail_app):
+    plant = mail_app.plant(queues="mail")
+    mail_app.processes, mail_app.queues["mail"] = {}, 5
+    assert unserved(plant) == {"mail": (5, 0.0)}
+    del mail_app.queues["mail"]
+    mail_app.now += 20.0
+    assert unserved(plant) == {}
+    mail_app.queues["mail"] = 6
+    mail_app.now += 20.0
+    assert unserved(plant) == {"mail": (6, 40.0)}
+
+
+def test_workers_that_are_missed_are_named_with_how_long_and_late_ones_are_not(mail_app):
+    plant = mail_app.plant()
+    plant.get_topology()
+    mail_app.processes = {}
+    mail_app.now += 5.0
+    plant.get_topology()
+    assert plant.get_details().missed_workers == {}
+    mail_app.now += 15.0
+    plant.get_topology()
+    assert plant.get_details().missed_workers == {ONE: 20.0}
