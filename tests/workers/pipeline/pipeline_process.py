@@ -8,13 +8,18 @@ import random
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 
 from queues.events import block
+from queues.publishing.client import Client
 from queues.segments.segment import Segment
-from tests.waiting import MAX_SECONDS
+from tests.waiting import MAX_SECONDS, until
 from tests.workers.pipeline.matching.patterns import match_all
 from workers.pipeline.declaration.declaration import read_application
 from workers.pipeline.patterns.graph import compute_key_groups
@@ -149,3 +154,47 @@ def alerts(nodes) -> dict[str, tuple]:
                 said = (event["key"], event["source"], tuple(each["id"] for each in events))
                 assert found.setdefault(event["id"], said) == said, "one id, two meanings"
     return found
+
+
+@contextmanager
+def published(url: str, next_events: Callable[[float, int], list[dict]]) -> Iterator[list[int]]:
+    """Publishes what is next after so many seconds and events, five times a second; gives the count of events."""
+    ended, count = threading.Event(), [0]
+
+    def publish() -> None:
+        began = time.monotonic()
+        with Client(url, producer="steady") as client:
+            while not ended.wait(0.2):
+                following = next_events(time.monotonic() - began, count[0])
+                client.publish("telemetry", following)
+                count[0] += len(following)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield count
+    finally:
+        ended.set()
+        thread.join()
+
+
+def publish_end(client: Client, begin: float) -> None:
+    """An event that no pattern takes, of a time by which all others are due."""
+    time_of_end = begin + CHUNK_SECONDS * CHUNKS + 60
+    client.publish("telemetry", [{"id": "end", "time": time_of_end, "type": "N", "source": "s0"}])
+
+
+def assert_each_found_once(nodes, control, expected: set[tuple]) -> None:
+    """Every match is published, once, when the outbox is empty."""
+    until(
+        lambda: len(alerts(nodes)) >= len(expected) and not control.hlen("weir:pipeline:outbox:exact"),
+        START_SECONDS,
+        every_seconds=0.2,
+    )
+    assert set(alerts(nodes).values()) == expected
+    assert len(alerts(nodes)) == len(expected), "a match was told twice"
+
+
+def removed(nodes) -> int:
+    counters = [Segment(server.client(), "telemetry").get_counters() for server in nodes.values()]
+    return sum(each["removed_events"] for each in counters)

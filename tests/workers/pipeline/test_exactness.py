@@ -7,16 +7,16 @@ import time
 import pytest
 
 from queues.publishing.client import Client
-from queues.segments.segment import Segment
 from tests.waiting import MAX_SECONDS, until
 from tests.workers.pipeline.pipeline_process import (
     CHUNK_EVENTS,
-    CHUNK_SECONDS,
     CHUNKS,
     START_SECONDS,
     Running,
-    alerts,
+    assert_each_found_once,
     chunks_of_events,
+    publish_end,
+    removed,
     undisturbed,
 )
 
@@ -68,20 +68,12 @@ def test_matches_are_those_of_an_undisturbed_run_though_application_and_node_are
         running.start()
         nodes["n2"].start()
         publish(CHUNKS)
-        marker = {"id": "end", "time": begin + CHUNK_SECONDS * CHUNKS + 60, "type": "N", "source": "s0"}
-        client.publish("telemetry", [marker])
+        publish_end(client, begin)
         until(lambda: running.works_past(batch), START_SECONDS)
 
-    def settled() -> bool:
-        return len(alerts(nodes)) >= len(expected) and not control.hlen("weir:pipeline:outbox:exact")
-
-    until(settled, START_SECONDS, every_seconds=0.2)
-    found = alerts(nodes)
-    assert len(set(found.values())) == len(found), "a match was told twice"
-    assert set(found.values()) == expected
-    published = [Segment(server.client(), "telemetry").get_counters() for server in nodes.values()]
+    assert_each_found_once(nodes, control, expected)
     # What finished batches have read is gone from the nodes, counted once though published or read twice.
-    assert 0 < sum(each["removed_events"] for each in published) <= CHUNKS * CHUNK_EVENTS + 1
+    assert 0 < removed(nodes) <= CHUNKS * CHUNK_EVENTS + 1
 
     running.process.send_signal(signal.SIGTERM)
     assert running.process.wait(MAX_SECONDS) == 0

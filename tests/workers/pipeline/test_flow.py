@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 import pytest
 
 from queues.publishing.client import Client
-from queues.segments.segment import Segment
 from tests.waiting import until
 from tests.workers.loops import PIPELINE, ensured
-from tests.workers.pipeline.pipeline_process import START_SECONDS, Running
+from tests.workers.pipeline.pipeline_process import START_SECONDS, Running, published, removed
 from workers.control.engine import tick_due
 from workers.models import Loop
 from workers.pipeline.declaration.controls import steer
@@ -55,28 +54,6 @@ def running(tmp_path, control_server, control, plant_topology):
     application.start()
     yield application
     application.end()
-
-
-@contextmanager
-def published(url: str, events_per_second: float) -> Iterator[list[int]]:
-    """Publishes at this rate; what it gives counts the events."""
-    ended, count = threading.Event(), [0]
-
-    def publish() -> None:
-        began = time.monotonic()
-        with Client(url, producer="steady") as client:
-            while not ended.wait(0.2):
-                due = int((time.monotonic() - began) * events_per_second) - count[0]
-                client.publish("telemetry", events(due, count[0]))
-                count[0] += due
-
-    thread = threading.Thread(target=publish)
-    thread.start()
-    try:
-        yield count
-    finally:
-        ended.set()
-        thread.join()
 
 
 def events(number: int, first: int = 0) -> list[dict]:
@@ -133,11 +110,6 @@ def worked(control) -> int:
     return int(control.hget("weir:pipeline:room:exact", "events") or 0)
 
 
-def removed(nodes) -> int:
-    counters = [Segment(server.client(), "telemetry").get_counters() for server in nodes.values()]
-    return sum(each["removed_events"] for each in counters)
-
-
 def capacity(loops: Loops) -> float:
     """Events/s that it works while there is more than enough, once what runs it has warmed up."""
     loops.follow(45)
@@ -157,7 +129,11 @@ def test_free_space_keeps_to_its_reference_over_an_overload_and_a_hog_and_all_is
         client.publish("telemetry", earlier())
         until(lambda: loops.follow(2) and loops.row()["operators"]["slow"]["in_per_second"] > 0, START_SECONDS)
         most = capacity(loops)
-        with published(control_server.url, OVERLOAD * most) as count:
+
+        def due(seconds: float, count: int) -> list[dict]:
+            return events(int(seconds * OVERLOAD * most) - count, count)
+
+        with published(control_server.url, due) as count:
             # From wherever the measurement of the capacity left it, a minute at most.
             settled = any(abs(loops.follow(2)[-1]) < AROUND / 2 for _ in range(30))
             off = loops.follow(SECONDS / 3)

@@ -11,15 +11,16 @@ import psutil
 import pytest
 
 from queues.publishing.client import Client
-from queues.segments.segment import Segment
 from tests.waiting import MAX_SECONDS, until
 from tests.workers.pipeline.pipeline_process import (
-    CHUNK_SECONDS,
     CHUNKS,
     START_SECONDS,
     Running,
-    alerts,
+    assert_each_found_once,
     chunks_of_events,
+    publish_end,
+    published,
+    removed,
     undisturbed,
 )
 
@@ -52,34 +53,10 @@ def frozen(name: str, below: int) -> Iterator[None]:
                 process.kill()
 
 
-def removed(nodes) -> int:
-    counters = [Segment(server.client(), "telemetry").get_counters() for server in nodes.values()]
-    return sum(each["removed_events"] for each in counters)
-
-
-@contextmanager
-def steadily(url: str) -> Iterator[list[int]]:
-    """Publishes all the while; what it gives counts the events."""
-    ended, published = threading.Event(), [0]
-
-    def publish() -> None:
-        with Client(url, producer="steady") as client:
-            while not ended.wait(0.2):
-                client.publish("telemetry", [{"type": "N", "source": "s"}] * 100)
-                published[0] += 100
-
-    thread = threading.Thread(target=publish)
-    thread.start()
-    try:
-        yield published
-    finally:
-        ended.set()
-        thread.join()
-
-
 def test_workers_that_hang_are_reported_and_a_new_start_loses_nothing(running, control_server, control, nodes):
     running.start()
-    with steadily(control_server.url) as published:
+    noise = [{"type": "N", "source": "s"}] * 100
+    with published(control_server.url, lambda *_: noise) as count:
         until(lambda: running.works_past(2), START_SECONDS)
         below = psutil.Process(running.process.pid).children(recursive=True)
         assert "source_runner" not in " ".join(part for each in below for part in each.cmdline())
@@ -93,7 +70,7 @@ def test_workers_that_hang_are_reported_and_a_new_start_loses_nothing(running, c
         running.start()
         batch = running.status()["batch"] or 0
         until(lambda: running.works_past(batch + 2), START_SECONDS)
-    until(lambda: removed(nodes) == published[0])
+    until(lambda: removed(nodes) == count[0])
     assert int(control.hget("weir:pipeline:room:exact", "in_flight_events")) == 0
 
 
@@ -120,13 +97,6 @@ def test_matches_are_those_of_an_undisturbed_run_though_it_is_killed_while_stopp
         running.start()
         for chunk in remaining:
             client.publish("telemetry", chunk)
-        marker = {"id": "end", "time": begin + CHUNK_SECONDS * CHUNKS + 60, "type": "N", "source": "s0"}
-        client.publish("telemetry", [marker])
+        publish_end(client, begin)
         until(lambda: running.works_past(batch), START_SECONDS)
-    until(
-        lambda: len(alerts(nodes)) >= len(expected) and not control.hlen("weir:pipeline:outbox:exact"),
-        START_SECONDS,
-        every_seconds=0.2,
-    )
-    assert set(alerts(nodes).values()) == expected
-    assert len(alerts(nodes)) == len(expected), "a match was told twice"
+    assert_each_found_once(nodes, control, expected)

@@ -133,17 +133,6 @@ def test_any_cut_into_results_and_batches_with_kills_and_copies_gives_the_matche
     assert tier.results.measure_room().used_bytes == 0, "what was worked is gone from the queue"
 
 
-def test_what_waits_for_the_watermark_is_let_go_when_it_comes_without_a_new_result(control):
-    tier = Tier(control, GRAPH)
-    tier.publish(batch_of([(5, "A", 1.0, "x"), (6, "B", 1.0, "x"), (7, "A", 1.0, "x")]), None)
-    assert tier.plan(0)
-    tier.work()
-    assert not tier.emitted()
-    assert tier.plan(10)
-    tier.work()
-    assert tier.emitted() == [("x", ("e0000", "e0001", "e0002"))]
-
-
 def test_an_event_behind_the_watermark_is_counted_and_kept_as_late_and_matched_no_more(control):
     tier = Tier(control, GRAPH)
     tier.publish(batch_of([(10, "A", 1.0, "x")]), None)

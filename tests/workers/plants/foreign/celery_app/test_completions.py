@@ -54,18 +54,14 @@ class EventedPool:
         self.counted.record_start(f"t{self.tasks}", at + self.ahead, at + self.late_seconds)
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 9])
-def test_a_pool_with_work_for_all_processes_is_measured_at_what_they_bring(size):
-    seen = EventedPool(size).run(40.0)
-    assert seen.per_second == pytest.approx(size / 0.5, rel=0.08)
-    assert 30.0 <= seen.full_seconds <= 40.0
+@given(
+    size=st.sampled_from([1, 2, 3, 4, 9]), ahead=st.floats(-1e6, 1e6), late=st.floats(0.0, 0.2), seed=st.integers(0, 50)
+)
+def test_a_full_pool_is_measured_at_what_it_brings_whatever_the_clock_and_late_events(size, ahead, late, seed):
+    seen = EventedPool(size, ahead=WALL + ahead, late_seconds=late, seed=seed).run(40.0)
+    assert seen.per_second == pytest.approx(size / 0.5, rel=0.12)
+    assert 30.0 <= seen.full_seconds <= 40.0 + late
     assert seen.seq >= 16
-
-
-@given(ahead=st.floats(-1e6, 1e6), late=st.floats(0.0, 0.2), seed=st.integers(0, 50))
-def test_neither_the_clock_of_a_worker_nor_a_late_event_changes_what_is_measured(ahead, late, seed):
-    seen = EventedPool(3, ahead=WALL + ahead, late_seconds=late, seed=seed).run(30.0)
-    assert seen.per_second == pytest.approx(6.0, rel=0.12)
 
 
 @pytest.mark.parametrize("jump", [-3_600.0, 3_600.0])
