@@ -1,4 +1,4 @@
-"""A secret that the host binds to hosts goes nowhere else; who inspects an address stands in the audit."""
+"""A secret that the host binds to hosts goes nowhere else, one that is no UTF-8 nowhere; inspections are audited."""
 
 import http.server
 import threading

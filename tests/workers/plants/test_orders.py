@@ -7,11 +7,13 @@ import pytest
 from common.errors import BadInput
 from common.stored_document import replace_fields
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from queues import keys
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.evidence import Evidence
 from workers.control.parts.operators import build_topology_inputs
 from workers.documents.plants import PlantStatus, ProofStatus
 from workers.documents.snapshot import Snapshot
+from workers.plants.holding import PlantHeld, find_holder, hold, release
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import PlantOrder, RegisteredPlant
 from workers.plants.orders import OrderedPlant, OrderWatch, explain_unreached, forget, forget_until, load_orders
@@ -176,3 +178,25 @@ def test_what_was_ordered_of_operators_that_never_come_back_is_not_kept_for_ever
     assert PlantOrder.objects.exists()
     gone(row, watch, 1, begin=3_607)
     assert not PlantOrder.objects.exists()
+
+
+def test_the_holder_keeps_it_longer_and_only_the_holder_lets_go(control):
+    hold(control, "main", "weir-2", NOW, 30.0)
+    assert hold(control, "main", "weir-2", NOW + 20.0, 30.0) == NOW + 50.0
+    assert not release(control, "main", "weir-3")
+    assert release(control, "main", "weir-2")
+    assert find_holder(control, "main") is None
+    assert hold(control, "main", "weir-3", NOW)
+
+
+def test_a_controller_that_says_nothing_more_loses_the_plant(control):
+    hold(control, "main", "weir-2", NOW, 30.0)
+    assert 0 < control.pttl(keys.HOLDER.build("main")) <= 30_000
+    control.pexpire(keys.HOLDER.build("main"), 0)
+    assert find_holder(control, "main") is None
+    assert hold(control, "main", "weir-3", NOW)
+
+
+@pytest.mark.parametrize("seconds", [1e300, -1e300])
+def test_a_time_that_another_plant_says_is_one_that_a_page_can_show(seconds):
+    assert datetime.fromtimestamp(PlantHeld("shop", "x", seconds).until, UTC)
