@@ -164,18 +164,13 @@ def test_after_its_tries_only_the_poison_events_are_dead_letters(segment):
     assert counters["dead_events"] == 3
 
 
-def test_dead_letters_keep_id_error_tries_and_worker(segment):
+def test_dead_letters_keep_id_error_tries_and_worker_and_are_handled_under_their_id_when_requeued(segment):
     block = fill(segment, 1)[0]
     work(segment, Recorder(lambda value: value == 5))
     letter = DeadLetters(segment).read()[0]
     assert letter.batch["id"].to_pylist() == [f"{block.block_id}:5"]
     assert (letter.error, letter.tries, letter.worker) == ("ValueError: block 0 is bad", 3, "w")
-
-
-def test_a_requeued_dead_letter_is_handled_under_its_old_id(segment):
-    block = fill(segment, 1)[0]
-    work(segment, Recorder(lambda value: value == 5))
-    DeadLetters(segment).requeue({each.dead_id: each.digest for each in DeadLetters(segment).read()})
+    DeadLetters(segment).requeue({letter.dead_id: letter.digest})
     mended = Recorder()
     work(segment, mended)
     assert mended.handled == [f"{block.block_id}:5"]

@@ -105,6 +105,34 @@ def test_options_are_checked_by_what_their_kind_says_of_them(broker):
         assert refused.value.field == field
 
 
+KUBERNETES = {"kind": "kubernetes", "url": "https://k8s.example"}
+KAFKA = {"kind": "kafka", "url": "kafka://broker.example:9092"}
+WORKLOADS = ("", "parse, parse", "../secrets", "daemonset/parse", "outside")
+WRONG = [
+    *(({"name": name}, "name") for name in ("main", "East Side")),
+    ({"url": "http://east/?token=x"}, "url"),
+    ({"kind": "storm"}, "kind"),
+    ({"secret_environment": "the token itself"}, "secret_environment"),
+    ({"options": {"job": "x"}}, "job"),
+    ({"kind": "flink", "options": {"job": 5}}, "job"),
+    ({"kind": "celery", "url": "redis://broker.example", "options": {"lag": "celery@one"}}, "lag"),
+    ({**KAFKA, "options": {"mechanism": "PLAIN"}}, "user"),
+    *(({**KAFKA, "options": {"brokers": text}}, "brokers") for text in ("b:99999999", "b:9092,:1")),
+    *(({**KUBERNETES, "options": {"workloads": text}}, "workloads") for text in WORKLOADS),
+    ({**KUBERNETES, "options": {"workloads": "parse", "minimum": "-1"}}, "minimum"),
+    ({**KUBERNETES, "options": {"workloads": "parse", "minimum": "5", "maximum": "4"}}, "minimum"),
+    ({**KUBERNETES, "options": {"workloads": "parse", "maximum": "many"}}, "maximum"),
+    ({**KUBERNETES, "options": {"workloads": "parse", "namespace": "a/b"}}, "namespace"),
+]
+
+
+@pytest.mark.parametrize(("given", "field"), WRONG)
+def test_a_registration_that_cannot_be_is_refused_by_name(given, field):
+    with pytest.raises(BadInput) as refused:
+        adapters.check(RegisteredPlant(**{"name": "east", "kind": "weir", "url": "http://east"} | given))
+    assert refused.value.field == field
+
+
 def test_a_kind_without_schemes_takes_no_address(monkeypatch):
     kind = AdapterKind(name="page", title="A page", schemes={}, make=BROKER.make)
     monkeypatch.setattr(adapters, "list_kinds", lambda: {"page": kind})

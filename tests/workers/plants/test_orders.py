@@ -180,21 +180,17 @@ def test_what_was_ordered_of_operators_that_never_come_back_is_not_kept_for_ever
     assert not PlantOrder.objects.exists()
 
 
-def test_the_holder_keeps_it_longer_and_only_the_holder_lets_go(control):
+def test_the_holder_keeps_it_longer_only_the_holder_lets_go_and_one_that_says_nothing_more_loses_it(control):
     hold(control, "main", "weir-2", NOW, 30.0)
     assert hold(control, "main", "weir-2", NOW + 20.0, 30.0) == NOW + 50.0
     assert not release(control, "main", "weir-3")
     assert release(control, "main", "weir-2")
     assert find_holder(control, "main") is None
-    assert hold(control, "main", "weir-3", NOW)
-
-
-def test_a_controller_that_says_nothing_more_loses_the_plant(control):
-    hold(control, "main", "weir-2", NOW, 30.0)
+    assert hold(control, "main", "weir-3", NOW, 30.0)
     assert 0 < control.pttl(keys.HOLDER.build("main")) <= 30_000
     control.pexpire(keys.HOLDER.build("main"), 0)
     assert find_holder(control, "main") is None
-    assert hold(control, "main", "weir-3", NOW)
+    assert hold(control, "main", "weir-2", NOW)
 
 
 @pytest.mark.parametrize("seconds", [1e300, -1e300])

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from common.errors import BadInput
 from common.stored_document import convert_to_plain, encode_document, replace_fields
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from tests.waiting import until
@@ -13,7 +12,7 @@ from tests.workers.snapshot.test_local_plant import documented
 from workers.control.parts.operators import build_topology_inputs
 from workers.documents.plants import PlantHolder, PlantSection
 from workers.documents.snapshot import Snapshot
-from workers.plants.foreign.adapters import check, open_plant
+from workers.plants.foreign.adapters import open_plant
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.foreign.watch import PlantObserver, PlantWatch
@@ -203,25 +202,6 @@ def test_plants_come_go_and_change_without_a_restart(times):
     rows.clear()
     times.now += 6.0
     assert watch.collect_rows() == {}
-
-
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
-        ({"name": "main"}, "name"),
-        ({"name": "East Side"}, "name"),
-        ({"url": "http://east/?token=x"}, "url"),
-        ({"kind": "storm"}, "kind"),
-        ({"secret_environment": "the token itself"}, "secret_environment"),
-        ({"options": {"job": "x"}}, "job"),
-        ({"kind": "flink", "options": {"job": 5}}, "job"),
-    ],
-)
-def test_a_registration_that_cannot_be_is_refused_by_name(given, field):
-    made = RegisteredPlant(**{"name": "east", "kind": "weir", "url": "http://east"} | given)
-    with pytest.raises(BadInput) as refused:
-        check(made)
-    assert refused.value.field == field
 
 
 @pytest.mark.django_db

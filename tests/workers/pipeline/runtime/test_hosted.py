@@ -216,7 +216,7 @@ def failing(backoff: RestartBackoff, times: Times, after_seconds: float) -> floa
     return backoff.record_failure()
 
 
-def test_pauses_double_and_stay_below_the_longest_one():
+def test_pauses_double_up_to_the_longest_and_begin_anew_after_a_long_run_or_by_a_person():
     times = Times()
     backoff = RestartBackoff(times)
     assert backoff.is_due
@@ -224,19 +224,8 @@ def test_pauses_double_and_stay_below_the_longest_one():
     assert not backoff.is_due
     times.now += hosted.MAX_SECONDS
     assert backoff.is_due
-
-
-def test_what_has_run_long_enough_fails_for_the_first_time():
-    times = Times()
-    backoff = RestartBackoff(times)
     for _ in range(10):
         assert failing(backoff, times, hosted.LONG_ENOUGH_SECONDS + 1) == 1.0
-    assert not backoff.gives_up
-
-
-def test_a_person_who_starts_it_does_not_wait():
-    times = Times()
-    backoff = RestartBackoff(times)
-    failing(backoff, times, 1.0)
+    assert not backoff.is_due and not backoff.gives_up
     backoff.forget()
     assert backoff.is_due and not backoff.gives_up

@@ -3,6 +3,7 @@
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,21 +62,14 @@ def test_a_worker_that_was_started_anew_has_nothing_waiting_and_one_that_left_is
     assert heard.list_beating_workers(61.0) == []
 
 
-def test_a_worker_that_comes_online_under_the_same_pid_has_nothing_waiting_and_nothing_at_work():
+@pytest.mark.parametrize(("active", "running"), [(0, []), (1, ["a"])])
+def test_a_worker_that_comes_online_under_its_pid_goes_on_with_its_tasks_and_takes_the_others_anew(active, running):
     heard = events("received", "started")
     events("received", uuid="b", into=heard)
     for kind in ("heartbeat", "online"):
-        heard.apply({"type": f"worker-{kind}", "hostname": WORKER, "pid": 1, "active": 0}, 60.0)
+        heard.apply({"type": f"worker-{kind}", "hostname": WORKER, "pid": 1, "active": active}, 60.0)
     pool = heard.pools[WORKER]
-    assert (pool.waiting, pool.running, pool.sends_tasks) == (set(), {}, False)
-
-
-def test_a_worker_whose_broker_was_away_goes_on_with_its_tasks_and_takes_the_others_anew():
-    heard = events("received", "started")
-    events("received", uuid="b", into=heard)
-    heard.apply({"type": "worker-online", "hostname": WORKER, "pid": 1, "active": 1}, 60.0)
-    pool = heard.pools[WORKER]
-    assert (pool.waiting, list(pool.running)) == (set(), ["a"])
+    assert (pool.waiting, list(pool.running), pool.sends_tasks) == (set(), running, False)
 
 
 def test_a_worker_that_is_silent_is_not_waited_for():

@@ -177,14 +177,3 @@ def test_what_is_found_is_said_before_anything_is_registered(broker, topic):
     assert any(said.startswith(f"{topic}-a: 6 events, ") for said in found.said)
     assert all(part.fixed for part in found.parts)
     assert "attach the system that runs them" in found.needs[0]
-
-
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [({"mechanism": "PLAIN"}, "user"), ({"brokers": "b:99999999"}, "brokers"), ({"brokers": "b:9092,:1"}, "brokers")],
-)
-def test_options_that_can_not_be_are_refused_by_name(options, field):
-    address = PlantAddress(name="events", url="kafka://broker.example:9092", options=options)
-    with pytest.raises(BadInput) as refused:
-        list_kinds()["kafka"].check(address)
-    assert refused.value.field == field

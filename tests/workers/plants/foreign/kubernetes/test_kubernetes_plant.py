@@ -251,25 +251,6 @@ def test_a_server_that_is_away_or_refuses_says_so(k8s, clock, plant_of):
         plant_of(k8s, clock, "parse").get_topology()
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        *(
-            ({"workloads": each}, "workloads")
-            for each in ("", "parse, parse", "../secrets", "daemonset/parse", "outside")
-        ),
-        ({"workloads": "parse", "minimum": "-1"}, "minimum"),
-        ({"workloads": "parse", "minimum": "5", "maximum": "4"}, "minimum"),
-        ({"workloads": "parse", "maximum": "many"}, "maximum"),
-        ({"workloads": "parse", "namespace": "a/b"}, "namespace"),
-    ],
-)
-def test_options_that_can_not_be_are_refused_by_name(options, field):
-    with pytest.raises(BadInput) as refused:
-        list_kinds()["kubernetes"].check(PlantAddress(name="shop", url="https://k8s.example", options=options))
-    assert refused.value.field == field
-
-
 def test_a_pods_token_goes_to_its_own_cluster_alone_and_over_tls(tmp_path):
     (tmp_path / "token").write_text("of the pod\n")
     (tmp_path / "ca.crt").write_text(AUTHORITY)
