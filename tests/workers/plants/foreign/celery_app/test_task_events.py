@@ -69,7 +69,7 @@ def test_a_worker_that_comes_online_under_its_pid_goes_on_with_its_tasks_and_tak
     for kind in ("heartbeat", "online"):
         heard.apply({"type": f"worker-{kind}", "hostname": WORKER, "pid": 1, "active": active}, 60.0)
     pool = heard.pools[WORKER]
-    assert (pool.waiting, list(pool.running), pool.sends_tasks) == (set(), running, False)
+    assert (pool.waiting, list(pool.running), pool.sends_tasks) == (set(), running, bool(running))
 
 
 def test_a_worker_that_is_silent_is_not_waited_for():
