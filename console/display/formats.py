@@ -1,7 +1,7 @@
 """Values as text: numbers with their precision, shares, ages, money, documents in one line, and units for people.
 
 The browser formats the same values again each second: `static/js/values/format.js` is the counterpart of `FORMATS`,
-with the same names and the same precision, so that no number changes its form when the page becomes live.
+by the same rules, so that no number changes its form when the page becomes live.
 """
 
 import math
@@ -10,15 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import TypeGuard
 
 from common import checks
+from console.display.script_rules import AGE_STEPS, NUMBER_RULES, NumberRule
 
 UNKNOWN = "—"
 MINUS = "\u2212"
 ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)\Z")
 MAX_DECIMALS = 6
-_AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
 def _format_fixed(value: float, digits: int) -> str:
@@ -38,17 +39,17 @@ def _format_significant(value: float, least: int) -> str:
     return f"{whole}.{kept}" if kept else whole
 
 
-def _build_decimal_format(limit: float) -> Callable[[float], str]:
-    """Return a function: one decimal below the limit, none from there on."""
-    return lambda value: _format_fixed(value, 1 if abs(value) < limit else 0)
+def _format_by_rule(value: float, rule: NumberRule) -> str:
+    number = value * rule.factor
+    return _format_fixed(number, rule.digits if rule.limit is None or abs(number) < rule.limit else 0)
 
 
 def format_age(value: float) -> str:
     """Return seconds in the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d."""
-    for seconds, unit in _AGE_STEPS:
+    for seconds, unit in AGE_STEPS:
         if value >= seconds:
             return f"{_format_fixed(value / seconds, 0)} {unit}"
-    return f"{_build_decimal_format(10)(value)} s"
+    return f"{_format_fixed(value, 1 if abs(value) < 10 else 0)} s"
 
 
 def format_countdown(value: float) -> str:
@@ -59,15 +60,7 @@ def format_countdown(value: float) -> str:
 
 
 FORMATS: dict[str, Callable[[float], str]] = {
-    "integer": lambda value: _format_fixed(value, 0),
-    "rate": _build_decimal_format(100),
-    "seconds": _build_decimal_format(100),
-    "milliseconds": lambda value: _format_fixed(value * 1000, 1),
-    "percent": lambda value: _build_decimal_format(10)(value * 100),
-    "percent1": lambda value: _format_fixed(value * 100, 1),
-    "share": lambda value: _format_fixed(value * 100, 2),
-    "mebibytes": lambda value: _format_fixed(value / 2**20, 1),
-    "fraction": lambda value: _format_fixed(value, 2),
+    **{name: partial(_format_by_rule, rule=rule) for name, rule in NUMBER_RULES.items()},
     "number": lambda value: f"{value:,.4g}" if abs(value) < 1000 else _format_fixed(value, 0),
     "age": format_age,
     "countdown": format_countdown,

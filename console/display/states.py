@@ -1,12 +1,12 @@
 """States in words, and one order for everything with a state: the worst first, so that the top of a list is enough."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django.urls import reverse
 
+from console.display.script_rules import GRACE_SECONDS, LATE_INTERVALS, STATE_WORDS
 from queues.models import Node, Queue
-from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, STATES, TOOBUSY
+from queues.nodes.node_state import STATES
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import LoopStatus
@@ -14,15 +14,6 @@ from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectState
 from workers.models import LedgerEntry, Loop, Override
 from workers.snapshot.evaluate import get_states
-
-STATE_WORDS: Mapping[str, str] = {IDLE: "Idle", NORMAL: "Normal", BUSY: "Busy", TOOBUSY: "Too busy", OFFLINE: "Offline"}
-VERDICT_WORDS: Mapping[str, str] = {
-    "checking": "Checking",
-    "effective": "Effective",
-    "ineffective": "No effect",
-    "harmful": "Harmful",
-    "no action": "No action",
-}
 
 
 def get_health_word(health: object) -> str:
@@ -35,11 +26,6 @@ def get_state_word(state: object) -> str:
     return STATE_WORDS.get(str(state), "Unknown")
 
 
-SEVERITY_STATES: Mapping[str, str] = {"critical": TOOBUSY, "warning": BUSY, "notice": IDLE}
-
-
-LATE_INTERVALS = 2.0
-GRACE_SECONDS = 2.0  # age of a snapshot's loops
 VERDICTS = {
     LedgerEntry.Verdict.HARMFUL: 5.0,
     LedgerEntry.Verdict.INEFFECTIVE: 3.0,

@@ -21,7 +21,8 @@ from console.display.formats import (
     format_value,
     is_finite_number,
 )
-from console.display.states import SEVERITY_STATES, VERDICT_WORDS, compute_tick_lateness, get_state_word
+from console.display.script_rules import SEVERITY_STATES, VERDICT_WORDS
+from console.display.states import compute_tick_lateness, get_state_word
 from console.pages.frame.frame import RailItem
 from console.templatetags.filters import at
 from controllers.framework.reason import format_count

@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from console.actions import marks
 from console.display.formats import format_as_words, format_compactly
-from console.display.states import SEVERITY_STATES
+from console.display.script_rules import SEVERITY_STATES
 from console.input.form_values import format_iso_time
 from console.models import Mark
 from console.timeline.restarts import PLANT, Restart, list_restarts

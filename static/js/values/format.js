@@ -1,21 +1,13 @@
-// Number formats, with the names and precision of console/display/formats.py. Unknown values become a dash.
+// Number formats: those of console/display/formats.py, by the same rules. Unknown values become a dash.
+import { AGE_STEPS, NUMBER_RULES, STATE_WORDS } from "./rules.js";
 
 export const UNKNOWN = "—";
-export const STATE_WORDS = { IDLE: "Idle", NORMAL: "Normal", BUSY: "Busy", TOOBUSY: "Too busy", OFFLINE: "Offline" };
-/** Return the health word of the plant or of a node. Observers of earlier versions send no word. */
-export const healthWord = (row) => row?.word || (STATE_WORDS[row?.state] ?? "Unknown");
-export const SEVERITY_STATES = { critical: "TOOBUSY", warning: "BUSY", notice: "IDLE" };
-export const VERDICT_WORDS = {
-  checking: "Checking", effective: "Effective", ineffective: "No effect", harmful: "Harmful", "no action": "No action",
-};
+/** Return the health word of the plant or of a node. Observers of earlier versions send no word.
+ * @param {{ word?: string, state?: string | null } | null | undefined} row */
+export const healthWord = (row) => row?.word || (STATE_WORDS[row?.state ?? ""] ?? "Unknown");
 
-const grouped = (digits) => {
-  const format = new Intl.NumberFormat("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits, roundingMode: "halfEven" });
-  return (value) => format.format(value);
-};
-const whole = grouped(0), one = grouped(1), two = grouped(2);
+const fixed = [0, 1, 2].map((digits) => new Intl.NumberFormat("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits, roundingMode: "halfEven" }));
 const significant = new Intl.NumberFormat("en-GB", { maximumSignificantDigits: 4, roundingMode: "halfEven" });
-const fallsBelow = (limit) => (value) => (Math.abs(value) < limit ? one(value) : whole(value));
 const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const minuteFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const dayFormat = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
@@ -23,44 +15,48 @@ const dateFormat = new Intl.DateTimeFormat("en-GB", {
   weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit",
 });
 
-export const FORMATS = {
-  integer: whole,
-  rate: fallsBelow(100),
-  seconds: fallsBelow(100),
-  milliseconds: (value) => one(value * 1000),
-  percent: (value) => fallsBelow(10)(value * 100),
-  percent1: (value) => one(value * 100),
-  share: (value) => two(value * 100),
-  mebibytes: (value) => one(value / 2 ** 20),
-  fraction: two,
-  number: (value) => (Math.abs(value) < 1000 ? significant.format(value) : whole(value)),
+/** @param {number} value @param {NumberRule} rule */
+function byRule(value, { digits, factor, limit }) {
+  const number = value * factor;
+  return fixed[limit === null || Math.abs(number) < limit ? digits : 0].format(number);
+}
+
+/** @type {Record<Exclude<FormatName, NumberFormat>, (value: number) => string>} */
+const FORMATS = {
+  number: (value) => (Math.abs(value) < 1000 ? significant : fixed[0]).format(value),
   age,
   countdown,
   clock: (value) => clockFormat.format(new Date(value * 1000)),
 };
 
-/** Format a value by one of FORMATS. Text is returned unchanged. */
+/** Check if an element's format is the name of a format. @param {string | undefined} name @returns {name is FormatName} */
+export const isFormat = (name) => name !== undefined && (name in NUMBER_RULES || name in FORMATS);
+
+/** Format a value. Text is returned unchanged. @param {unknown} value @param {FormatName} name */
 export function formatted(value, name = "number") {
   if (value === null || value === undefined || value === "") return UNKNOWN;
   if (typeof value !== "number") return String(value);
-  return Number.isFinite(value) ? FORMATS[name](value) : UNKNOWN;
+  if (!Number.isFinite(value)) return UNKNOWN;
+  return name in FORMATS ? FORMATS[/** @type {keyof typeof FORMATS} */ (name)](value) : byRule(value, NUMBER_RULES[/** @type {NumberFormat} */ (name)]);
 }
 
-/** @type {[number, string][]} */
-const AGE_STEPS = [[86400, "d"], [3600, "h"], [60, "min"]];
+/** Format a value with a unit. @param {number | null | undefined} value @param {FormatName} format */
+export const unit = (value, format, word = "") => (value == null ? UNKNOWN : `${formatted(value, format)}${word ? ` ${word}` : ""}`);
 
-/** Format seconds in the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d. */
+/** Format seconds in the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d.
+ * @param {number} seconds */
 export function age(seconds) {
-  for (const [step, unit] of AGE_STEPS) {
-    if (seconds >= step) return `${whole(seconds / step)} ${unit}`;
+  for (const [step, word] of AGE_STEPS) {
+    if (seconds >= step) return unit(seconds / step, "integer", word);
   }
-  return seconds < 10 ? `${one(seconds)} s` : `${whole(seconds)} s`;
+  return `${fixed[Math.abs(seconds) < 10 ? 1 : 0].format(seconds)} s`;
 }
 
-/** Format seconds as m:ss, or as h:mm:ss from one hour. Negative values become zero. */
+/** Format seconds as m:ss, or as h:mm:ss from one hour. Negative values become zero.
+ * @param {number} value */
 export function countdown(value) {
   const seconds = Math.max(0, Math.round(value));
-  const two_digits = (number) => String(number).padStart(2, "0");
+  const two_digits = (/** @type {number} */ number) => String(number).padStart(2, "0");
   const hours = Math.floor(seconds / 3600), minutes = Math.floor(seconds / 60) % 60;
   if (!hours) return `${minutes}:${two_digits(seconds % 60)}`;
   return `${hours}:${two_digits(minutes)}:${two_digits(seconds % 60)}`;
@@ -68,21 +64,25 @@ export function countdown(value) {
 
 const TIMESTAMP_FORMATS = { clock: clockFormat, minute: minuteFormat, day: dayFormat, date: dateFormat };
 
-/** Format an instant in the user's time zone. name: clock, minute, day, or date. */
+/** Format an instant in the user's time zone. name: clock, minute, day, or date.
+ * @param {Date} date @param {keyof typeof TIMESTAMP_FORMATS} name */
 export function timestamp(date, name = "clock") {
   return TIMESTAMP_FORMATS[name].format(date);
 }
 
-/** Format an instant of today as a time, any other with its day, because a page may stay open for days. */
+/** Format an instant of today as a time, any other with its day, because a page may stay open for days.
+ * @param {Date} date @param {keyof typeof TIMESTAMP_FORMATS} name */
 export function clockOrDay(date, name = "clock") {
   const clock = timestamp(date, name);
   return date.toDateString() === new Date().toDateString() ? clock : `${timestamp(date, "day")}, ${clock}`;
 }
 
-/** Format an instant as UTC, for tooltips. */
+/** Format an instant as UTC, for tooltips.
+ * @param {Date} date */
 export function utc(date) {
   return `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
-/** Convert snake_case to words. */
+/** Convert snake_case to words.
+ * @param {unknown} name */
 export const words = (name) => String(name).replaceAll("_", " ");

@@ -2,23 +2,10 @@
 
 import pytest
 
-from console.display.formats import FORMATS, format_value
 from tests.console.browser.screen import BROWSER
 from workers.coordination.merge_patch import compute_patch
 
 pytestmark = BROWSER
-VALUES = (None, 0, 0.04, 0.05, 1, 9.96, 41.25, 99.95, 100, 123.456, 999.96, 1_234.5, 65_200, 3_599.6, 86_400, 1e9)
-
-
-def test_the_browser_writes_numbers_as_the_server_does(open_page, observer):
-    page = open_page("/")
-    names = [name for name in FORMATS if name != "clock"]  # the browser's clock is in the reader's zone
-    script = """async ([names, values]) => {
-      const { formatted } = await import("/static/js/values/format.js");
-      return names.map((name) => values.map((value) => formatted(value, name)));
-    }"""
-    assert page.evaluate(script, [names, list(VALUES)]) == [[format_value(v, name) for v in VALUES] for name in names]
-
 
 DOCUMENTS = (
     ({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 5}}),
