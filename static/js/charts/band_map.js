@@ -14,11 +14,18 @@ const SHRUNK = 0.92, REGROWN = 1.6; // shares of the fitting scale: the new scal
  * Returns draw({boxes: one list per column, links: [{from, to, rate, state}]}).
  * A box: {id, subject, name, rate | figure, lines: [[left, right]], state, stale, url, share (a bar of 0 … 1),
  * mark (0 … 1)}.
- */
+ * @param {HTMLElement} host @param {MapOptions} options */
 export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }) {
-  const drawn = new Map(), eased = new Map(); // elements by key; smoothed rates by band
-  let scale = null, latest = 0; // pixels per event/s; number of the current drawing
+  /** @type {Map<string, SVGElement>} elements by key */
+  const drawn = new Map();
+  /** @type {Map<SVGElement, number>} the last drawing that used an element */
+  const used = new Map();
+  /** @type {Map<string, number>} smoothed rates by band */
+  const eased = new Map();
+  let /** @type {number | null} */ scale = null, latest = 0; // pixels per event/s; number of the current drawing
 
+  /** @param {Element} parent @param {string} key @param {string} tag
+   * @param {Record<string, string | number>} attributes @returns {SVGElement} */
   function element(parent, key, tag, attributes) {
     let found = drawn.get(key);
     if (!found) {
@@ -26,19 +33,22 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
       drawn.set(key, found);
       parent.append(found);
     }
-    found.used = latest;
+    used.set(found, latest);
     for (const [attribute, value] of Object.entries(attributes)) {
-      if (found.getAttribute(attribute) !== String(value)) found.setAttribute(attribute, value);
+      if (found.getAttribute(attribute) !== String(value)) found.setAttribute(attribute, String(value));
     }
     return found;
   }
 
-  function label(parent, key, x, y, text, attributes = {}) {
+  /** @param {Element} parent @param {string} key @param {string | number} x @param {string | number} y
+   * @param {string} text */
+  function label(parent, key, x, y, text, /** @type {Record<string, string>} */ attributes = {}) {
     const found = element(parent, key, "text", { x, y, ...attributes });
     if (found.textContent !== text) found.textContent = text;
   }
 
-  /** Compute the places of boxes and bands. The scale changes only if necessary, so that widths stay stable. */
+  /** Compute the places of boxes and bands. The scale changes only if necessary, so that widths stay stable.
+   * @param {{ boxes: Box[][], links: PlacedLink[] }} options */
   function layout({ boxes, links }) {
     const height = Math.max(leastHeight, ...boxes.map((column, index) => column.length * (columns[index].height + 20) + GAP * column.length));
     ease(links);
@@ -46,8 +56,10 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     if (scale === null || fitting < scale) scale = fitting * SHRUNK;
     else if (fitting > scale * REGROWN) scale = fitting;
     for (const link of links) link.width = link.rate || link.eased * scale > MIN_BAND ? Math.max(MIN_BAND, link.eased * scale) : 0;
+    /** @type {Map<string, PlacedBox>} */
     const placed = new Map();
     boxes.forEach((column, index) => placeColumn(column, columns[index], height, placed, links));
+    /** @type {Sides} */
     const sides = { out: new Map(), in: new Map() };
     for (const link of links) {
       link.start = advance(sides.out, link.from, link.width);
@@ -58,7 +70,8 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
   }
 
   /** Smooth the rates, because workers take thousands of events at once. The scale must fit the smoothed rate, which is
-   * far above the rate after a burst. */
+   * far above the rate after a burst.
+   * @param {PlacedLink[]} links */
   function ease(links) {
     const before = new Map(eased);
     eased.clear();
@@ -69,6 +82,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     }
   }
 
+  /** @param {SVGElement} svg */
   function hatch(svg) {
     const defs = document.createElementNS(SVG, "defs");
     defs.innerHTML = '<pattern id="stale-hatch" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch-line" x1="0" y1="0" x2="0" y2="8"/></pattern>';
@@ -76,6 +90,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     drawn.set("defs", defs);
   }
 
+  /** @param {SVGElement} svg @param {PlacedBox} box */
   function drawBox(svg, box) {
     const key = box.id, right = box.x + box.width - LEFT, left = box.x + LEFT;
     const classes = [box.state ? `at-${box.state}` : "plain", ...(box.chosen ? ["chosen"] : []), ...(box.stale ? ["stale"] : [])].join(" ");
@@ -97,27 +112,31 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     if (bar) drawShare(group, key, box, first + 17 * lines.length + 9);
   }
 
-  /** Draw a line of a box. The last line of a box with a state begins with the state's sign. */
+  /** Draw a line of a box. The last line of a box with a state begins with the state's sign.
+   * @param {Element} group @param {string} key @param {PlacedBox} box @param {string} word @param {string} text
+   * @param {number} y */
   function drawLine(group, key, box, word, text, y) {
-    const left = box.x + LEFT, right = box.x + box.width - LEFT, signed = box.state && key.endsWith(` ${box.lines.length - 1}`);
-    if (signed) element(group, `sign ${key}`, "path", { class: "sign", d: SIGNS[box.state] ?? SIGNS.ROUND, transform: `translate(${left + 5} ${(y - 4).toFixed(1)})` });
+    const left = box.x + LEFT, right = box.x + box.width - LEFT, signed = box.state && key.endsWith(` ${(box.lines?.length ?? 0) - 1}`);
+    if (box.state && signed) element(group, `sign ${key}`, "path", { class: "sign", d: SIGNS[box.state] ?? SIGNS.ROUND, transform: `translate(${left + 5} ${(y - 4).toFixed(1)})` });
     label(group, `word ${key}`, signed ? left + 16 : left, y.toFixed(1), word || text, { class: signed ? "state-word" : "second" });
     if (word) label(group, `second ${key}`, right, y.toFixed(1), text, { class: "second", "text-anchor": "end" });
   }
 
-  /** Draw a bar of the used share, and a mark at the setpoint. */
+  /** Draw a bar of the used share, and a mark at the setpoint.
+   * @param {Element} group @param {string} key @param {PlacedBox} box @param {number} y */
   function drawShare(group, key, box, y) {
-    const whole = box.width - 2 * LEFT, at = (share) => (box.x + LEFT + whole * Math.min(1, Math.max(0, share))).toFixed(1);
+    const whole = box.width - 2 * LEFT, at = (/** @type {number} */ share) => (box.x + LEFT + whole * Math.min(1, Math.max(0, share))).toFixed(1);
     const line = { y: y.toFixed(1), height: 3 };
     element(group, `groove ${key}`, "rect", { class: "groove", x: box.x + LEFT, width: whole, ...line });
     element(group, `share ${key}`, "rect", { class: "share", x: box.x + LEFT, width: (whole * Math.min(1, box.share ?? 0)).toFixed(1), ...line });
     if (box.mark !== undefined) element(group, `mark ${key}`, "path", { class: "mark", d: `M${at(box.mark)} ${(y - 3).toFixed(1)}V${(y + 6).toFixed(1)}` });
   }
 
+  /** @param {BandMap} options */
   return function draw({ boxes, links }) {
     latest += 1; // not the snapshot's number: a snapshot may be drawn twice
     const present = new Set(boxes.flat().map((box) => box.id));
-    const shown = links.filter((link) => present.has(link.from) && present.has(link.to));
+    const shown = /** @type {PlacedLink[]} the layout adds the places */ (links.filter((link) => present.has(link.from) && present.has(link.to)));
     host.classList.toggle("many", shown.length > MAX_GLIDING);
     const { placed, height } = layout({ boxes, links: shown });
     const svg = element(host, "svg", "svg", { viewBox: `-1 0 ${width + 2} ${height + 2}`, role: "group", "aria-label": name });
@@ -128,15 +147,17 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
       if (link.width) element(bands, `band ${link.from}>${link.to}`, "path", { d: link.path, class: `band${link.state ? ` to-${link.state}` : ""}${link.old ? " old" : ""}` });
     }
     for (const box of placed.values()) drawBox(svg, box);
-    for (const [key, found] of drawn) if (found.used !== latest && key !== "defs") { found.remove(); drawn.delete(key); }
+    for (const [key, found] of drawn) if (used.get(found) !== latest && key !== "defs") { found.remove(); drawn.delete(key); }
     return { svg, label };
   };
 }
 
 /** Return the largest scale, in pixels per event/s, at which no column is higher than the map. Boxes, gaps, and bands
- * count with their minimum sizes. */
+ * count with their minimum sizes.
+ * @param {Box[][]} boxes @param {Column[]} columns @param {PlacedLink[]} links @param {number} height
+ * @param {number} fill */
 function fittingScale(boxes, columns, links, height, fill) {
-  const through = (side, id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.eased, 0);
+  const through = (/** @type {"from" | "to"} */ side, /** @type {string} */ id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.eased, 0);
   const scales = boxes.map((column, index) => {
     const ids = new Set(column.map((box) => box.id)), ends = links.filter((link) => ids.has(link.from) || ids.has(link.to)).length;
     const flow = column.reduce((total, box) => total + Math.max(through("from", box.id), through("to", box.id)), 1e-6);
@@ -146,9 +167,11 @@ function fittingScale(boxes, columns, links, height, fill) {
   return Math.min(...scales);
 }
 
+/** @param {Box[]} column @param {Column} options @param {number} height @param {Map<string, PlacedBox>} placed
+ * @param {PlacedLink[]} links */
 function placeColumn(column, { x, width, height: least }, height, placed, links) {
-  const held = (side, id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.width, 0);
-  const grid = (size) => Math.ceil(size / GRID) * GRID; // a change below one step moves nothing
+  const held = (/** @type {"from" | "to"} */ side, /** @type {string} */ id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.width, 0);
+  const grid = (/** @type {number} */ size) => Math.ceil(size / GRID) * GRID; // a change below one step moves nothing
   const most = height - (column.length - 1) * (least + MIN_GAP); // the other boxes keep their minimum height
   const sizes = column.map((box) => Math.min(most, Math.max(least, grid(Math.max(held("from", box.id), held("to", box.id)) + PADDING))));
   const total = sizes.reduce((sum, size) => sum + size, 0);
@@ -160,32 +183,38 @@ function placeColumn(column, { x, width, height: least }, height, placed, links)
   });
 }
 
+/** @param {Map<string, number>} side @param {string} id @param {number} width */
 function advance(side, id, width) {
   const at = side.get(id) ?? 0;
   side.set(id, at + width);
   return at;
 }
 
+/** @param {PlacedLink} link @param {Map<string, PlacedBox>} placed @param {Sides} sides */
 function band(link, placed, sides) {
   const from = placed.get(link.from), to = placed.get(link.to);
-  const middle = (box, total) => box.y + Math.max(2, (box.height - total) / 2);
+  if (!from || !to) return;
+  const middle = (/** @type {PlacedBox} */ box, total = 0) => box.y + Math.max(2, (box.height - total) / 2);
   const y0 = middle(from, sides.out.get(link.from)) + link.start, y1 = middle(to, sides.in.get(link.to)) + link.end;
   const x0 = from.x + from.width, x1 = to.x, bend = (x1 - x0) * 0.5;
-  const at = (value) => value.toFixed(1);
+  const at = (/** @type {number} */ value) => value.toFixed(1);
   link.path = `M${at(x0)} ${at(y0)}C${at(x0 + bend)} ${at(y0)} ${at(x1 - bend)} ${at(y1)} ${at(x1)} ${at(y1)}`
     + `L${at(x1)} ${at(y1 + link.width)}C${at(x1 - bend)} ${at(y1 + link.width)} ${at(x0 + bend)} ${at(y0 + link.width)} ${at(x0)} ${at(y0 + link.width)}Z`;
 }
 
+/** @type {Record<string, string>} */
 const SIGNS = {
   BUSY: "M0 -5L5 4.5H-5Z", TOOBUSY: "M-4.5 -4.5H4.5V4.5H-4.5Z",
   ROUND: "M-4.5 0A4.5 4.5 0 1 1 4.5 0A4.5 4.5 0 1 1 -4.5 0Z",
 };
 
+/** @param {number | null | undefined} value */
 function rateOf(value) {
   return value == null ? UNKNOWN : formatted(value, "rate");
 }
 
-/** Shorten a name that would overlap its figure. The linked page shows the whole name. */
+/** Shorten a name that would overlap its figure. The linked page shows the whole name.
+ * @param {string} name @param {number} width @param {string} figure */
 function clipped(name, width, figure) {
   const most = Math.floor((width - 24 - figure.length * 7) / 6.9);
   return name.length > most ? `${name.slice(0, most - 1)}…` : name;

@@ -2,7 +2,7 @@
 // requested once, live snapshots continue it, and only visible charts are drawn.
 import { decisions, watch } from "./decisions.js";
 import { banded, changesOf, edgesOf, marked } from "./expected.js";
-import { VERDICT_WORDS } from "../values/format.js";
+import { VERDICT_WORDS } from "../values/rules.js";
 import { AGAIN_MILLISECONDS, GAP_SECONDS, history } from "../values/history.js";
 import { kept } from "../frame/past.js";
 import { BOTTOM, NARROW, TOP, frame, heading, labels, plain, scale, tokens } from "./plot.js";
@@ -14,14 +14,35 @@ const POINTS = 450;
 const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24, HEADING_LANE = 22;
 const KEPT_SECONDS = 7200; // maximum range that live snapshots continue; a longer one is requested again
 const MAX_BARS = 3, CHARACTER_WIDTH = 6.5;
+/** @type {Record<string, string>} */
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
 
 // Up to four areas are distinguished by their labels and two shades, more by their hues.
 const MAX_SHADES = 4;
 
+/** @type {Set<Chart>} */
 const charts = new Set();
 
 class Chart {
+  seconds = 0; // the range
+  asked = 0; // the end of the last requested history
+  listening = false;
+  /** @type {number | null} null: now */
+  until = null;
+  /** @type {{ seconds: number, words: string } | null} */
+  compared = null;
+  /** @type {number[]} */
+  time = [];
+  /** @type {(MetricHistory & { words: string }) | null} values of a day or a week earlier, shifted to the current times */
+  before = null;
+  /** @type {Decisions | null} */
+  signs = null;
+  /** @type {HTMLButtonElement | null} */
+  button = null;
+  /** @type {HTMLAnchorElement | null} */
+  link = null;
+
+  /** @param {HTMLElement} figure */
   constructor(figure) {
     this.figure = figure;
     this.plot = figure.querySelector(".plot");
@@ -34,10 +55,8 @@ class Chart {
     this.ranged();
     this.question = 0; // number of the newest request; answers to older ones are dropped
     this.failed = false;
-    this.time = [];
-    this.before = null; // values of a day or a week earlier, shifted to the current times
+    /** @type {Map<string, Numbers>} */
     this.columns = new Map(this.paths.map((path) => [path, []]));
-    this.signs = null;
     this.acted = watch();
     this.paused = false;
     this.seen = false;
@@ -75,11 +94,12 @@ class Chart {
     this.draw();
   }
 
-  /** Join the history with the live values after it. For earlier times, the history is more complete. */
+  /** Join the history with the live values after it. For earlier times, the history is more complete.
+   * @param {MetricHistory} options */
   take({ time, series }) {
     const last = time.at(-1) ?? -Infinity, after = this.continues() ? this.time.filter((at) => at > last) : [];
     for (const path of this.paths) {
-      const live = this.columns.get(path);
+      const live = this.values(path);
       this.columns.set(path, [...series[path] ?? time.map(() => null), ...live.slice(live.length - after.length)]);
     }
     this.time = [...time, ...after];
@@ -90,6 +110,7 @@ class Chart {
     return this.until === null && this.seconds <= KEPT_SECONDS;
   }
 
+  /** @param {number} to @param {number} question */
   async compare(to, question) {
     if (this.before?.words !== this.compared?.words) this.before = null;
     if (!this.compared) return;
@@ -100,14 +121,15 @@ class Chart {
     this.draw();
   }
 
+  /** @param {LiveSnapshot} snapshot */
   add(snapshot) {
     if (this.until === null && this.acted(snapshot)) this.decided();
-    if (this.until !== null || (this.time.length && snapshot.at <= this.time.at(-1))) return;
+    if (this.until !== null || (this.time.length && snapshot.at <= this.time[this.time.length - 1])) return;
     if (!this.continues()) {
       if (snapshot.at - this.asked > this.seconds / POINTS) this.load();
       return;
     }
-    const missed = snapshot.at - this.time.at(-1) > GAP_SECONDS;
+    const missed = snapshot.at - this.time[this.time.length - 1] > GAP_SECONDS;
     this.time.push(snapshot.at);
     for (const [path, column] of this.columns) column.push(resolve(snapshot, path));
     while (this.time[0] < snapshot.at - KEPT_SECONDS) {
@@ -127,8 +149,14 @@ class Chart {
     if (!this.listening) this.listen();
   }
 
+  /** @param {Series[]} series */
+  /** @param {string} path */
+  values(path) {
+    return this.columns.get(path) ?? [];
+  }
+
   known(series = this.series) {
-    return series.some(({ path, constant }) => constant !== null || this.columns.get(path).some((value) => typeof value === "number"));
+    return series.some(({ path, constant }) => constant !== null || this.values(path).some((value) => typeof value === "number"));
   }
 
   /** Return why nothing is drawn. */
@@ -137,10 +165,11 @@ class Chart {
     return this.continues() ? "No data yet. The chart starts with the next snapshot." : "No data for this period.";
   }
 
+  /** @param {string} text */
   say(text) {
     const said = this.plot.querySelector(".nothing");
     if (said) return write(said, text);
-    if (this.listening) window.Plotly.purge(this.plot); // otherwise Plotly would draw into the removed element
+    if (this.listening) window.Plotly?.purge(this.plot); // otherwise Plotly would draw into the removed element
     this.listening = false;
     this.plot.replaceChildren(Object.assign(document.createElement("p"), { className: "nothing", textContent: text }));
   }
@@ -155,7 +184,8 @@ class Chart {
     this.plot.on("plotly_click", ({ points }) => { const link = points.find((point) => point.data.name === "decisions")?.customdata?.[1]; if (link) location.assign(kept(link)); });
   }
 
-  /** Pause live updates at a zoom. from and to: local times without a zone, as the axis and Date have them. */
+  /** Pause live updates at a zoom. from and to: local times without a zone, as the axis and Date have them.
+   * @param {string} from @param {string} to */
   pause(from, to) {
     const [since, until] = [from, to].map((at) => new Date(at).toISOString());
     const address = `/differences/?${new URLSearchParams({ from: since, to: until })}`;
@@ -211,17 +241,20 @@ class Chart {
     return { data, layout };
   }
 
+  /** @param {Lane} lane @param {boolean} isBanded */
   title(lane, isBanded) {
     return [lane.title, ...isBanded ? ["shaded: expected range"] : [], ...this.before ? [`faint: ${this.before.words}`] : []].join("; ");
   }
 
+  /** @param {Lane} lane @param {string} axis @param {Colours} colours @param {PlotLayout} layout
+   * @param {boolean} narrow @param {number} height */
   traces(lane, axis, colours, layout, narrow, height) {
-    const from = (this.time.at(-1) ?? 0) - this.seconds, ends = [], holes = gaps(this.time), times = withHoles(this.time, holes, (at) => date(at));
+    const from = (this.time.at(-1) ?? 0) - this.seconds, /** @type {LabelEnd[]} */ ends = [], holes = gaps(this.time), times = withHoles(this.time, holes, (at) => date(at));
     const traces = lane.series.map((series) => {
-      const values = series.constant === null
-        ? withHoles(this.columns.get(series.path), holes, (value) => (typeof value === "number" ? value * lane.factor : null)) : null;
+      const { constant } = series, values = constant === null
+        ? withHoles(this.values(series.path), holes, (value) => (typeof value === "number" ? value * lane.factor : null)) : null;
       const x = values ? times : [date(from), date(this.time.at(-1) ?? 0)];
-      const y = values ?? [series.constant * lane.factor, series.constant * lane.factor];
+      const level = (constant ?? 0) * lane.factor, y = values ?? [level, level];
       const last = y.findLast((value) => typeof value === "number");
       if (last !== undefined) ends.push({ series, last });
       return {
@@ -234,8 +267,10 @@ class Chart {
     return traces;
   }
 
-  /** Return the lines of a day or a week earlier, which are behind the current ones. */
+  /** Return the lines of a day or a week earlier, which are behind the current ones.
+   * @param {Lane} lane @param {string} axis @param {Colours} colours */
   faint(lane, axis, colours) {
+    if (!this.before) return [];
     const { time, series, words } = this.before, holes = gaps(time);
     return lane.series.filter(({ constant, kind }) => constant === null && kind !== "reference").map(({ path, label, kind }) => ({
       x: withHoles(time, holes, (at) => date(at)), y: withHoles(series[path] ?? time.map(() => null), holes, (value) => (typeof value === "number" ? value * lane.factor : null)),
@@ -244,21 +279,23 @@ class Chart {
     }));
   }
 
-  /** Return the fill of a stacked area, in declared order. Adjacent areas differ; empty ones don't count. */
+  /** Return the fill of a stacked area, in declared order. Adjacent areas differ; empty ones don't count.
+   * @param {Lane} lane @param {Series} series @param {Colours} colours @param {string} axis */
   area(lane, series, colours, axis) {
     if (!lane.stacked) return {};
-    const there = lane.series.filter(({ path }) => this.columns.get(path).some(Boolean)), index = Math.max(0, there.indexOf(series));
+    const there = lane.series.filter(({ path }) => this.values(path).some(Boolean)), index = Math.max(0, there.indexOf(series));
     const few = lane.series.length <= MAX_SHADES;
     return { stackgroup: axis, fillcolor: few ? colours.shades[index % 2] : colours.hues[lane.series.indexOf(series) % colours.hues.length] };
   }
 
+  /** @param {Lane} lane */
   highest(lane) {
     if (lane.highest) return lane.highest;
     const from = (this.time.at(-1) ?? 0) - this.seconds;
     const values = lane.series.flatMap((series) => (series.constant === null
-      ? this.columns.get(series.path).filter((value, index) => typeof value === "number" && this.time[index] >= from) : [series.constant]));
-    const before = this.before ? lane.series.flatMap(({ path }) => (this.before.series[path] ?? []).filter((value) => typeof value === "number")) : [];
-    const highest = [...values, ...before].reduce((most, value) => Math.max(most, value), 0) * lane.factor;
+      ? this.values(series.path).filter((value, index) => typeof value === "number" && this.time[index] >= from) : [series.constant]));
+    const { before } = this, earlier = before ? lane.series.flatMap(({ path }) => (before.series[path] ?? []).filter((value) => typeof value === "number")) : [];
+    const highest = [...values, ...earlier].reduce((/** @type {number} */ most, value) => Math.max(most, value ?? 0), 0) * lane.factor;
     return highest > 0 ? highest * 1.12 : 1;
   }
 
@@ -275,22 +312,25 @@ class Chart {
 
   bars() {
     return [...document.querySelectorAll("[data-override], [data-bar]")]
-      .map(({ dataset }) => ({ from: dataset.from, to: dataset.to || new Date((this.time.at(-1) ?? 0) * 1000), label: dataset.bar ?? `Override: ${dataset.label}` }))
+      .map(({ dataset }) => ({ from: dataset.from ?? "", to: dataset.to || new Date((this.time.at(-1) ?? 0) * 1000), label: dataset.bar ?? `Override: ${dataset.label}` }))
       .slice(0, MAX_BARS);
   }
 }
 
+/** @param {HTMLElement} element @returns {Lane} */
 function readLane(element) {
   const factor = Number(element.dataset.scale ?? 1);
   const series = [...element.querySelectorAll("[data-series]")].map(({ dataset }) => ({
-    path: dataset.series, label: dataset.label, kind: dataset.kind, constant: dataset.value === undefined ? null : Number(dataset.value),
+    path: dataset.series ?? "", label: dataset.label ?? "", kind: dataset.kind ?? "", constant: dataset.value === undefined ? null : Number(dataset.value),
   }));
-  return { title: element.dataset.lane, factor, series, stacked: "stacked" in element.dataset, highest: Number(element.dataset.highest ?? 0) };
+  return { title: element.dataset.lane ?? "", factor, series, stacked: "stacked" in element.dataset, highest: Number(element.dataset.highest ?? 0) };
 }
 
+/** @param {number} seconds */
 const date = (seconds) => new Date(seconds * 1000);
 
-/** Return the places of gaps without measurements, so that no line spans them. */
+/** Return the places of gaps without measurements, so that no line spans them.
+ * @param {number[]} time */
 function gaps(time) {
   const steps = time.slice(1).map((at, index) => at - time[index]);
   const usual = [...steps].sort((one, other) => one - other)[Math.floor(steps.length / 2)] ?? 0;
@@ -298,21 +338,25 @@ function gaps(time) {
   return new Set(steps.flatMap((step, index) => (step > longest ? [index] : [])));
 }
 
+/** @template Value, Shown @param {Value[]} values @param {Set<number>} holes @param {(value: Value) => Shown} shown
+ * @returns {(Shown | null)[]} */
 const withHoles = (values, holes, shown) => (holes.size
   ? values.flatMap((value, index) => (holes.has(index) ? [shown(value), null] : [shown(value)])) : values.map(shown));
 
+/** @param {string} kind @param {Colours} colours */
 function lineOf(kind, colours) {
-  return {
+  return /** @type {Record<string, object>} */ ({
     measured: { color: colours.text, width: 1.5 },
     second: { color: colours.muted, width: 1.25 },
     step: { color: colours.text, width: 1.5, shape: "hv" },
     reference: { color: colours.muted, width: 1.25, dash: "dash" },
     threshold: { color: colours.muted, width: 0.75 },
     stacked: { color: colours.surface, width: 1, shape: "hv" },
-  }[kind];
+  })[kind];
 }
 
-/** Move the labels of stacked areas to the middle of each area. */
+/** Move the labels of stacked areas to the middle of each area.
+ * @param {LabelEnd[]} ends */
 function middles(ends) {
   let below = 0;
   return ends.map((end) => {
@@ -321,6 +365,7 @@ function middles(ends) {
   }).filter((end) => end.value > 0);
 }
 
+/** @param {Decision[]} signs @param {Colours} colours @param {PlotLayout} layout @param {number} share */
 function triangles(signs, colours, layout, share) {
   layout.yaxis9 = { domain: [0, share], visible: false, fixedrange: true, range: [-1, 1] };
   return {
@@ -330,7 +375,8 @@ function triangles(signs, colours, layout, share) {
   };
 }
 
-/** Return the marks of decisions that the guard limited, delayed, or held. They are below the triangles. */
+/** Return the marks of decisions that the guard limited, delayed, or held. They are below the triangles.
+ * @param {Decision[]} events @param {Colours} colours */
 function guarded(events, colours) {
   return {
     x: events.map((row) => date(row.at)), y: events.map(() => -0.75), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
@@ -339,6 +385,8 @@ function guarded(events, colours) {
   };
 }
 
+/** @param {OverrideBar} bar @param {number} row @param {Colours} colours @param {PlotLayout} layout
+ * @param {{ height: number, width: number }} plotted */
 function overrideBar(bar, row, colours, layout, plotted) {
   const high = 1 - row * BAR_LANE / plotted.height, low = high - (BAR_LANE - 6) / plotted.height;
   const [from, to] = layout.xaxis.range.map(Number);
@@ -355,7 +403,7 @@ function start() {
   ranges.start(() => { for (const chart of charts) if (chart.own === null) chart.show(); });
   document.querySelectorAll("figure.chart").forEach((figure) => {
     figure.setAttribute("role", "figure");
-    figure.setAttribute("aria-label", figure.dataset.chart);
+    figure.setAttribute("aria-label", figure.dataset.chart ?? "");
     charts.add(new Chart(figure));
   });
   subscribe((snapshot) => charts.forEach((chart) => chart.add(snapshot)));

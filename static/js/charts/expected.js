@@ -6,24 +6,30 @@ import { plain } from "./plot.js";
 const MIN_LABEL_WIDTH = 76;
 const RATE = /^(totals|queues\..+)\.(in|out)_per_second$/;
 
+/** @param {Series} options */
 const isBanded = ({ path, kind, constant }) => constant === null && kind === "measured" && RATE.test(path);
 
-/** Return the paths of the lower and the upper edge, or none if the series has no band. */
+/** Return the paths of the lower and the upper edge, or none if the series has no band.
+ * @param {Series} series */
 export function edgesOf(series) {
   return isBanded(series) ? ["low", "high"].map((edge) => `bands.${series.path}.${edge}`) : [];
 }
 
-/** Return the level changes of a lane's rates, the earliest first. */
+/** Return the level changes of a lane's rates, the earliest first.
+ * @param {Lane} lane @param {LiveSnapshot | null} snapshot @returns {(RateChange & { label: string })[]} */
 export function changesOf(lane, snapshot) {
-  const found = lane.series.filter(isBanded).flatMap(({ path, label }) => (resolve(snapshot, `bands.${path}.changes`) ?? []).map((change) => ({ ...change, label })));
+  const found = lane.series.filter(isBanded).flatMap(({ path, label }) => (resolve(snapshot, `bands.${path}.changes`) ?? []).map((/** @type {RateChange} */ change) => ({ ...change, label })));
   return found.sort((one, other) => one.at - other.at);
 }
 
-/** Draw a dotted line at each change, with the levels where there is room. Hovering shows the levels of each change. */
+/** Draw a dotted line at each change, with the levels where there is room. Hovering shows the levels of each change.
+ * @param {(RateChange & { label: string })[]} changes
+ * @param {{ axis: string, factor: number, highest: number, width: number }} options @param {Colours} colours
+ * @param {PlotLayout} layout */
 export function marked(changes, { axis, factor, highest, width }, colours, layout) {
   const [from, to] = layout.xaxis.range.map(Number), shown = changes.filter(({ at }) => at * 1000 > from && at * 1000 < to);
-  const place = (at) => (at * 1000 - from) / (to - from) * width;
-  const words = ({ before, after }) => [before, after].map((rate) => (rate * factor).toLocaleString("en", { maximumSignificantDigits: 3 })).join(" → ");
+  const place = (/** @type {number} */ at) => (at * 1000 - from) / (to - from) * width;
+  const words = (/** @type {RateChange} */ { before, after }) => [before, after].map((rate) => (rate * factor).toLocaleString("en", { maximumSignificantDigits: 3 })).join(" → ");
   shown.forEach((change, index) => {
     const x = new Date(change.at * 1000), next = shown[index + 1];
     layout.shapes.push({ type: "line", xref: "x", yref: axis, x0: x, x1: x, y0: 0, y1: highest, line: { color: colours.muted, width: 1, dash: "dot" } });
@@ -38,12 +44,14 @@ export function marked(changes, { axis, factor, highest, width }, colours, layou
   }];
 }
 
-/** Return an area for each rate of a lane whose band is known. The edges are constant between two stored values. */
+/** Return an area for each rate of a lane whose band is known. The edges are constant between two stored values.
+ * @param {Lane} lane @param {string} axis @param {{ time: number[], columns: Map<string, Numbers> }} options
+ * @param {Colours} colours */
 export function banded(lane, axis, { time, columns }, colours) {
   return lane.series.flatMap((series) => {
-    const [low, high] = edgesOf(series).map((path) => columns.get(path));
+    const [low, high] = edgesOf(series).map((path) => columns.get(path) ?? []);
     if (!low?.some((value) => typeof value === "number")) return [];
-    const edge = (values) => values.map((value) => (typeof value === "number" ? value * lane.factor : null));
+    const edge = (/** @type {Numbers} */ values) => values.map((value) => (typeof value === "number" ? value * lane.factor : null));
     const common = { x: time.map((at) => new Date(at * 1000)), type: "scatter", mode: "lines", yaxis: axis, connectgaps: false, hoverinfo: "skip", line: { width: 0, shape: "hv" }, showlegend: false };
     return [
       { ...common, y: edge(low), name: "expected from" },

@@ -10,14 +10,16 @@ const HUES = [1, 2, 3, 4, 5, 6, 7, 8].map((place) => `hue-${place}`);
 // A registered token resolves to its color in the current theme, not to light-dark(…).
 for (const name of COLOURS) CSS.registerProperty({ name: `--${name}`, syntax: "<color>", inherits: true, initialValue: "transparent" });
 
+/** @returns {Colours} */
 export function tokens() {
   const style = getComputedStyle(document.documentElement);
-  const of = (name) => style.getPropertyValue(`--${name}`).trim();
+  const of = (/** @type {string} */ name) => style.getPropertyValue(`--${name}`).trim();
   const [text, muted, line, surface, raised, toobusy, accent, expected, ...shades] = COLOURS.map(of);
   return { text, muted, line, surface, raised, toobusy, accent, expected, shades, hues: HUES.map(of) };
 }
 
-/** Return the layout that all charts share. */
+/** Return the layout that all charts share.
+ * @param {Colours} colours @param {number} height @param {boolean} narrow @returns {PlotLayout} */
 export function frame(colours, height, narrow) {
   const font = { family: "system-ui, sans-serif", size: 12, color: colours.muted };
   return {
@@ -33,6 +35,7 @@ export function frame(colours, height, narrow) {
   };
 }
 
+/** @param {Colours} colours @param {[number, number]} domain @param {number} highest */
 export function scale(colours, domain, highest) {
   return {
     domain, range: [0, highest], gridcolor: colours.line, zeroline: false, nticks: 4, fixedrange: true, tickformat: highest >= 10000 ? "~s" : ",~g", ticksuffix: " ",
@@ -40,15 +43,19 @@ export function scale(colours, domain, highest) {
   };
 }
 
-/** Escape a text for Plotly, which interprets some tags, such as links, and %{…}. Names can come from other plants. */
+/** Escape a text for Plotly, which interprets some tags, such as links, and %{…}. Names can come from other plants.
+ * @param {unknown} text */
 export const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "%\u200b{");
 
-/** Return a heading above the axis. A rotated title would be harder to read. */
+/** Return a heading above the axis. A rotated title would be harder to read.
+ * @param {Colours} colours @param {string} text @param {number} y @param {boolean} narrow */
 export function heading(colours, text, y, narrow) {
   return { text: plain(text), x: 0, xshift: narrow ? -40 : -LEFT + 4, y, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", yshift: 7, showarrow: false, font: { size: 12, color: colours.muted } };
 }
 
-/** Add names and values at the right end. Labels that would overlap are moved apart. */
+/** Add names and values at the right end. Labels that would overlap are moved apart.
+ * @param {LabelEnd[]} ends @param {string} axis @param {Colours} colours @param {PlotLayout} layout
+ * @param {number} highest @param {number} height */
 export function labels(ends, axis, colours, layout, highest, height) {
   const least = highest * LABEL_HEIGHT / height;
   const sorted = ends.sort((one, other) => other.last - one.last);

@@ -1,6 +1,7 @@
 // Copying to the clipboard. Pages over plain HTTP have no clipboard API, so they copy a selection instead.
 
-/** Copy a text. Returns true on success. */
+/** Copy a text. Returns true on success.
+ * @param {string} text */
 export async function copied(text) {
   if (!navigator.clipboard) return copiedBySelection(text);
   try {
@@ -11,6 +12,7 @@ export async function copied(text) {
   }
 }
 
+/** @param {string} text */
 function copiedBySelection(text) {
   const focus = document.activeElement, field = Object.assign(document.createElement("textarea"), { value: text, className: "seen-by-readers" });
   document.body.append(field);

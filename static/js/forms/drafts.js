@@ -27,6 +27,7 @@ export function start() {
   if (through) restore(draft.forms);
 }
 
+/** @param {FormDraft[]} forms */
 function restore(forms) {
   let count = 0;
   for (const { action, nth: place, fields } of forms) {
@@ -40,19 +41,23 @@ function restore(forms) {
   if (count) document.dispatchEvent(new CustomEvent("weir:restored", { detail: count }));
 }
 
+/** @param {HTMLFormElement} form @param {string} name */
 const named = (form, name) => [...form.elements].filter((field) => field.name === name);
 
+/** @param {HTMLInputElement | undefined} field @param {string | boolean} value */
 function put(field, value) {
   if (!field) return;
-  if (field.matches("input[type=checkbox], input[type=radio]")) field.checked = value;
-  else field.value = value;
+  if (field.matches("input[type=checkbox], input[type=radio]")) field.checked = Boolean(value);
+  else field.value = String(value);
   field.dispatchEvent(new Event("change", { bubbles: true }));
 }
 
-/** Return [name, index among fields of that name, value] of each changed field, except secrets such as passwords. */
+/** Return [name, index among fields of that name, value] of each changed field, except secrets such as passwords.
+ * @param {HTMLFormElement} form @returns {FormDraft["fields"]} */
 function changed(form) {
+  /** @type {Record<string, number>} */
   const seen = {};
-  return [...form.elements].flatMap((field) => {
+  return [...form.elements].flatMap(/** @returns {FormDraft["fields"]} */ (field) => {
     if (!field.name) return [];
     const index = seen[field.name] = (seen[field.name] ?? -1) + 1;
     if (field.matches(`button, ${SECRET}`)) return [];
@@ -62,4 +67,5 @@ function changed(form) {
   });
 }
 
+/** @param {HTMLFormElement} form */
 const nth = (form) => [...document.querySelectorAll("form[method=post]")].filter((each) => each.getAttribute("action") === form.getAttribute("action")).indexOf(form);

@@ -6,6 +6,7 @@ import { NOT_TYPED, newKey, send, valuesOf } from "./sending.js";
 import { toast } from "./toast.js";
 
 // The newest submission per address whose outcome is unknown. A repetition reuses its key, so it runs only once.
+/** @type {Map<string, { text: string, key: string }>} */
 const submissions = new Map();
 
 export function start() {
@@ -20,18 +21,23 @@ export function start() {
   document.querySelectorAll("form[data-selection]").forEach((form) => select(form));
 }
 
+/** @param {HTMLElement} part */
 function prepare(part) {
   part.querySelectorAll("[data-expiry]").forEach(expire);
-  if (part.matches("form.steer")) differ(part);
-  if (part.matches("form[data-selection]")) select(part);
+  if (!(part instanceof HTMLFormElement)) return;
+  if (part.matches(".steer")) differ(part);
+  if (part.matches("[data-selection]")) select(part);
 }
 
 // --- current and new values ---------------------------------------------------------------------------------
 
+/** @param {Element} field */
 const isChoice = (field) => field.matches("select");
+/** @param {HTMLFormElement} form */
 const changed = (form) => [...form.querySelectorAll(".would:not(:disabled)")]
   .filter((field) => field.value.trim() !== "" && (isChoice(field) ? field.value !== field.dataset.is : Number(field.value) !== Number(field.dataset.is)));
 
+/** @param {HTMLFormElement} form */
 function differ(form) {
   const fields = [...form.querySelectorAll(".would")];
   fields.forEach(showRange);
@@ -44,11 +50,12 @@ function differ(form) {
   }
   const button = form.querySelector("[data-effect]");
   if (!button) return;
-  button.textContent = effect(form, different, button.dataset.effect);
+  button.textContent = effect(form, different, button.dataset.effect ?? "");
   button.disabled = !different.length || wrong.length > 0;
 }
 
-/** Return the expiry as button text: for 30 min, until 14:30 (with the day if it is not today), or with no expiry. */
+/** Return the expiry as button text: for 30 min, until 14:30 (with the day if it is not today), or with no expiry.
+ * @param {HTMLFormElement} form */
 function ending(form) {
   const { minutes, expires_at: at } = form.elements;
   if (minutes.value === "endless") return "with no expiry";
@@ -56,17 +63,21 @@ function ending(form) {
   return minutes.value ? `for ${minutes.selectedOptions[0].textContent.trim().replace(/^in /, "")}` : "";
 }
 
-/** Show the time field if "Custom time…" is selected. */
+/** Show the time field if "Custom time…" is selected.
+ * @param {HTMLInputElement | HTMLSelectElement} choice */
 function expire(choice) {
-  const label = choice.form.querySelector("[data-custom-expiry]"), field = label.querySelector("input");
+  const label = /** @type {HTMLFormElement} */ (choice.form).querySelector("[data-custom-expiry]"), field = label.querySelector("input");
   label.hidden = field.disabled = choice.value !== "until";
   field.required = !field.disabled;
   if (!field.disabled && !field.value) field.value = localTime(new Date(Date.now() + 3600e3));
 }
 
-const localTime = (instant) => new Date(instant - instant.getTimezoneOffset() * 60e3).toISOString().slice(0, 16);
+/** @param {Date} instant */
+const localTime = (instant) => new Date(instant.getTime() - instant.getTimezoneOffset() * 60e3).toISOString().slice(0, 16);
+/** @param {HTMLElement} field */
 const labelOf = (field) => words(field.dataset.name);
 
+/** @param {HTMLFormElement} form @param {HTMLInputElement[]} different @param {string} verb */
 function effect(form, different, verb) {
   if (!different.length) return verb;
   const [first] = different;
@@ -74,9 +85,11 @@ function effect(form, different, verb) {
   return `Override ${what} ${ending(form)}`;
 }
 
-/** Format a typed value, with digit grouping if it is a plain number. */
+/** Format a typed value, with digit grouping if it is a plain number.
+ * @param {string} text */
 const plain = (text) => (Number.isFinite(Number(text)) ? formatted(Number(text)) : text);
 
+/** @param {HTMLInputElement} field */
 function sentence(field) {
   if (isChoice(field)) return `${capital(labelOf(field))} ${field.value} instead of ${field.dataset.is}${after(field)}.`;
   const was = Number(field.dataset.is), would = Number(field.value);
@@ -88,18 +101,22 @@ function sentence(field) {
   return `${capital(labelOf(field))}${by} ${measured(would, field)} instead of ${measured(was, field)}${after(field)}.`;
 }
 
-/** Format a number with its unit. "% of capacity" is shortened to "%". */
+/** Format a number with its unit. "% of capacity" is shortened to "%".
+ * @param {number} value @param {HTMLElement} field */
 function measured(value, field) {
   const unit = (field.dataset.unit ?? "").split(" ")[0];
   return ["%", "MiB", "s"].includes(unit) ? `${formatted(value)} ${unit}` : formatted(value);
 }
 
-/** Return the words on the end of an override. A form without data-steer only asks, so nothing takes effect. */
-const after = (field) => (field.form.matches("[data-steer]") ? " until the override ends" : "");
+/** Return the words on the end of an override. A form without data-steer only asks, so nothing takes effect.
+ * @param {HTMLInputElement} field */
+const after = (field) => (field.form?.matches("[data-steer]") ? " until the override ends" : "");
 
+/** @param {string} text */
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
-/** Return an error sentence if the value is outside its range, otherwise an empty text. */
+/** Return an error sentence if the value is outside its range, otherwise an empty text.
+ * @param {HTMLInputElement} field */
 function outside(field) {
   if (isChoice(field)) return "";
   const value = Number(field.value), low = limitOf(field, "minimum"), high = limitOf(field, "maximum");
@@ -109,16 +126,18 @@ function outside(field) {
   return "";
 }
 
+/** @param {HTMLElement} field @param {"minimum" | "maximum"} name */
 function limitOf(field, name) {
   const text = field.dataset[name];
   return text === undefined || text === "" || text === "None" ? null : Number(text);
 }
 
+/** @param {HTMLInputElement} field */
 function showRange(field) {
   const range = field.closest("tr")?.querySelector(".range");
   const low = limitOf(field, "minimum"), high = limitOf(field, "maximum");
   if (!range || low === null || high === null || high <= low) return;
-  const place = (value) => Math.max(0, Math.min(1, position(value, low, high))).toFixed(3);
+  const place = (/** @type {number} */ value) => Math.max(0, Math.min(1, position(value, low, high))).toFixed(3);
   range.querySelector(".is").style.setProperty("--at", place(Number(field.dataset.is)));
   const mark = range.querySelector(".would-be"), different = Number(field.value) !== Number(field.dataset.is);
   mark.hidden = !different || !Number.isFinite(Number(field.value));
@@ -126,7 +145,8 @@ function showRange(field) {
 }
 
 /** Return a value's position in its range, 0 to 1. The scale of a wide range is logarithmic: a linear scale would
- * compress its lower half to one pixel. */
+ * compress its lower half to one pixel.
+ * @param {number} value @param {number} low @param {number} high */
 function position(value, low, high) {
   if (low < 0 && high > 0 && high - low > 100) return 0.5 + Math.sign(value) * Math.log1p(Math.abs(value)) / Math.log1p(Math.max(-low, high)) / 2;
   if (high - low > 100) return value > low ? Math.log1p(value - low) / Math.log1p(high - low) : 0;
@@ -135,6 +155,7 @@ function position(value, low, high) {
 
 // --- sending ----------------------------------------------------------------------------------------------
 
+/** @param {PageEvents["submit"]} event */
 async function submit(event) {
   const form = event.target;
   if (form.matches("form[data-mode-form]")) return askWhy(event);
@@ -143,7 +164,7 @@ async function submit(event) {
   if (form.dataset.sending) return; // the second click of a double click
   clearErrors(form);
   // The attribute is read because a button named "action" hides the property.
-  const url = event.submitter?.getAttribute("formaction") ?? form.getAttribute("action");
+  const url = event.submitter?.getAttribute("formaction") ?? form.getAttribute("action") ?? "";
   form.dataset.sending = "true";
   const values = valuesOf(form, event.submitter);
   const answer = await send(url, values, keyOf(url, values));
@@ -154,18 +175,21 @@ async function submit(event) {
 }
 
 /** Return the key of a submission. Another value or button needs another key. The tokens of a form that the server
- * rendered again don't count. */
+ * rendered again don't count.
+ * @param {string} url @param {FormData} values */
 function keyOf(url, values) {
   const said = [...values].filter(([name]) => !NOT_TYPED.includes(name))
     .map(([name, value]) => [name, value instanceof File ? [value.name, value.size, value.lastModified] : value]);
   const text = JSON.stringify(said);
-  if (submissions.get(url)?.text !== text) submissions.set(url, { text, key: newKey() });
-  return submissions.get(url).key;
+  const before = submissions.get(url), key = before?.text === text ? before.key : newKey();
+  submissions.set(url, { text, key });
+  return key;
 }
 
 /** Names that error messages omit: no visible field has them, and the message is a whole sentence. */
 const NAMELESS = new Set(["digest", "form"]);
 
+/** @param {HTMLFormElement} form @param {Record<string, string[]>} errors @param {HTMLButtonElement | null} pressed */
 function refuse(form, errors, pressed) {
   const said = document.getElementById(form.dataset.said);
   if (said) return say(said, Object.values(errors).flat().join(" "));
@@ -184,12 +208,14 @@ function refuse(form, errors, pressed) {
   }
 }
 
-/** Show an error under the page's title, for a form that has only buttons. */
+/** Show an error under the page's title, for a form that has only buttons.
+ * @param {HTMLElement} place @param {string} text */
 function say(place, text) {
   place.textContent = text;
   place.hidden = false;
 }
 
+/** @param {HTMLFormElement} form */
 function clearErrors(form) {
   const said = document.getElementById(form.dataset.said);
   if (said) said.hidden = true;
@@ -197,6 +223,7 @@ function clearErrors(form) {
   form.querySelectorAll("[aria-invalid]").forEach((field) => field.removeAttribute("aria-invalid"));
 }
 
+/** @param {HTMLFormElement} form @param {Success} answer */
 function done(form, answer) {
   if (answer.go) return location.assign(answer.go);
   const ids = answer.overrides ?? [];
@@ -209,7 +236,8 @@ function done(form, answer) {
   refreshAll(form);
 }
 
-/** Undo a submission. The server restores the values that it replaced. */
+/** Undo a submission. The server restores the values that it replaced.
+ * @param {number} id */
 async function undo(id) {
   const answer = await send(`/overrides/${id}/undo`, new FormData());
   toast(answer.ok ? answer.message : Object.values(answer.errors).flat().join(" "));
@@ -218,6 +246,7 @@ async function undo(id) {
 
 // --- modes: effect, reason, and expiry in one line under the title ------------------------------------------
 
+/** @type {Record<string, string>} */
 const EFFECTS = {
   auto: "Auto: the loop applies the decisions of its law.",
   advise: "Advise: the loop records its decisions but applies nothing.",
@@ -225,9 +254,10 @@ const EFFECTS = {
   manual: "Manual: the loop applies only the actuator value that you set.",
 };
 
+/** @param {PageEvents["submit"]} event */
 function askWhy(event) {
   event.preventDefault();
-  const line = document.getElementById("why"), form = line.querySelector("form"), mode = event.submitter.value;
+  const line = document.getElementById("why"), form = line.querySelector("form"), mode = event.submitter?.value ?? "";
   const handedOver = mode === "hold" || mode === "manual"; // no automatic control: these modes expire by default
   form.elements.mode.value = mode;
   form.elements.minutes.querySelector('[value=""]').hidden = handedOver;
@@ -243,6 +273,7 @@ function askWhy(event) {
   line.querySelector("[data-cancel]").onclick = () => { line.hidden = true; };
 }
 
+/** @param {HTMLFormElement} form */
 function nameMode(form) {
   const { mode } = form.elements;
   const verb = mode.value === "hold" ? "Hold loop" : `Set to ${mode.value}`;
@@ -251,22 +282,29 @@ function nameMode(form) {
 
 // --- selections: actions and number of selected rows ---------------------------------------------------------
 
+/** @param {HTMLInputElement | HTMLFormElement} target */
 function select(target) {
   const form = target.closest("form[data-selection]");
+  if (!form) return;
   const boxes = [...form.querySelectorAll("[data-choice]")];
-  if (target.matches("[data-select-all]")) boxes.forEach((box) => { box.checked = target.checked; });
+  if (target instanceof HTMLInputElement && target.matches("[data-select-all]")) boxes.forEach((box) => { box.checked = target.checked; });
   // All rows that match a filter. The checkboxes show only one page of them.
   const all = form.querySelector("[data-all]:checked");
   const count = all ? Number(all.dataset.all) : boxes.filter((box) => box.checked).length;
   for (const button of form.querySelectorAll("[data-counts]")) {
-    const what = nounOf(form) ? `${formatted(count, "integer")} ${nounOf(form)}${count === 1 ? "" : "s"}` : boxes.find((box) => box.checked)?.value;
-    button.textContent = count ? button.dataset.counts.replace("{}", what) : button.dataset.counts.replace(" {}", "");
+    const { counts = "" } = button.dataset, what = nounOf(form) ? `${formatted(count, "integer")} ${nounOf(form)}${count === 1 ? "" : "s"}` : boxes.find((box) => box.checked)?.value ?? "";
+    button.textContent = count ? counts.replace("{}", what) : counts.replace(" {}", "");
     button.disabled = !count;
   }
 }
 
-const nounOf = (form) => ({ letters: "dead letter", experiments: "experiment" })[form.dataset.selection];
+/** @type {Record<string, string>} */
+const NOUNS = { letters: "dead letter", experiments: "experiment" };
 
+/** @param {HTMLFormElement} form */
+const nounOf = (form) => NOUNS[form.dataset.selection ?? ""];
+
+/** @param {HTMLElement} button */
 async function copy(button) {
   const source = document.getElementById(button.dataset.copy), label = button.textContent;
   const text = source ? source.textContent : location.href;

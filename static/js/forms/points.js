@@ -16,13 +16,15 @@ export function start() {
   document.addEventListener("weir:part", ({ detail }) => { const form = detail.closest("form[data-points]"); if (form) check(form); });
 }
 
+/** @param {HTMLFormElement} form */
 function check(form) {
   const rows = [...form.querySelectorAll("[data-is]")].map(read);
   const changed = rows.filter((row) => row.would !== row.is);
   const sum = rows.reduce((total, row) => total + (Number.isFinite(row.would) ? row.would : 0), 0);
   rows.forEach((row) => {
     row.field.classList.toggle("changed", row.would !== row.is);
-    form.querySelector(`[data-drag="${row.node}"]`).value = row.would;
+    const slider = form.querySelector(`[data-drag="${row.node}"]`);
+    if (slider) slider.value = String(row.would);
   });
   const total = form.querySelector("[data-sum]");
   total.textContent = formatted(sum, "integer");
@@ -33,13 +35,15 @@ function check(form) {
   place.classList.toggle("grave", changed.length > 0 && wrong !== "");
   const button = form.querySelector("[data-effect]"), moved = changed.reduce((most, row) => most + Math.max(0, row.would - row.is), 0);
   button.disabled = !changed.length || wrong !== "";
-  button.textContent = button.disabled ? button.dataset.effect : `${button.dataset.effect}, move ${formatted(moved, "integer")} points`;
+  button.textContent = button.disabled ? button.dataset.effect ?? "" : `${button.dataset.effect}, move ${formatted(moved, "integer")} points`;
 }
 
-/** Set the dragged node to its slider's value. The nodes that may change share the rest in their former proportions. */
+/** Set the dragged node to its slider's value. The nodes that may change share the rest in their former proportions.
+ * @param {HTMLFormElement} form @param {HTMLInputElement} slider */
 function drag(form, slider) {
   const rows = [...form.querySelectorAll("[data-is]")].map(read);
   const mine = rows.find((row) => row.node === slider.dataset.drag);
+  if (!mine) return;
   const free = rows.filter((row) => row !== mine && !row.closed);
   const kept = rows.filter((row) => row !== mine && row.closed).reduce((sum, row) => sum + row.would, 0);
   const most = mine.closed ? Math.min(mine.is, TOTAL - kept) : TOTAL - kept;
@@ -48,18 +52,20 @@ function drag(form, slider) {
   let left = TOTAL - kept - value;
   free.forEach((row, place) => {
     const share = place === free.length - 1 ? left : Math.round((TOTAL - kept - value) * (held ? row.would / held : 1 / free.length));
-    row.field.value = Math.min(share, left);
+    row.field.value = String(Math.min(share, left));
     left -= Math.min(share, left);
   });
-  mine.field.value = value;
+  mine.field.value = String(value);
 }
 
+/** @param {HTMLInputElement} field */
 function read(field) {
   const text = field.value.trim();
-  return { field, node: field.dataset.node, closed: field.dataset.closed, is: Number(field.dataset.is), would: text === "" ? 0 : Number(text) };
+  return { field, node: field.dataset.node ?? "", closed: field.dataset.closed, is: Number(field.dataset.is), would: text === "" ? 0 : Number(text) };
 }
 
-/** Return why the points can't become a plan, or an empty text. */
+/** Return why the points can't become a plan, or an empty text.
+ * @param {PointsRow[]} rows @param {number} sum @param {number} minimum */
 function refusal(rows, sum, minimum) {
   const odd = rows.find((row) => !Number.isInteger(row.would) || row.would < 0 || row.would > TOTAL);
   if (odd) return `${odd.node}: enter a whole number from 0 to 1,000.`;
@@ -70,8 +76,9 @@ function refusal(rows, sum, minimum) {
   return containers < minimum ? `The queue needs points on at least ${minimum} nodes; this change leaves ${containers}.` : "";
 }
 
+/** @param {PointsRow[]} changed */
 function sentence(changed) {
   const less = changed.filter((row) => row.would < row.is), more = changed.filter((row) => row.would > row.is);
-  const words = (list, verb) => list.map((row) => `${row.node} ${verb} ${Math.abs(row.would - row.is)}`).join(", ");
+  const words = (/** @type {PointsRow[]} */ list, /** @type {string} */ verb) => list.map((row) => `${row.node} ${verb} ${Math.abs(row.would - row.is)}`).join(", ");
   return `${words(less, "loses")}; ${words(more, "gains")}. Waiting events are consumed on their current node.`;
 }

@@ -9,6 +9,7 @@ export function start() {
   document.addEventListener("input", ({ target }) => { const form = target.closest("form[data-scope]"); if (form) show(form); });
 }
 
+/** @param {HTMLFormElement} form */
 function show(form) {
   const option = form.elements.name.selectedOptions[0];
   const place = form.querySelector("[data-covers]"), button = form.querySelector(".primary");
@@ -25,12 +26,14 @@ function show(form) {
   button.textContent = names.length ? `Override ${words(form.elements.name.value.split("/").pop())} on ${names.length} loop${names.length === 1 ? "" : "s"}` : "Override";
 }
 
+/** @param {{ law: string, queue: string, node: string }} options */
 function covered({ law, queue, node }) {
   return Object.entries(store.snapshot?.loops ?? {})
     .filter(([, loop]) => (!law || loop.law === law) && (!queue || loop.target.queue === queue) && (!node || loop.target.node === node))
     .map(([name]) => words(name));
 }
 
+/** @param {string[]} names */
 function listed(names) {
   const first = names.slice(0, MAX_NAMED).join(", ");
   return names.length > MAX_NAMED ? `${first} and ${names.length - MAX_NAMED} more` : first;

@@ -6,7 +6,8 @@ export const NOT_TYPED = ["csrfmiddlewaretoken", "submission"];
 
 const PATIENCE_MILLISECONDS = 60_000; // after this, the outcome is unknown
 
-/** Post a form's values. Returns {ok: true, …} or {ok: false, errors}. A repeated submission has the same key. */
+/** Post a form's values. Returns {ok: true, …} or {ok: false, errors}. A repeated submission has the same key.
+ * @param {string} url @param {FormData} body @returns {Promise<Answer>} */
 export async function send(url, body, key = newKey()) {
   try {
     const headers = { Accept: "application/json", "Idempotency-Key": key, "X-CSRFToken": csrfToken() };
@@ -19,12 +20,13 @@ export async function send(url, body, key = newKey()) {
     }
     const answer = await response.json();
     if (answer.confirm) return confirmFirst(answer);
-    return response.ok ? { ok: true, ...answer } : { ok: false, status: response.status, errors: answer.errors ?? { form: ["The request was rejected. Nothing changed."] } };
+    return response.ok ? { ok: true, ...answer } : { ok: false, errors: answer.errors ?? { form: ["The request was rejected. Nothing changed."] } };
   } catch {
     return unknown("The console is not responding.");
   }
 }
 
+/** @param {string} why @returns {Answer} */
 const unknown = (why) => ({ ok: false, unknown: true, errors: { form: [`${why} The outcome is unknown. Send the request again: a repeated request runs only once.`] } });
 
 /** Create a key for a submission. randomUUID requires HTTPS or localhost, but consoles also run over plain HTTP. */
@@ -32,7 +34,8 @@ export function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Return a form's values. Times are typed in the user's zone, or in UTC if the field says so, and are sent in UTC. */
+/** Return a form's values. Times are typed in the user's zone, or in UTC if the field says so, and are sent in UTC.
+ * @param {HTMLFormElement} form @param {HTMLElement | null} submitter */
 export function valuesOf(form, submitter = null) {
   const values = new FormData(form, submitter);
   for (const field of form.querySelectorAll("input[type=datetime-local]:not(:disabled)")) {
@@ -41,16 +44,19 @@ export function valuesOf(form, submitter = null) {
   return values;
 }
 
+/** @param {Response} response */
 export const isLogin = (response) => response.redirected && response.url.includes("/login/");
 
-/** Go to the login page because the session ended. Typed values are kept and restored after the login. */
+/** Go to the login page because the session ended. Typed values are kept and restored after the login.
+ * @returns {Answer} */
 export function logIn() {
   keep();
   location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
   return { ok: false, errors: { form: ["Your session ended. Log in again. Your input is kept."] } };
 }
 
-/** Go to the confirmation page, because the action requires a recent proof of identity. Typed values are kept. */
+/** Go to the confirmation page, because the action requires a recent proof of identity. Typed values are kept.
+ * @param {{ confirm: string, errors: Record<string, string[]> }} options @returns {Answer} */
 function confirmFirst({ confirm, errors }) {
   keep();
   location.assign(`${confirm}?next=${encodeURIComponent(location.pathname + location.search)}`);

@@ -1,6 +1,7 @@
 // Short messages at the edge of the page, with an optional button such as Undo.
 const TOAST_SECONDS = 12;
 
+/** @param {string} text @param {Act | null} act */
 export function toast(text, act = null, label = "Undo") {
   const note = Object.assign(document.createElement("div"), { className: "toast" });
   note.append(Object.assign(document.createElement("span"), { textContent: text }));

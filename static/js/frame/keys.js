@@ -4,15 +4,15 @@
 import { kept } from "./past.js";
 
 export function start() {
-  const help = /** @type {HTMLDialogElement} */ (document.getElementById("keys"));
+  const help = document.getElementById("keys");
   document.addEventListener("click", (event) => {
     for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
   });
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("input, select, textarea, [contenteditable]") || document.querySelector("dialog[open]")) return;
-    const act = { "/": () => document.getElementById("search").focus(), j: () => step(1), k: () => step(-1), "?": () => help.showModal(), Escape: close, a: acknowledge }[event.key];
-    if (event.key === "Enter" && event.target.matches("tr[data-href]")) location.assign(event.target.dataset.href);
+    const act = /** @type {Record<string, () => void>} */ ({ "/": () => document.getElementById("search").focus(), j: () => step(1), k: () => step(-1), "?": () => help.showModal(), Escape: close, a: acknowledge })[event.key];
+    if (event.key === "Enter" && event.target.matches("tr[data-href]")) location.assign(event.target.dataset.href ?? "");
     if (!act) return;
     event.preventDefault();
     act();
@@ -34,11 +34,12 @@ function close() {
   if (link) location.assign(kept(link.href));
 }
 
-/** Focus the next or previous row that can be opened, so that screen readers announce it. */
+/** Focus the next or previous row that can be opened, so that screen readers announce it.
+ * @param {number} direction */
 function step(direction) {
   const rows = [...document.querySelectorAll("tr[data-href]")].filter((row) => row.offsetParent);
   if (!rows.length) return;
-  const now = rows.indexOf(document.activeElement?.closest("tr[data-href]") ?? document.querySelector("tr.at"));
+  const at = document.activeElement?.closest("tr[data-href]") ?? document.querySelector("tr.at"), now = rows.findIndex((row) => row === at);
   const next = rows[now < 0 ? (direction > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, now + direction))];
   document.querySelector("tr.at")?.classList.remove("at");
   next.classList.add("at");

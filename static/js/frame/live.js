@@ -14,12 +14,15 @@ const TOO_MANY = 4429, TRY_LATER = 1013;
 const CROWDED_WAIT_SECONDS = 60;
 
 const view = document.body.dataset.view || "whole"; // part of the plant that this page shows (console/live/view.py)
-let socket = null, failures = 0, polling = null, asked = false, crowded = false;
+let /** @type {WebSocket | null} */ socket = null, failures = 0, /** @type {number | undefined} */ polling, asked = false, crowded = false;
+/** @type {number | null} */
 let arrived = null; // time of the newest information on age, on the browser's monotonic clock
 let ageOnArrival = 0;
 let heard = 0; // time of the last message or connection attempt, on the same clock
+/** @type {number | null} */
 let polled = null; // sequence number of the last polled snapshot
 let pollUnderWay = false;
+/** @type {number[]} */
 const delays = []; // of fresh snapshots: the browser's monotonic clock minus the snapshot's time
 
 /** Return the newest snapshot's age in seconds, null if unknown. The monotonic clock that it uses can't jump. */
@@ -43,7 +46,7 @@ function open() {
   if (socket && socket.readyState <= WebSocket.OPEN) return;
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   const query = new URLSearchParams({ of: view });
-  if (store.snapshot) Object.entries({ after: store.snapshot.seq, at: store.snapshot.at }).forEach(([name, value]) => query.set(name, value));
+  if (store.snapshot) Object.entries({ after: store.snapshot.seq, at: store.snapshot.at }).forEach(([name, value]) => query.set(name, String(value)));
   if (window.DecompressionStream) query.set("packed", "1");
   const opened = new WebSocket(`${scheme}://${location.host}/live/?${query}`);
   opened.binaryType = "arraybuffer";
@@ -71,7 +74,8 @@ function leaveDead() {
   closed();
 }
 
-/** Parse a message: JSON text, or JSON compressed in the zlib format. */
+/** Parse a message: JSON text, or JSON compressed in the zlib format.
+ * @param {string | ArrayBuffer} data @returns {Promise<LiveMessage>} */
 async function unpacked(data) {
   if (typeof data === "string") return JSON.parse(data);
   return new Response(new Blob([data]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
@@ -95,6 +99,7 @@ function waitForRoom() {
   setTimeout(open, CROWDED_WAIT_SECONDS * (0.75 + Math.random() / 2) * 1000);
 }
 
+/** @param {LiveMessage} message */
 function receive(message) {
   failures = 0;
   crowded = false;
@@ -111,9 +116,10 @@ function receive(message) {
 function ask() {
   if (asked) return;
   asked = true;
-  socket.send('{"ask": "snapshot"}');
+  socket?.send('{"ask": "snapshot"}');
 }
 
+/** @param {LiveSnapshot} snapshot @param {number} age */
 function accept(snapshot, age) {
   asked = false;
   arrived = performance.now();
@@ -124,14 +130,16 @@ function accept(snapshot, age) {
   else connect("live");
 }
 
-/** Set the age to the server's measurement of the silence, which needs no synchronized clocks. */
+/** Set the age to the server's measurement of the silence, which needs no synchronized clocks.
+ * @param {number} seconds */
 function silent(seconds) {
   arrived = performance.now();
   ageOnArrival = seconds;
   connect("silent");
 }
 
-/** Return the age of a snapshot that may be old: relative to fresh ones, or by wall clocks if there are none yet. */
+/** Return the age of a snapshot that may be old: relative to fresh ones, or by wall clocks if there are none yet.
+ * @param {number} at */
 function ageOfAny(at) {
   if (delays.length) return Math.max(0, delayOf(at) - Math.min(...delays));
   const apparent = Date.now() / 1000 - at;
@@ -139,14 +147,16 @@ function ageOfAny(at) {
 }
 
 /** Return the age of a snapshot that is sent as soon as it is made: its delay beyond the smallest recent delay. The
- * browser's wall clock is not used, so a wrong or corrected clock makes no snapshot look old. */
+ * browser's wall clock is not used, so a wrong or corrected clock makes no snapshot look old.
+ * @param {number} at */
 function ageOfFresh(at) {
   if (store.snapshot && at < store.snapshot.at) delays.length = 0; // the plant's clock was set back
   delays.push(delayOf(at));
   if (delays.length > DELAYS) delays.shift();
-  return delays.at(-1) - Math.min(...delays);
+  return delays[delays.length - 1] - Math.min(...delays);
 }
 
+/** @param {number} at */
 const delayOf = (at) => performance.now() / 1000 - at;
 
 async function poll() {
@@ -167,7 +177,7 @@ async function fetchOnce() {
     const { seq, snapshot } = await response.json();
     if (!polling) return;
     if (arrived === null || isNewer(seq, snapshot.at)) accept(snapshot, isFresh(seq) ? ageOfFresh(snapshot.at) : ageOfAny(snapshot.at));
-    else if (ageSeconds() < SILENT_AFTER_SECONDS) sayPolling();
+    else if ((ageSeconds() ?? 0) < SILENT_AFTER_SECONDS) sayPolling();
     else connect("silent");
     polled = seq;
   } catch {
@@ -178,10 +188,12 @@ async function fetchOnce() {
 }
 
 /** Check if a polled snapshot is newer than the shown one, because a slow answer may be older. A restarted observer
- * counts from 1, and a plant's clock may be set back, but both at once is unlikely. */
+ * counts from 1, and a plant's clock may be set back, but both at once is unlikely.
+ * @param {number} seq @param {number} at */
 const isNewer = (seq, at) => !store.snapshot || seq > store.snapshot.seq || at > store.snapshot.at;
 
-/** Check if a snapshot was made since the last poll. The age of the first polled snapshot is unknown. */
+/** Check if a snapshot was made since the last poll. The age of the first polled snapshot is unknown.
+ * @param {number} seq */
 const isFresh = (seq) => polled !== null && seq !== polled;
 
 /** Set the connection state to polling, with the reason if too many pages are open. */
@@ -191,7 +203,8 @@ function sayPolling() {
 
 function stopPolling() {
   clearInterval(polling);
-  polling = polled = null;
+  polling = undefined;
+  polled = null;
 }
 
 /** Report the age and any silence, because an open connection may deliver nothing. */

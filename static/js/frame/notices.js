@@ -12,17 +12,20 @@ export function start() {
   if (!isPast()) subscribe((snapshot) => (snapshot.overrides ?? []).filter((row) => due(row, snapshot.at)).forEach(say));
 }
 
-/** Check if an override is about to expire. A changed expiry leads to a new notice. */
-const due = (row, now) => row.notice_at && row.notice_at <= now && now < row.expires_at && !said.has(`${row.id}@${row.expires_at}`);
+/** Check if an override is about to expire. A changed expiry leads to a new notice.
+ * @param {OverrideStatus} row @param {number} now */
+const due = (row, now) => row.notice_at && row.notice_at <= now && row.expires_at !== null && now < row.expires_at && !said.has(`${row.id}@${row.expires_at}`);
 
+/** @param {OverrideStatus} row */
 function say(row) {
   said.add(`${row.id}@${row.expires_at}`);
-  const left = countdown(row.expires_at - store.snapshot.at);
+  const left = countdown((row.expires_at ?? 0) - (store.snapshot?.at ?? 0));
   const text = `${words(row.name)} ${row.value} on ${words(row.scope)} reverts in ${left}.`;
   const may = "mayExtend" in document.body.dataset;
   toast(text[0].toUpperCase() + text.slice(1), may ? () => extend(row.id) : null, `Extend by ${MORE_MINUTES} min`);
 }
 
+/** @param {number} id */
 async function extend(id) {
   const body = new FormData();
   body.set("minutes", String(MORE_MINUTES));

@@ -28,7 +28,7 @@ function offer() {
   const place = document.getElementById("notify-ask");
   if (!place) return;
   const state = "Notification" in window && isSecureContext ? Notification.permission : "impossible";
-  const words = { default: ASKED, denied: "Notifications are blocked for this site. Allow them in the browser settings.", impossible: "Browser notifications require HTTPS." }[state];
+  const words = /** @type {Record<string, string>} */ ({ default: ASKED, denied: "Notifications are blocked for this site. Allow them in the browser settings.", impossible: "Browser notifications require HTTPS." })[state];
   place.hidden = !words;
   place.querySelector("[data-words]").textContent = words ?? "";
   place.querySelector("[data-notify]").hidden = state !== "default";
@@ -46,9 +46,11 @@ async function test() {
   if (Notification.permission === "granted") await show({ id: "test", severity: "notice", title: "Receiver test", sentence: "Alerts reach this browser.", url: location.pathname });
 }
 
+/** @type {string | null} */
 let pending = null;
 
-/** Show new alerts in one page at a time, because all pages receive the same snapshot. */
+/** Show new alerts in one page at a time, because all pages receive the same snapshot.
+ * @param {AlertStatus[]} alerts */
 function announce(alerts) {
   if (!alerts.length || !("Notification" in window) || Notification.permission !== "granted") return;
   const signature = alerts.map((alert) => `${alert.id}@${alert.announce}`).join();
@@ -58,6 +60,7 @@ function announce(alerts) {
   showing.catch(() => setTimeout(() => { pending = null; }, AGAIN_MILLISECONDS));
 }
 
+/** @param {AlertStatus[]} alerts */
 async function showNew(alerts) {
   const known = read();
   for (const alert of alerts) {
@@ -68,20 +71,23 @@ async function showNew(alerts) {
   }
 }
 
+/** @param {Record<string, string | null>} known @param {AlertStatus[]} alerts */
 function remember(known, alerts) {
   const open = new Set(alerts.map((alert) => String(alert.id)));
   const kept = Object.entries(known).filter(([id]) => open.has(id)).concat(Object.entries(known).slice(-50));
   localStorage.setItem(KEPT, JSON.stringify(Object.fromEntries(kept)));
 }
 
+/** @returns {Record<string, string | null>} */
 function read() {
   try {
-    return JSON.parse(localStorage.getItem(KEPT)) ?? {};
+    return JSON.parse(localStorage.getItem(KEPT) ?? "null") ?? {};
   } catch {
     return {};
   }
 }
 
+/** @param {{ id: number | string, severity: string, title: string, sentence: string, url?: string }} alert */
 async function show(alert) {
   const words = `${alert.severity[0].toUpperCase()}${alert.severity.slice(1)}: ${alert.title}`;
   const options = { body: alert.sentence, tag: `weir-alert-${alert.id}`, renotify: true, requireInteraction: alert.severity === "critical", data: { url: alert.url ?? `/alerts/${alert.id}/` } };
@@ -96,7 +102,7 @@ async function show(alert) {
 
 /** Return the service worker's registration once it is active; before that, it can't show notifications. */
 async function worker() {
-  const { href } = /** @type {HTMLLinkElement} */ (document.getElementById("notifier"));
+  const { href } = document.getElementById("notifier");
   const registration = await navigator.serviceWorker.register(href), coming = registration.installing ?? registration.waiting;
   if (registration.active || !coming) return registration;
   await new Promise((done) => coming.addEventListener("statechange", () => { if (registration.active || coming.state === "redundant") done(null); }));

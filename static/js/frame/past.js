@@ -15,7 +15,8 @@ export function start() {
 /** Return the instant that this page shows, or that was requested; null for the present. */
 const instant = () => (isPast() || "unreached" in document.body.dataset ? new URLSearchParams(location.search).get("at") : null);
 
-/** Return the address with this page's instant added, if it is a page of this console. */
+/** Return the address with this page's instant added, if it is a page of this console.
+ * @param {string} address */
 export function kept(address) {
   const at = instant(), url = new URL(address, location.href);
   if (!at || url.origin !== location.origin || NO_PAGE.test(url.pathname) || url.searchParams.has("from") || url.searchParams.has("at")) return address;
@@ -23,8 +24,9 @@ export function kept(address) {
   return url.pathname + url.search + url.hash;
 }
 
+/** @param {HTMLElement | null} link */
 function keep(link) {
   if (!link || "now" in link.dataset) return;
   const name = link.hasAttribute("href") ? "href" : "data-href";
-  link.setAttribute(name, kept(link.getAttribute(name)));
+  link.setAttribute(name, kept(link.getAttribute(name) ?? ""));
 }

@@ -4,7 +4,7 @@
 import { kept } from "./past.js";
 
 const PAUSE_MS = 120;
-const field = /** @type {HTMLInputElement} */ (document.getElementById("search"));
+const field = document.getElementById("search");
 const list = document.getElementById("search-results");
 let chosen = 0, asked = 0, timer = 0, answered = "", goesWhenAnswered = false;
 
@@ -22,7 +22,8 @@ export function start() {
   document.addEventListener("keydown", open);
 }
 
-/** Open the palette on Ctrl-K or Cmd-K, even while another field has the focus. */
+/** Open the palette on Ctrl-K or Cmd-K, even while another field has the focus.
+ * @param {KeyboardEvent} event */
 function open(event) {
   if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
   if (document.querySelector("dialog[open]")) return;
@@ -49,6 +50,7 @@ async function ask() {
   }
 }
 
+/** @param {PaletteResult[]} results @param {number} total */
 function show(results, total, error = "") {
   chosen = 0;
   const rows = results.map(item);
@@ -61,6 +63,7 @@ function show(results, total, error = "") {
   document.getElementById("announcer").textContent = error || `${total} result${total === 1 ? "" : "s"}`;
 }
 
+/** @param {PaletteResult} options @param {number} index */
 function item({ kind, label, about, url }, index) {
   const row = document.createElement("li");
   Object.assign(row, { id: `found-${index}`, role: "option" });
@@ -73,6 +76,7 @@ function item({ kind, label, about, url }, index) {
   return row;
 }
 
+/** @param {string} text */
 function saying(text) {
   const row = document.createElement("li");
   Object.assign(row, { role: "option", ariaDisabled: "true", className: "kind", textContent: text });
@@ -88,6 +92,7 @@ function choose() {
   field.setAttribute("aria-activedescendant", row?.id ?? "");
 }
 
+/** @param {KeyboardEvent} event */
 function key(event) {
   const count = options().length;
   if (event.key === "Escape") { field.blur(); close(); }
@@ -106,6 +111,7 @@ function enter() {
   ask();
 }
 
+/** @param {HTMLElement | null | undefined} row */
 function go(row) {
   if (row?.dataset.url) location.assign(kept(row.dataset.url));
 }

@@ -1,15 +1,18 @@
 // The status strip: connection state and data age, overrides with the next expiry, and alerts.
 import { style, write } from "../values/bind.js";
 import { calling } from "../values/derived.js";
-import { SEVERITY_STATES, age, clockOrDay, countdown, healthWord, words } from "../values/format.js";
+import { age, clockOrDay, countdown, healthWord, words } from "../values/format.js";
+import { SEVERITY_STATES } from "../values/rules.js";
 import { ageSeconds } from "./live.js";
 import { isPast } from "./past.js";
 import { store, subscribe } from "../values/store.js";
 
+/** @type {Record<string, string>} */
 const WORDS = { live: "Live", polling: "Polling", silent: "Stale", down: "Offline" };
-const OLD = { silent: "Observer not responding", down: "Disconnected" }; // states in which the page shows old data
+/** @type {Record<string, string>} states in which the page shows old data */
+const OLD = { silent: "Observer not responding", down: "Disconnected" };
 const AGED = ["live", "polling", "silent", "down"]; // states whose slot shows the age of the data
-const connection = document.getElementById("connection");
+const connection = /** @type {HTMLElement} */ (document.getElementById("connection"));
 
 export function start() {
   if (!connection) return;
@@ -22,7 +25,7 @@ export function start() {
 
 function show() {
   const { state, since, word } = store.connection;
-  const seconds = ageSeconds(), before = connection.dataset.connection;
+  const seconds = ageSeconds(), before = connection.dataset.connection ?? "";
   if (before !== state) {
     connection.dataset.connection = state;
     document.body.dataset.connection = state;
@@ -39,7 +42,8 @@ function show() {
   if (store.snapshot) showTime(store.snapshot, state in OLD);
 }
 
-/** Add the snapshot's time to the headline while the data is old. The next snapshot overwrites it. */
+/** Add the snapshot's time to the headline while the data is old. The next snapshot overwrites it.
+ * @param {LiveSnapshot} snapshot @param {boolean} old */
 function showTime(snapshot, old) {
   alerts(snapshot);
   if (!old) return;
@@ -51,7 +55,8 @@ function showTime(snapshot, old) {
 }
 
 /** Show a bar with the start of the outage and the time of the data. Its age changes constantly, so screen readers get
- * only the change of state, from the announcer. */
+ * only the change of state, from the announcer.
+ * @param {string} state @param {number | null} seconds @param {number} since @param {string | undefined} word */
 function showBar(state, seconds, since, word) {
   const bar = document.getElementById("disconnected"), old = state in OLD;
   if (!bar) return;
@@ -64,11 +69,13 @@ function asOf() {
   return `The plant is shown as of ${clockOrDay(new Date(store.snapshot.at * 1000))}.`;
 }
 
+/** @param {string} state @param {number | null} seconds @param {number} since */
 function sentence(state, seconds, since) {
   if (state === "silent") return `${OLD.silent} for ${age(seconds ?? 0)}`;
   return `${OLD.down} since ${clockOrDay(new Date(since))}`;
 }
 
+/** @param {LiveSnapshot} snapshot */
 function overrides(snapshot) {
   const held = snapshot.overrides ?? [], place = document.getElementById("strip-overrides");
   const found = [...held, ...(snapshot.hands ?? []).map((hand) => ({ ...hand, expires_at: hand.until }))];
@@ -82,10 +89,14 @@ function overrides(snapshot) {
   countDown();
 }
 
+/** @param {string} what @param {string} sign */
 const none = (what, sign) => `<span class="quiet"><span class="wide">No ${what}</span><span class="narrow">${icon(sign)} 0</span></span>`;
+/** @param {number} count @param {number} nearest */
 const counted = (count, nearest) => `<span><b>${count}</b> <span class="wide">override${count === 1 ? "" : "s"}${Number.isFinite(nearest) ? " ·" : ""}</span>${Number.isFinite(nearest) ? ` <span class="n later" data-until="${nearest}"></span>` : ""}</span>`;
+/** @param {number} nearest */
 const reverting = (nearest) => `<span class="state bare" data-state="BUSY"><i class="glyph" aria-hidden="true"></i></span><span><span class="wide"><b></b> reverts in</span> <span class="n" data-until="${nearest}"></span></span>`;
 
+/** @param {LiveSnapshot} snapshot */
 function alerts(snapshot) {
   const found = calling(snapshot), place = document.getElementById("strip-alerts");
   const unknown = !found.length && store.connection.state in OLD; // an alert may have started since
@@ -98,9 +109,10 @@ function alerts(snapshot) {
       : none("alerts", "alerts");
 }
 
-/** Return an icon of the sprite that the page already uses. */
+/** Return an icon of the sprite that the page already uses.
+ * @param {string} name */
 function icon(name) {
-  const sprite = document.querySelector(".icon use")?.getAttribute("href").split("#")[0];
+  const sprite = document.querySelector(".icon use")?.getAttribute("href")?.split("#")[0];
   return `<svg class="icon" aria-hidden="true"><use href="${sprite}#${name}"></use></svg>`;
 }
 
@@ -114,7 +126,7 @@ function countDown() {
     write(element, age(Math.max(0, Math.floor(now - Number(element.dataset.since)))));
   }
   for (const element of document.querySelectorAll("[data-override]")) {
-    const from = Date.parse(element.dataset.from) / 1000, to = Date.parse(element.dataset.to) / 1000;
+    const from = Date.parse(element.dataset.from ?? "") / 1000, to = Date.parse(element.dataset.to ?? "") / 1000;
     const bar = element.querySelector(".remaining i");
     if (bar) style(bar, "--share", Math.max(0, Math.min(1, (to - now) / (to - from))).toFixed(3));
   }
@@ -131,13 +143,16 @@ function plantNow() {
   return seconds === null || !store.snapshot ? Date.now() / 1000 : store.snapshot.at + seconds;
 }
 
+/** @type {string | null} */
 let announced = null;
 
-/** Announce a changed health word to screen readers, but not each changed number. */
+/** Announce a changed health word to screen readers, but not each changed number.
+ * @param {LiveSnapshot} snapshot */
 function announce(snapshot) {
   const word = healthWord(snapshot.health);
   if (announced !== null && announced !== word) say(`${word}: ${snapshot.health.sentence}`);
   announced = word;
 }
 
+/** @param {string} text */
 const say = (text) => write(document.getElementById("announcer"), text);

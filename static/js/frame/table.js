@@ -3,7 +3,9 @@
 import { isPointed, isWorkedOn } from "../values/hand.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
+/** @type {Record<string, number>} */
 const STATES = { OFFLINE: 5, TOOBUSY: 4, BUSY: 3, NORMAL: 2, IDLE: 1 };
+/** @type {Record<string, number>} */
 const UNITS = { s: 1, min: 60, h: 3600, d: 86400 };
 
 export function start() {
@@ -17,12 +19,17 @@ export function start() {
   document.addEventListener("click", open);
   subscribe(() => {
     for (const table of document.querySelectorAll("table[data-table]")) sort(table);
-    for (const field of document.querySelectorAll("input[data-filter]")) if (tableOf(field) && !isHeld(tableOf(field))) filter(field);
+    for (const field of document.querySelectorAll("input[data-filter]")) {
+      const table = tableOf(field);
+      if (table && !isHeld(table)) filter(field);
+    }
   });
 }
 
+/** @param {HTMLTableElement} table */
 const isHeld = (table) => isPointed(table) || isWorkedOn(table);
 
+/** @param {ParentNode} root */
 function prepare(root) {
   for (const table of root.querySelectorAll("table[data-table]")) {
     if (!("fixed" in table.dataset)) table.querySelectorAll("thead th[data-key]").forEach((head) => addButton(table, head));
@@ -37,6 +44,7 @@ function prepare(root) {
   }
 }
 
+/** @param {HTMLTableElement} table @param {HTMLElement} head */
 function addButton(table, head) {
   const button = Object.assign(document.createElement("button"), { className: "sort", type: "button", textContent: head.textContent });
   button.addEventListener("click", () => {
@@ -51,6 +59,7 @@ function addButton(table, head) {
   head.replaceChildren(button);
 }
 
+/** @param {HTMLTableElement} table */
 function readUrl(table) {
   const query = new URLSearchParams(location.search);
   const key = query.get("sort");
@@ -60,6 +69,7 @@ function readUrl(table) {
   }
 }
 
+/** @param {Record<string, string | undefined>} changes */
 function writeUrl(changes) {
   const url = new URL(location.href);
   for (const [name, text] of Object.entries(changes)) {
@@ -69,6 +79,7 @@ function writeUrl(changes) {
   history.replaceState(null, "", url);
 }
 
+/** @param {HTMLTableElement} table */
 function sort(table, forced = false) {
   const key = table.dataset.sort;
   for (const head of table.querySelectorAll("thead th[data-key]")) {
@@ -80,23 +91,25 @@ function sort(table, forced = false) {
   const column = [...table.querySelectorAll("thead th")].findIndex((head) => head.dataset.key === key);
   const sign = table.dataset.order === "descending" ? -1 : 1;
   const rows = [...body.rows].filter((row) => row.dataset.name !== undefined);
-  const sorted = rows.map((row) => [value(row.cells[column], key), row.dataset.name, row])
+  const sorted = rows.map((row) => [value(row.cells[column], key), row.dataset.name ?? "", row])
     .sort((one, other) => sign * compare(one[0], other[0]) || one[1].localeCompare(other[1])).map(([, , row]) => row);
   if (sorted.some((row, index) => row !== rows[index])) body.append(...sorted);
 }
 
-/** Return the rank of a state plus its load. A stale state ranks higher. */
+/** Return the rank of a state plus its load. A stale state ranks higher.
+ * @param {HTMLElement} cell */
 function badness(cell) {
-  const mark = cell.querySelector(".state"), share = cell.parentElement.querySelector(".bar")?.style.getPropertyValue("--share");
-  return (STATES[mark?.dataset.state] ?? 4.5) + Number(share || 0) * 0.9 + (mark?.hasAttribute("data-stale") ? 0.5 : 0);
+  const mark = cell.querySelector(".state"), share = cell.parentElement?.querySelector(".bar")?.style.getPropertyValue("--share");
+  return (STATES[mark?.dataset.state ?? ""] ?? 4.5) + Number(share || 0) * 0.9 + (mark?.hasAttribute("data-stale") ? 0.5 : 0);
 }
 
-/** Return the value of a cell for sorting: the rank of a state, a number, an age in seconds, or text. */
+/** Return the value of a cell for sorting: the rank of a state, a number, an age in seconds, or text.
+ * @param {HTMLElement} cell @param {string} key */
 function value(cell, key) {
   if (key === "badness") return badness(cell);
   // The displayed time has no date, so the timestamp is compared.
   const tick = cell.querySelector("[data-format=tick]");
-  if (tick && store.snapshot) return resolve(store.snapshot, tick.dataset.bind) ?? -Infinity;
+  if (tick && store.snapshot) return resolve(store.snapshot, tick.dataset.bind ?? "") ?? -Infinity;
   const text = cell.textContent.trim();
   const [, number, unit] = /^(-?[\d,.]+)(?: (\S+))?$/.exec(text) ?? [];
   if (number !== undefined) return Number(number.replaceAll(",", "")) * (UNITS[unit] ?? 1);
@@ -104,20 +117,25 @@ function value(cell, key) {
   return text.toLowerCase();
 }
 
-/** Check if an unknown wait belongs to waiting events and so sorts as the longest. Other unknown values sort lowest. */
+/** Check if an unknown wait belongs to waiting events and so sorts as the longest. Other unknown values sort lowest.
+ * @param {HTMLElement} cell */
 function waitsUnknown(cell) {
   const path = cell.dataset.unknown;
-  return Boolean(path) && store.snapshot !== null && resolve(store.snapshot, path) > 0;
+  return path !== undefined && path !== "" && store.snapshot !== null && resolve(store.snapshot, path) > 0;
 }
 
+/** @param {string | number} one @param {string | number} other */
 function compare(one, other) {
   if (typeof one === "number" && typeof other === "number") return one === other ? 0 : one - other;
   return String(one).localeCompare(String(other));
 }
 
+/** @param {HTMLInputElement} field */
 const wanted = (field) => field.value.trim().toLowerCase();
+/** @param {HTMLInputElement} field */
 const tableOf = (field) => /** @type {HTMLTableElement | null} */ (document.getElementById(field.dataset.filter));
 
+/** @param {HTMLInputElement} field */
 function filter(field) {
   const text = wanted(field);
   for (const row of tableOf(field)?.tBodies[0].rows ?? []) {
@@ -125,9 +143,10 @@ function filter(field) {
   }
 }
 
-/** Open the clicked row, unless the click is on a link or a field or selects text. */
+/** Open the clicked row, unless the click is on a link or a field or selects text.
+ * @param {PageEvents["click"]} event */
 function open(event) {
   const row = event.target.closest("tr[data-href]");
   if (!row || event.target.closest("a, button, input, label") || String(getSelection())) return;
-  location.assign(row.dataset.href);
+  location.assign(row.dataset.href ?? "");
 }

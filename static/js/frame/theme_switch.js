@@ -12,6 +12,7 @@ export function start() {
   });
 }
 
+/** @param {HTMLElement} group @param {string} theme */
 function choose(group, theme) {
   if (theme) {
     document.documentElement.dataset.theme = theme;
@@ -24,6 +25,7 @@ function choose(group, theme) {
   tell();
 }
 
+/** @param {HTMLElement} group @param {string} theme */
 function press(group, theme) {
   for (const button of group.querySelectorAll("button")) {
     button.setAttribute("aria-pressed", String(button.value === theme));

@@ -13,19 +13,20 @@ const host = document.getElementById("flow");
 if (host) {
   host.replaceChildren();
   const drawMap = bandMap(host, { columns: COLUMNS, width: 1200, leastHeight: 330, name: "Flow of events through the plant" });
-  let shown = "rate", newest = null;
+  let /** @type {Figure} */ shown = "rate", /** @type {LiveSnapshot | null} */ newest = null;
   const draw = () => {
+    if (!newest) return;
     const { boxes, links } = model(newest, shown);
     const lined = boxes.map((column) => column.map((box) => ({ ...box, lines: box.second ? [box.second] : [] })));
     const { svg, label } = drawMap({ boxes: lined, links });
-    svg.dataset.snapshot = newest.seq; // sequence number of the drawn snapshot
+    svg.dataset.snapshot = String(newest.seq); // sequence number of the drawn snapshot
     if (!boxes[0].length) label(svg, "no producers", 0, 60, "No active producers", { class: "second" });
   };
   subscribe((snapshot) => { newest = snapshot; if (!document.hidden) draw(); });
   document.getElementById("flow-figure").addEventListener("click", ({ target }) => {
     if (!target.value) return;
-    shown = target.value;
-    for (const button of target.parentElement.children) button.setAttribute("aria-pressed", String(button === target));
+    shown = /** @type {Figure} */ (target.value);
+    for (const button of target.parentElement?.children ?? []) button.setAttribute("aria-pressed", String(button === target));
     if (newest) draw();
   });
 }

@@ -6,7 +6,8 @@ import { words } from "../values/format.js";
 /** @type {[number, number, string][]} minimum duration in seconds, seconds per unit, unit name */
 const UNITS = [[172800, 86400, "days"], [7200, 3600, "hours"], [300, 60, "min"], [0, 1, "s"]];
 const HEIGHT = 210;
-const asked = new Map(); // experiment → promise of its series
+/** @type {Map<string | undefined, Promise<Laws>>} the requested series by experiment */
+const asked = new Map();
 
 start();
 
@@ -17,11 +18,14 @@ function start() {
   new ResizeObserver(() => drawAll(document)).observe(document.getElementById("content"));
 }
 
+/** @param {string} experiment @returns {Promise<Laws>} */
 function series(experiment) {
-  if (!asked.has(experiment)) asked.set(experiment, load(experiment));
-  return asked.get(experiment);
+  const found = asked.get(experiment) ?? load(experiment);
+  asked.set(experiment, found);
+  return found;
 }
 
+/** @param {string} experiment @returns {Promise<Laws>} */
 async function load(experiment) {
   try {
     const response = await fetch(`/api/v1/experiments/${experiment}/series`, { headers: { Accept: "application/json" } });
@@ -31,23 +35,28 @@ async function load(experiment) {
   }
 }
 
+/** @param {ParentNode} root */
 async function drawAll(root) {
   const figures = [...root.querySelectorAll("figure[data-multiple]")];
-  const found = await Promise.all(figures.map((figure) => series(figure.dataset.experiment)));
+  const found = await Promise.all(figures.map((figure) => series(figure.dataset.experiment ?? "")));
+  /** @type {Map<string | undefined, number>} */
   const highest = new Map();
   figures.forEach(({ dataset }, index) => highest.set(dataset.multiple, Math.max(highest.get(dataset.multiple) ?? 0, most(lines(found[index], dataset.multiple)))));
-  figures.forEach((figure, index) => draw(figure, lines(found[index], figure.dataset.multiple), highest.get(figure.dataset.multiple)));
+  figures.forEach((figure, index) => draw(figure, lines(found[index], figure.dataset.multiple), highest.get(figure.dataset.multiple) ?? 0));
 }
 
-const lines = (laws, name) => Object.entries(laws).flatMap(([law, columns]) => (columns[name] ? [{ law, ...columns[name] }] : []));
-const most = (all) => all.reduce((high, { values }) => values.reduce((top, value) => Math.max(top, value ?? 0), high), 0);
+/** @param {Laws} laws @param {string | undefined} name */
+const lines = (laws, name) => Object.entries(laws).flatMap(([law, columns]) => (columns[name ?? ""] ? [{ ...columns[name ?? ""], law }] : []));
+/** @param {LawLine[]} all */
+const most = (all) => all.flatMap(({ values }) => values).reduce((/** @type {number} */ top, value) => Math.max(top, value ?? 0), 0);
 
+/** @param {HTMLElement} figure @param {LawLine[]} all @param {number} high */
 function draw(figure, all, high) {
   const plot = figure.querySelector(".plot");
   if (!window.Plotly || !figure.offsetWidth) return;
   if (!all.length) return plot.replaceChildren(Object.assign(document.createElement("p"), { className: "nothing", textContent: "No data for this metric." }));
-  const colours = tokens(), order = figure.dataset.laws.split(" ");
-  const end = Math.max(...all.map(({ seconds }) => seconds.at(-1) ?? 0)), [, size, unit] = UNITS.find(([least]) => end >= least);
+  const colours = tokens(), order = (figure.dataset.laws ?? "").split(" ");
+  const end = Math.max(...all.map(({ seconds }) => seconds.at(-1) ?? 0)), [, size, unit] = UNITS.find(([least]) => end >= least) ?? UNITS[UNITS.length - 1];
   const top = high > 0 ? high * 1.08 : 1, layout = frame(colours, HEIGHT, true);
   Object.assign(layout.xaxis, { type: "linear", range: [0, end / size], tickformat: "", hoverformat: ",.4~g", ticksuffix: ` ${unit}`, showticksuffix: "last" });
   layout.yaxis = scale(colours, [0, 1], top);
@@ -61,10 +70,12 @@ function draw(figure, all, high) {
   key(figure, order, colours);
 }
 
+/** @param {number} place @param {Colours} colours */
 const colour = (place, colours) => (place <= 0 ? colours.text : colours.hues[(place - 1) % colours.hues.length]);
 
-/** Color the legend, which all plots of an experiment share. */
+/** Color the legend, which all plots of an experiment share.
+ * @param {HTMLElement} figure @param {string[]} order @param {Colours} colours */
 function key(figure, order, colours) {
   const place = document.getElementById(figure.dataset.key);
-  place?.querySelectorAll("[data-law]").forEach((element) => element.style.setProperty("--line", colour(order.indexOf(element.dataset.law), colours)));
+  place?.querySelectorAll("[data-law]").forEach((element) => element.style.setProperty("--line", colour(order.indexOf(element.dataset.law ?? ""), colours)));
 }

@@ -1,13 +1,13 @@
 // Elements with data-bind follow the snapshot. Only changed values are written.
-import { FORMATS, VERDICT_WORDS, formatted, healthWord, timestamp, utc } from "./format.js";
+import { formatted, healthWord, isFormat, timestamp, utc } from "./format.js";
+import { GRACE_SECONDS, LATE_INTERVALS, VERDICT_WORDS } from "./rules.js";
 import { derived } from "./derived.js";
 import { resolve, subscribe } from "./store.js";
 
 // The evaluation of a subject that the snapshot lacks: the page shows old data about it.
 export const NOT_JUDGED = { sign: "", stale: true, finding: "", word: "Unknown" };
-// Limits for late ticks, as in console/display/loop_order.py.
-const LATE_INTERVALS = 2, GRACE_SECONDS = 2;
 
+/** @type {Record<string, (element: HTMLElement, value: any, snapshot: LiveSnapshot) => void>} */
 const SPECIAL = {
   text: (element, value) => write(element, value ?? "—"),
   state: (element, row) => {
@@ -26,14 +26,14 @@ const SPECIAL = {
     write(element.querySelector(".word"), word);
   },
   finding: (element, row) => {
-    const said = [row?.finding, ...(row?.also ?? []).map((each) => each.sentence), row?.step];
+    const said = [row?.finding, ...(row?.also ?? []).map((/** @type {SubjectFinding} */ each) => each.sentence), row?.step];
     const text = said.filter(Boolean).join(" ");
     element.hidden = !text;
     write(element, text);
   },
   bar: (element, value) => {
     const { busy, toobusy } = element.dataset;
-    const passed = (limit) => limit !== "" && value !== null && value >= Number(limit);
+    const passed = (/** @type {string | undefined} */ limit) => limit !== "" && value !== null && value >= Number(limit);
     const level = passed(toobusy) ? "TOOBUSY" : passed(busy) ? "BUSY" : "";
     if (element.dataset.level !== level) element.dataset.level = level;
     style(element, "--share", Math.min(value ?? 0, 1).toFixed(3));
@@ -48,38 +48,42 @@ const SPECIAL = {
     const mark = element.querySelector(".verdict");
     if (!mark || mark.dataset.verdict === value) return;
     mark.dataset.verdict = value ?? "";
-    mark.lastChild.textContent = VERDICT_WORDS[value] ?? "—";
+    if (mark.lastChild) mark.lastChild.textContent = VERDICT_WORDS[value] ?? "—";
   },
 };
 
-/** Update each bound element of a part of the page. Also called for replaced parts. */
+/** Update each bound element of a part of the page. Also called for replaced parts.
+ * @param {LiveSnapshot} snapshot @param {ParentNode} root */
 export function update(snapshot, root = document) {
   for (const element of root.querySelectorAll("[data-bind]")) {
-    const value = resolve(snapshot, element.dataset.bind), format = element.dataset.format;
+    const { bind = "", format = "" } = element.dataset, value = resolve(snapshot, bind);
     if (SPECIAL[format]) SPECIAL[format](element, value, snapshot);
-    else write(element, formatted(value, format in FORMATS ? format : "number"));
+    else write(element, formatted(value, isFormat(format) ? format : "number"));
   }
   for (const element of root.querySelectorAll("[data-old]")) {
-    element.toggleAttribute("data-stale", Boolean(resolve(snapshot, "states")?.[element.dataset.old]?.stale));
+    element.toggleAttribute("data-stale", Boolean(resolve(snapshot, "states")?.[element.dataset.old ?? ""]?.stale));
   }
   for (const element of root.querySelectorAll("[data-derived]")) {
-    derived[element.dataset.derived]?.(element, snapshot);
+    derived[element.dataset.derived ?? ""]?.(element, snapshot);
   }
 }
 
-/** Convert times from UTC, as the server writes them, to the user's time zone. The tooltip shows UTC. */
+/** Convert times from UTC, as the server writes them, to the user's time zone. The tooltip shows UTC.
+ * @param {ParentNode} root */
 export function localise(root = document) {
   for (const element of root.querySelectorAll("time[data-time]")) {
     const date = new Date(element.dateTime);
-    write(element, timestamp(date, element.dataset.time));
+    write(element, timestamp(date, /** @type {Parameters<typeof timestamp>[1]} */ (element.dataset.time)));
     element.title = utc(date);
   }
 }
 
+/** @param {Element | null | undefined} element @param {string | number} text */
 export function write(element, text) {
-  if (element && element.textContent !== String(text)) element.textContent = text;
+  if (element && element.textContent !== String(text)) element.textContent = String(text);
 }
 
+/** @param {HTMLElement} element @param {string} name @param {string} value */
 export function style(element, name, value) {
   if (element.style.getPropertyValue(name) !== String(value)) element.style.setProperty(name, value);
 }

@@ -1,10 +1,13 @@
 // Short texts under the figures, computed from several values of the snapshot. A merge patch removes unknown values, so
 // an unknown value is null or absent: "== null" covers both.
-import { STATE_WORDS, UNKNOWN, age, formatted } from "./format.js";
+import { UNKNOWN, age, formatted } from "./format.js";
+import { STATE_WORDS } from "./rules.js";
 
 const NEARLY = 0.05; // slots: the measured share of a fully busy slot is slightly below 1
+/** @type {Record<string, string>} */
 const TRENDS = { rising: "Backlog rising", falling: "Backlog falling", steady: "Backlog steady" };
 
+/** @type {Record<string, (element: HTMLElement, snapshot: LiveSnapshot) => void>} */
 export const derived = {
   in_out(element, { totals }) {
     const inwards = totals.in_per_second, outwards = totals.out_per_second;
@@ -31,7 +34,7 @@ export const derived = {
     set(element, "End-to-end");
   },
   backlog(element, { totals }) {
-    set(element, TRENDS[totals.backlog_trend] ?? "");
+    set(element, TRENDS[totals.backlog_trend ?? ""] ?? "");
   },
   shed(element, { totals }) {
     set(element, totals.shed_share == null ? "" : totals.shed_share > 0 ? "Share of pattern events" : "No shedding");
@@ -52,24 +55,24 @@ export const derived = {
     element.replaceChildren(...states.map(block));
   },
   workers(element, { totals }) {
-    const share = totals.worker_slots ? (totals.workers_at_work ?? totals.workers_busy) / totals.worker_slots : 0;
+    const share = totals.worker_slots ? (totals.workers_at_work ?? totals.workers_busy ?? 0) / totals.worker_slots : 0;
     element.style.setProperty("--share", Math.min(share, 1).toFixed(3));
   },
   host_share(element, { hosts }) {
-    const host = hosts[element.dataset.host];
-    element.style.setProperty("--share", host?.slots ? Math.min((host.at_work ?? host.busy) / host.slots, 1).toFixed(3) : 0);
+    const host = hosts[element.dataset.host ?? ""];
+    element.style.setProperty("--share", host?.slots ? Math.min((host.at_work ?? host.busy) / host.slots, 1).toFixed(3) : "0");
   },
   host_intake(element, { hosts }) {
-    const host = hosts[element.dataset.host];
+    const host = hosts[element.dataset.host ?? ""];
     set(element, !host ? UNKNOWN : host.drained ? "Stopped" : host.draining ? "Stopping" : "Accepted");
   },
   host_progress(element, { hosts }) {
-    const host = hosts[element.dataset.host];
+    const host = hosts[element.dataset.host ?? ""];
     if (!host?.draining) return set(element, host?.drained ? "Resumes within 1 s" : "");
     set(element, !host.drained ? "Drain starts within 1 s" : host.reserved ? `Draining: ${host.reserved} task${host.reserved === 1 ? "" : "s"} left` : "Drained: no tasks left");
   },
   host_flags(element, { hosts }) {
-    const host = hosts[element.dataset.host];
+    const host = hosts[element.dataset.host ?? ""];
     set(element, host?.draining ? (host.drained && !host.reserved ? "drained" : "draining") : "");
   },
   busiest(element, { nodes }) {
@@ -85,12 +88,12 @@ export const derived = {
     set(element, held.length ? `In ${held.join(", ")}` : unknown ? "" : "No dead letters");
   },
   points_sum(element, { queues }) {
-    const containers = Object.values(queues[element.dataset.queue]?.containers ?? {});
+    const containers = Object.values(queues[element.dataset.queue ?? ""]?.containers ?? {});
     set(element, formatted(sum(containers.map((container) => container.points ?? 0)) ?? 0, "integer"));
   },
   split(element, { queues, nodes }) {
-    const containers = queues[element.dataset.queue]?.containers ?? {};
-    const parts = Object.entries(nodes).map(([name, node]) => [name, containers[name]?.points ?? 0, node.state ?? ""])
+    const containers = queues[element.dataset.queue ?? ""]?.containers ?? {};
+    const parts = Object.entries(nodes).map(([name, node]) => /** @type {[string, number, string]} */ ([name, containers[name]?.points ?? 0, node.state ?? ""]))
       .filter(([, points]) => points > 0);
     const shown = parts.join();
     if (element.dataset.shown === shown) return;
@@ -98,12 +101,12 @@ export const derived = {
     element.replaceChildren(...parts.map(([name, points, state]) => part(name, points, state)));
   },
   trend(element, { queues }) {
-    const pauses = queues[element.dataset.queue]?.pauses ?? [];
-    if (pauses.length) return set(element, `${pauses.map((pause) => pause.part).join(" and ")} paused`);
-    set(element, queues[element.dataset.queue]?.trend ?? "");
+    const queue = queues[element.dataset.queue ?? ""], pauses = queue?.pauses ?? [];
+    if (pauses.length) return set(element, `${pauses.map((/** @type {PauseStatus} */ pause) => pause.part).join(" and ")} paused`);
+    set(element, queue?.trend ?? "");
   },
   node_flags(element, { nodes }) {
-    const { drained, cordoned } = nodes[element.dataset.node] ?? {};
+    const { drained, cordoned } = nodes[element.dataset.node ?? ""] ?? {};
     set(element, [drained && "drained", cordoned && "cordoned"].filter(Boolean).join(", "));
   },
   open_alerts(element, snapshot) {
@@ -136,27 +139,27 @@ export const derived = {
     if (plan) set(element, `${formatted(plan.progress_share, "percent")} %`);
   },
   run_progress(element, { runs = {} }) {
-    const run = runs[element.dataset.run];
+    const run = runs[element.dataset.run ?? ""];
     if (!run) return;
     element.toggleAttribute("data-unknown", run.share == null);
     element.style.setProperty("--share", (run.share ?? 0).toFixed(3));
   },
   run_percent(element, { runs = {} }) {
-    const run = runs[element.dataset.run];
+    const run = runs[element.dataset.run ?? ""];
     if (run) set(element, run.share == null ? UNKNOWN : `${formatted(run.share, "percent")} %`);
   },
   run_words(element, { runs = {} }) {
-    const run = runs[element.dataset.run];
+    const run = runs[element.dataset.run ?? ""];
     if (!run) return;
     const stages = run.stages_total ? `, stage ${run.stages_done} of ${run.stages_total}` : "";
     set(element, `${formatted(run.rows, "integer")} rows, chunk ${run.chunks_done} of ${formatted(run.chunks_total, "integer")}${stages}, ${run.working} running`);
   },
   run_elapsed(element, { runs = {}, at }) {
-    const run = runs[element.dataset.run];
+    const run = runs[element.dataset.run ?? ""];
     if (run) set(element, run.started_at == null ? UNKNOWN : age(Math.max(0, at - run.started_at)));
   },
   run_left(element, { runs = {}, at }) {
-    const run = runs[element.dataset.run];
+    const run = runs[element.dataset.run ?? ""];
     if (!run || !run.started_at || !run.share || run.state !== "running") return set(element, "");
     set(element, `About ${age((at - run.started_at) * (1 - run.share) / run.share)} left`);
   },
@@ -170,7 +173,7 @@ export const derived = {
   findings_more(element, { health }) {
     const more = Math.max(0, (health.findings?.length ?? 0) - 1);
     set(element, `${more} more`);
-    element.closest("details").hidden = !more;
+    element.closest("details")?.toggleAttribute("hidden", !more);
   },
   findings(element, { health }) {
     const found = health.findings ?? [], shown = JSON.stringify(found.map(({ sign, sentence, step }) => [sign, sentence, step]));
@@ -179,19 +182,23 @@ export const derived = {
     element.replaceChildren(...found.map(finding));
   },
   kept(element, { pipeline }) {
-    const share = pipeline?.in_per_second ? pipeline.kept_per_second / pipeline.in_per_second : null;
+    const share = pipeline?.in_per_second ? (pipeline.kept_per_second ?? 0) / pipeline.in_per_second : null;
     set(element, share === null ? "" : `${formatted(share, "percent")} % of input`);
   },
 };
 
-/** Return the open alerts that notify someone, or that someone acknowledged. */
+/** Return the open alerts that notify someone, or that someone acknowledged.
+ * @param {LiveSnapshot | null} snapshot */
 export const calling = (snapshot) => (snapshot?.alerts ?? []).filter(({ quiet }) => quiet == null || quiet === "acknowledged");
 
+/** @param {AlertStatus[]} alerts @param {HTMLElement} element */
 const alertOf = (alerts, element) => alerts.find((alert) => alert.id === Number(element.dataset.alert));
 
+/** @param {PlanStatus[]} plans @param {HTMLElement} element */
 const planOf = (plans, element) => plans.find((plan) => plan.id === Number(element.dataset.plan));
 
-/** Create a node's segment of a split bar. */
+/** Create a node's segment of a split bar.
+ * @param {string} name @param {number} points @param {string} state */
 function part(name, points, state) {
   const element = document.createElement("i");
   Object.assign(element.dataset, { node: name, state });
@@ -200,21 +207,25 @@ function part(name, points, state) {
   return element;
 }
 
+/** @param {Record<string, QueueStatus>} queues */
 const jobs = (queues) => Object.values(queues).filter((queue) => queue.kind === "jobs");
 
-/** Return the sum of the known values, or null if none is known. */
+/** Return the sum of the known values, or null if none is known.
+ * @param {Array<number | null | undefined>} values */
 function sum(values) {
   const known = values.filter((value) => typeof value === "number");
   return known.length ? known.reduce((total, value) => total + value, 0) : null;
 }
 
-/** Show a count beside a navigation link, nothing at zero. The label tells screen readers what is counted. */
+/** Show a count beside a navigation link, nothing at zero. The label tells screen readers what is counted.
+ * @param {HTMLElement} element @param {number} number @param {string} of */
 function badge(element, number, of) {
   set(element, number ? String(number) : "");
   if (element.ariaLabel !== null && element.ariaLabel !== `${number} ${of}`) element.ariaLabel = `${number} ${of}`;
 }
 
-/** Create an entry of the headline's list: the sign, the problem, and the recommended step. */
+/** Create an entry of the headline's list: the sign, the problem, and the recommended step.
+ * @param {SubjectFinding} options */
 function finding({ sign, sentence, step }) {
   const line = document.createElement("li"), mark = document.createElement("span"), glyph = document.createElement("i");
   const said = document.createElement("span"), first = document.createElement("small");
@@ -229,24 +240,29 @@ function finding({ sign, sentence, step }) {
   return line;
 }
 
+/** @param {string} state */
 function block(state) {
   const element = document.createElement("i");
   element.dataset.state = state;
   return element;
 }
 
+/** @param {NodeStatus[]} rows */
 function count(rows) {
+  /** @type {Record<string, number>} */
   const counts = {};
-  for (const { state } of rows) counts[state] = (counts[state] ?? 0) + 1;
+  for (const { state } of rows) if (state) counts[state] = (counts[state] ?? 0) + 1;
   return counts;
 }
 
-// The last report of a silent node doesn't say how busy it is now.
+/** Return the busiest node. The last report of a silent node doesn't say how busy it is now.
+ * @param {Record<string, NodeStatus>} nodes */
 function busiestNode(nodes) {
   return Object.entries(nodes).filter(([, node]) => node.utilisation != null && !node.stale && node.state !== "OFFLINE")
-    .sort((one, other) => other[1].utilisation - one[1].utilisation)[0];
+    .sort((one, other) => (other[1].utilisation ?? 0) - (one[1].utilisation ?? 0))[0];
 }
 
+/** @param {Element} element @param {string} text */
 function set(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

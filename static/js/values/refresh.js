@@ -10,6 +10,7 @@ const PATIENCE_MILLISECONDS = 30_000; // a fetch that hangs would block all late
 const WORST_SECONDS = 15, RECEIVERS_SECONDS = 5, RECORDS_SECONDS = 10;
 
 const OURS = "– Weir"; // title suffix of the console's own pages, which a proxy's error page lacks
+/** @type {Record<number, string>} */
 const GONE = {
   403: "You no longer have access to this page. Ask an administrator for the required role. The last known state is shown below.",
   404: "This item no longer exists. The last known state is shown below.",
@@ -18,29 +19,35 @@ const GONE = {
 const FIELDS = "input[name]:not([type=file], [type=hidden]), textarea[name], select[name]";
 const CHECKED = new Set(["radio", "checkbox"]);
 
-const signatures = new WeakMap(); // part → signature of its content
-let due = new Set(), running = false, last = -Infinity;
+/** @type {WeakMap<Element, string | null>} the signature of a part's content */
+const signatures = new WeakMap();
+let /** @type {Set<string>} */ due = new Set(), running = false, last = -Infinity;
+/** @type {Set<string | null> | null} */
 let asked = null; // set by a user's change until the next fetch: the actions whose forms are cleared
 let refusals = 0; // consecutive failures
 
-/** Signatures by kind: texts that change when a part must be rendered again. */
+/** Signatures by kind: texts that change when a part must be rendered again.
+ * @type {Record<string, (snapshot: LiveSnapshot, argument: string) => string>} */
 const SIGNATURES = {
   keys: (snapshot, path) => Object.keys(resolve(snapshot, path) ?? {}).sort().join(),
   value: (snapshot, path) => String(resolve(snapshot, path) ?? ""),
   decisions: (snapshot) => acted(snapshot).join(),
-  overrides: (snapshot) => (snapshot.overrides ?? []).map((row) => `${row.id}@${row.expires_at}`).join(),
-  mode: (snapshot, loop) => SIGNATURES.overrides(snapshot) + String(snapshot.loops?.[loop]?.mode),
-  hands: (snapshot) => (snapshot.hands ?? []).map((hand) => `${hand.kind}${hand.of}${hand.value}${hand.until}`).join(),
+  overrides: overrideSignature,
+  mode: (snapshot, loop) => overrideSignature(snapshot) + String(snapshot.loops?.[loop]?.mode),
+  hands: handSignature,
   places: (snapshot) => Object.keys(snapshot.nodes).sort().join() + Object.entries(snapshot.queues)
     .map(([name, queue]) => name + Object.keys(queue.containers).sort().join()).sort().join(),
-  node: (snapshot, name) => ["drained", "cordoned", "points", "state"].map((field) => String(snapshot.nodes[name]?.[field])).join(),
+  node: (snapshot, name) => {
+    const { drained, cordoned, points, state } = snapshot.nodes[name] ?? {};
+    return [drained, cordoned, points, state].map(String).join();
+  },
   split: (snapshot, queue) => JSON.stringify(Object.entries(snapshot.queues[queue]?.containers ?? {}).map(([node, row]) => [node, row.points]))
     + Object.values(snapshot.nodes).map((node) => [node.state === "OFFLINE", node.drained, node.cordoned]).join(),
-  alerts: (snapshot) => (snapshot.alerts ?? []).map(alertSignature).join(),
-  alert: (snapshot, id) => (snapshot.alerts ?? []).filter((alert) => alert.id === Number(id) || alert.under === Number(id)).map(alertSignature).join(),
-  tried: (snapshot, id) => SIGNATURES.alert(snapshot, id) + acted(snapshot).join(),
+  alerts: (snapshot) => alertSignature(snapshot),
+  alert: (snapshot, id) => alertSignature(snapshot, Number(id)),
+  tried: (snapshot, id) => alertSignature(snapshot, Number(id)) + acted(snapshot).join(),
   receivers: (snapshot) => String(Math.floor(snapshot.at / RECEIVERS_SECONDS)),
-  overrides_and_alerts: (snapshot) => SIGNATURES.overrides(snapshot) + SIGNATURES.hands(snapshot) + SIGNATURES.alerts(snapshot),
+  overrides_and_alerts: (snapshot) => overrideSignature(snapshot) + handSignature(snapshot) + alertSignature(snapshot),
   plans: (snapshot) => (snapshot.plans ?? []).map((plan) => `${plan.id}${plan.state}`).join(),
   plan: (snapshot, id) => JSON.stringify((snapshot.plans ?? []).find((plan) => plan.id === Number(id)) ?? null),
   runs: (snapshot) => Object.entries(snapshot.runs ?? {}).map(([id, { state }]) => id + state).join(),
@@ -53,10 +60,25 @@ const SIGNATURES = {
     .map(([key, state]) => key + state.severity + state.sign + state.stale).join() + Math.floor(snapshot.at / WORST_SECONDS),
 };
 
+/** @param {LiveSnapshot} snapshot */
 const acted = (snapshot) => Object.values(snapshot.loops ?? {})
   .filter((loop) => loop.verdict && loop.verdict !== "no action").map((loop) => `${loop.entry}${loop.verdict}`);
 
-const alertSignature = (alert) => [alert.id, alert.severity, alert.state, alert.quiet, alert.quiet_until, alert.under, alert.round, alert.step].join(" ");
+/** @param {LiveSnapshot} snapshot */
+function overrideSignature(snapshot) {
+  return (snapshot.overrides ?? []).map((row) => `${row.id}@${row.expires_at}`).join();
+}
+
+/** @param {LiveSnapshot} snapshot */
+function handSignature(snapshot) {
+  return (snapshot.hands ?? []).map((hand) => `${hand.kind}${hand.of}${hand.value}${hand.until}`).join();
+}
+
+/** Return the signature of an alert and those under it, or of all alerts. @param {LiveSnapshot} snapshot @param {number | null} id */
+function alertSignature(snapshot, id = null) {
+  return (snapshot.alerts ?? []).filter((alert) => id === null || alert.id === id || alert.under === id)
+    .map((alert) => [alert.id, alert.severity, alert.state, alert.quiet, alert.quiet_until, alert.under, alert.round, alert.step].join(" ")).join();
+}
 
 export function start() {
   // A page rendered before the first snapshot shows nothing of it, so any snapshot is a change.
@@ -74,7 +96,8 @@ function goOn() {
   if (records.length) run();
 }
 
-/** Refresh all parts after a user's change. form: the form that made the change, if any. */
+/** Refresh all parts after a user's change. form: the form that made the change, if any.
+ * @param {HTMLFormElement | null} form */
 export function refreshAll(form = null) {
   for (const element of document.querySelectorAll("[data-refresh][id]")) due.add(element.id);
   asked ??= new Set();
@@ -82,10 +105,11 @@ export function refreshAll(form = null) {
   run();
 }
 
+/** @param {LiveSnapshot} snapshot */
 function look(snapshot) {
   if (document.hidden) return; // fetched when the page becomes visible again
   for (const element of document.querySelectorAll("[data-refresh][id]:not([data-paused])")) {
-    const [kind, path] = split(element.dataset.refresh);
+    const [kind, path] = split(element.dataset.refresh ?? "");
     const signature = SIGNATURES[kind](snapshot, path);
     // The first call gets the snapshot that the server rendered the page with.
     if (!signatures.has(element)) signatures.set(element, signature);
@@ -98,6 +122,7 @@ function look(snapshot) {
   if (due.size && performance.now() - last > pause * 1000) run();
 }
 
+/** @param {string} text */
 function split(text) {
   const at = text.indexOf(":");
   return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
@@ -132,7 +157,8 @@ async function run() {
   }
 }
 
-/** Say why the page no longer updates: its subject was removed, or the user lost access. */
+/** Say why the page no longer updates: its subject was removed, or the user lost access.
+ * @param {string | undefined} text */
 function sayGone(text) {
   const said = document.getElementById("page-gone");
   if (!text) return said?.remove();
@@ -142,6 +168,7 @@ function sayGone(text) {
   document.getElementById("content").prepend(notice);
 }
 
+/** @param {string[]} ids @param {Document} fresh @param {Emptied} emptied */
 function replaceParts(ids, fresh, emptied) {
   const isBehind = "absent" in fresh.body.dataset && store.snapshot !== null;
   // The new page has no placeholder, so this page has none of its parts: reload it.
@@ -156,7 +183,8 @@ function replaceParts(ids, fresh, emptied) {
 }
 
 /** Check if a part must be replaced later. A page rendered without a snapshot knows less than this one, but has
- * all records. */
+ * all records.
+ * @param {HTMLElement} old @param {HTMLElement | null} part @param {boolean} isBehind @param {Emptied} emptied */
 function waits(old, part, isBehind, emptied) {
   if (isBehind && !(part && (emptied || old.matches("[data-records]")))) return true;
   // The server that rendered the page may not have received the snapshot yet.
@@ -164,19 +192,22 @@ function waits(old, part, isBehind, emptied) {
 }
 
 /** Check if a part is in use and must not be replaced. After a user's change, only a field with the focus counts. The
- * pointer doesn't hold a part with data-eager, which has no rows to click. */
+ * pointer doesn't hold a part with data-eager, which has no rows to click.
+ * @param {HTMLElement} part @param {Emptied} emptied */
 function isHeld(part, emptied) {
   if (emptied) return isTypedIn(part);
   return isWorkedOn(part) || (isPointed(part) && !("eager" in part.dataset)) || part.querySelector("[data-choice]:checked, [data-all]:checked") !== null;
 }
 
-/** Check if a part is the placeholder of a page that can't be shown yet. */
+/** Check if a part is the placeholder of a page that can't be shown yet.
+ * @param {string} id */
 const isInstead = (id) => document.getElementById(id)?.matches("[data-instead]") ?? false;
 
+/** @param {HTMLElement} old @param {HTMLElement | null} part @param {Emptied} emptied */
 function swap(old, part, emptied) {
   if (!part) return old.replaceChildren();
   keepTyped(old, part, emptied);
-  if (signatures.has(old)) signatures.set(part, signatures.get(old));
+  if (signatures.has(old)) signatures.set(part, signatures.get(old) ?? null);
   for (const { id } of old.querySelectorAll("details[open][id]")) part.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
   if (old.matches("details[open]")) part.setAttribute("open", "");
   const focused = focusIn(old, part), scrolled = [old, ...old.querySelectorAll(".scroll")].map(({ scrollTop, scrollLeft }) => [scrollTop, scrollLeft]);
@@ -188,44 +219,50 @@ function swap(old, part, emptied) {
   focused?.focus({ preventScroll: true });
 }
 
-/** Return the element of the new part that corresponds to the focused element of the old part. */
+/** Return the element of the new part that corresponds to the focused element of the old part.
+ * @param {HTMLElement} old @param {HTMLElement} part @returns {HTMLElement | null} */
 function focusIn(old, part) {
   const focus = document.activeElement;
   if (focus === old) return part;
   if (!old.contains(focus)) return null;
-  const name = ["id", "href"].find((each) => focus.hasAttribute(each));
-  return name ? part.querySelector(`[${name}="${CSS.escape(focus.getAttribute(name))}"]`) : null;
+  const name = ["id", "href"].find((each) => focus?.hasAttribute(each));
+  return name ? part.querySelector(`[${name}="${CSS.escape(focus?.getAttribute(name) ?? "")}"]`) : null;
 }
 
+/** @param {Field} field */
 const actionOf = (field) => field.form?.getAttribute("action") ?? "";
 
-/** Copy typed and selected values to the same fields of the new part, except in forms whose action was carried out. */
+/** Copy typed and selected values to the same fields of the new part, except in forms whose action was carried out.
+ * @param {HTMLElement} old @param {HTMLElement} part @param {Emptied} emptied */
 export function keepTyped(old, part, emptied) {
-  const before = [...old.querySelectorAll(FIELDS)], fields = [...part.querySelectorAll(FIELDS)];
+  const [before, fields] = [old, part].map((each) => /** @type {Field[]} */ ([...each.querySelectorAll(FIELDS)]));
   for (const field of before) {
     if (emptied?.has(actionOf(field))) continue;
     const same = sameField(field, before, fields);
     if (!same) continue;
-    if (CHECKED.has(field.type)) {
-      if (field.checked !== field.defaultChecked) same.checked = field.checked;
+    if (field instanceof HTMLInputElement && CHECKED.has(field.type)) {
+      if (field.checked !== field.defaultChecked) /** @type {HTMLInputElement} */ (same).checked = field.checked;
     } else if (isChanged(field)) same.value = field.value;
   }
 }
 
-/** Find the same field of the new part: in the form of the same row, or the only one of its kind before and after. */
+/** Find the same field of the new part: in the form of the same row, or the only one of its kind before and after.
+ * @param {Field} field @param {Field[]} before @param {Field[]} fields */
 function sameField(field, before, fields) {
-  const isAlike = (each) => each.name === field.name && each.type === field.type && actionOf(each) === actionOf(field)
+  const isAlike = (/** @type {Field} */ each) => each.name === field.name && each.type === field.type && actionOf(each) === actionOf(field)
     && (!CHECKED.has(field.type) || each.value === field.value);
   const alike = fields.filter(isAlike), only = alike.length === 1 && before.filter(isAlike).length === 1;
   return alike.find((each) => rowOf(each) === rowOf(field)) ?? (only ? alike[0] : null);
 }
 
-/** Identify a field's form by its id and hidden values, because forms of several rows may share an action. */
+/** Identify a field's form by its id and hidden values, because forms of several rows may share an action.
+ * @param {Field} field */
 function rowOf(field) {
   const unseen = [...(field.form?.querySelectorAll("input[type=hidden]") ?? [])].filter(({ name }) => !NOT_TYPED.includes(name));
   return [field.form?.id, ...unseen.map(({ name, value }) => `${name}=${value}`)].join();
 }
 
+/** @param {Field} field */
 function isChanged(field) {
   if (field instanceof HTMLSelectElement) return [...field.options].some((option) => option.selected !== option.defaultSelected);
   return field.value !== field.defaultValue;
