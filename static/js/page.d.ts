@@ -1,4 +1,4 @@
-// What the browser's types do not say of Weir's pages: their events, what a selector finds, Plotly.
+// Types of Weir's pages that the browser's types lack: events, elements, answers of the API, charts, and maps.
 // Only the checker reads it (jsconfig.json).
 
 /** A listener hears what happens to any element inside: a click, a key, a field's input, a form's submit. */
@@ -59,7 +59,7 @@ interface Window {
   };
 }
 
-/** What the templates always have where scripts look for it, and what selectors without a tag find. */
+/** Elements that the templates always contain where scripts select them. */
 interface Parts {
   ".is": HTMLElement;
   ".plot": PlotElement;
@@ -92,7 +92,7 @@ interface ParentNode {
   querySelector<S extends keyof Parts>(selectors: S): Parts[S];
 }
 
-/** The elements that every page has, or every page whose scripts look for them. */
+/** Elements by their ids, on every page whose scripts use them. */
 interface PageElements {
   announcer: HTMLElement;
   content: HTMLElement;
@@ -119,6 +119,7 @@ interface PlotElement extends HTMLElement {
   on(event: "plotly_click", listener: (click: { points: Array<{ data: { name: string }; customdata?: string[] }> }) => void): void;
 }
 
+/** Elements that a selector without a tag finds. */
 interface Marks extends Pick<Parts, ".would" | ".was" | "[data-effect]"> {
   "[data-all]": HTMLInputElement;
   "[data-choice]": HTMLInputElement;
