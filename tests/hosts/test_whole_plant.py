@@ -96,36 +96,20 @@ def test_a_slow_or_lossy_node_is_used_and_nobody_calls_it_offline(plant, flow, w
 
 
 @pytest.mark.parametrize("ahead_seconds", [600, -600])
-def test_a_node_whose_clock_is_off_is_used_and_named(plant, flow, ahead_seconds):
+@pytest.mark.parametrize(("host", "subject"), [("n2", "node/n2"), ("w2", "host/jobs@w2")])
+def test_a_host_whose_clock_is_off_is_used_and_named_and_the_loops_tick_on(plant, flow, host, subject, ahead_seconds):
     if not plant.net.has_clocks:
         pytest.skip("needs a C compiler (cc) for clocks of its own")
-    plant.net.set_clock("n2", ahead_seconds)
-    try:
-        plant.assert_loops_tick()
-        side = "ahead of" if ahead_seconds > 0 else "behind"
-        seconds, snapshot = plant.until(
-            lambda snapshot: side in state_of(snapshot, "node/n2")["finding"], 20, "the clock of n2 is named"
-        )
-        logger.warning("the clock of n2 is named after %.1f s: %s", seconds, state_of(snapshot, "node/n2"))
-        assert not {"Offline"} & flow.said["node/n2"]
-    finally:
-        plant.net.set_clock("n2", 0)
-    flow.end()
-
-
-@pytest.mark.parametrize("ahead_seconds", [600, -600])
-def test_a_worker_host_whose_clock_is_off_is_named_and_the_loops_tick_on(plant, flow, ahead_seconds):
-    if not plant.net.has_clocks:
-        pytest.skip("needs a C compiler (cc) for clocks of its own")
-    plant.net.set_clock("w2", ahead_seconds)
+    plant.net.set_clock(host, ahead_seconds)
     try:
         side = "ahead of" if ahead_seconds > 0 else "behind"
         plant.until(
-            lambda snapshot: side in state_of(snapshot, "host/jobs@w2")["finding"], 30, "the clock of w2 is named"
+            lambda snapshot: side in state_of(snapshot, subject)["finding"], 30, f"the clock of {host} is named"
         )
         plant.assert_loops_tick()
+        assert not {"Offline"} & flow.said["node/n2"]
     finally:
-        plant.net.set_clock("w2", 0)
+        plant.net.set_clock(host, 0)
     plant.assert_loops_tick()
     flow.end()
 

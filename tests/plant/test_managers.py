@@ -214,10 +214,6 @@ def start_of_one(plant: RunningPlant) -> float:
     return time.monotonic() - began
 
 
-def test_a_manager_that_is_killed_with_its_leases_is_replaced_in_time(plant, start_seconds):
-    survive(plant, [kill_control_with_its_leases], random.Random(4), start_seconds)
-
-
 @pytest.fixture
 def second_manager(plant):
     """Two that would both decide, if they could."""
@@ -229,7 +225,7 @@ def second_manager(plant):
         reader.join()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_whoever_is_killed_at_whatever_instant_is_replaced_in_time(plant, start_seconds, seed):
     chance = random.Random(seed)
     survive(plant, [chance.choice(KILLS) for _ in range(3)], chance, start_seconds)

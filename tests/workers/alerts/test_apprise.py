@@ -299,15 +299,21 @@ def test_a_link_out_of_what_libraries_read_leads_nowhere(tmp_path, monkeypatch):
         EgressGuard("")("open", (str(readable / "link"), "r", 0))
 
 
-def test_an_error_holds_no_part_of_the_address():
-    address = "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/?footer=no"
-    said = remove_secrets("POST https://hooks/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ: 404", address)
-    assert said == "POST https://hooks/…/…/…: 404"
+@pytest.mark.parametrize(
+    ("address", "text", "said"),
+    [
+        (
+            "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/?footer=no",
+            "POST https://hooks/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ: 404",
+            "POST https://hooks/…/…/…: 404",
+        ),
+        (
+            "mailto://desk:Pass%2Fword@mail.example/?key=AbCdEf",
+            "535 for desk with Pass/word at MAIL.EXAMPLE, key abcdef",
+            "535 for … with … at …, key …",
+        ),
+    ],
+)
+def test_an_error_holds_no_part_of_the_address_in_whatever_case_or_decoded(address, text, said):
+    assert remove_secrets(text, address) == said
     assert apprise_process.MIN_SECRET <= 4
-
-
-def test_an_error_holds_no_part_of_the_address_in_another_case_or_decoded():
-    address = "mailto://desk:Pass%2Fword@mail.example/?key=AbCdEf"
-    assert remove_secrets("535 for desk with Pass/word at MAIL.EXAMPLE, key abcdef", address) == (
-        "535 for … with … at …, key …"
-    )

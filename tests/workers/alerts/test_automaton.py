@@ -50,14 +50,6 @@ def test_what_stops_before_it_has_held_for_long_enough_never_was(signal):
     assert course.look(signal) is None
 
 
-def test_it_ends_only_after_it_has_been_clear_for_long_enough():
-    course = Course()
-    course.fire()
-    course.looks("off", 20)
-    assert course.episode.state == automaton.FIRING
-    assert course.look("off").state == automaton.RESOLVED
-
-
 @pytest.mark.parametrize("signal", ["on", "between"])
 def test_a_single_signal_begins_the_clear_time_anew(signal):
     course = Course()

@@ -294,17 +294,18 @@ def test_a_feed_that_is_too_long_or_leads_where_it_may_not_is_refused(rota, feed
 
 
 @pytest.mark.parametrize(
-    ("given", "field"),
+    ("name", "given", "field"),
     [
-        ({"secret_environment": NAME}, "otherwise"),
-        ({"secret_environment": NAME, "otherwise": "nobody"}, "otherwise"),
-        ({"secret_environment": NAME, "otherwise": "rota"}, "otherwise"),
-        ({"secret_environment": "HOME", "otherwise": "desk"}, "secret_environment"),
+        ("rota", {"secret_environment": NAME}, "otherwise"),
+        ("rota", {"secret_environment": NAME, "otherwise": "nobody"}, "otherwise"),
+        ("rota", {"secret_environment": NAME, "otherwise": "rota"}, "otherwise"),
+        ("anna", {"secret_environment": NAME, "otherwise": "anna"}, "otherwise"),
+        ("rota", {"secret_environment": "HOME", "otherwise": "desk"}, "secret_environment"),
     ],
 )
-def test_a_schedule_names_its_feed_and_who_is_notified_otherwise(rota, given, field):
+def test_a_schedule_names_its_feed_and_who_else_is_notified_otherwise(rota, name, given, field):
     with pytest.raises(BadInput) as caught:
-        receivers.define("rota", "schedule", given)
+        receivers.define(name, "schedule", given)
     assert caught.value.field == field
 
 
@@ -325,12 +326,6 @@ def test_a_receiver_that_a_schedule_falls_back_on_stays_switched_on_and_no_sched
     receivers.define("desk", channel, given, enabled=enabled)
     with pytest.raises(BadInput) as caught:
         receivers.define("rota", "schedule", rota.settings)
-    assert caught.value.field == "otherwise"
-
-
-def test_a_schedule_does_not_fall_back_on_itself(rota):
-    with pytest.raises(BadInput) as caught:
-        receivers.define("anna", "schedule", {"secret_environment": NAME, "otherwise": "anna"})
     assert caught.value.field == "otherwise"
 
 

@@ -79,16 +79,6 @@ def test_too_short_a_record_is_said_and_not_guessed_from(loop):
     assert not Tuning.objects.exists()
 
 
-@pytest.mark.thorough
-def test_what_does_not_prove_better_on_the_days_after_is_not_proposed(loop, monkeypatch):
-    record(loop, [*SEARCHED, *PROVEN])
-    dear = {"fill_share": 0.05, "trend_gain": 0.1, "caution": 0.001}
-    monkeypatch.setattr(tuning.design, "search", lambda *_: dear)
-    learned = learn(loop)
-    assert "on the following days, confidence" in learned.why
-    assert tuning.propose(learned, NOW) is None
-
-
 def test_a_proposal_drifts_as_soon_as_its_loop_is_changed(loop):
     made = tuning.propose(learned_of(loop), NOW)
     assert made is not None

@@ -1,10 +1,13 @@
-"""The plant's clock is the control server's, whatever a host's own says and whenever that is set."""
+"""The plant's clock is the control server's, whatever a host's own says; a task ends by it."""
+
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers.coordination.celery_worker import set_expiry
 from workers.coordination.plant_clock import ASK_SECONDS, PlantClock
 
 SERVER = 1_800_000_000.0
@@ -75,3 +78,20 @@ def test_where_the_server_has_never_answered_it_is_the_hosts_own():
     host.is_away = False
     host.passed += ASK_SECONDS
     assert host.clock.get_unix_time() == pytest.approx(host.server())
+
+
+AT = datetime(2026, 11, 27, 3, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("ahead_seconds", [600.0, -600.0, 0.75])
+def test_what_a_host_sends_ends_when_it_would_if_its_clock_were_right(ahead_seconds):
+    headers = {"id": "a task", "expires": (AT + timedelta(seconds=ahead_seconds)).isoformat()}
+    set_expiry(headers, lambda: ahead_seconds)
+    assert headers == {"id": "a task", "expires": AT.isoformat()}
+
+
+@pytest.mark.parametrize("headers", [{}, {"expires": None}])
+def test_a_task_without_an_end_asks_for_no_time(headers):
+    before = dict(headers)
+    set_expiry(headers, lambda: pytest.fail("nobody needs to know"))
+    assert headers == before

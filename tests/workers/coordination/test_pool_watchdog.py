@@ -1,4 +1,4 @@
-"""A worker whose threads are gone ends, and is started anew; one that only has much to do goes on."""
+"""A worker whose threads are gone ends, and is started anew; one that has lost its broker comes back to it."""
 
 import os
 import subprocess
@@ -9,13 +9,17 @@ from pathlib import Path
 
 import psutil
 import pytest
+from kombu.exceptions import OperationalError
 
 from common.own_process import STUCK, STUCK_CHECKS
 from console.celery import app
+from queues.nodes.server import free_port
 from tests.waiting import until
-from workers.coordination.celery_worker import STOP_CHECKS, PoolFigures, PoolWatchdog
+from workers.coordination.celery_worker import PAUSES_SECONDS, STOP_CHECKS, PoolFigures, PoolWatchdog
 
 START_SECONDS = 60.0
+
+
 # Its threads end as one does that finds no memory between two tasks: outside of any task.
 THREADS_THAT_END = """
 import pathlib
@@ -130,3 +134,16 @@ def test_a_process_of_a_pool_ends_where_a_thread_does_not_start_and_another_take
         until((tmp_path / "ending.begun").exists, START_SECONDS)
         assert worker.poll() is None
     assert "waits for a thread that never starts and exits so that it is restarted" in (tmp_path / "log").read_text()
+
+
+def test_a_broker_that_is_away_is_tried_again_each_second_at_most_and_for_ever():
+    pauses: list[float] = []
+
+    def failed(_error, pause_seconds):
+        pauses.append(round(pause_seconds, 3))
+
+    away = app.connection_for_read(f"redis://127.0.0.1:{free_port()}/0")
+    with away as connection, pytest.raises(OperationalError):
+        connection.ensure_connection(failed, 2)
+    assert pauses == [0.2, 0.4]
+    assert PAUSES_SECONDS["interval_max"] == 1.0 and app.conf.broker_connection_max_retries is None

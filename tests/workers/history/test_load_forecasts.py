@@ -94,22 +94,23 @@ def test_what_is_known_is_not_read_again_and_what_is_forgotten_is_old(tmp_path, 
     assert history.build(ORDERS, NOON + 8 * DAY)[0].size == 0
 
 
-def test_too_little_a_past_foresees_nothing_and_says_how_much_it_takes():
-    foresight = LoadForecasts(lambda source, now: OfferedLoad(now - np.arange(90.0), np.ones(90), None, None))
+def broken(source, now):
+    raise RuntimeError("a bug")
+
+
+@pytest.mark.parametrize(
+    ("past", "why"),
+    [
+        (lambda source, now: OfferedLoad(now - np.arange(90.0), np.ones(90), None, None), "2 of 4 minutes"),
+        (broken, "RuntimeError"),
+    ],
+)
+def test_too_little_a_past_and_a_fault_foresee_nothing_and_say_so(past, why):
+    foresight = LoadForecasts(past)
     foresight.collect_rows({"shop": ORDERS}, NOON)
     foresight.wait()
     row = foresight.collect_rows({"shop": ORDERS}, NOON)["shop"]
-    assert row.mean_per_second is None and "2 of 4 minutes" in row.refused
-
-
-def test_a_fault_in_foreseeing_ends_nothing_and_is_said():
-    def broken(source, now):
-        raise RuntimeError("a bug")
-
-    foresight = LoadForecasts(broken)
-    foresight.collect_rows({"shop": ORDERS}, NOON)
-    foresight.wait()
-    assert "RuntimeError" in foresight.collect_rows({"shop": ORDERS}, NOON)["shop"].refused
+    assert row.mean_per_second is None and why in row.refused
 
 
 def test_without_a_set_there_is_none_and_without_a_measurement_nothing(tmp_path, control):

@@ -171,10 +171,11 @@ def test_shed_events_are_booked_on_the_objective_and_each_application_says_what_
     assert ObjectiveMinute.objects.get().burnt == {"b": 120.0}
 
 
-def shedding(at: float, shed_events: int) -> Any:
+def shedding(at: float, shed_events: int, offered_per_second: float = 100.0) -> Any:
     """An application whose counter says so, whatever its rate of the last ten seconds says."""
     snapshot = plant(at, a=7.0)
-    row = replace_fields(snapshot.pipeline.applications["a"], shed_events=shed_events)
+    row = snapshot.pipeline.applications["a"]
+    row = replace_fields(row, shed_events=shed_events, offered_per_second=offered_per_second)
     return replace_fields(snapshot, pipeline=replace_fields(snapshot.pipeline, applications={"a": row}))
 
 
@@ -192,35 +193,24 @@ def test_each_shed_event_is_booked_once_however_they_come():
     assert other.step(shedding(START + 302, 3))["loss"].bad == 17.0
 
 
-def offering(at: float, shed_events: int, offered_per_second: float = 100.0) -> Any:
-    snapshot = shedding(at, shed_events)
-    row = replace_fields(snapshot.pipeline.applications["a"], offered_per_second=offered_per_second)
-    return replace_fields(snapshot, pipeline=replace_fields(snapshot.pipeline, applications={"a": row}))
-
-
-def after_a_pause(book: ObjectiveBook) -> None:
-    """3,000 events are shed in a minute that nobody watched."""
-    for second in range(10):
-        book.step(offering(START + second, 0), offering(START - 1, 0))
-    book.step(offering(START + 70, 3_000))
-
-
 @pytest.mark.django_db
 @pytest.mark.parametrize("meanwhile", ["load", "a quiet second", "a restart", "another target"])
 def test_what_was_shed_while_nobody_counted_is_booked_whatever_comes_next(meanwhile):
     define("loss", LOST, None, NOW)
     book = ObjectiveBook()
-    after_a_pause(book)
-    before = offering(START + 70, 3_000)
+    for second in range(10):
+        book.step(shedding(START + second, 0), shedding(START - 1, 0))
+    book.step(shedding(START + 70, 3_000))  # all of it in a minute that nobody watched
+    before = shedding(START + 70, 3_000)
     if meanwhile == "a quiet second":
-        book.step(offering(START + 70.5, 3_000, 0.0))
+        book.step(shedding(START + 70.5, 3_000, 0.0))
     elif meanwhile == "a restart":
         book.close()
         book = ObjectiveBook()
     elif meanwhile == "another target":
         define("loss", {"target": 0.9}, None, NOW)
     for second in range(60):
-        said = book.step(offering(START + 71 + second, 3_000), before)["loss"]
+        said = book.step(shedding(START + 71 + second, 3_000), before)["loss"]
     assert said.bad == 3_000.0 and said.total == pytest.approx(7_100, abs=50)
 
 

@@ -1,9 +1,14 @@
-"""A collector that is down or slow delays nothing: what waits is bounded, what is lost is counted."""
+"""Whatever stands at the collector's address, nothing waits for it: what waits is bounded, what is lost is counted."""
 
+import socket
 import threading
 
+from common import environment as variables
 from tests.waiting import MAX_SECONDS, until
-from workers.observability.unsent import COMPLAIN_SECONDS, Unsent
+from tests.workers.alerts.receiving import hook
+from workers.observability import collector
+from workers.observability.collector import Collector
+from workers.observability.unsent import COMPLAIN_SECONDS, MAX_SPANS, Unsent
 
 
 def test_what_is_put_is_sent_in_order_and_in_batches():
@@ -54,3 +59,42 @@ def test_what_is_not_taken_or_fails_is_counted_and_said_once_a_minute(caplog):
     lines = [record.getMessage() for record in caplog.records]
     assert [line.split(" spans")[0] for line in lines] == ["1", "3"]
     assert "(4 since the start)" in lines[1] and "password" not in caplog.text
+
+
+def at(port: int, monkeypatch) -> Collector:
+    monkeypatch.setenv(variables.OTLP_ENDPOINT.name, f"http://127.0.0.1:{port}")
+    return Collector.open()
+
+
+def send(connected: Collector) -> None:
+    with connected.span("tick", {}, None):
+        pass
+
+
+def test_a_redirect_is_not_followed_and_counts_as_not_taken(monkeypatch):
+    with hook() as sends_on, hook() as elsewhere:
+        sends_on.answers, sends_on.location = [307], f"http://127.0.0.1:{elsewhere.port}/v1/traces"
+        connected = at(sends_on.port, monkeypatch)
+        send(connected)
+        connected.unsent.end(MAX_SECONDS)
+    assert (sends_on.paths, elsewhere.paths, connected.unsent.dropped) == (["/v1/traces"], [], 1)
+
+
+def test_a_proxy_of_the_environment_is_not_asked(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with hook() as received:
+        connected = at(received.port, monkeypatch)
+        send(connected)
+        connected.unsent.end(MAX_SECONDS)
+    assert (received.paths, connected.unsent.dropped) == (["/v1/traces"], 0)
+
+
+def test_one_that_takes_connections_and_never_answers_keeps_nobody_waiting(monkeypatch):
+    monkeypatch.setattr(collector, "SEND_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        connected = at(silent.getsockname()[1], monkeypatch)
+        for _ in range(2 * MAX_SPANS):
+            send(connected)
+        until(lambda: connected.unsent.dropped > 0)
+        connected.unsent.end(0.01)

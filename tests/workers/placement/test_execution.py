@@ -75,17 +75,12 @@ def test_a_node_without_points_keeps_a_container_until_it_is_empty_and_settled(p
     assert "n3" not in projected(plant).queue("alert").points
 
 
-def test_an_empty_container_is_not_retired_before_late_flushes_must_have_come(plant, user):
+def test_an_empty_container_is_retired_once_late_flushes_must_have_come_and_comes_back_for_a_later_one(plant, user):
     advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
     execution.tidy(plant.control, plant.pass_seconds(5), plant.now)
     assert "n3" in projected(plant).queue("alert").points
     execution.tidy(plant.control, plant.pass_seconds(6), plant.now)
     assert "n3" not in projected(plant).queue("alert").points
-
-
-def test_a_flush_that_came_after_all_gets_its_container_back(plant, user):
-    advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
-    execution.tidy(plant.control, plant.pass_seconds(12), plant.now)
     plant.segment("alert", "n3").publish(blocks_of(8))
     execution.tidy(plant.control, plant.pass_seconds(2), plant.now)
     assert projected(plant).queue("alert").points["n3"] == 0

@@ -227,11 +227,6 @@ def another(django_user_model):
     return django_user_model.objects.create(username="desk-3")
 
 
-@pytest.fixture
-def third(django_user_model):
-    return django_user_model.objects.create(username="desk-4")
-
-
 def agree(plant, snapshot, plan, who, needed=2):
     return plans.approve(plan.pk, plan.hash, who, "I agree.", snapshot=snapshot, now=plant.now, needed=needed)
 
@@ -246,13 +241,13 @@ def test_of_two_approvals_the_second_is_another_persons(plant, user, another, sn
     assert (second.state, [each["by"] for each in second.approvals]) == ("approved", ["desk-2", "desk-3"])
 
 
-def test_who_proposed_a_plan_is_not_the_second_to_approve_it(plant, user, another, third, snapshot):
+def test_who_proposed_a_plan_is_not_the_second_to_approve_it(plant, user, another, django_user_model, snapshot):
     plan = by_hand(plant, user, snapshot)
     agree(plant, snapshot, plan, another)
     refused = refusal(lambda: agree(plant, snapshot, plan, user))
     assert (refused.field, "proposed by you" in refused.message) == ("plan", True)
     assert Plan.objects.get().state == "proposed"
-    assert agree(plant, snapshot, plan, third).state == "approved"
+    assert agree(plant, snapshot, plan, django_user_model.objects.create(username="desk-4")).state == "approved"
 
 
 def test_a_first_approval_begins_the_time_anew_and_keeps_the_check_for_drift(plant, user, another, snapshot):

@@ -79,29 +79,6 @@ def test_the_points_of_a_lost_node_go_to_live_ones_by_a_plan_that_says_why(plant
         assert sum(plant.points(name).values()) == 1000
 
 
-@pytest.mark.thorough
-def test_what_lies_on_a_lost_node_is_consumed_when_it_returns_and_only_then_its_container_goes(plant):
-    plant.segment("alert", "n3").publish(blocks_of(40))
-    plant.pass_seconds(1)
-    recover(plant, 14, silent=("n3",))
-    snapshot = recover(plant, 3)
-    assert plant.points() == {"n1": 501, "n2": 499}
-    row = snapshot.queues["alert"].containers["n3"]
-    assert (row.points, row.waiting_events) == (0, 40)
-    execution.tidy(plant.control, snapshot, plant.now)
-    assert plant.topology().queue("alert").points["n3"] == 0
-    held = plant.segment("alert", "n3").claim("w1", 100, 60.0)
-    plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
-    execution.tidy(plant.control, plant.pass_seconds(12), plant.now)
-    assert "n3" not in plant.topology().queue("alert").points
-
-
-def test_a_queue_with_fewer_live_nodes_than_its_minimum_does_with_those_that_are_left(plant):
-    Queue.objects.update(minimum_containers=3)
-    recover(plant, 14, silent=("n3",))
-    assert plant.points() == {"n1": 501, "n2": 499}
-
-
 def test_nothing_is_done_on_an_old_snapshot(plant):
     snapshot = plant.pass_seconds(14, silent=("n3",))
     plant.wall_seconds += 4
@@ -126,22 +103,15 @@ def test_two_observers_that_see_different_nodes_make_no_container_twice(plant):
     assert Container.objects.filter(queue__name="alert", node__name="n1").count() == 1
 
 
-def test_a_recovery_that_was_paused_while_another_was_there_writes_nothing(plant):
+@pytest.mark.parametrize("fence", [8, 9])
+def test_a_recovery_with_no_greater_number_than_one_that_was_there_writes_nothing(plant, fence):
+    """It was paused meanwhile; or two servers that both take themselves for the primary gave one number."""
     snapshot = plant.pass_seconds(5, silent=("n3",))
     assert recovery.note_offline(snapshot, plant.now, 9, plant.control)
     Node.objects.update(offline_since=None)
-    assert not recovery.note_offline(snapshot, plant.now, 8, plant.control)
+    assert not recovery.note_offline(snapshot, plant.now, fence, plant.control)
     assert Node.objects.get(name="n3").offline_since is None
     assert TopologyRevision.objects.get().recovery_fence == 9
-
-
-def test_of_two_recoveries_with_one_number_the_second_writes_nothing(plant):
-    """Two servers that both take themselves for the primary count from the same number."""
-    snapshot = plant.pass_seconds(5, silent=("n3",))
-    assert recovery.note_offline(snapshot, plant.now, 9, plant.control)
-    Node.objects.update(offline_since=None)
-    assert not recovery.note_offline(snapshot, plant.now, 9, plant.control)
-    assert Node.objects.get(name="n3").offline_since is None
 
 
 def topology(queues, closed=()):

@@ -54,26 +54,6 @@ def test_the_knee_is_found_within_a_step_and_two_minutes(control, capacity):
     assert max(run.sizes) <= 4 * capacity + 2
 
 
-def test_a_service_that_can_less_than_before_is_followed_at_once(control):
-    run = Run(control, SimulatedHost(2, 8, 0.1))
-    assert 7 <= run.until_rest(120.0) <= 9
-    run.host.service.capacity = 4
-    for _ in range(4):
-        run.tick()
-    assert 3 <= run.until_rest(120.0) <= 5
-    assert any("throughput changed" in entry.reason for entry in run.entries)
-
-
-def test_a_service_that_can_more_is_noticed_by_a_trial_long_before_it_is_time(control):
-    run = Run(control, SimulatedHost(2, 4, 0.1), steady_seconds=3600.0)
-    rested = run.until_rest(120.0)
-    run.host.service.capacity = 12
-    while Loop.objects.get().state["law"]["machine"]["phase"] == "steady":
-        run.tick()
-        assert run.seconds < 400
-    assert 9 <= run.until_rest(180.0) <= 15 and rested <= 5
-
-
 def test_what_a_pool_size_was_expected_to_bring_is_judged(control):
     run = Run(control, SimulatedHost(2, 8, 0.1))
     run.until_rest(120.0)
@@ -82,17 +62,3 @@ def test_what_a_pool_size_was_expected_to_bring_is_judged(control):
     (judged,) = LedgerEntry.objects.exclude(expected=None)
     assert judged.expected["metric"] == "throughput_per_second" and judged.verdict == "effective"
     assert judged.outcome["change"] == pytest.approx(judged.expected["amount"], rel=0.25)
-
-
-def test_a_pool_that_has_no_work_stays_as_it_is_in_the_middle_of_an_exploration(control):
-    run = Run(control, SimulatedHost(2, 6, 0.1))
-    run.tick()
-    run.tick()
-    run.host.has_work = False
-    for _ in range(3):
-        run.tick()
-    assert len(set(run.sizes[-2:])) == 1
-    for _ in range(3):
-        run.tick()
-        assert run.entries[-1].action is None and run.sizes[-1] == run.sizes[-2]
-    assert "idle or stuck" in run.entries[-1].reason

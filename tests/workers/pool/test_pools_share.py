@@ -77,29 +77,6 @@ def times(seed: int) -> tuple[int | None, int | None]:
     return at_rest, seconds_until(hosts, grown, GROWTH_SECONDS)
 
 
-def unlike_share(seed: int) -> float:
-    """Of the half hour after the first, in which they have to find that the service has grown."""
-    service = SimulatedService(CAPACITY, CALL_SECONDS, seed=seed)
-    hosts, unlike = [Host(service) for _ in range(3)], [0]
-
-    def counted() -> bool:
-        unlike[0] += not alike([each.size for each in hosts])
-        return False
-
-    seconds_until(hosts, lambda: False, REST_SECONDS)
-    service.capacity = 3 * CAPACITY
-    seconds_until(hosts, lambda: False, GROWTH_SECONDS)
-    seconds_until(hosts, counted, 1_200)
-    return unlike[0] / 1_200
-
-
-@pytest.mark.slow
-def test_three_hosts_that_share_a_service_are_seldom_far_from_alike():
-    """On 40 others: 32 % of the time, and 74 % of it where each begins from its own size."""
-    shares = [unlike_share(seed) for seed in range(1, 9)]
-    assert sum(shares) / len(shares) < 0.5, shares
-
-
 @pytest.mark.thorough
 def test_three_hosts_share_a_service_alike_and_find_that_it_has_grown():
     """Nearly always: on 40 others 39 rested alike within 402 s, and 35 had grown alike within 400 s."""

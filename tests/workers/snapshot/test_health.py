@@ -63,13 +63,6 @@ def test_the_word_before_the_sentence_is_true_of_that_sentence(change, word):
     assert health(plant(**change)).word == word
 
 
-def test_a_queue_whose_oldest_event_waits_as_long_as_its_alert_says_falls_behind():
-    behind = {"alert": queue(waiting_events=63_517, wait_seconds=40.0)}
-    found = health(plant(queues=behind))
-    assert (found.state, found.severity) == ("BUSY", "warning")
-    assert found.sentence == "Queue alert falls behind: its oldest event has waited 40 s."
-
-
 def test_a_wait_is_what_the_oldest_event_has_waited_whatever_the_rate_promises():
     assert wait_seconds(30_000, 48.0) == 48.0
     assert wait_seconds(1, 0.8) == 0.8
@@ -97,12 +90,6 @@ def test_of_queues_that_are_as_late_the_headline_is_the_one_that_explains_the_ot
     assert [each.subject for each in found.findings] == ["queue/rollup", "queue/report", "queue/alert"]
 
 
-def test_nine_loops_of_one_cause_are_one_finding():
-    loop = {"law": "rebalancing", "at": 100.0, "interval_seconds": 5.0}
-    found = health(plant(at=200.0, loops={f"rebalancing/{number}": loop for number in range(9)}))
-    assert [each.sentence for each in found.findings] == ["9 loops have stopped."]
-
-
 BUSY_HOST = {
     "id": 7,
     "severity": "critical",
@@ -117,11 +104,12 @@ def test_nobody_says_that_all_is_normal_while_an_alert_of_no_subject_is_open():
     assert found.findings[0].subject == "alert/7"
 
 
-def test_what_a_busy_host_does_to_the_loops_is_said_once():
+@pytest.mark.parametrize(("alerts", "said"), [([], "9 loops have stopped."), ([BUSY_HOST], BUSY_HOST["sentence"])])
+def test_nine_loops_of_one_cause_are_one_finding(alerts, said):
     loop = {"law": "rebalancing", "at": 100.0, "interval_seconds": 5.0}
     loops = {f"rebalancing/{number}": loop for number in range(9)}
-    found = health(plant(at=200.0, loops=loops, alerts=[BUSY_HOST]))
-    assert [each.sentence for each in found.findings] == [BUSY_HOST["sentence"]]
+    found = health(plant(at=200.0, loops=loops, alerts=alerts))
+    assert [each.sentence for each in found.findings] == [said]
 
 
 def test_what_an_attached_plants_alert_does_to_its_loops_is_said_once_and_those_of_others_by_themselves():

@@ -1,9 +1,10 @@
-"""The snapshot: its shape, and that what it says of the plant is true."""
+"""The snapshot: its shape, and that what it says of the plant is true; and the workers that the plant starts."""
 
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput
 from common.stored_document import convert_to_plain
 from queues import keys
 from tests.workers.loops import JOBS, PLANT, ensured
@@ -22,14 +24,16 @@ from workers.documents.plants import PlantStatus
 from workers.documents.queues import EventSample
 from workers.history.forecasts import LoadForecasts, OfferedLoad
 from workers.models import LedgerEntry, Loop, Override, Run
-from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import hold
 from workers.snapshot.compose import limit_sample
 from workers.snapshot.local import LocalPlant
 from workers.snapshot.rates import Rates
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plant_topology")]
+
 NOW = 1_790_000_000.2
+
+
 EXAMPLE = Path(__file__).parents[1] / "documents" / "snapshot.json"
 
 
@@ -101,8 +105,6 @@ def pipeline(control: redis.Redis, at: float = NOW, **more: Any) -> None:
 
 
 # Shape
-
-
 def documented() -> Any:
     """Return the example snapshot, which has every documented key."""
     return json.loads(EXAMPLE.read_text(encoding="utf-8"))
@@ -199,18 +201,12 @@ def test_a_plant_of_which_nothing_is_known_says_unknown_and_never_zero(plant):
     assert snapshot["pipeline"]["state"] is None
 
 
-class OthersSeen:
-    """Two registered plants, of which one can be set."""
-
-    def collect_rows(self) -> dict[str, PlantStatus]:
-        shop = PlantStatus(kind="flink", state="seen", tasks=2, in_per_second=5.0)
-        return {"shop": shop, "logs": PlantStatus(kind="kafka", state="seen", in_per_second=9.0)}
-
-
 def test_what_comes_to_a_plant_whose_tasks_can_be_set_is_forecast_beside_applications(control, plant_topology):
     past = OfferedLoad(NOW - np.arange(600.0)[::-1], np.full(600, 5.0), None, None)
     forecasts = LoadForecasts(lambda source, now: past)
-    plant = LocalPlant(control, others=cast(PlantWatch, OthersSeen()), forecasts=forecasts)
+    shop = PlantStatus(kind="flink", state="seen", tasks=2, in_per_second=5.0)
+    rows = {"shop": shop, "logs": PlantStatus(kind="kafka", state="seen", in_per_second=9.0)}
+    plant = LocalPlant(control, others=SimpleNamespace(collect_rows=lambda: rows), forecasts=forecasts)
     plant.observe()
     forecasts.wait()
     rows = plant.observe().forecasts
@@ -221,14 +217,11 @@ def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(control, time
     """Of groups that come and go, each under a name of its own, nothing is kept."""
     groups: dict[str, ConsumerGroup] = {}
 
-    class Seen:
-        def collect_rows(self):
-            return {"logs": PlantStatus(kind="kafka", state="seen", groups=dict(groups))}
+    def rows():
+        return {"logs": PlantStatus(kind="kafka", state="seen", groups=dict(groups))}
 
-    def clock():
-        return times.wall_seconds
-
-    plant = LocalPlant(control, clock, lambda: times.monotonic_seconds, others=cast(PlantWatch, Seen()))
+    clocks = (lambda: times.wall_seconds, lambda: times.monotonic_seconds)
+    plant = LocalPlant(control, *clocks, others=SimpleNamespace(collect_rows=rows))
     for second in range(20):
         groups["billing"] = ConsumerGroup(lag_events=1_000 * second)
         times.pass_by(1.0)
@@ -241,8 +234,6 @@ def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(control, time
 
 
 # Counts and rates
-
-
 def test_rates_are_what_was_counted_between_observations(control, plant, times):
     beat_all(control, 1, inserted_events=100, removed_events=40)
     assert convert_to_plain(plant.observe())["queues"]["alert"]["in_per_second"] is None
@@ -288,8 +279,6 @@ def test_events_left_behind_on_a_node_without_points_are_still_shown(control, pl
 
 
 # Age
-
-
 def test_a_node_is_stale_after_two_beats_and_offline_after_three(control, plant, times):
     beat_all(control, 1, inserted_events=5)
     plant.observe()
@@ -354,8 +343,6 @@ def test_hosts_and_a_pipeline_that_fell_silent_are_not_shown_as_working(control,
 
 
 # Workers
-
-
 def test_who_never_started_and_who_was_killed_leave_nothing_on_the_control_server(control, plant, times):
     """Also who was noted by a clock that was an hour ahead."""
     submit(control, "alert", "n1", ["ahead"], NOW + 3_600)
@@ -403,8 +390,6 @@ def test_the_p95_is_of_the_last_seconds_only(control, plant, times):
 
 
 # Starting workers
-
-
 def test_a_loop_whose_target_comes_back_has_not_been_without_a_measurement_meanwhile(plant, times):
     Loop.objects.create(name="worker_rate", law="worker_rate", target={})
     loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
@@ -436,3 +421,35 @@ def test_since_when_a_loop_is_without_a_valid_measurement_is_not_sought_anew_eac
     ticked(0)
     times.pass_by(1)
     assert plant.observe().loops["rebalancing"].blind_since == since
+
+
+@pytest.mark.usefixtures("broker")
+def test_workers_are_counted_and_sent_with_the_queues_priority(control, plant):
+    assert plant.start_workers("alert", "n1", 2, ["a", "b"]) == ["a", "b"]
+    assert control.zcard("weir:submitted:alert:n1") == 2
+    sent = [name for name in control.keys("weir:celery:jobs*") if control.type(name) == b"list"]
+    assert [control.llen(name) for name in sent] == [2]
+    assert sent[0].endswith(b":5")
+
+
+@pytest.mark.usefixtures("broker")
+def test_workers_that_go_ahead_are_sent_before_those_of_every_queue(control, plant):
+    plant.start_workers("alert", "n1", 3, ["a", "b", "c"], ahead=1)
+    lengths = {name: control.llen(name) for name in (b"weir:celery:jobs", b"weir:celery:jobs:5")}
+    assert lengths == {b"weir:celery:jobs": 1, b"weir:celery:jobs:5": 2}
+
+
+@pytest.mark.parametrize(
+    ("queue", "node", "count", "field"),
+    [
+        ("no", "n1", 1, "queue"),
+        ("alert", "n9", 1, "node"),
+        ("telemetry", "n1", 1, "queue"),
+        ("alert", "n1", 2, "count"),
+    ],
+)
+def test_workers_for_what_is_not_there_are_refused(control, plant, queue, node, count, field):
+    with pytest.raises(BadInput) as caught:
+        plant.start_workers(queue, node, count, ["a"])
+    assert caught.value.field == field
+    assert not control.keys("weir:submitted:*")

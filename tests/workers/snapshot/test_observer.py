@@ -1,14 +1,18 @@
-"""The observer: one writer, one snapshot a second, deltas that add up, and the history behind it."""
+"""The observer: one writer, one snapshot a second, deltas that add up; and its probe of the console."""
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from contextlib import nullcontext
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 import redis
@@ -17,6 +21,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from queues.nodes.server import free_port
 from tests.servers import Server
 from tests.waiting import MAX_SECONDS, until
 from tests.workers.snapshots import snapshot_of, without_nulls
@@ -25,14 +30,18 @@ from workers.documents.snapshot import Snapshot
 from workers.history.snapshot_archive import Recorder
 from workers.objectives.book import ObjectiveBook
 from workers.plants.foreign.watch import PlantWatch
-from workers.snapshot.observer import OBSERVE_AT_SECONDS, ConsoleProbe, Observer, compute_wait_seconds
+from workers.snapshot.observer import OBSERVE_AT_SECONDS, ConsoleProbe, Observer, compute_wait_seconds, is_answering
 
 BASE = Path(__file__).parents[3]
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=4),
     max_leaves=12,
 )
+
+
 documents = st.dictionaries(st.text(max_size=2), json_values, max_size=5)
 
 
@@ -63,12 +72,6 @@ class Scripted:
         }
         return snapshot_of(document)
 
-    def start_workers(self, queue: str, node: str, count: int, ids: Any, ahead: int = 0) -> list[str]:
-        raise AssertionError("an observer starts nothing")
-
-    def steer_pipeline(self, application: str, changes: Any) -> None:
-        raise AssertionError("an observer steers nothing")
-
 
 @pytest.fixture
 def messages(control):
@@ -85,8 +88,6 @@ def next_message(subscription: redis.client.PubSub) -> dict[str, Any]:
 
 
 # Publishing
-
-
 def test_the_deltas_lead_from_each_snapshot_to_the_next(control, messages):
     plant = Scripted()
     observer = Observer(control, plant)
@@ -135,7 +136,8 @@ def test_an_observer_survives_a_control_server_that_is_away(control, control_ser
 
 def test_while_the_disk_is_full_all_but_the_recording_goes_on_and_it_is_said_once(control, tmp_path, caplog):
     (tmp_path / "snapshots").write_bytes(b"")  # no folder can be made, as on a disk that is full
-    sent, minutes = list[int](), Minutes()
+    sent, minutes = list[int](), create_autospec(ObjectiveBook, instance=True)
+    minutes.step.return_value = {}
     observer = Observer(
         control,
         Scripted(),
@@ -145,26 +147,12 @@ def test_while_the_disk_is_full_all_but_the_recording_goes_on_and_it_is_said_onc
     )
     for _ in range(3):
         observer.step()
-    assert sent == [1, 2, 3] and minutes.kept == 3
+    assert sent == [1, 2, 3] and minutes.keep.call_count == 3
     (complaint,) = [record.getMessage() for record in caplog.records]
     assert complaint.startswith("Failed to record snapshots") and "observation" not in complaint
     (tmp_path / "snapshots").unlink()
     observer.step()
     assert list((tmp_path / "snapshots").glob("open-*"))
-
-
-class Minutes(ObjectiveBook):
-    """Objectives of a plant that has none: how often their minutes are written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept = 0
-
-    def step(self, snapshot: Snapshot, published: Snapshot | None = None) -> dict[str, Any]:
-        return {}
-
-    def keep(self) -> None:
-        self.kept += 1
 
 
 def iter_clock(stop: threading.Event, server: Server) -> Any:
@@ -194,16 +182,12 @@ def test_the_next_observation_is_at_a_fifth_of_a_second_whatever_the_clock_says(
 
 
 # Merge patches
-
-
 @given(documents, documents)
 def test_a_patch_leads_from_the_old_to_the_new(old, new):
     assert without_nulls(apply_patch(old, compute_patch(old, new))) == without_nulls(new)
 
 
 # The process
-
-
 @pytest.mark.slow
 def test_the_command_publishes_until_it_is_asked_to_stop(control, control_server, tmp_path):
     environment = {**os.environ, "REDIS_URL": control_server.url, "WEIR_DATA": str(tmp_path)}
@@ -235,3 +219,47 @@ def test_the_command_closes_what_it_watched_at_plants_of_others(control_server, 
         with raised:
             call_command("observe")
     assert len(closed) == 2
+
+
+@contextmanager
+def answering(said: bytes) -> Iterator[str]:
+    """The address of what says this to whoever connects, once."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def say() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4_096)
+                connection.sendall(said)
+
+        thread = threading.Thread(target=say, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        thread.join(MAX_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("said", "available"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", True),
+        (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", True),
+        (b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", False),
+        (b"", False),
+        (b"\x15\x03\x01\x00\x02\x02\x46", False),  # TLS: the port takes https alone
+        (b"HTTP/1.1 2", False),  # it ended while it answered
+        (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000, False),
+    ],
+)
+def test_a_console_is_there_where_it_answers_in_http_and_not_where_another_does(said, available):
+    with answering(said) as address:
+        assert is_answering(address) is available
+
+
+def test_no_proxy_is_asked_for_the_console_next_door(monkeypatch):
+    """It may know nobody of a plant's own network, and would answer for a console that is away."""
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(urllib.request, "_opener", None)  # it is made once a process
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as address:
+        assert is_answering(address)

@@ -124,13 +124,6 @@ def test_a_disabled_rule_notifies_nobody_and_the_state_has_the_shipped_threshold
     assert build_limits([rule]).by_condition["queue_wait"] == SHIPPED.by_condition["queue_wait"]
 
 
-def test_a_rule_whose_condition_is_known_no_more_stops_no_snapshot():
-    gone = AlertRule(name="gone", condition="of_another_version", threshold=5, clear_threshold=2)
-    late = AlertRule(name="late", condition="queue_wait", threshold=5.0, clear_threshold=2.0, severity="critical")
-    found = evaluate_states(plant(queues=queue(6.0)), limits=build_limits([gone, late]))["queue/alert"]
-    assert (found.severity, found.rules) == ("critical", ["late"])
-
-
 @pytest.mark.parametrize(
     ("state", "severity", "sign"),
     [("NORMAL", "well", "NORMAL"), ("BUSY", "warning", "BUSY"), ("TOOBUSY", "critical", "TOOBUSY"),

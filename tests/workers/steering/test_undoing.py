@@ -48,19 +48,17 @@ def test_the_older_one_is_in_force_again_until_its_own_end_and_under_its_owner(p
     assert held(after(minutes=479)) == {"upper_limit": 30} and held(after(minutes=480)) == {}
 
 
-def test_an_older_one_whose_time_is_over_does_not_come_back(people, loop):
-    put(people["bob"], START, {"upper_limit": 30}, 10, loop=loop)
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_an_older_one_whose_time_is_over_does_not_come_back_and_what_ended_already_is_not_undone(
+    people, loop, has_ended
+):
+    put(people["bob"], START, {"upper_limit": 30}, 480 if has_ended else 10, loop=loop)
     (newer,) = put(people["ada"], after(minutes=5), {"upper_limit": 40}, 30, loop=loop)
-    assert overrides.undo(newer, by=people["ada"], now=after(minutes=10)) == [(newer, None)]
+    if has_ended:
+        overrides.end(newer, by=people["bob"], now=after(minutes=6))
+    expected = [] if has_ended else [(newer, None)]
+    assert overrides.undo(newer, by=people["ada"], now=after(minutes=10)) == expected
     assert held(after(minutes=10)) == {}
-
-
-def test_what_ended_already_is_not_undone(people, loop):
-    put(people["bob"], START, {"upper_limit": 30}, 480, loop=loop)
-    (newer,) = put(people["ada"], after(minutes=5), {"upper_limit": 40}, 30, loop=loop)
-    overrides.end(newer, by=people["bob"], now=after(minutes=6))
-    assert overrides.undo(newer, by=people["ada"], now=after(minutes=7)) == []
-    assert held(after(minutes=7)) == {}
 
 
 @pytest.mark.parametrize("older", [GAINS, {"kp": GAINS["kp"], "ki": GAINS["ki"]}])

@@ -165,23 +165,6 @@ def lagging(state: str, seconds: float | None) -> dict[str, Any]:
     return plant(pipeline={"state": state, "age_seconds": 0.5, "watermark_lag_seconds": seconds})
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.parametrize(
-    ("condition", "threshold", "on", "unknown", "off"),
-    [
-        ("shedding", 1.0, shed(0.3), shed(None), shed(0.0)),
-        ("rate_unexpected", 2.0, banded(90.0), banded(None), banded(25.0)),
-        ("pipeline_lag", 60.0, lagging("running", 90.0), lagging("offline", 3.0), lagging("running", 3.0)),
-    ],
-)
-def test_what_is_not_known_any_more_stays_until_it_is_known_to_be_over(looks, condition, threshold, on, unknown, off):
-    rule(condition, condition=condition, title="It is", threshold=threshold, clear_threshold=threshold)
-    for snapshot, state in ((on, "firing"), (unknown, "firing"), (off, "resolved")):
-        looks.snapshot = snapshot
-        looks.pass_seconds(60)
-        assert the_alert().state == state
-
-
 def restarted(state: str, waiting: int | None) -> dict[str, Any]:
     """A pipeline that has worked no batch yet."""
     applications = {} if waiting is None else {"flow": {"state": state, "waiting_events": waiting}}
@@ -189,33 +172,40 @@ def restarted(state: str, waiting: int | None) -> dict[str, Any]:
     return plant(pipeline=report)
 
 
-def test_a_pipeline_that_lags_and_is_restarted_lags_until_its_first_batch_says_otherwise(looks):
-    rule("lag", condition="pipeline_lag", title="It lags", threshold=60, clear_threshold=30)
-    for snapshot, state in (
-        (lagging("running", 900.0), "firing"),
-        (restarted("starting", None), "firing"),
-        (restarted("running", 50_000), "firing"),
-        (restarted("running", 0), "resolved"),
-    ):
-        looks.snapshot = snapshot
-        looks.pass_seconds(60)
-        assert the_alert().state == state
-
-
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
-    ("condition", "on"),
+    ("condition", "threshold", "on", "unknown", "off"),
     [
-        ("consumer_lag", {"groups": {"orders": {"lag_events": 900, "lag_seconds": 90.0}}}),
-        ("sensor_silent", {"sensors": {"load": {"silent_seconds": 90.0}}}),
+        ("shedding", 1.0, shed(0.3), [shed(None)], shed(0.0)),
+        ("rate_unexpected", 2.0, banded(90.0), [banded(None)], banded(25.0)),
+        ("pipeline_lag", 60.0, lagging("running", 90.0), [lagging("offline", 3.0)], lagging("running", 3.0)),
+        (  # until its first batch says otherwise
+            "pipeline_lag",
+            60.0,
+            lagging("running", 900.0),
+            [restarted("starting", None), restarted("running", 50_000)],
+            restarted("running", 0),
+        ),
+        (
+            "consumer_lag",
+            60.0,
+            attached(groups={"orders": {"lag_events": 900, "lag_seconds": 90.0}}),
+            [attached("unseen", error="it does not answer")],
+            attached(),
+        ),
+        (
+            "sensor_silent",
+            60.0,
+            attached(sensors={"load": {"silent_seconds": 90.0}}),
+            [attached("unseen", error="it does not answer")],
+            attached(),
+        ),
     ],
 )
-def test_alerts_of_a_plant_that_a_new_observer_has_not_reached_yet_stay_until_it_has(looks, condition, on):
-    rule(condition, condition=condition, title="It is", threshold=60, clear_threshold=30)
-    for snapshot, state in (
-        (attached("seen", **on), "firing"),
-        (attached("unseen", error="it does not answer"), "firing"),
-        (attached("seen"), "resolved"),
-    ):
+def test_what_is_not_known_any_more_stays_until_it_is_known_to_be_over(looks, condition, threshold, on, unknown, off):
+    rule(condition, condition=condition, title="It is", threshold=threshold, clear_threshold=threshold)
+    states = [(on, "firing"), *((each, "firing") for each in unknown), (off, "resolved")]
+    for snapshot, state in states:
         looks.snapshot = snapshot
         looks.pass_seconds(60)
         assert the_alert().state == state

@@ -34,6 +34,8 @@ def at_second(second: float, record: PartsRecord, pipeline: str | None = "runnin
         totals={"worker_slots": 2 if second >= WORKERS else 0, "workers_busy": 0, "shed_share": 0.0},
         pipeline={"state": state, "age_seconds": 0.5 if state != "offline" else HOURS, "error": "no worker"},
     )
+    if pipeline is None:
+        document["pipeline"] = {}
     document["pipeline"]["watermark_lag_seconds"] = 400.0 if second < CAUGHT_UP else 1.0
     for each in document["nodes"].values():
         each["stale"] = second < NODES
@@ -70,29 +72,12 @@ def test_the_first_five_minutes_of_a_slow_start_raise_no_alert(looks):
 
 
 @pytest.mark.thorough
-def test_a_pipeline_that_never_comes_is_an_alert_when_its_time_is_over(looks):
+@pytest.mark.parametrize("pipeline", ["failed", None])
+def test_a_pipeline_that_never_comes_or_never_reports_is_an_alert_when_its_time_is_over(looks, pipeline):
     record = PartsRecord()
-    walk(looks, record, int(STARTING_SECONDS) - 4, pipeline="failed")
+    walk(looks, record, int(STARTING_SECONDS) - 4, pipeline)
     assert "pipeline-down" not in fired()
-    walk(looks, record, int(STARTING_SECONDS) + 30, pipeline="failed")
-    assert "pipeline-down" in fired()
-
-
-@pytest.mark.thorough
-def test_a_pipeline_that_has_never_reported_is_an_alert_when_its_time_to_start_is_over(looks):
-    record = PartsRecord()
-
-    def until(second):
-        while looks.now < START + second:
-            at = looks.now + 2 - START
-            document = at_second(at, PartsRecord()) | {"pipeline": {}}
-            parts = convert_to_plain(record.step(snapshot_of(document), START + at))
-            looks.snapshot, looks.more = document | {"parts": parts}, facts(at)
-            looks.look()
-
-    until(int(STARTING_SECONDS) - 4)
-    assert "pipeline-down" not in fired()
-    until(int(STARTING_SECONDS) + 60)
+    walk(looks, record, int(STARTING_SECONDS) + 60, pipeline)
     assert "pipeline-down" in fired()
 
 

@@ -10,7 +10,7 @@ from tests.workers.control.kinds.pooled_app import ONE, PLANT, TWO, PooledApp
 from workers.control.kinds.concurrency import measure_target
 from workers.control.ledger import ledger
 from workers.control.parts.attached_pools import MAX_NAME, build_loop_name
-from workers.models import LedgerEntry, Loop
+from workers.models import Loop
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
@@ -122,12 +122,9 @@ def test_a_pool_of_which_no_completion_is_heard_has_nothing_to_decide_on(app):
     assert entry.action is None and f"{ONE} reports no completions" in entry.reason
 
 
-def test_what_a_plant_refuses_is_the_entrys_error_and_the_law_goes_on_as_it_was(app):
-    entries = steered(app, 30, 4)
+def test_a_pool_that_can_not_be_resized_any_more_is_held_with_the_reason(app):
+    steered(app, 30, 4)
     app.fixed = "it runs with --autoscale"
-    loop = Loop.objects.get(law=LAW)
-    entry = LedgerEntry.objects.filter(loop=loop, acted=True).first() or entries[-1]
-    assert entry is not None
     app.work(station(30))
     (held,) = app.tick(5.0, LAW)
     assert held.action is None and "--autoscale" in held.reason

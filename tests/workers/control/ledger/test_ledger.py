@@ -65,30 +65,24 @@ def test_a_record_that_no_longer_fits_the_law_says_which_field(loop, plant, cloc
     assert replay.error.startswith("parameters.speed")
 
 
-def test_an_action_that_removed_what_was_expected_was_effective(loop, plant, clock, control):
+@pytest.mark.parametrize(
+    ("events", "state", "verdict"),
+    [(100, "NORMAL", "effective"), (49, "NORMAL", "ineffective"), (100, "TOOBUSY", "harmful")],
+)
+def test_an_action_is_judged_once_by_what_it_removed_and_what_became_of_its_node(
+    loop, plant, clock, control, events, state, verdict
+):
     entry = tick(loop, plant, clock, control, seconds=0)
-    plant.run("alert", "n1", 100)
+    plant.run("alert", "n1", events)
+    plant.set_node("n1", state=state)
     assert judge(plant, clock, 9.9) == []
     (judged,) = judge(plant, clock, 0.1)
-    assert (judged.pk, judged.verdict) == (entry.pk, "effective")
-    assert judged.outcome["gained"] == 200
+    assert (judged.pk, judged.verdict) == (entry.pk, verdict)
+    if verdict == "harmful":
+        assert "TOOBUSY" in judged.outcome["why"]
+    else:
+        assert judged.outcome["gained"] == 2 * events
     assert judge(plant, clock) == []
-
-
-def test_an_action_that_removed_less_than_half_was_ineffective(loop, plant, clock, control):
-    tick(loop, plant, clock, control, seconds=0)
-    plant.run("alert", "n1", 49)
-    (judged,) = judge(plant, clock)
-    assert (judged.verdict, judged.outcome["gained"]) == ("ineffective", 98)
-
-
-def test_an_action_after_which_the_node_became_toobusy_was_harmful(loop, plant, clock, control):
-    tick(loop, plant, clock, control, seconds=0)
-    plant.run("alert", "n1", 100)
-    plant.set_node("n1", state="TOOBUSY")
-    (judged,) = judge(plant, clock)
-    assert judged.verdict == "harmful"
-    assert "TOOBUSY" in judged.outcome["why"]
 
 
 def test_counters_that_were_reset_leave_an_action_ineffective_with_the_reason(loop, plant, clock, control):

@@ -1,4 +1,4 @@
-"""A producer's rate is its own, whenever its reports and the watcher's reads happen to fall."""
+"""A producer's rate is its own whenever somebody reads it; a trend comes of several samples."""
 
 from itertools import pairwise
 
@@ -6,10 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.snapshot.rates import LATE_SECONDS, Rates, ReportTimes
+from workers.snapshot.rates import LATE_SECONDS, Rates, ReportTimes, TrendWatch
 
 RATE, BLOCK = 20_000.0, 5_000
+
+
 phases, clocks = st.floats(0, 1), st.floats(-1e9, 1e9)
+
+
 jitters = st.lists(st.floats(0, 0.2), min_size=30, max_size=30)
 
 
@@ -69,3 +73,38 @@ def test_a_first_report_is_of_now_and_one_that_stays_says_nothing_until_it_is_ov
     assert times.estimate("till", 5.0, 102.0) == 102.0 - LATE_SECONDS
     times.forget_others({"other"})
     assert times.estimate("till", 5.0, 103.0) == 103.0
+
+
+def watched(values, begin=0.0):
+    watch = TrendWatch()
+    for second, value in enumerate(values):
+        watch.add(value, begin + second)
+    return watch
+
+
+def test_nothing_is_said_before_several_samples():
+    assert watched([100.0, 5_000.0]).trend is None
+    assert watched(range(0, 10_000, 1_000)).trend is None
+
+
+def test_a_backlog_that_grows_rises_and_one_that_shrinks_falls():
+    assert watched(range(0, 3_000, 100)).trend == "rising"
+    assert watched(range(3_000, 0, -100)).trend == "falling"
+    assert watched([1_000.0] * 30).trend == "steady"
+
+
+def test_one_odd_sample_decides_nothing():
+    """The newest of thirty rising samples is low: a worker has just taken its events."""
+    assert watched([*range(1_000, 3_900, 100), 0]).trend == "rising"
+
+
+def test_a_trend_that_is_said_ends_later_than_it_begins():
+    climb = [1_000.0 + 4 * second for second in range(30)]
+    assert watched(climb).trend == "rising"
+    slower = [climb[-1] + 2 * second for second in range(30)]
+    assert watched([*climb, *slower]).trend == "rising"
+    assert watched([1_000.0 + 2 * second for second in range(30)]).trend == "steady"
+
+
+def test_an_unknown_sample_begins_anew():
+    assert watched([*range(0, 3_000, 100), None]).trend is None
