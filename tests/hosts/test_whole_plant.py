@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.flow import Flow
-from tests.hosts.whole_plant import NODES, QUEUE, WholePlant, is_whole, whole_plant
+from tests.hosts.whole_plant import QUEUE, WholePlant, is_whole, whole_plant
 from tests.waiting import until
 
 logger = logging.getLogger(__name__)
@@ -51,14 +51,6 @@ def again(plant: WholePlant, what: str) -> None:
 
     seconds, _ = plant.until(whole_since, AGAIN_SECONDS, f"whole after {what}")
     logger.warning("%s: whole again after %.1f s", what, seconds)
-
-
-def test_each_part_on_a_host_of_its_own_works_with_the_others(plant, flow):
-    plant.assert_loops_tick()
-    assert plant.page_answers()
-    snapshot = plant.snapshot()
-    assert {state_of(snapshot, f"node/{name}")["severity"] for name in NODES} == {"well"}
-    flow.end()
 
 
 def test_a_partitioned_node_is_offline_its_events_go_elsewhere_and_it_is_used_again(plant, flow):

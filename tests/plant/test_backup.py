@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -10,13 +9,6 @@ from bench.plant.running_plant import RunningPlant
 from tests.plant.test_stranger import PATIENCE, handled_jobs, jobs_in, trace_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1200)]
-
-
-def publishing(plant: RunningPlant, path: Path) -> subprocess.Popen[str]:
-    command = plant.manage_command(
-        "publish", "alert", str(path), "--type", "event_type", "--key", "job_id", "--speed", "0"
-    )
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=plant.environment())
 
 
 def batch_of(snapshot: dict) -> int:
@@ -28,7 +20,9 @@ def test_a_backup_taken_under_load_is_the_plant_again_in_another_folder(tmp_path
     file = tmp_path / "weir.backup"
     with RunningPlant() as plant:
         plant.wait_until(lambda s: (s["pipeline"] or {}).get("state") == "running", PATIENCE, "the pipeline runs")
-        publisher = publishing(plant, path)
+        options = ("--type", "event_type", "--key", "job_id", "--speed", "0")
+        command = plant.manage_command("publish", "alert", str(path), *options)
+        publisher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=plant.environment())
         plant.wait_until(lambda s: s["queues"]["alert"]["waiting_events"] > 0, PATIENCE, "events wait")
         publisher.communicate(timeout=PATIENCE)
         assert publisher.returncode == 0

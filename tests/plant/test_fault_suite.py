@@ -13,8 +13,7 @@ from django.core.management import call_command
 from bench.faults import suite
 from bench.faults.account import Account, Order, compare
 from bench.faults.kinds import MAX_ORDERS_A_FAULT, Kind, freeze, kill, takes_orders
-from bench.faults.suite import Struck, choose_kinds, recovery, run, select_kinds
-from common.errors import BadInput
+from bench.faults.suite import Struck, choose_kinds, recovery, run
 
 KINDS: list[Kind] = [each(name) for name in ("web", "beat", "n1") for each in (kill, freeze)]
 SEEDS, FAULTS, RATE = range(1, 11), 20, 10_000
@@ -69,18 +68,6 @@ def test_a_fault_that_finds_the_database_busy_is_not_tried_and_the_seeds_go_on(m
     assert (document["faults"], document["not_recovered"], document["late"]) == (1, [], [])
     assert [each["kind"] for each in document["recovery"]] == ["kill web"]
     assert [each["kind"] for each in document["not_tried"]] == ["lock weir.sqlite3"]
-
-
-def test_the_limit_is_twice_as_long_at_a_load_of_eight():
-    assert [Struck(1, "kill web", 8.0, 15.0, load=load).is_within for load in (0.0, 8.0)] == [False, True]
-    assert not Struck(1, "kill web", 8.0, None, load=8.0).is_within
-
-
-def test_kinds_are_chosen_by_name_and_an_unknown_one_is_named_with_those_there_are():
-    assert [kind.name for kind in select_kinds(KINDS, ["freeze n1", "kill web"])] == ["freeze n1", "kill web"]
-    assert select_kinds(KINDS, []) == KINDS
-    with pytest.raises(BadInput, match=r"--only: kill moon is no kind of fault.*freeze beat, freeze n1"):
-        select_kinds(KINDS, ["kill moon"])
 
 
 @pytest.mark.parametrize(

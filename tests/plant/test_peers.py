@@ -6,7 +6,6 @@ import pytest
 
 from bench.peers import peers
 from bench.peers.work import WINDOW_EVENTS, run_matcher, sequence_events, shorten_window, write_sequence
-from common.errors import BadInput
 
 RIGHT = {"production": [3, 1.5], "None": [1, 0.25]}
 
@@ -23,12 +22,6 @@ RIGHT = {"production": [3, 1.5], "None": [1, 0.25]}
 )
 def test_sums_may_differ_by_the_order_of_adding_alone(answer, is_right):
     assert peers._alike(answer, RIGHT) == is_right
-
-
-def test_what_is_not_installed_is_said_with_the_command_that_does(tmp_path, monkeypatch):
-    monkeypatch.setattr(peers, "INSTALLED", tmp_path)
-    with pytest.raises(BadInput, match="bin/peers"):
-        peers.run(1.0)
 
 
 def test_each_partition_of_a_sequence_is_in_order_and_has_all_events_of_its_keys(tmp_path):

@@ -29,12 +29,6 @@ def test_one_sample_that_is_far_off_is_no_growth():
     assert samples.compute_slope("web_bytes") == 0.0 and samples.median("web_bytes") == 20.0
 
 
-def test_what_is_not_there_in_a_sample_counts_as_nothing_then():
-    samples = sampled([20.0])
-    samples.add(60.0, {"agents_bytes": 7.0})
-    assert dict(samples.values) == {"web_bytes": [20.0, 0.0], "agents_bytes": [0.0, 7.0]}
-
-
 def test_the_charts_are_as_long_as_they_get_and_what_was_in_them_is_their_end(control):
     for value in (1, 2):
         control.xadd(keys.METRICS, {"events": value})

@@ -77,14 +77,6 @@ def said_of_snapshots(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line for line in caplog.messages if line.startswith("The snapshot can")]
 
 
-def test_a_worker_handles_reports_and_leaves(control, nodes, plant_topology):
-    fill(Segment(nodes["n1"].client(), "alert"), 3)
-    tasks.consume("alert", "n1", "w1")
-    work = control.hgetall("weir:work:alert:n1")
-    assert (work[b"started"], work[b"finished"], work[b"events"]) == (b"1", b"1", b"24")
-    assert control.zcard("weir:running:alert:n1") == 0
-
-
 def test_a_worker_of_a_node_that_is_away_says_so_and_loses_nothing(control, nodes, plant_topology):
     fill(Segment(nodes["n2"].client(), "alert"), 3)
     nodes["n2"].kill()

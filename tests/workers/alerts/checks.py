@@ -98,6 +98,13 @@ def fire(looks: Looks) -> None:
     looks.now += 6
 
 
+def mend(looks: Looks) -> None:
+    """The node is back for so long that its alert has ended."""
+    looks.snapshot = plant()
+    looks.pass_seconds(14)
+    looks.now += 6
+
+
 def deliver(looks: Looks, alive: bool = True) -> int:
     return dispatcher.deliver(lambda: looks.at, lambda: alive)
 

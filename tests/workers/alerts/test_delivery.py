@@ -11,7 +11,7 @@ from django.db import DatabaseError
 
 from queues.nodes.server import free_port
 from tests.waiting import MAX_SECONDS
-from tests.workers.alerts.checks import deliver, fire, kinds, plant, rule, the_alert
+from tests.workers.alerts.checks import deliver, fire, kinds, mend, rule, the_alert
 from tests.workers.alerts.receiving import WorkReporter, mail_server
 from workers.alerts.conditions.gatherer import list_failing_receivers
 from workers.alerts.delivery import dispatcher, outbox, receivers, webhook
@@ -62,9 +62,7 @@ def test_mails_about_one_alert_are_a_thread(looks, mails):
     looks.pass_seconds(70)
     looks.now += 6
     deliver(looks)
-    looks.snapshot = plant()
-    looks.pass_seconds(14)
-    looks.now += 6
+    mend(looks)
     deliver(looks)
     first, again, end = mails.mails
     assert first["In-Reply-To"] is None and end["Subject"].startswith("[critical] Resolved")
@@ -199,15 +197,11 @@ def test_a_receiver_hears_of_the_end_only_when_it_wants_to(looks, posts):
     made = webhook_rule(posts)
     fire(looks)
     deliver(looks)
-    looks.snapshot = plant()
-    looks.pass_seconds(14)
-    looks.now += 6
+    mend(looks)
     assert deliver(looks) == 1 and orjson.loads(posts.posts[-1][1])["kind"] == "resolved"
     Receiver.objects.filter(pk=made.pk).update(tells_resolved=False)
     looks.now += 3_600
     fire(looks)
     deliver(looks)
-    looks.snapshot = plant()
-    looks.pass_seconds(14)
-    looks.now += 6
+    mend(looks)
     assert deliver(looks) == 0

@@ -304,25 +304,15 @@ def test_a_tick_that_is_late_says_so_in_the_ledger(loop, plant, clock, control):
     assert ledger.replay(entry).same
 
 
-def pausing(plant, until_seconds=60.0):
-    """The plant with the consumption of its queue paused."""
-    observe = plant.observe
-    pause = PauseStatus(part="consumption", override=1, until=START.timestamp() + until_seconds, by="ada")
-
-    def observed():
-        snapshot = observe()
-        queues = {name: replace_fields(row, pauses=[pause]) for name, row in snapshot.queues.items()}
-        return replace_fields(snapshot, queues=queues)
-
-    return observed
-
-
 def test_a_loop_of_a_paused_queue_holds_says_so_and_goes_on_afterwards(loop, plant, clock, control, monkeypatch):
     tick(loop, plant, clock, control)
     state = fresh(loop).state["law"]
     plant.put("alert", "n1", 1_200)
+    snapshot = plant.observe()
+    pause = PauseStatus(part="consumption", override=1, until=START.timestamp() + 60, by="ada")
+    queues = {name: replace_fields(row, pauses=[pause]) for name, row in snapshot.queues.items()}
     with monkeypatch.context() as paused:
-        paused.setattr(plant, "observe", pausing(plant))
+        paused.setattr(plant, "observe", lambda: replace_fields(snapshot, queues=queues))
         entry = tick(loop, plant, clock, control)
     assert (entry.mode, entry.applied) == ("hold", False)
     assert "on hold, consumption of alert is paused until 03:01:00 UTC" in entry.reason

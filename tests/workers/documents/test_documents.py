@@ -2,7 +2,6 @@
 
 import functools
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from common.stored_document import (
     replace_fields,
 )
 from queues.nodes.heartbeat import Heartbeat
+from tests.workers.snapshot.test_local_plant import documented
 from tests.workers.snapshots import snapshot_of, without_nulls
 from workers.coordination.merge_patch import apply_patch, compute_patch, document_difference
 from workers.documents.alerts import AlertStatus, AuditVerdict
@@ -52,7 +52,6 @@ KINDS = (
     LoadForecast,
 )
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-EXAMPLE = Path(__file__).with_name("snapshot.json")
 texts = st.text(max_size=5)
 json_values = st.none() | st.booleans() | st.integers(-9, 9) | texts
 
@@ -92,11 +91,6 @@ def documents_of(kind: type[StoredDocument]) -> st.SearchStrategy[Any]:
     needed = {each.name: values_of(each.type) for each in fields if each.required}
     others = {each.name: values_of(each.type) for each in fields if not each.required}
     return st.fixed_dictionaries(needed, optional=others).map(lambda given: kind(**given))
-
-
-def documented() -> dict[str, Any]:
-    """Return the example snapshot, which has every documented key."""
-    return json.loads(EXAMPLE.read_text(encoding="utf-8"))
 
 
 @each_kind

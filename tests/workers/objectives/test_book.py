@@ -77,24 +77,6 @@ def test_a_second_is_good_or_bad_and_each_minute_is_written_once_it_is_over():
     assert said.left == pytest.approx(0.01 * 121 - 30)
 
 
-def killed(seconds: int, **parts: Any) -> Any:
-    """The last snapshot of a process that was killed after so many seconds."""
-    book = ObjectiveBook()
-    said = watched(book, seconds, **parts)
-    return replace_fields(plant(START + seconds - 1, **parts), objectives=said)
-
-
-@pytest.mark.django_db
-def test_of_a_killed_process_the_next_counts_the_minute_that_was_running():
-    define("late", LATENCY, None, NOW)
-    published = killed(90, wait_seconds=31.0)
-    second = ObjectiveBook()
-    said = second.step(plant(START + 90, wait_seconds=31.0), published)["late"]
-    assert (said.bad, said.total) == (91.0, 91.0)
-    watched(second, 31, 91)
-    assert kept() == [(0, 60.0, 60.0), (1, 31.0, 60.0)]
-
-
 @pytest.mark.django_db
 def test_a_clock_that_is_set_back_freezes_no_window():
     """Else what burns is added to minutes that no window looks at, for as long as it was set back."""

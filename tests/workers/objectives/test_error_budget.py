@@ -43,16 +43,13 @@ def plain_rate(rows, now, minutes, target):
     return None if total == 0 else (bad / total) / (1 - target)
 
 
-def counted_minutes(rows, now, minutes):
-    return sum(now - minutes < minute <= now for minute in rows)
-
-
 @given(stretches, st.sampled_from([0.9, 0.99, 0.999]))
 def test_burn_rates_on_replayed_histories_equal_a_count_over_every_row(history, target):
     rows, now, counts = replayed(history)
     for pair in PAIRS:
         rates = [plain_rate(rows, now, each, target) for each in (pair.long_minutes, pair.short_minutes)]
-        known = None not in rates and counted_minutes(rows, now, pair.long_minutes) >= pair.short_minutes
+        counted = sum(now - pair.long_minutes < minute <= now for minute in rows)
+        known = None not in rates and counted >= pair.short_minutes
         found = pair_rate(counts, pair, target)
         assert (found is None) == (not known)
         if known:

@@ -57,7 +57,8 @@ class Story:
             server.client().flushall()
         self.plant, self.user, self.lost = Plant(control, servers), user, set()
         self.fresh = set()  # may hold points again since so short a time that no queue can have them yet
-        self.client = Client(servers_url(control), "story")
+        options = control.connection_pool.connection_kwargs
+        self.client = Client(f"redis://{options['host']}:{options['port']}/0", "story")
         self.published, self.handled = 0, []
         self.snapshot = self.plant.pass_seconds(2)
 
@@ -190,11 +191,6 @@ class Story:
         assert sum(row.waiting_events for row in rows.values()) == len(stored)
         for node in NODES:
             assert self.plant.segment("alert", node).measure()["leaving_blocks"] == 0
-
-
-def servers_url(control):
-    options = control.connection_pool.connection_kwargs
-    return f"redis://{options['host']}:{options['port']}/0"
 
 
 def told(control, nodes, user, steps):

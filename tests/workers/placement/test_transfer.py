@@ -9,7 +9,6 @@ from queues.segments.segment import Segment
 from tests.queues.samples import batch_of, blocks_of
 from workers.placement.transfer import Deadline, Route
 
-MINUTE = 60.0
 ALL = 10**9
 
 
@@ -60,15 +59,6 @@ def test_every_waiting_block_arrives_once_and_the_source_is_empty(at):
     assert 20 < done.by_target["n2"] < 80
 
 
-def test_what_a_worker_holds_stays_and_can_be_acknowledged(at):
-    at["n1"].publish(blocks_of(40))
-    held = at["n1"].claim("w1", 8, MINUTE)
-    assert route(at).run(ALL).events == 32
-    at["n1"].acknowledge([block.entry_id for block in held])
-    assert waiting(at["n1"]) == 0
-    assert len(everywhere(at)) == 32
-
-
 class Clock:
     """A monotonic clock that goes on by what takes time."""
 
@@ -106,20 +96,6 @@ def test_a_target_that_fails_for_all_of_a_pass_keeps_no_block_from_another(at, n
     clock = Clock()
     monkeypatch.setattr(at["n2"], "receive", clock.taking(5.0, at["n2"].receive))
     assert route(at).run(ALL, deadline=Deadline.start(3.0, clock)).by_target == {"n3": 1}
-
-
-@pytest.mark.parametrize("dies_after", ["depart", "receive", "confirm"])
-def test_a_pass_that_dies_is_finished_by_the_next_also_with_other_weights(at, dies_after):
-    at["n1"].publish(blocks_of(80))
-    rows = at["n1"].depart({"n2": 1, "n3": 1}, 7, ALL)
-    if dies_after != "depart":
-        for block in rows[:5]:
-            assert at[block.target].receive("n1", block)
-    if dies_after == "confirm":
-        at["n1"].confirm([block.entry_id for block in rows[:2]])
-    route(at, {"n2": 0, "n3": 1}).run(ALL)
-    assert everywhere(at) == names(80)
-    assert waiting(at["n1"]) == 0
 
 
 def test_a_dead_target_keeps_its_blocks_marked_and_the_others_arrive(at, nodes):

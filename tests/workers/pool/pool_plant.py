@@ -42,6 +42,12 @@ class Plant:
     def mode(self, mode: str) -> None:
         Loop.objects.update(mode=mode)
 
+    def put_on_auto(self, rate_of: Callable[[int], float]) -> None:
+        """Once it has been seen at work."""
+        self.work(rate_of)
+        self.tick()
+        self.mode("auto")
+
     def work(self, rate_of: Callable[[int], float], samples: int = 40) -> None:
         """Five seconds in which all processes have work; orders are followed first."""
         for host, row in self.rows.items():

@@ -44,9 +44,7 @@ def test_each_host_that_handles_events_has_a_loop_that_advises_in_a_range(contro
 
 
 def test_what_was_asked_for_is_kept_while_the_loop_is_alive_and_lapses_in_advise(control, plant):
-    plant.work(station(6))
-    plant.tick()
-    plant.mode("auto")
+    plant.put_on_auto(station(6))
     for _ in range(8):
         plant.work(station(6))
         plant.tick()
@@ -61,9 +59,7 @@ def test_what_was_asked_for_is_kept_while_the_loop_is_alive_and_lapses_in_advise
 
 def test_a_pool_that_refuses_to_grow_is_reported_with_its_reason_and_taken_for_its_limit(control):
     plant = Plant(control, most=3)
-    plant.work(station(20))
-    plant.tick()
-    plant.mode("auto")
+    plant.put_on_auto(station(20))
     plant.rows[HOST]["trouble"] = "BlockingIOError: [Errno 11] Resource temporarily unavailable"
     entries = []
     for _ in range(25):
@@ -123,9 +119,7 @@ def test_no_sample_is_taken_twice_and_another_life_of_the_host_begins_anew():
 def test_hosts_leave_their_steady_state_together(control):
     hosts = ("jobs@a", "jobs@b", "jobs@c")
     plant = Plant(control, *hosts)
-    plant.work(station(6))
-    plant.tick()
-    plant.mode("auto")
+    plant.put_on_auto(station(6))
     Loop.objects.filter(name="concurrency/jobs@c").update(
         parameters={**Loop.objects.get(name="concurrency/jobs@c").parameters, "steady_seconds": 150.0}
     )
@@ -167,9 +161,7 @@ def test_a_host_knows_what_the_hosts_that_are_steered_have_on_average():
 
 
 def test_a_person_sets_the_pool_by_hand_until_the_override_ends(plant, user):
-    plant.work(station(6))
-    plant.tick()
-    plant.mode("auto")
+    plant.put_on_auto(station(6))
     loop = Loop.objects.get()
     told = {"owner": user, "reason": "a slow evening", "now": plant.now, "loop": loop, "minutes": 1}
     overrides.set_override(name="mode", value="manual", **told)
@@ -194,9 +186,7 @@ def test_an_order_that_can_not_be_followed_is_refused_and_leaves_none(control, p
 
 
 def test_every_decision_can_be_replayed_and_what_if_without_a_change_decides_the_same(plant):
-    plant.work(station(6))
-    plant.tick()
-    plant.mode("auto")
+    plant.put_on_auto(station(6))
     for tick in range(16):
         plant.work(station(6))
         plant.tick()
@@ -215,16 +205,12 @@ def test_every_decision_can_be_replayed_and_what_if_without_a_change_decides_the
 
 def test_a_hold_that_has_just_ended_is_no_reason_to_explore_anew(plant):
     """The snapshot that a tick reads is up to a second old, and may still show the hold."""
-    plant.work(station(6))
-    plant.tick()
-    plant.mode("auto")
+    plant.put_on_auto(station(6))
     for _ in range(30):
         plant.work(station(6))
         plant.tick()
     plant.mode("hold")
-    plant.work(station(6))
-    plant.tick()
-    plant.mode("auto")
+    plant.put_on_auto(station(6))
     plant.now += timedelta(seconds=1)
     published = PublishedPlant(plant.control, plant.now.timestamp)
     (entry,) = tick_due(published, plant.now, plant.control, laws=("concurrency",))

@@ -65,16 +65,12 @@ def counted(days: int, bad_day: int, window_days: int) -> None:
     )
 
 
-def trimmed(minute: int) -> None:
-    book = ObjectiveBook()
-    book.step(snapshot_of({"at": (minute - minute % 60) * 60.0, "queues": {}}))
-    book.keep()
-
-
 @pytest.mark.django_db
 def test_a_week_of_which_not_all_is_kept_says_from_when_it_is_known():
     counted(days=20, bad_day=14, window_days=10)
-    trimmed(int(MONDAY.timestamp() // 60))
+    book = ObjectiveBook()
+    book.step(snapshot_of({"at": MONDAY.timestamp() // 3_600 * 3_600, "queues": {}}))
+    book.keep()
     assert build_week_report(MONDAY).promises[0].known_from is None
     (promise,) = build_week_report(MONDAY - LENGTH).promises
     assert promise.known_from == MONDAY - timedelta(days=10, minutes=-6)

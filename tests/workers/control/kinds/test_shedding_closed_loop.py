@@ -54,13 +54,6 @@ def events_of(seconds: float, seed: int = 3) -> list[tuple[int, str, str]]:
     return sorted(found)
 
 
-def with_strays(events: list[tuple[int, str, str]], seed: int = 5) -> list[tuple[int, str, str]]:
-    """As many more of jobs that nobody has submitted: they can be in no match."""
-    chance = random.Random(seed)
-    strays = [(time_us, "SCHEDULE", f"stray-{chance.randrange(500)}") for time_us, _, _ in events]
-    return sorted(events + strays)
-
-
 @dataclass
 class Virtual:
     """The application and its loops. now: virtual seconds since NOW. partnerless_share: of its price, what an
@@ -238,7 +231,10 @@ def test_a_queue_capped_below_shedding_loses_nothing_however_late_it_is(control)
 @pytest.mark.slow
 def test_what_could_add_to_no_match_is_not_searched_and_leaves_its_time_to_what_could(control):
     seconds = 30.0
-    events = with_strays(events_of(seconds))
+    events, chance = events_of(seconds), random.Random(5)
+    # As many more of jobs that nobody has submitted: they can be in no match.
+    strays = [(time_us, "SCHEDULE", f"stray-{chance.randrange(500)}") for time_us, _, _ in events]
+    events = sorted(events + strays)
     before = worked(control, "global", seconds=seconds, events=events)
     searched = recall_of(before)
     ours = worked(control, "global", seconds=seconds, events=events, partnerless_share=PARTNERLESS_SHARE)
