@@ -6,7 +6,6 @@ import orjson
 import pytest
 
 from queues import keys
-from tests.workers.alerts.receiving import hook
 from workers.alerts.alerter import DeadMansSwitch, WatchFacts, describe_failure, find_undelivered_error
 from workers.alerts.delivery import outbox, receivers
 from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
@@ -37,31 +36,25 @@ def working(db, control):
     control.set(keys.SNAPSHOT, orjson.dumps({"at": NOW.timestamp(), "seq": 1, "nodes": {}}))
 
 
-@pytest.fixture
-def calls():
-    with hook() as reporter:
-        yield reporter
-
-
-def switch(control, calls, path: str = "/ping/5f2c") -> DeadMansSwitch:
-    environment = {"WEIR_ALIVE_URL": f"http://127.0.0.1:{calls.port}{path}", "WEIR_ALIVE_SECONDS": "30"}
+def switch(control, posts, path: str = "/ping/5f2c") -> DeadMansSwitch:
+    environment = {"WEIR_ALIVE_URL": f"http://127.0.0.1:{posts.port}{path}", "WEIR_ALIVE_SECONDS": "30"}
     return DeadMansSwitch(control, environment)
 
 
-def test_it_is_called_while_everything_works_and_stops_when_the_observer_is_silent(working, control, calls):
-    made = switch(control, calls)
-    assert made.step(NOW) and calls.paths == ["/ping/5f2c"]
+def test_it_is_called_while_everything_works_and_stops_when_the_observer_is_silent(working, control, posts):
+    made = switch(control, posts)
+    assert made.step(NOW) and posts.paths == ["/ping/5f2c"]
     assert not made.step(NOW + timedelta(seconds=20)), "the snapshot is 20 s old"
     watch = AlertWatch.objects.get()
-    assert len(calls.paths) == 1 and watch.alive_at == NOW and "observer" in watch.alive_error
+    assert len(posts.paths) == 1 and watch.alive_at == NOW and "observer" in watch.alive_error
 
 
-def test_it_stops_when_no_message_reaches_anybody_and_goes_on_when_one_does(working, control, calls):
+def test_it_stops_when_no_message_reaches_anybody_and_goes_on_when_one_does(working, control, posts):
     desk = receivers.define("desk", "email", {"addresses": ["a@b.example"]})
     message = outbox.test_message(desk, "operator", NOW)
     for _ in range(2):
         outbox.mark_failed(Message.objects.get(), "answered 503", NOW)
-    made = switch(control, calls)
+    made = switch(control, posts)
     assert not made.step(NOW) and find_undelivered_error() == "answered 503"
     outbox.mark_delivered(Message.objects.get(pk=message.pk), NOW)
     assert made.step(NOW)
@@ -98,19 +91,19 @@ def test_one_failed_try_a_receiver_that_is_off_and_the_test_of_a_schedule_say_no
     assert find_undelivered_error() == ""
 
 
-def test_of_two_alerters_one_calls(working, control, calls):
-    first, second = switch(control, calls), switch(control, calls)
-    assert first.step(NOW) and not second.step(NOW) and len(calls.paths) == 1
+def test_of_two_alerters_one_calls(working, control, posts):
+    first, second = switch(control, posts), switch(control, posts)
+    assert first.step(NOW) and not second.step(NOW) and len(posts.paths) == 1
 
 
-def test_an_address_that_refuses_is_noted_without_the_address(working, control, calls):
-    calls.answers = [500]
-    assert not switch(control, calls, "/ping/hush").step(NOW)
+def test_an_address_that_refuses_is_noted_without_the_address(working, control, posts):
+    posts.answers = [500]
+    assert not switch(control, posts, "/ping/hush").step(NOW)
     error = AlertWatch.objects.get().alive_error
     assert error == "WEIR_ALIVE_URL returned HTTP 500."
 
 
-def test_the_egress_policy_holds_for_it(working, control, calls, settings):
+def test_the_egress_policy_holds_for_it(working, control, posts, settings):
     settings.WEIR_EGRESS_ALLOW = ""
-    assert not switch(control, calls).step(NOW) and calls.paths == []
+    assert not switch(control, posts).step(NOW) and posts.paths == []
     assert "loopback" in AlertWatch.objects.get().alive_error

@@ -6,7 +6,6 @@ import pytest
 
 from common.errors import BadInput
 from tests.workers.alerts.checks import START, Looks, lost, rule, the_alert
-from tests.workers.alerts.receiving import hook
 from workers.alerts.delivery import receivers, schedule
 from workers.alerts.delivery.notification import load_notification
 from workers.alerts.delivery.schedule_feed import VALID_FOR, FeedReader, list_people_on_call, resolve_recipients
@@ -166,10 +165,9 @@ def test_a_name_of_the_calendar_holds_no_line_breaks_or_other_control_characters
 
 
 @pytest.fixture
-def feed():
-    with hook() as reporter:
-        reporter.body = WEEKLY
-        yield reporter
+def feed(posts):
+    posts.body = WEEKLY
+    return posts
 
 
 @pytest.fixture

@@ -36,7 +36,6 @@ def test_a_lost_node_costs_no_acknowledged_event_and_no_publisher_a_second(
             acknowledged += EVENTS
             was_there_at = asked if "n2" in published.by_container else was_there_at
     loss.join()
-    assert time.monotonic() - began < 2 * SECONDS
     getattr(nodes["n2"], get_back)()
     assert was_there_at - began - SECONDS / 2 < MAX_STALL_SECONDS
     assert slowest_seconds < MAX_STALL_SECONDS
