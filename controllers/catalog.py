@@ -50,7 +50,7 @@ def list_ranked_laws() -> tuple[str, ...]:
     return tuple(sorted(ranks, key=lambda name: ranks[name]))
 
 
-def read_parameters(of: Law, document: Any, where: str = "parameters") -> dict[str, Any]:
+def read_parameters(of: Law, document: object, where: str = "parameters") -> dict[str, Any]:
     """Read all parameters of a law, given or by default, and check them one by one and together.
 
     Raise `BadInput`.
@@ -60,7 +60,7 @@ def read_parameters(of: Law, document: Any, where: str = "parameters") -> dict[s
     return parameters
 
 
-def read_observation(of: Law, document: Any, where: str = "observation") -> dict[str, Any]:
+def read_observation(of: Law, document: object, where: str = "observation") -> dict[str, Any]:
     """Read one observation and check it value by value; `Law.check_observation` checks the values together.
 
     Raise `BadInput` naming the field.
@@ -72,7 +72,7 @@ def check_observation(of: Law, parameters: Values, observation: Values, where: s
     of.check_observation(build(of.Parameters, parameters), build(of.Observation, observation), where)
 
 
-def read_state(of: Law, parameters: Mapping[str, Any], document: Any, where: str = "state") -> dict[str, Any]:
+def read_state(of: Law, parameters: Mapping[str, Any], document: object, where: str = "state") -> dict[str, Any]:
     """Read the state of a law and check it value by value and together; None gives the initial state.
 
     Raise `BadInput` naming the field.

@@ -24,7 +24,7 @@ SECONDS = Parameter("now_seconds", "s since 1970", "Time of the decision.", 0.0,
 AGE = Parameter("age_seconds", "s", "Age of the measurement.", 0.0, -1e9, 1e9)
 
 
-def answer(name: str, document: Any) -> dict[str, Json]:
+def answer(name: str, document: object) -> dict[str, Json]:
     """Decide on each observation in turn. Raise `BadInput` naming the field before any decision is made."""
     law = catalog.get_law(name)
     request = read_object(document, "document")
@@ -49,7 +49,7 @@ def answer(name: str, document: Any) -> dict[str, Json]:
     return {"law": name, "decisions": decisions, "state": state}
 
 
-def decide_once(law: Law, document: Any, *, applies: bool = True) -> GuardedDecision:
+def decide_once(law: Law, document: object, *, applies: bool = True) -> GuardedDecision:
     """Pass the decision of a document that has one observation through the guard in its recorded state.
 
     applies: whether the decision is carried out; the next states depend on it. Raise `BadInput` naming the field.
@@ -88,7 +88,7 @@ def decide_once(law: Law, document: Any, *, applies: bool = True) -> GuardedDeci
     )
 
 
-def read_manual(law: Law, document: Any) -> Values | None:
+def read_manual(law: Law, document: object) -> Values | None:
     """Return what a person set: {} if nothing, None if the law decides. Raise `BadInput`."""
     if document is None:
         return None

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import redis
 
-from common.redis_types import expect_bytes
 from common.stored_document import StoredDocument, decode_document, encode_document
 from queues import keys
+from queues.control.replies import expect_bytes
 
 INTAKE, CONSUMPTION = "intake", "consumption"
 PARTS = (INTAKE, CONSUMPTION)

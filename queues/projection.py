@@ -13,9 +13,9 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from common.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue, WeirError, describe_connection_error
-from common.redis_types import expect_bytes
 from queues import keys
 from queues import points as thousand
+from queues.control.replies import expect_bytes
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
 

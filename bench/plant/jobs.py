@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,9 +46,16 @@ class BenchLease:
     parameters: Mapping[str, Any]
     token: str
     content: Mapping[str, Any] = field(default_factory=lambda: {"queue": PARTITION.queue, "day": PARTITION.day})
+    identifier: str = "bench"
+
+    def clock(self) -> datetime:
+        return datetime.now(UTC)
 
     def check(self, progress: Mapping[str, Any] | None = None) -> None:
         """Progress is for nobody."""
+
+    def guard_transaction(self) -> nullcontext[None]:
+        return nullcontext()
 
 
 @dataclass

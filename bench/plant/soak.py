@@ -37,8 +37,8 @@ from bench.plant.burst import QUEUE, Watch, events_of
 from bench.plant.overload import PAGES
 from bench.plant.running_plant import RunningPlant
 from common.errors import WeirError
-from common.redis_types import Fields
 from queues import keys
+from queues.control.replies import Fields
 from queues.publishing.client import Client
 from workers.consumer import handled_rows
 from workers.consumer.work_report import Latencies

@@ -8,8 +8,6 @@ p: threads added per step, q: gain that they have to bring, w: threads removed b
 0.14 the share is 0.440 to 0.4955, for q = 0.05 it is 0.8 to 0.833 (ERRATA E12).
 """
 
-from typing import Any
-
 from common.errors import BadInput
 from common.parameter import Parameter, read_document
 from controllers.framework.decision import Json
@@ -56,7 +54,7 @@ def scale_q(p: float, q: float, step: float) -> float:
     return q * compute_minimum_q(step) / compute_minimum_q(p)
 
 
-def answer(document: Any) -> dict[str, Json]:
+def answer(document: object) -> dict[str, Json]:
     """Answer `manage.py design tcc`. Raise `BadInput` naming the field."""
     given = read_document(INPUT, document)
     p, q, w = (float(given[name]) for name in "pqw")

@@ -151,7 +151,7 @@ def build_initial_state() -> dict[str, Json]:
     return read_values(STATE, None, "guard.state")
 
 
-def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, Any]:
+def read_settings(law: Law, document: object, where: str = "guard") -> dict[str, Any]:
     """Return the guard's settings for a law: given, the law's own defaults, or the general ones.
 
     Raise `BadInput` naming the field.
@@ -165,7 +165,7 @@ def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, An
     return settings
 
 
-def read_state(document: Any, where: str = "guard.state") -> Json:
+def read_state(document: object, where: str = "guard.state") -> Json:
     """Check a guard state from outside; None gives the initial one. Raise `BadInput`."""
     return read_values(STATE, document, where)
 

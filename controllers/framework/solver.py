@@ -22,8 +22,8 @@ _C = ctypes.CDLL(None)
 
 
 def minimise(
-    cost: Any,
-    integrality: Any,
+    cost: object,
+    integrality: object,
     bounds: "scipy.optimize.Bounds",
     constraints: "scipy.optimize.LinearConstraint",
     options: dict[str, Any],

@@ -134,7 +134,7 @@ class MeasuredOperator:
         """Return the operator's measure: a count as the sum, everything else as the mean."""
         return self.aggregate(name, "SUM" if name in COUNTS else "AVG")
 
-    def check(self, tasks: Any, field_name: str) -> int:
+    def check(self, tasks: object, field_name: str) -> int:
         """Return the number of tasks if it may be set. Raise `BadInput` saying what it takes."""
         if self.fixed is not None:
             raise BadInput(field_name, f"{self.name}'s tasks can't be set: {self.fixed}")
@@ -246,7 +246,7 @@ class MeasuredTopology:
             for target in self.operators[link.target].task_names
         ]
 
-    def get_operator(self, name: Any, field_name: str = "operator") -> MeasuredOperator:
+    def get_operator(self, name: str, field_name: str = "operator") -> MeasuredOperator:
         """Return the operator with that name. Raise `BadInput` naming the known ones."""
         if name not in self.operators:
             raise BadInput(field_name, f"{name} is not an operator; known: {', '.join(self.operators) or 'none'}")
@@ -295,7 +295,7 @@ class MeasuredTopology:
         }
 
     @classmethod
-    def from_document(cls, document: Any, where: str = "topology") -> "MeasuredTopology":
+    def from_document(cls, document: object, where: str = "topology") -> "MeasuredTopology":
         """Read a document. Raise `BadInput` naming what is missing, unknown, or invalid."""
         read = read_values(DOCUMENT, document, where)
         operators = {name: _build_operator(name, row, where) for name, row in read["operators"].items()}
@@ -314,7 +314,7 @@ def _build_operator(name: str, row: Mapping[str, Any], where: str) -> MeasuredOp
 MAX_FAULTS = 50
 
 
-def clear_unusable_measures(document: Any) -> tuple[Any, list[str]]:
+def clear_unusable_measures(document: object) -> tuple[Any, list[str]]:
     """Return the document of a topology with unusable measures as null, and a sentence for each.
 
     Everything else is left as it is, for `MeasuredTopology.from_document` to judge.
@@ -333,7 +333,7 @@ def clear_unusable_measures(document: Any) -> tuple[Any, list[str]]:
     return result, faults[:MAX_FAULTS]
 
 
-def _usable_operator(row: Any, where: str, faults: list[str]) -> Any:
+def _usable_operator(row: object, where: str, faults: list[str]) -> object:
     read = _clear_unusable(row, OPERATOR_MEASURES, where, faults)
     if not isinstance(read, Mapping) or not isinstance(read.get("tasks"), list):
         return read
@@ -341,7 +341,7 @@ def _usable_operator(row: Any, where: str, faults: list[str]) -> Any:
     return {**read, "tasks": tasks}
 
 
-def _clear_unusable(row: Any, measures: tuple[Parameter, ...], where: str, faults: list[str]) -> Any:
+def _clear_unusable(row: object, measures: tuple[Parameter, ...], where: str, faults: list[str]) -> object:
     if not isinstance(row, Mapping):
         return row
     unusable = dict(_iterate_unusable(row, measures))

@@ -20,10 +20,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from common.errors import BadInput
 from common.parameter import Parameter, read_document
@@ -143,7 +143,7 @@ def _compute_by_program(expression: Needs, rates: Mapping[str, float]) -> float:
     return float(-solution.fun * scale)
 
 
-def group_rows(expression: Needs) -> Any:
+def group_rows(expression: Needs) -> NDArray[np.float64]:
     """Return a row per group over `parts()`: +1 at the flow of each alternative, -1 at its parent."""
     parts = expression.list_parts()
     # Compare by identity, because equal alternatives are separate places.
@@ -172,7 +172,7 @@ def find_bottleneck_types(expression: Needs, rates: Mapping[str, float]) -> list
     return limiting
 
 
-def answer(document: Any) -> dict[str, Json]:
+def answer(document: object) -> dict[str, Json]:
     """Answer `manage.py design selectivity`: {expression, rates} → {output_rate, bottleneck_types}.
 
     Raise `BadInput` naming the field. A type of the expression without a rate is an error, because it would be treated

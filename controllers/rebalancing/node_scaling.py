@@ -27,10 +27,11 @@ empties a released node as if it were drained; the node is IDLE afterwards.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from common.errors import BadInput
 from common.parameter import value
@@ -258,7 +259,9 @@ def _share_out(
     ]
 
 
-def _choose_new_nodes(plant: Allocation, loads: Any, heard: Mapping[int, float], minimum: int) -> list[int]:
+def _choose_new_nodes(
+    plant: Allocation, loads: NDArray[np.float64], heard: Mapping[int, float], minimum: int
+) -> list[int]:
     """Return the least loaded nodes that get a new container, so that the queue has its minimum again."""
     missing = minimum - len(heard)
     if missing <= 0:

@@ -25,7 +25,6 @@ faster than any solver. A protected type is never shed: its cost is deducted fir
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy
@@ -253,7 +252,7 @@ class _Rows:
         self.values += row.values()
         self.limits.append(limit)
 
-    def build_matrix(self) -> Any:
+    def build_matrix(self) -> "scipy.sparse.csr_array":
         places = np.asarray(self.at, dtype=int).reshape(-1, 2).T
         shape = (len(self.limits), self.width)
         return scipy.sparse.coo_array((np.asarray(self.values), (places[0], places[1])), shape=shape).tocsr()

@@ -27,9 +27,9 @@ from common.errors import (
     QueuePaused,
     describe_connection_error,
 )
-from common.redis_types import expect_bytes
 from queues import keys, pausing
 from queues.control.connection import ConnectionOptions, connect
+from queues.control.replies import expect_bytes
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.addresses import add_login
 from queues.publishing.producers import ProducerReport

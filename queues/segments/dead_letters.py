@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from common.errors import BadInput
-from common.redis_types import expect_bytes
 from queues import keys
+from queues.control.replies import expect_bytes
 from queues.events.block import BlockIds, decode, find_newest_time_us
 from queues.segments.segment import (
     CHUNK,

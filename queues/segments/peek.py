@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.errors import MalformedEvent
-from common.redis_types import expect_bytes
+from queues.control.replies import expect_bytes
 from queues.events.block import decode
 from queues.segments.segment import Segment, parse_entry_seconds, read_stored_bytes
 

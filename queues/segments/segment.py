@@ -16,9 +16,9 @@ from redis.exceptions import ExecAbortError, MasterDownError
 from redis.typing import EncodableT, FieldT
 
 from common.errors import BadInput, NodeFull, NodeUnavailable, describe_connection_error
-from common.redis_types import Fields, expect_bytes
 from queues import keys
 from queues.control.connection import know_of_refused_writes
+from queues.control.replies import Fields, expect_bytes
 from queues.events.block import MAX_TIME_US, Block, EncodedBlock, decode, find_newest_time_us
 from queues.segments.gauge import COUNTERS, GROUP, SCRIPTS, read_gauges
 

@@ -5,7 +5,6 @@ Each action locks the alert, so that a check of the evaluator runs before or aft
 """
 
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -41,7 +40,7 @@ def acknowledge(alert_id: int, by: User | None, note: str, now: datetime) -> Ale
 
 
 @transaction.atomic
-def snooze(alert_id: int, by: User | None, minutes: Any, now: datetime) -> Alert:
+def snooze(alert_id: int, by: User | None, minutes: object, now: datetime) -> Alert:
     """Suppress notifications for this many minutes; an acknowledgement ends."""
     alert = _open(alert_id)
     until = now + timedelta(minutes=_validate_minutes(minutes))
@@ -97,14 +96,14 @@ def _record_note(alert: Alert, kind: str, by: User | None, text: str, now: datet
     return AlertEvent.objects.create(alert=alert, at=now, kind=kind, by=by, text=text)
 
 
-def _validate_note(text: Any, required: bool) -> str:
+def _validate_note(text: object, required: bool) -> str:
     stripped = text.strip() if isinstance(text, str) else ""
     if (required and not stripped) or len(stripped) > MAX_NOTE:
         raise BadInput("note", f"must have 1 to {MAX_NOTE} characters.")
     return stripped
 
 
-def _validate_minutes(minutes: Any) -> float:
+def _validate_minutes(minutes: object) -> float:
     if not checks.is_number(minutes, 0, MAX_SNOOZE_MINUTES) or minutes <= 0:
         raise BadInput("minutes", f"must be above 0 and at most {MAX_SNOOZE_MINUTES} minutes (1 day).")
     return float(minutes)

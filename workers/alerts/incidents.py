@@ -10,11 +10,10 @@ still be completed: follow-ups are done, the review is edited, the data are dele
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from common.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
@@ -195,7 +194,7 @@ def has_own_record(alert: Alert) -> bool:
     return bool(incident.review) or FollowUp.objects.filter(incident=alert.pk).exists()
 
 
-def open_follow_ups() -> Any:
+def open_follow_ups() -> QuerySet[FollowUp]:
     """Return the open follow-ups of all incidents, the earliest due date first; those without a date last."""
     rows = FollowUp.objects.filter(done_at=None).select_related("incident__alert")
     return rows.order_by(F("due_on").asc(nulls_last=True), "pk")
@@ -224,7 +223,7 @@ def _require_unexplained(alert: Alert) -> None:
         raise BadInput("alert", f"is explained by alert {alert.under_id}; use the incident of that alert.")
 
 
-def _check_person(field: str, who: Any) -> None:
+def _check_person(field: str, who: object) -> None:
     if not isinstance(who, str):
         raise BadInput(field, "must be a username or empty.")
     if who and not User.objects.filter(username=who, is_active=True).exists():

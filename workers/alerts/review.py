@@ -258,7 +258,7 @@ class ReviewFigures:
         return {**figures, "told": told}
 
 
-def select_alerts_between(since: datetime, until: datetime) -> Any:
+def select_alerts_between(since: datetime, until: datetime) -> QuerySet[Alert]:
     """Return those that fired, or were open, in the time range, the oldest first."""
     open_then = Q(resolved_at__isnull=True) | Q(resolved_at__gte=since)
     events = AlertEvent.objects.select_related("by").order_by("at", "pk")
@@ -273,6 +273,7 @@ def select_alerts_between(since: datetime, until: datetime) -> Any:
 def iterate_review_rows(since: datetime, until: datetime) -> Iterator[ReviewRow]:
     """Return the review's rows; see `alerts_between`."""
     for alert in select_alerts_between(since, until):
+        assert alert.fired_at is not None
         events = list(alert.events.all())
         had = next((event for event in events if event.kind == AlertEvent.Kind.ACKNOWLEDGED), None)
         begin, end = max(alert.fired_at, since), min(alert.resolved_at or until, until)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from django.db import models, transaction
 
@@ -59,17 +59,23 @@ class ChunkLease:
     must_yield: Callable[[], bool] = lambda: False
 
     @property
+    def identifier(self) -> str:
+        return self.chunk.identifier
+
+    @property
     def token(self) -> str:
         """Return a unique name for what this lease writes before it is published."""
         return f"{self.chunk.run_id}-{self.chunk.pk}-{self.chunk.fence}"
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        return cast(Mapping[str, Any], self.chunk.run.parameters)
+        parameters: Mapping[str, Any] = self.chunk.run.parameters
+        return parameters
 
     @property
     def content(self) -> Mapping[str, Any]:
-        return cast(Mapping[str, Any], self.chunk.content)
+        content: Mapping[str, Any] = self.chunk.content
+        return content
 
     def check(self, progress: Mapping[str, Any] | None = None) -> None:
         """Send a heartbeat with the progress; call it at least every few seconds and before any write.
@@ -144,7 +150,7 @@ class ChunkLease:
         """Leave the chunk to the next worker without counting a try. Return False where the lease is no longer held."""
         return self._write(state=Chunk.State.PENDING, yields=self.chunk.yields + 1)
 
-    def _write(self, **values: Any) -> bool:
+    def _write(self, **values: object) -> bool:
         """Update the chunk, including its duration so far; return whether the lease is still held."""
         values["spent_seconds"] = self.chunk.spent_seconds + self.elapsed_seconds()
         with transaction.atomic():

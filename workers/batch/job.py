@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import redis
 
@@ -55,7 +55,33 @@ class ChunkResult:
 
 
 Values = Mapping[str, Any]
-Work = Callable[[Any], ChunkResult]  # the lease (workers.batch.chunk_leases.ChunkLease)
+
+
+class Lease(Protocol):
+    """A lease of a chunk as a job's work uses it; see `workers.batch.chunk_leases.ChunkLease`."""
+
+    surroundings: JobContext
+
+    @property
+    def identifier(self) -> str: ...
+
+    @property
+    def token(self) -> str: ...
+
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
+
+    @property
+    def content(self) -> Mapping[str, Any]: ...
+
+    def clock(self) -> datetime: ...
+
+    def check(self, progress: Mapping[str, Any] | None = None) -> None: ...
+
+    def guard_transaction(self) -> AbstractContextManager[None]: ...
+
+
+Work = Callable[[Lease], ChunkResult]
 Opened = Callable[[JobContext], AbstractContextManager[Work]]
 
 
@@ -78,7 +104,7 @@ def build_check(parameter: Parameter) -> checks.Check:
     }[parameter.kind]
 
 
-def read_value(parameter: Parameter, value: Any) -> Any:
+def read_value(parameter: Parameter, value: object) -> Any:
     """Return the validated value, or the default. Raises BadInput naming the parameter and its valid values."""
     if value is None or value == "":
         if parameter.required:
@@ -90,7 +116,7 @@ def read_value(parameter: Parameter, value: Any) -> Any:
 def _limit_to_event_times(check: checks.Check) -> checks.Check:
     """Limit a check to the years that events may have: the day before the first of all days is invalid."""
 
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         kept = str(check.read(value))
         if not "1970" <= kept < "2200":
             raise ValueError
@@ -102,7 +128,7 @@ def _limit_to_event_times(check: checks.Check) -> checks.Check:
 _NAMED = checks.accept_matching_text(checks.NAME, "a name of letters, digits, dots, -, and _")
 
 
-def _parse_names(value: Any) -> list[str]:
+def _parse_names(value: object) -> list[str]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list):
         raise ValueError

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import redis
+from django.contrib.auth.models import User
 from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import Sum
 
@@ -42,7 +43,7 @@ def get_task(name: str) -> Task:
     return task
 
 
-def run_of(number: Any) -> Run:
+def run_of(number: object) -> Run:
     """Return the run. Raises BadInput naming the run."""
     known = parsing.parse_digits(str(number)[: checks.MAX_SHOWN])
     run = None if known is None else Run.objects.select_related("task").filter(pk=known).first()
@@ -56,7 +57,7 @@ def begin(
     where: JobContext,
     parameters: Mapping[str, Any] | None = None,
     *,
-    owner: Any = None,
+    owner: User | None = None,
     deadline_at: datetime | None = None,
 ) -> Run:
     """Create a queued run with its chunks, and return it; the manager starts it.
@@ -97,7 +98,7 @@ def begin(
     return run_of(run.pk)
 
 
-def _check_quota(owner: Any, now: datetime) -> None:
+def _check_quota(owner: User | None, now: datetime) -> None:
     """Raise RateLimited where a person has requested too much already.
 
     The owner's other requests wait until this transaction ends, so that none passes the limit.

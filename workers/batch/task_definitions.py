@@ -197,7 +197,7 @@ def ensure_tasks() -> int:
     return made
 
 
-def _store_interval(every_seconds: Any) -> IntervalSchedule:
+def _store_interval(every_seconds: object) -> IntervalSchedule:
     if not checks.is_whole(every_seconds, 1, MAX_INTERVAL_SECONDS):
         said = checks.shorten_for_message(every_seconds)
         raise BadInput("interval_seconds", f"must be a whole number of seconds up to 1 year, not {said}.")

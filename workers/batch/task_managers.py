@@ -11,14 +11,14 @@ import secrets
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from statistics import median
-from typing import Any, cast
+from typing import Any
 
 import orjson
 import redis
 from django.db.models import Count, Q, Sum
 
-from common.redis_types import Fields
 from queues import keys
+from queues.control.replies import expect_bytes
 from workers.batch import runs
 from workers.coordination.leases import Lease
 from workers.models import Chunk, Run
@@ -145,7 +145,7 @@ def note_progress(run: Run, control: redis.Redis) -> int | None:
 
 def read_live_progress(control: redis.Redis, number: int) -> dict[str, dict[str, Any]]:
     """Return chunk → {"rows", "share" (null: unknown), "stages", "stages_done", "worker", "at"}."""
-    progress = cast(Fields, control.hgetall(keys.JOB.build(number)))
+    progress = expect_bytes(control).hgetall(keys.JOB.build(number))
     return {chunk.decode(): orjson.loads(document) for chunk, document in progress.items()}
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -212,7 +213,7 @@ def extend(number: int, job: Job, where: JobContext) -> bool:
 
 
 def work_at(
-    number: int, worker: str, control: redis.Redis, data: Any, clock: Callable[[], datetime], host: str = ""
+    number: int, worker: str, control: redis.Redis, data: Path, clock: Callable[[], datetime], host: str = ""
 ) -> int:
     """Run one worker from start to end at a run, which may have ended in the meantime.
 

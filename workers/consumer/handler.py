@@ -161,11 +161,11 @@ class Options:
         message = f"is not an option of the {self._handler} handler; the options are {{known}}."
         checks.refuse_unknown(self._document, sorted(self._known), WHERE, message=message)
 
-    def _take(self, name: str, default: Any) -> Any:
+    def _take(self, name: str, default: object) -> object:
         self._known.add(name)
         return self._document.get(name, default)
 
-    def _check_option(self, name: str, value: Any, check: checks.Check) -> Any:
+    def _check_option(self, name: str, value: object, check: checks.Check) -> Any:
         return check.validate(value, f"{WHERE}.{name}", end=".")
 
 

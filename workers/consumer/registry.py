@@ -22,7 +22,7 @@ from workers.host.egress import HIDDEN, mask_address
 PLAIN = frozenset({"table", "takes", "per", "distribution", "compression"})  # texts that are no secret
 
 
-def check(handler: str, options: Any, data: Path) -> None:
+def check(handler: str, options: object, data: Path) -> None:
     """Raise BadInput naming `handler` or `handler_options.…` for settings that only the host may make.
 
     Nothing is imported, opened, or connected to.

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import redis
+from numpy.typing import NDArray
 
 from common.errors import BadInput
 from common.parameter import build
@@ -123,7 +124,7 @@ class LoopCosts:
 class RecordedTimeRange:
     """A part of the record without a gap: its load, and the seconds during which the loop was on hold."""
 
-    inflow: Any
+    inflow: NDArray[np.float64]
     hold_seconds: Seconds
 
 

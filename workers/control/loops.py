@@ -72,11 +72,11 @@ def _ensure(kind: LoopKind, targets: Targets) -> list[Loop]:
     return list(Loop.objects.filter(name__in=targets.loops))
 
 
-def _update(loop: Loop, **values: Any) -> None:
+def _update(loop: Loop, **values: object) -> None:
     Loop.objects.filter(pk=loop.pk).update(**values)
 
 
-def schedule_row(kind: type[Schedule], **fields: Any) -> Schedule:
+def schedule_row(kind: type[Schedule], **fields: object) -> Schedule:
     """Return the interval or the crontab with these fields.
 
     The database may have two, because nothing there forbids it and two processes may have created one at once.

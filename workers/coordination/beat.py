@@ -6,8 +6,8 @@ times a second; this class does so once a second. It also aligns the loops' tick
 
 import math
 import time
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Protocol
 
 from django_celery_beat.schedulers import DatabaseScheduler
 
@@ -18,7 +18,15 @@ CHANGES_SECONDS = 1.0
 SECOND, NEVER = timedelta(seconds=1), timedelta(0)
 
 
-def _is_shipped_tick(entry: Any) -> bool:
+class TickEntry(Protocol):
+    """An entry of the schedule; `last_run_at` is set for all that Celery schedules."""
+
+    task: str
+    schedule: object
+    last_run_at: datetime
+
+
+def _is_shipped_tick(entry: TickEntry) -> bool:
     """Return whether the entry is the loops' tick at its shipped interval; a person may have changed it."""
     return entry.task == TICK and getattr(entry.schedule, "run_every", NEVER) >= SECOND
 
@@ -30,7 +38,7 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
     _ticked_at = math.inf
     _asked_at = -math.inf
 
-    def tick(self, *arguments: Any, **named: Any) -> float:
+    def tick(self, *arguments: object, **named: object) -> float:
         """Send the due tasks; return the seconds until the next call."""
         now = time.time()
         if now < self._ticked_at:
@@ -40,21 +48,22 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
         own_process.touch()
         return seconds
 
-    def reserve(self, entry: Any) -> Any:
+    def reserve(self, entry: TickEntry) -> TickEntry:
         """Return the entry after its present run."""
-        following = super().reserve(entry)
+        following: TickEntry = super().reserve(entry)
         if _is_shipped_tick(following):
             following.last_run_at -= timedelta(seconds=(time.time() - TICK_AT_SECONDS) % 1.0)
         return following
 
-    def _when(self, entry: Any, next_time_to_run: float, **named: Any) -> float:
+    def _when(self, entry: TickEntry, next_time_to_run: float, **named: object) -> float:
         """Return when to check whether the entry is due, in s since 1970.
 
         That is now if the time is implausibly far away.
         """
         if not next_time_to_run or not _is_shipped_tick(entry):
             return float(super()._when(entry, next_time_to_run, **named))
-        return float(self.adjust(entry.last_run_at.timestamp() + entry.schedule.run_every.total_seconds()))
+        every: timedelta = getattr(entry.schedule, "run_every", NEVER)
+        return float(self.adjust(entry.last_run_at.timestamp() + every.total_seconds()))
 
     def schedule_changed(self) -> bool:
         """Return whether the database has another schedule, as of the last query."""

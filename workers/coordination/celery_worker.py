@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 from celery import bootsteps
 from celery.app.amqp import AMQP
@@ -105,7 +105,7 @@ class PoolWatchdog:
 
 def build_figures_reader(worker: Any) -> Callable[[], PoolFigures]:
     """Return Celery's figures of this process."""
-    running = cast(Any, bootsteps).RUN  # the package has no types
+    running = vars(bootsteps)["RUN"]  # its type stubs omit it
     return lambda: PoolFigures(
         runs=worker.blueprint.state == running,
         slots=worker.pool.limit,
@@ -115,12 +115,12 @@ def build_figures_reader(worker: Any) -> Callable[[], PoolFigures]:
     )
 
 
-def watch_pool(sender: Any, **_: Any) -> None:
+def watch_pool(sender: Any, **_: object) -> None:
     """Handle the signal `worker_ready`. A pool of processes replaces processes that end."""
     if isinstance(sender.pool, TaskPool):
         watch(PoolWatchdog(build_figures_reader(sender.controller)).detect_fault)
 
 
-def watch_child(**_: Any) -> None:
+def watch_child(**_: object) -> None:
     """Handle the signal `worker_process_init` in each process of a pool."""
     watch()

@@ -44,7 +44,7 @@ class Lease:
         """
         return self._parse_answer(self._ask(self._control, max(self._at_least, at_least)))
 
-    def _ask(self, server: redis.Redis, passed: int) -> Any:
+    def _ask(self, server: redis.Redis, passed: int) -> object:
         """Request the number (0 if taken); a pipeline returns the pipeline."""
         places = (self._key, self._fence_key)
         return server.eval(load_script("lease/acquire"), 2, *places, self._token, self._milliseconds, passed)
@@ -89,7 +89,7 @@ class Lease:
     def _run_under_token(self, script: str, *arguments: int) -> bool:
         return self.fence is not None and bool(self._say(self._control, script, *arguments))
 
-    def _say(self, server: redis.Redis, script: str, *arguments: int) -> Any:
+    def _say(self, server: redis.Redis, script: str, *arguments: int) -> object:
         return server.eval(script, 1, self._key, f"{self._token}:{self.fence}", *arguments)
 
     def __enter__(self) -> int | None:

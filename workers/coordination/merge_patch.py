@@ -29,7 +29,7 @@ def document_difference(old: StoredDocument, new: StoredDocument) -> JsonObject:
     return patch
 
 
-def _compare(patch: JsonObject, name: str, before: Any, value: Any) -> None:
+def _compare(patch: JsonObject, name: str, before: object, value: object) -> None:
     if value is before:
         return
     inner = None
@@ -43,7 +43,7 @@ def _compare(patch: JsonObject, name: str, before: Any, value: Any) -> None:
         patch[name] = value
 
 
-def apply_patch(target: Any, patch: Any) -> Any:
+def apply_patch(target: object, patch: object) -> object:
     """Return the patched document (RFC 7396, section 2), as a receiver computes it."""
     if not isinstance(patch, dict):
         return patch

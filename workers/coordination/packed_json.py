@@ -6,9 +6,9 @@ DICTIONARY, which both sides know, so that only the differences are stored.
 
 import json
 import zlib
-from typing import Any
 
 from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 # The first byte of a packed document; JSON text, which older rows have, never starts with it.
 MARK = b"\x01"
@@ -37,14 +37,14 @@ DICTIONARY = b"""
 """.replace(b"\n", b"")
 
 
-def pack(document: Any) -> bytes:
+def pack(document: object) -> bytes:
     """Return a document in its stored form."""
     text = json.dumps(document, separators=(",", ":")).encode()
     packer = zlib.compressobj(LEVEL, zdict=DICTIONARY)
     return MARK + packer.compress(text) + packer.flush()
 
 
-def unpack(stored: bytes | str) -> Any:
+def unpack(stored: bytes | str) -> object:
     """Return the stored document, packed or JSON text."""
     if isinstance(stored, str) or bytes(stored[:1]) != MARK:
         return json.loads(stored)
@@ -54,14 +54,14 @@ def unpack(stored: bytes | str) -> Any:
 class PackedJSONField(models.BinaryField):  # type: ignore[type-arg] # a field takes no types as it runs
     """A field of JSON documents; None is null. It supports no filter except for null."""
 
-    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+    def get_db_prep_value(self, value: object, connection: BaseDatabaseWrapper, prepared: bool = False) -> object:
         stored = None if value is None else pack(value)
         return super().get_db_prep_value(stored, connection, prepared)
 
-    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+    def from_db_value(self, value: bytes | str | None, expression: object, connection: object) -> object:
         return None if value is None else unpack(value)
 
-    def to_python(self, value: Any) -> Any:
+    def to_python(self, value: object) -> object:
         return value
 
     def value_to_string(self, obj: models.Model) -> str:

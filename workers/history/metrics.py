@@ -7,15 +7,15 @@ is missing in its row, and None in its column.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import redis
 from redis.typing import EncodableT, FieldT
 
 from common import checks
-from common.redis_types import Entries
 from common.stored_document import StoredDocument, list_recorded
 from queues import keys
+from queues.control.replies import expect_bytes
 from queues.nodes.node_state import STATES
 from workers.documents.snapshot import Snapshot
 
@@ -105,7 +105,7 @@ def _iterate_entries(control: redis.Redis, since_seconds: float, until_seconds: 
     start: str | bytes = str(max(0, round(since_seconds * 1000)))
     end = str(max(0, round(until_seconds * 1000)))
     while True:
-        entries = cast(Entries, control.xrange(keys.METRICS, start, end, CHUNK_ROWS))
+        entries = expect_bytes(control).xrange(keys.METRICS, start, end, CHUNK_ROWS)
         yield from entries
         if len(entries) < CHUNK_ROWS:
             return

@@ -66,7 +66,7 @@ class ProcessFailed(Exception):  # noqa: N818
     """Raised when the process gave no answer; says why."""
 
 
-def answer_of(module: str, order: Any, seconds: float) -> Any:
+def answer_of(module: str, order: object, seconds: float) -> dict[str, Any]:
     """Return the answer of a module that calls `serve`, run as a process. Raises ProcessFailed."""
     environment = {
         **select_needed(variables.PROCESS),
@@ -89,7 +89,8 @@ def answer_of(module: str, order: Any, seconds: float) -> Any:
     except OSError as error:  # this host has no room for another process
         raise ProcessFailed(f"cannot be started: {error.strerror}") from None
     try:
-        return orjson.loads(done.stdout)
+        answer: dict[str, Any] = orjson.loads(done.stdout)
+        return answer
     except orjson.JSONDecodeError:
         pass
     if was_over_cpu(done.returncode):

@@ -19,11 +19,11 @@ are not used, a request has a time limit, and a response is read up to a limit.
 import ipaddress
 import re
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpcore
@@ -95,7 +95,7 @@ def check_secret_host(
 
 
 def check_url(
-    url: Any, field: str = "url", schemes: Mapping[str, int] = SCHEMES, ports: frozenset[int] = frozenset()
+    url: object, field: str = "url", schemes: Mapping[str, int] = SCHEMES, ports: frozenset[int] = frozenset()
 ) -> httpx.URL:
     """Return the address if its form is allowed.
 
@@ -271,12 +271,12 @@ class _Stream(httpcore.NetworkStream):
         self._stream.close()
 
     def start_tls(
-        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
         made = self._stream.start_tls(ssl_context, server_hostname, self._limit_timeout(timeout))
         return _Stream(made, self._left)
 
-    def get_extra_info(self, info: str) -> Any:
+    def get_extra_info(self, info: str) -> object:
         return self._stream.get_extra_info(info)
 
     def _limit_timeout(self, timeout: float | None) -> float:
@@ -298,7 +298,7 @@ class _Backend(httpcore.NetworkBackend):
         port: int,
         timeout: float | None = None,
         local_address: str | None = None,
-        socket_options: Any = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
         failed: Exception | None = None
         for address in self._resolve_host(host, port):
@@ -310,7 +310,7 @@ class _Backend(httpcore.NetworkBackend):
                 failed = error
         raise failed or httpcore.ConnectError(f"{host} has no address")
 
-    def connect_unix_socket(self, *args: Any, **named: Any) -> httpcore.NetworkStream:
+    def connect_unix_socket(self, *args: object, **named: object) -> httpcore.NetworkStream:
         raise httpcore.ConnectError("Unix sockets are not allowed")
 
     def _resolve_host(self, host: str, port: int) -> list[str]:
@@ -331,9 +331,9 @@ class Transport(httpx.HTTPTransport):
         total_seconds: float | None = None,
         resolve: Resolve = resolve_addresses,
         monotonic: Callable[[], float] = time.monotonic,
-        **more: Any,
+        verify: ssl.SSLContext | str | bool = True,
     ) -> None:
-        super().__init__(trust_env=False, **more)
+        super().__init__(verify=verify, trust_env=False)
         self._total_seconds, self._monotonic = total_seconds, monotonic
         self._local = threading.local()
         # httpx has no argument for it; tests/security/host/test_egress.py verifies that it is in place.

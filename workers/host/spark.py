@@ -13,12 +13,15 @@ from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common import environment as variables
 from common.errors import BadInput, WeirError
 from common.files import create_private_folder, write_private
 from workers.host.environment import build_python_path
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
 
 OLDEST = 17
 # Java stores its counters in /tmp/hsperfdata_USER, which others can read.
@@ -217,7 +220,7 @@ def build_cluster_environment(environment: Mapping[str, str], folder: Path) -> d
     return {"SPARK_CONF_DIR": str(folder)}
 
 
-def admit_this_user_only(gateway: Any) -> None:
+def admit_this_user_only(gateway: "JavaGateway") -> None:
     """Accept Spark's callbacks to Python, which use a port without a token, only from processes of this user.
 
     Call this before the first foreachBatch, which opens the port.

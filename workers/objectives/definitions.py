@@ -292,23 +292,23 @@ def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None 
     }
 
 
-def _validate_choice(known: list[str], value: Any, field: str) -> str:
+def _validate_choice(known: list[str], value: object, field: str) -> str:
     return str(checks.accept_choice(known, f"one of {', '.join(filter(None, known))}").validate(value, field, end="."))
 
 
-def _validate_text(value: Any, field: str) -> str:
+def _validate_text(value: object, field: str) -> str:
     if not isinstance(value, str):
         raise BadInput(field, "must be text.")
     return value.strip()
 
 
-def _validate_target(value: Any) -> float:
+def _validate_target(value: object) -> float:
     if not checks.is_number(value, MIN_TARGET, MAX_TARGET):
         raise BadInput("target", f"must be a share from {MIN_TARGET} to {MAX_TARGET}, such as 0.999.")
     return float(value)
 
 
-def _pays_for(value: Any, kind: str, found: Measure) -> str:
+def _pays_for(value: object, kind: str, found: Measure) -> str:
     """Check that what a loop spends is counted in the loop's unit: shed events, seconds of waiting."""
     pays = _validate_choice(Objective.PaysFor.values, value, "pays_for") if value else ""
     names = found.lost.columns if found.lost is not None else frozenset()

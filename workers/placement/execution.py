@@ -13,7 +13,7 @@ containers are retired. Each is harmless when repeated.
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -217,7 +217,7 @@ class _Step:
             if state == Plan.State.DONE and plan.undoes is not None:
                 Plan.objects.filter(pk=plan.undoes.pk).update(state=Plan.State.ROLLED_BACK)
 
-    def _write(self, plan: Plan, **values: Any) -> None:
+    def _write(self, plan: Plan, **values: object) -> None:
         ours = Plan.objects.filter(pk=plan.pk, fence=self.fence, state=Plan.State.RUNNING)
         if not ours.update(**values):
             raise PlanOvertaken(f"Plan {plan.pk} is no longer advanced by this tick.")
@@ -285,7 +285,7 @@ def get_segment(topology: Topology, queue: str, node: str) -> Segment:
     return Segment(create_connection(topology.get_node(node).url, TIMEOUT_SECONDS), queue)
 
 
-def _count_left(queue: str, node: str, kind: str, left: Any) -> str:
+def _count_left(queue: str, node: str, kind: str, left: Mapping[str, Any]) -> str:
     blocks = left["length_blocks"]
     if blocks and kind == "pipeline":
         return f"The pipeline still has to read {format_count(blocks, 'block')} of {queue} on {node}."

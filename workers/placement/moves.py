@@ -5,9 +5,9 @@ A division is {queue: {node: points}}, the live points of each queue; they sum t
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from common import checks
 from common.errors import BadInput
@@ -124,7 +124,7 @@ def check(moves: Sequence[Move], topology: Topology, offline: Collection[str] = 
 def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -> None:
     held = _find_named(topology.queue, move.queue, f"{where}.queue").points
     _find_named(topology.get_node, move.source, f"{where}.from")
-    target: NodeSpec = _find_named(topology.get_node, move.target, f"{where}.to")
+    target = _find_named(topology.get_node, move.target, f"{where}.to")
     if move.source == move.target:
         raise BadInput(f"{where}.to", "must not be the same node as `from`.")
     if (why := explain_closed(target, offline)) is not None:
@@ -135,7 +135,10 @@ def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -
         raise BadInput(f"{where}.points", f"must be at most {most}, the points on {move.source}, not {move.points}.")
 
 
-def _find_named(find: Any, name: str, field: str) -> Any:
+Named = TypeVar("Named")
+
+
+def _find_named(find: Callable[[str], Named], name: str, field: str) -> Named:
     try:
         return find(name)
     except BadInput as error:

@@ -165,7 +165,7 @@ def has_changed(before: Observation, now: Observation) -> bool:
     return loads[1] - loads[0] > LOAD_CHANGE * capacity and loads[1] > LOAD_RATIO * loads[0]
 
 
-def _extract_plant_shape(observation: Observation) -> Any:
+def _extract_plant_shape(observation: Observation) -> object:
     """Return what of a plant does not depend on its load: present nodes, and points."""
     nodes = sorted(
         (node["name"], node["capacity"], node["drained"], node["state"] == OFFLINE) for node in observation["nodes"]

@@ -20,18 +20,17 @@ import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import cast
 
 import redis
 from django.db import transaction
 from django.db.models import Max, Q, QuerySet
 
 from common.errors import BadInput
-from common.redis_types import Fields
 from controllers.framework.guard import STALE_SECONDS
 from controllers.rebalancing.allocation import ObservedNode, ObservedQueue, PlantObservation, from_observation
 from controllers.rebalancing.node_scaling import LAW, find_restoring_moves
 from queues import keys, projection
+from queues.control.replies import expect_bytes
 from queues.models import Node, TopologyRevision
 from queues.nodes.node_state import NORMAL, OFFLINE, SILENT
 from queues.points import TOTAL
@@ -60,7 +59,7 @@ def note_loss(control: redis.Redis, node: str) -> None:
 
 def is_due(control: redis.Redis, now: datetime) -> bool:
     """Return whether a node came back long enough ago."""
-    returned = cast(Fields, control.hgetall(keys.RETURNED)).values()
+    returned = expect_bytes(control).hgetall(keys.RETURNED).values()
     return any(abs(now.timestamp() - float(at)) >= RETURN_SECONDS for at in returned)
 
 
@@ -69,7 +68,7 @@ def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan |
 
     Each return is answered once.
     """
-    for name, at in cast(Fields, control.hgetall(keys.RETURNED)).items():
+    for name, at in expect_bytes(control).hgetall(keys.RETURNED).items():
         node = name.decode()
         row = snapshot.nodes.get(node)
         if row is None or row.state in SILENT or row.stale:

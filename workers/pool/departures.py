@@ -10,11 +10,15 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from queues import keys
+
+if TYPE_CHECKING:
+    import redis
+    from redis.typing import EncodableT, FieldT
 
 
 class BusyTime:
@@ -212,22 +216,22 @@ class CompletionReporter:
         """Return the reporter of the calling process."""
         return cls(host or "", os.getpid())
 
-    def record_start(self, pipe: Any) -> None:
+    def record_start(self, pipe: "redis.client.Pipeline") -> None:
         """Report the worker's start, in its pipeline."""
         self._report(pipe, {"b": self.monotonic()})
         if self.host:
             pipe.expire(keys.DONE.build(self.host), RETAINED_SECONDS)
 
-    def record_completions(self, client: Any, done: Sequence[Completion]) -> None:
+    def record_completions(self, client: "redis.Redis", done: Sequence[Completion]) -> None:
         """Report after each round of blocks, so that the host need not wait for the end of a long worker."""
         if done:
             self._report(client, {"d": orjson.dumps(done), "u": self.monotonic()})
 
-    def record_end(self, pipe: Any) -> None:
+    def record_end(self, pipe: "redis.client.Pipeline") -> None:
         """Report the worker's end, in its pipeline."""
         self._report(pipe, {"e": self.monotonic()})
 
-    def _report(self, client: Any, fields: Mapping[str, Any]) -> None:
+    def _report(self, client: "redis.Redis", fields: "dict[FieldT, EncodableT]") -> None:
         if self.host:
             entry = {"p": self.slot, **fields}
             client.xadd(keys.DONE.build(self.host), entry, maxlen=MAX_ENTRIES, approximate=True)

@@ -8,13 +8,15 @@ the next free process takes it, and ends. No work is interrupted.
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import orjson
 import redis
-from celery import bootsteps, signals
+from celery import Celery, bootsteps, signals
 from celery.worker import state
+from kombu.asynchronous.timer import Entry, Timer
 
 from common.stored_document import BadDocument, convert, decode_document, encode_document, replace_fields
 from queues import keys
@@ -24,6 +26,19 @@ from workers.pool import departures
 from workers.pool.departures import BusyTime, Departures
 
 logger = logging.getLogger(__name__)
+
+
+Answer = TypeVar("Answer")
+
+
+class Controller(Protocol):
+    """Celery's `WorkController`; its type stubs have other types for most of these."""
+
+    app: Celery
+    pool: Any
+    consumer: Any
+    timer: Timer
+    hostname: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +61,7 @@ def leave() -> None:
 class Pool:
     """The pool of a Celery worker (`WorkController`), for `workers.pool.hosts`."""
 
-    def __init__(self, controller: Any) -> None:
+    def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self.started_with = self.size
         self.last_error = ""  # why it could not reach the requested size
@@ -109,7 +124,7 @@ class Pool:
 class WorkIntake:
     """The Celery queues of a worker (`WorkController`), for `workers.pool.hosts`."""
 
-    def __init__(self, controller: Any) -> None:
+    def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._names: tuple[str, ...] = ()
         self.is_drained = False
@@ -123,7 +138,7 @@ class WorkIntake:
         if drained:
             self._names = tuple(queues.consume_from)
         else:
-            queues.select(self._names)  # Also for a new connection: it consumes from the selected ones.
+            queues.select(list(self._names))  # Also for a new connection: it consumes from the selected ones.
         for name in self._names:
             consumer.call_soon(consumer.cancel_task_queue if drained else consumer.add_task_queue, name)
         logger.warning("This worker host accepts %s.", "no new work: it is drained" if drained else "new work again")
@@ -148,8 +163,8 @@ class HostReport(bootsteps.StartStopStep):
 
     requires = ("celery.worker.components:Pool", "celery.worker.components:Timer")
 
-    def __init__(self, parent: Any, **options: Any) -> None:
-        self._entry: Any = None
+    def __init__(self, parent: Controller, **options: object) -> None:
+        self._entry: Entry | None = None
         self._control = control_server(WRITE_TIMEOUT_SECONDS, acknowledged=False)
         self._silent = False
         self._read_to = "0-0"
@@ -157,7 +172,7 @@ class HostReport(bootsteps.StartStopStep):
         self._at_work: float | None = None
         super().__init__(parent, **options)
 
-    def start(self, parent: Any) -> None:
+    def start(self, parent: Controller) -> None:
         self._pool, self._intake = Pool(parent), WorkIntake(parent)
         self._departures = Departures(self._pool.size, time.monotonic())
         self._busy = BusyTime(time.monotonic())
@@ -174,12 +189,12 @@ class HostReport(bootsteps.StartStopStep):
             if seconds - read_report_time(stored) > FORGOTTEN_SECONDS:
                 self._control.hdel(keys.HOSTS, name)
 
-    def stop(self, parent: Any) -> None:
+    def stop(self, parent: Controller) -> None:
         if self._entry is not None:
             self._entry.cancel()
         self._attempt_exchange(lambda: self._control.hdel(keys.HOSTS, parent.hostname))
 
-    def _report(self, parent: Any) -> None:
+    def _report(self, parent: Controller) -> None:
         self._departures.resize(self._pool.size, time.monotonic())
         self._departures.settle(time.monotonic(), self._pool.slots, count_other_tasks())
         document = replace_fields(
@@ -216,7 +231,7 @@ class HostReport(bootsteps.StartStopStep):
         ours = order is not None and order.pid == os.getpid()
         self._pool.bring_to(order.threads if order is not None and ours else self._pool.started_with)
 
-    def _attempt_exchange(self, exchange: Any) -> Any:
+    def _attempt_exchange(self, exchange: Callable[[], Answer]) -> Answer | None:
         """Run an exchange; log once that a control server is unavailable, which must not stop the worker."""
         try:
             answer = exchange()
@@ -259,10 +274,10 @@ def compute_busy_slots(consumers: float | None, other_tasks: int, size: int) -> 
     return round(min(max(0.0, consumers) + other_tasks, float(size)), 2)
 
 
-def install(sender: Any = None, **unused: Any) -> None:
+def install(sender: object = None, **unused: object) -> None:
     """Add the step to any Celery application that starts a worker in this process."""
     signals.celeryd_init.connect(_add_step, weak=False, dispatch_uid="weir-host-report")
 
 
-def _add_step(instance: Any = None, **unused: Any) -> None:
+def _add_step(instance: Controller, **unused: object) -> None:
     instance.app.steps["worker"].add(HostReport)

@@ -7,15 +7,14 @@ size, and gets a new order.
 """
 
 import logging
-from typing import cast
 
 import orjson
 import redis
 
 from common.errors import BadInput
-from common.redis_types import Fields
 from common.stored_document import BadDocument, ReportReader, decode_document
 from queues import keys
+from queues.control.replies import expect_bytes
 from workers.documents.hosts import ReportedHost
 
 ORDER_SECONDS = 60
@@ -65,7 +64,7 @@ def list_unreadable_reports(control: redis.Redis) -> dict[str, str]:
 
 
 def _read_reports(control: redis.Redis) -> tuple[dict[str, ReportedHost], dict[str, str]]:
-    stored = cast(Fields, control.hgetall(keys.HOSTS))
+    stored = expect_bytes(control).hgetall(keys.HOSTS)
     return _READER.read(ReportedHost, sorted(stored.items()), "host report")
 
 

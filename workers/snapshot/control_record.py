@@ -25,7 +25,7 @@ from workers.documents.alerts import AlertStatus
 from workers.documents.loops import LoopStatus, OverrideStatus, RecentAction
 from workers.documents.plans import PlanStatus
 from workers.documents.snapshot import RunStatus
-from workers.models import LedgerEntry, Run
+from workers.models import LedgerEntry, Loop, Run
 from workers.placement import plans
 from workers.snapshot.judgement import MAX_CLOCK_SECONDS, Limits, build_limits
 from workers.steering import overrides
@@ -144,7 +144,7 @@ def _run(row: Run) -> RunStatus:
 
 
 def _build_loop_status(
-    loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any], before: LoopStatus | None, others_before: bool
+    loop: Loop, entry: LedgerEntry | None, overridden: dict[str, Any], before: LoopStatus | None, others_before: bool
 ) -> LoopStatus:
     """Return a loop; an override shows at once, even if the loop's next tick is seconds away."""
     parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
@@ -204,7 +204,7 @@ def _find_blind_start(entry: LedgerEntry, before: LoopStatus | None, others_befo
     return float(first.timestamp())
 
 
-def _measure_display(display: Display, entry: LedgerEntry | None) -> Any:
+def _measure_display(display: Display, entry: LedgerEntry | None) -> object:
     if entry is None or not display.measured:
         return None
     part, _, name = display.measured.partition(".")

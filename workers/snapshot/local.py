@@ -5,12 +5,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import cast
 
 import redis
 
 from common.stored_document import ReportReader, decode_readable_document, replace_fields
 from queues import keys
+from queues.control.replies import expect_bytes
 from queues.nodes.heartbeat import Membership
 from queues.topology import KnownTopology
 from workers.consumer.work_report import Latencies
@@ -103,7 +103,7 @@ class LocalPlant(SteeredPlant):
         self._seq += 1
         composed = self._add_trends(compose(inputs, record.loops, record.overrides), monotonic_seconds)
         if self._parts is None:
-            stored = cast(bytes | None, self._control.get(keys.SNAPSHOT))
+            stored = expect_bytes(self._control).get(keys.SNAPSHOT)
             self._parts = PartsRecord(decode_readable_document(Snapshot, stored))
         composed = replace_fields(composed, parts=self._parts.step(composed, now))
         plants = self._build_plant_statuses(now, monotonic_seconds)

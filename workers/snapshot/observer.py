@@ -15,16 +15,15 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from typing import cast
 
 import msgspec
 import redis
 from django.db import DatabaseError, close_old_connections
 
 from common import own_process
-from common.redis_types import Fields
 from common.stored_document import BadDocument, decode_readable_document, encode_document, replace_fields
 from queues import keys
+from queues.control.replies import Fields, expect_bytes
 from queues.lua.script import load_script
 from queues.publishing.producers import KNOWN_SECONDS, LEFT_SECONDS
 from workers.coordination.leases import Lease
@@ -119,7 +118,7 @@ class LeftProducers:
             return 0
         self._due_seconds = monotonic_seconds + REMOVAL_SECONDS
         try:
-            rows = cast(Fields, self._control.hgetall(keys.PRODUCERS))
+            rows = expect_bytes(self._control).hgetall(keys.PRODUCERS)
             left = self._list_left(rows, now, monotonic_seconds)
             names = list(left)
             gone = 0

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import redis
 from django.db import transaction
@@ -17,6 +17,7 @@ from django.db import transaction
 from common import checks
 from common.errors import BadInput
 from queues import keys, pausing, projection
+from queues.control.replies import expect_bytes
 from queues.models import Node, Queue
 from workers.models import Override
 from workers.steering.scope import THRESHOLDS, filter_unexpired, is_drain, is_itself, is_pause, is_threshold
@@ -57,20 +58,20 @@ def get_node_thresholds(now: datetime) -> dict[str, dict[str, float]]:
 
 
 def validate_threshold(
-    node: Node, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
+    node: Node, name: str, value: object, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[float, float]:
     """Return the value of a node's threshold, and the one that it replaces. Raises `BadInput`."""
     if name not in THRESHOLDS:
         raise BadInput("name", f"must be {' or '.join(THRESHOLDS)} for a node, not {name!r}")
-    checks.accept_greater_than(0, 1, "a share of capacity").validate(value, "value")
+    share = float(checks.accept_greater_than(0, 1, "a share of capacity").validate(value, "value"))
     holding = get_node_thresholds(now)[node.name]
     key = name.removesuffix("_threshold")
     others = {override.removesuffix("_threshold"): float(beside[override]) for override in beside}
-    proposed = {**holding, **others, key: float(value)}
+    proposed = {**holding, **others, key: share}
     if not proposed["busy"] < proposed["toobusy"]:
         busy, toobusy = f"above busy ({holding['busy']:g})", f"below toobusy ({holding['toobusy']:g})"
-        raise BadInput("value", f"must be a share {toobusy if key == 'busy' else busy}, not {value:g}")
-    return float(value), holding[key]
+        raise BadInput("value", f"must be a share {toobusy if key == 'busy' else busy}, not {share:g}")
+    return share, holding[key]
 
 
 def _write(control: redis.Redis, override: Override, now: datetime) -> None:
@@ -94,10 +95,10 @@ def reconcile(control: redis.Redis, now: datetime) -> int:
     its last second lacks the key of a visible override.
     """
     queues = Queue.objects.values_list("name", flat=True)
-    hosts = [name.decode() for name in cast(list[bytes], control.hkeys(keys.HOSTS))]
+    hosts = [name.decode() for name in expect_bytes(control).hkeys(keys.HOSTS)]
     possible = [keys.PAUSE.build(queue, part) for queue in queues for part in pausing.PARTS]
     possible += [keys.DRAIN.build(host) for host in hosts]
-    stored = cast(list[Any], control.mget(possible)) if possible else []
+    stored = expect_bytes(control).mget(possible) if possible else []
     there = {key for key, text in zip(possible, stored, strict=True) if text}
     rows = Override.objects.filter(ended_at__isnull=True, expires_at__gt=now).select_related("owner")
     wanted = {

@@ -67,7 +67,7 @@ Undone = tuple[Override, Override | None]
 class Expiry:
     """An expiry. Exactly one is given: `minutes` from now, `expires_at` with its zone, or `endless`."""
 
-    minutes: Any = None
+    minutes: object = None
     expires_at: datetime | None = None
     endless: bool = False
 
@@ -88,7 +88,7 @@ class Expiry:
         return self.expires_at
 
 
-def parse_minutes(minutes: Any, most: timedelta) -> timedelta:
+def parse_minutes(minutes: object, most: timedelta) -> timedelta:
     """Return a period of minutes above 0 up to `most`. Raises `BadInput` naming minutes."""
     limit = most.total_seconds() / 60
     if not checks.is_number(minutes, 0, limit) or minutes <= 0:
@@ -131,7 +131,7 @@ def spread(loops: Iterable[Loop], rows: Iterable[Override]) -> dict[int, list[Ov
     }
 
 
-def _applies_to_loop(scope: Scope, name: str, value: Any, loop: Loop) -> bool:
+def _applies_to_loop(scope: Scope, name: str, value: object, loop: Loop) -> bool:
     """Return whether an override is on the loop.
 
     A wide one doesn't put a loop on auto that has to be enabled individually.
@@ -201,7 +201,7 @@ def holds(override: Override, now: datetime) -> bool:
     return override.ended_at is None and (override.expires_at is None or now < override.expires_at)
 
 
-def find_effective_value(name: str, overrides: Iterable[Override], now: datetime) -> Any:
+def find_effective_value(name: str, overrides: Iterable[Override], now: datetime) -> object:
     """Return the value in force under a name, or None."""
     return apply_overrides({name: None}, overrides, now)[name]
 
@@ -214,7 +214,7 @@ def get_effective_mode(loop: Loop, in_force: Iterable[Override], now: datetime) 
 def set_override(
     *,
     name: str,
-    value: Any,
+    value: object,
     owner: User,
     reason: str,
     now: datetime,
@@ -223,7 +223,7 @@ def set_override(
     queue: str = "",
     node: Node | None = None,
     host: str = "",
-    minutes: Any = None,
+    minutes: object = None,
     expires_at: datetime | None = None,
     endless: bool = False,
     control: redis.Redis | None = None,
@@ -292,7 +292,7 @@ def extend(
     override: Override,
     *,
     now: datetime,
-    minutes: Any = None,
+    minutes: object = None,
     expires_at: datetime | None = None,
     control: redis.Redis | None = None,
 ) -> Override:
@@ -341,7 +341,7 @@ def expire_due(now: datetime, control: redis.Redis | None = None) -> list[Overri
 
 
 def _validate_override(
-    scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
+    scope: Scope, name: str, value: object, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     """Return the value, and the one that it replaces (None if they differ).
 
@@ -399,14 +399,14 @@ def require_single_owner(loops: Iterable[Loop], mode: str, now: datetime, field:
             raise BadInput(field, explain_refusal(loop, competitor))
 
 
-def _find_common_value(values: Iterable[Any]) -> Any:
+def _find_common_value(values: Iterable[Any]) -> object:
     """Return the value that all have, None if they differ."""
     first, *others = values
     return first if all(other == first for other in others) else None
 
 
 def _validate_parameter(
-    loop: Loop, scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
+    loop: Loop, scope: Scope, name: str, value: object, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     law = catalog.get_law(loop.law)
     if (why := explain_fixed(loop.law, name)) is not None:
@@ -459,7 +459,7 @@ def _read_settings(law: str, given: str) -> Mapping[str, Any]:
     return guard.read_settings(catalog.get_law(law), json.loads(given))
 
 
-def read_reason(reason: Any) -> str:
+def read_reason(reason: object) -> str:
     """Return a person's reason, stripped. Raises `BadInput` if it is empty or too long."""
     text = reason.strip() if isinstance(reason, str) else ""
     if not text:

@@ -149,7 +149,7 @@ def get_setting_value(name: str) -> Any:
     return default if row is None else row.value
 
 
-def format_setting(setting: Any) -> str:
+def format_setting(setting: object) -> str:
     """Return a setting in words, with all digits; an optional setting without a value says so."""
     return "not set" if setting is None else f"{setting:,}".removesuffix(".0")
 
@@ -159,7 +159,7 @@ def list_changes() -> dict[str, Setting]:
     return {row.name: row for row in Setting.objects.select_related("changed_by") if row.name in BY_NAME}
 
 
-def change(name: str, new: Any, by: User | None, now: datetime) -> tuple[Any, Any]:
+def change(name: str, new: object, by: User | None, now: datetime) -> tuple[Any, Any]:
     """Set it permanently; return (before, after). Raises `BadInput` (name or value), also for no change."""
     parameter, before = find_declaration(name), get_setting_value(name)
     try:

@@ -214,7 +214,13 @@ def extend_override(request: HttpRequest, override_id: int) -> ActionResult:
     """Extend an override. Posted: minutes (added to its expiry) or expires_at."""
     override = _find_override(override_id)
     expiry = parse_expiry(request.POST)
-    longer = {"minutes": expiry.minutes, "expires_at": expiry.expires_at}
-    loops.extend_override(actor_of(request), override, now=timezone.now(), control=control(), **longer)
+    loops.extend_override(
+        actor_of(request),
+        override,
+        now=timezone.now(),
+        control=control(),
+        minutes=expiry.minutes,
+        expires_at=expiry.expires_at,
+    )
     message = f"{format_override_title(override)} is in force {describe_end(override)}."
     return ActionResult(message, _build_override_url(override))

@@ -23,10 +23,10 @@ from django.db import DatabaseError, InterfaceError, connections
 from django.utils import timezone
 
 from common.errors import BadInput, WeirError
-from common.redis_types import expect_bytes
 from common.stored_document import BadDocument, decode_document
 from console.upkeep.backup import files
 from queues import keys, pausing
+from queues.control.replies import expect_bytes
 from queues.models import Node, Queue
 from queues.segments.gauge import read_gauges
 from workers.coordination.leases import Lease, create_backup_lease, list_transfer_leases

@@ -13,8 +13,8 @@ import orjson
 import redis
 from redis.client import Pipeline
 
-from common.redis_types import expect_bytes
 from queues import keys
+from queues.control.replies import expect_bytes
 from queues.segments.segment import Segment
 
 AT_ONCE = 1_000

@@ -1,7 +1,5 @@
 """All conditions by name: every module of this package is imported, and its conditions register themselves."""
 
-from typing import Any
-
 from common import checks
 from controllers.framework.discovery import import_modules
 from workers.alerts import conditions
@@ -17,6 +15,6 @@ for _ in import_modules(conditions):
 INTEGRITY = frozenset(each.name for each in CONDITIONS.values() if each.guards_integrity)
 
 
-def get_condition(name: Any) -> Condition:
+def get_condition(name: object) -> Condition:
     """Return the condition of that name. Raises `BadInput` that lists the known ones."""
     return CONDITIONS[checks.accept_choice(CONDITIONS).validate(name, "condition", end=".")]

@@ -18,18 +18,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import redis
-from django.db.models import Max, Q
+from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from common.errors import BadInput
-from common.redis_types import Fields
 from common.stored_document import decode_readable_document
 from controllers import catalog
 from controllers.framework import guard
 from queues import keys
+from queues.control.replies import expect_bytes
 from queues.publishing.producers import LEFT_SECONDS
 from workers.alerts.conditions.condition import CONDITIONS
 from workers.alerts.conditions.evidence import (
@@ -48,7 +48,7 @@ from workers.coordination.plant_clock import Freshness
 from workers.documents.alerts import AuditVerdict
 from workers.documents.queues import ReportedProducer
 from workers.documents.snapshot import Snapshot
-from workers.models import LedgerEntry, Loop, Plan, Run
+from workers.models import LedgerEntry, Loop, Override, Plan, Run
 from workers.steering import overrides
 from workers.steering.scope import list_active_loops
 
@@ -240,7 +240,7 @@ class Gatherer:
     def _load_publish_ages(self, now: float, monotonic_seconds: float) -> dict[str, dict[str, float]]:
         """Return producer → queue → seconds since it last published there."""
         ages: dict[str, dict[str, float]] = {}
-        rows = cast(Fields, self._control.hgetall(keys.PRODUCERS))
+        rows = expect_bytes(self._control).hgetall(keys.PRODUCERS)
         self._freshness.forget_others("producer", (name.decode() for name in rows))
         for name, stored in rows.items():
             key = name.decode()
@@ -278,7 +278,7 @@ class Gatherer:
         return [queue for queue, there in zip(queues, answers, strict=True) if there]
 
 
-def iterate_ticks(entries: Any) -> Iterable[tuple[int, LedgerTick]]:
+def iterate_ticks(entries: QuerySet[LedgerEntry]) -> Iterable[tuple[int, LedgerTick]]:
     """Return (loop id, tick) of ledger entries, in their order."""
     # The database says whether it acted: an action may contain a thousand moves, and none is read.
     rows = entries.order_by("pk").annotate(acts=Q(action__isnull=False))
@@ -315,14 +315,19 @@ def _load_invalid_observations(ticks: Mapping[int, Sequence[LedgerTick]]) -> dic
 
 
 def build_loop_facts(
-    loop: Loop, ticks: Sequence[LedgerTick], mode_override: Any = None, observation: Mapping[str, Any] | None = None
+    loop: Loop,
+    ticks: Sequence[LedgerTick],
+    mode_override: Override | None = None,
+    observation: Mapping[str, Any] | None = None,
 ) -> LoopFacts:
     try:
         settings = guard.read_settings(catalog.get_law(loop.law), loop.guard)
     except BadInput:  # A loop with invalid settings has the default swing.
         settings = {setting.name: setting.default for setting in guard.PARAMETERS}
     mode = mode_override.value if mode_override else loop.mode
-    handed_over = mode_override is not None and mode in (Loop.Mode.HOLD, Loop.Mode.MANUAL)
+    held_since = None
+    if mode_override is not None and mode in (Loop.Mode.HOLD, Loop.Mode.MANUAL):
+        held_since = mode_override.created_at.timestamp()
     return LoopFacts(
         id=loop.pk,
         name=loop.name,
@@ -331,7 +336,7 @@ def build_loop_facts(
         interval_seconds=loop.interval_seconds,
         swing=float(settings["oscillation_swing"]),
         ticked_at=loop.ticked_at.timestamp() if loop.ticked_at else None,
-        held_since=mode_override.created_at.timestamp() if handed_over else None,
+        held_since=held_since,
         mode=mode,
         ticks=list(ticks),
         cause=(observation or {}).get("cause"),

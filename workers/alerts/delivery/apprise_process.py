@@ -16,12 +16,15 @@ import time
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote_plus
 
 from common.errors import BadInput
 from workers.alerts.delivery.message_text import keep_whole_lines
 from workers.host import bounded_process, egress
+
+if TYPE_CHECKING:
+    from apprise import AppriseAsset, NotifyBase
 
 # The parts of an address that apprise reads, where the names of the chats are, too.
 _WITH_NAMES = frozenset({"url", "fullpath", "path", "query"})
@@ -37,10 +40,10 @@ class ChatTarget:
     """
 
     mark: str
-    service: Any
+    service: "NotifyBase"
 
 
-def list_chat_targets(address: str, key: str, asset: Any) -> list[ChatTarget]:
+def list_chat_targets(address: str, key: str, asset: "AppriseAsset") -> list[ChatTarget]:
     """Return each chat once; none if apprise does not know the address.
 
     What apprise takes for no name of a chat is left out, as apprise does. `key` is the message's.
@@ -117,7 +120,7 @@ class EgressGuard:
         elif event.startswith(REFUSED_EVENTS):
             self._refuse(f"the service tried to use {event}, which is blocked.")
 
-    def _check_file(self, path: Any) -> None:
+    def _check_file(self, path: int | str | bytes | os.PathLike[str]) -> None:
         if isinstance(path, int):  # opened, and therefore checked
             return
         name = os.fsdecode(path)
@@ -128,7 +131,7 @@ class EgressGuard:
         self.unread.append(why)
         raise PermissionError(why)
 
-    def _check(self, address: Any) -> None:
+    def _check(self, address: object) -> None:
         if address is None:  # of a socket that is connected, and therefore was checked
             return
         if not isinstance(address, tuple):
@@ -144,7 +147,7 @@ class EgressGuard:
         if why:
             self._refuse(f"the address {why}")
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, why: str) -> NoReturn:
         self.refusals.append(why)
         raise ConnectionRefusedError(why)
 
@@ -217,7 +220,7 @@ class _GuardedAttempt:
         logger.setLevel(logging.INFO)
         sys.addaudithook(guard)
 
-    def describe_failure(self, service: Any) -> str:
+    def describe_failure(self, service: "NotifyBase") -> str:
         """Return why the message was not sent, without the address, or "" if it was sent.
 
         The message must be sent to all that the service represents.
@@ -233,7 +236,7 @@ class _GuardedAttempt:
         text = remove_secrets(f"{service.service_name}{some}: {why}", self._order["address"].strip())
         return text[:MAX_ERROR]
 
-    def _is_taken(self, service: Any) -> bool:
+    def _is_taken(self, service: "NotifyBase") -> bool:
         import apprise
 
         service.redirects = False  # regardless of what the address says about it
@@ -255,7 +258,7 @@ class _GuardedAttempt:
             return False
 
 
-def _compute_max_characters(service: Any, order: Mapping[str, Any], is_html: bool) -> int:
+def _compute_max_characters(service: "NotifyBase", order: Mapping[str, Any], is_html: bool) -> int:
     """Return how much of the body the service accepts.
 
     The title may be part of the body or count with it, and HTML marks take some of it.

@@ -2,7 +2,6 @@
 
 import smtplib
 from collections.abc import Mapping
-from typing import Any
 
 from django.conf import settings
 from django.core.mail import EmailMessage
@@ -61,7 +60,7 @@ class _Notes:
 
     refused: Refused = {}
 
-    def sendmail(self, *arguments: Any, **options: Any) -> Refused:
+    def sendmail(self, *arguments: object, **options: object) -> Refused:
         self.refused = super().sendmail(*arguments, **options)  # type: ignore[misc] # of smtplib's
         return self.refused
 

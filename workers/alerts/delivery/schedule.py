@@ -3,12 +3,12 @@
 import re
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from time import process_time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -18,13 +18,16 @@ from workers.alerts.delivery.message_text import format_one_line
 from workers.host import bounded_process
 from workers.host.bounded_process import ProcessFailed
 
+if TYPE_CHECKING:
+    from icalendar import Component, vRecur
+
 MAX_PEOPLE = 10
 MAX_NAME_LENGTH = 120
 _MAILTO = re.compile(r"mailto:", re.IGNORECASE)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|/", re.IGNORECASE)  # of a URI, or of a path
 
 
-def list_people(event: Any) -> tuple[str, ...]:
+def list_people(event: Mapping[str, Any]) -> tuple[str, ...]:
     """Return names and e-mail addresses, each once: attendees first, then the people of the summary."""
     attendees = event.get("ATTENDEE", [])
     people = [
@@ -38,7 +41,7 @@ def list_people(event: Any) -> tuple[str, ...]:
     return tuple(named)[:MAX_PEOPLE]
 
 
-def _list_names(attendee: Any) -> list[str]:
+def _list_names(attendee: object) -> list[str]:
     """Return the attendee's addresses, with or without `mailto:`, else EMAIL, a plain name or CN."""
     value = str(attendee).strip().strip("\"'")
     if addresses := _extract_addresses(unquote(value)):
@@ -57,7 +60,7 @@ def _extract_addresses(text: str) -> list[str]:
     return [word for word in words if "@" in word and not _SCHEME.match(word)]
 
 
-def _get_parameter(attendee: Any, name: str) -> str:
+def _get_parameter(attendee: object, name: str) -> str:
     value = getattr(attendee, "params", {}).get(name, "")
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value).strip().strip("\"'")
 
@@ -74,16 +77,17 @@ class BrokenEvent(Exception):  # noqa: N818
     """An event that can't be read; the message says why, as the end of a sentence about it."""
 
 
-def format_event_title(event: Any, number: int) -> str:
+def format_event_title(event: Mapping[str, Any], number: int) -> str:
     """Return a title by which people find the event in their calendar."""
     summary, uid = (format_one_line(str(event.get(name, "")))[:60] for name in ("SUMMARY", "UID"))
     title = f'Event {number} "{summary}"' if summary else f"Event {number}"
     return f"{title} (UID {uid})" if uid else title
 
 
-def check_event(event: Any) -> None:
+def check_event(component: "Component") -> None:
     """Raise `BrokenEvent` for an event whose times or rules can't be read."""
-    for name, why in event.errors:
+    event: Mapping[str, Any] = component
+    for name, why in component.errors:
         if name in _RELEVANT:
             value = event.get(name)
             shown = format_one_line(value.to_ical().decode(errors="replace").replace("\\", ""))[:60] if value else ""
@@ -115,13 +119,13 @@ def _names_relevant(why: str) -> bool:
     return any(line.startswith(name) for name in _RELEVANT)
 
 
-def list_recurrence_rules(event: Any) -> list[Any]:
+def list_recurrence_rules(event: Mapping[str, Any]) -> list["vRecur"]:
     """Return all RRULEs of an event."""
     rules = event.get("RRULE", [])
     return rules if isinstance(rules, list) else [rules]
 
 
-def _check_rules(event: Any) -> None:
+def _check_rules(event: Mapping[str, Any]) -> None:
     for rule in list_recurrence_rules(event):
         if not rule.get("FREQ"):
             raise BrokenEvent("has an RRULE without FREQ.")
@@ -154,7 +158,7 @@ def split_series(members: Sequence[tuple[int, Any]]) -> list[list[tuple[int, Any
     return [[series_event, *exceptions] for series_event in current] or [exceptions]
 
 
-def _sequence(event: Any) -> int:
+def _sequence(event: Mapping[str, Any]) -> int:
     value = event.get("SEQUENCE", -1)
     return value if isinstance(value, int) else -1
 
@@ -180,7 +184,7 @@ def normalize_events(events: Sequence[Any], zone: tzinfo | str, has_zone: bool) 
     return copies
 
 
-def _set_inclusive_until(rule: Any, start: date, own: tzinfo, has_zone: bool) -> Any:
+def _set_inclusive_until(rule: "vRecur", start: date, own: tzinfo, has_zone: bool) -> "vRecur":
     """Return the rule with UNTIL as the library reads it.
 
     A date includes its whole day, as in the event's zone.
@@ -209,7 +213,7 @@ def _convert_until(until: date, start: date, own: tzinfo, has_zone: bool) -> dat
     return at.astimezone(UTC)
 
 
-def _align_recurrence_id(event: Any, start: date, own: tzinfo) -> None:
+def _align_recurrence_id(event: MutableMapping[str, Any], start: date, own: tzinfo) -> None:
     """Give RECURRENCE-ID the type of the start of the event that it is an exception of."""
     from icalendar import vDDDTypes  # Imported here: see `workers.alerts.delivery.schedule`.
 
@@ -318,7 +322,9 @@ def _in_order(shift: Shift) -> tuple[datetime, datetime]:
     return shift.since, shift.until
 
 
-def _list_event_shifts(events: list[Any], calendar: Any, zone: tzinfo | str, now: datetime) -> list[Shift]:
+def _list_event_shifts(
+    events: list[Any], calendar: MutableMapping[str, Any], zone: tzinfo | str, now: datetime
+) -> list[Shift]:
     """Return the shifts around now of one event with its exceptions. Raises `BrokenEvent`."""
     import icalendar  # Imported here: see `read_rota`.
     import recurring_ical_events
@@ -350,7 +356,7 @@ def find_next_change(known: Sequence[Shift], now: datetime) -> datetime | None:
     return min((at for shift in known for at in (shift.since, shift.until) if at > now), default=None)
 
 
-def _own_zone(calendar: Any) -> tzinfo | str:
+def _own_zone(calendar: MutableMapping[str, Any]) -> tzinfo | str:
     """Return the zone, from now on by its IANA name in the calendar; or the location of an unknown one.
 
     An unknown one is taken out: the library that expands events reads it, too.
@@ -380,14 +386,14 @@ def _mark_unknown_zones(components: Iterable[Any]) -> None:
                 event[_UNKNOWN_ZONE] = f"TZID ({format_one_line(str(name))[:40]})"
 
 
-def _shift(event: Any, own_zone: tzinfo | str) -> Shift:
+def _shift(event: Mapping[str, Any], own_zone: tzinfo | str) -> Shift:
     zone = str(event[_UNKNOWN_ZONE]) if _UNKNOWN_ZONE in event else own_zone
     begin = _convert_to_instant(event["DTSTART"].dt, zone)
     end = _convert_to_instant(event["DTEND"].dt, zone) if "DTEND" in event else begin + _compute_length(event)
     return Shift(begin, end, list_people(event))
 
 
-def _compute_length(event: Any) -> timedelta:
+def _compute_length(event: Mapping[str, Any]) -> timedelta:
     """Return the length of an event without an end: its duration, else the whole day of a date, else zero."""
     if "DURATION" in event:
         length: timedelta = event["DURATION"].dt
@@ -438,7 +444,7 @@ def _build_core_time_bounds() -> Callable[[], AbstractContextManager[None]]:
     """Return the bounds on the core time of one event, and of all of them. This process has one thread."""
     begun = process_time()
 
-    def interrupt(*_: Any) -> None:
+    def interrupt(*_: object) -> None:
         raise BrokenEvent("takes too long to read: its rule rarely or never recurs; add UNTIL to the rule.")
 
     @contextmanager

@@ -60,15 +60,14 @@ class AlertCheck:
 
     @property
     def at(self) -> datetime:
-        at: datetime = convert_to_datetime(self.now)
-        return at
+        return convert_to_datetime(self.now)
 
     @property
     def shown(self) -> list[Alert]:
         """Return the alerts that have fired."""
         return [alert for alert in self.alerts if alert.state != Alert.State.PENDING]
 
-    def note(self, alert: Alert, kind: Any, text: str = "") -> None:
+    def note(self, alert: Alert, kind: AlertEvent.Kind, text: str = "") -> None:
         self.events.append(AlertEvent(alert=alert, at=self.at, kind=kind, text=text))
 
 

@@ -16,7 +16,7 @@ now, and a timeout is at most its own length ahead.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from workers.alerts.lifecycle.models import Alert
 
@@ -216,7 +216,15 @@ def keep(alert: Alert, episode: Episode) -> None:
             setattr(alert, name, convert_to_datetime(getattr(episode, name)))
 
 
-def convert_to_datetime(seconds: float | None) -> Any:
+@overload
+def convert_to_datetime(seconds: float) -> datetime: ...
+
+
+@overload
+def convert_to_datetime(seconds: None) -> None: ...
+
+
+def convert_to_datetime(seconds: float | None) -> datetime | None:
     """Return the timestamp of seconds since 1970; None stays None."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 

@@ -95,7 +95,7 @@ def _parse_alerts(alerts: Sequence[Any], source: str, now: datetime) -> tuple[li
     return rows, refused
 
 
-def _read(alert: Any, where: str, source: str, now: datetime) -> ReportedAlert:
+def _read(alert: object, where: str, source: str, now: datetime) -> ReportedAlert:
     if not isinstance(alert, Mapping):
         raise BadInput(where, "must be a JSON object with labels, annotations, startsAt, endsAt, and fingerprint.")
     labels, notes = (_parse_texts(alert.get(name), f"{where}.{name}") for name in ("labels", "annotations"))
@@ -120,7 +120,7 @@ def _read(alert: Any, where: str, source: str, now: datetime) -> ReportedAlert:
     )
 
 
-def _parse_texts(given: Any, where: str) -> dict[str, str]:
+def _parse_texts(given: object, where: str) -> dict[str, str]:
     """Return labels or annotations; long values are cut, and surplus ones left out."""
     read = checks.accept_mapping(checks.accept_text(), "an object of strings").validate(given, where, end=".")
     texts: Sequence[tuple[str, str]] = sorted(read.items())[:MAX_LABELS]
@@ -128,17 +128,19 @@ def _parse_texts(given: Any, where: str) -> dict[str, str]:
     return {name[:MAX_LABEL]: text[:longest] for name, text in texts}
 
 
-def _parse_time(text: Any, where: str) -> datetime:
+def _parse_time(text: object, where: str) -> datetime:
     try:
+        if not isinstance(text, str):
+            raise ValueError
         read = checks.parse_timestamp(text)
-    except (TypeError, ValueError):
+    except ValueError:
         raise BadInput(where, "must be a time such as 2026-11-20T06:00:00Z.") from None
     if not EARLIEST <= read < LATEST:
         raise BadInput(where, "must be a time from 1970 to 2199, such as 2026-11-20T06:00:00Z.")
     return read
 
 
-def _parse_link(text: Any) -> str:
+def _parse_link(text: object) -> str:
     """Return a web address, or "": a link that runs a script is none."""
     if not isinstance(text, str) or len(text) > MAX_LINK:
         return ""

@@ -77,7 +77,7 @@ def matches(matchers: Sequence[Matcher], labels: Mapping[str, str]) -> bool:
     return all(map(holds, matchers))
 
 
-def read_matchers(matchers: Any, field: str = "matchers", least: int = 0) -> list[dict[str, str]]:
+def read_matchers(matchers: object, field: str = "matchers", least: int = 0) -> list[dict[str, str]]:
     """Return the checked matchers of a request. Raises `BadInput` naming the wrong one."""
     if not isinstance(matchers, list) or not least <= len(matchers) <= MAX_MATCHERS:
         raise BadInput(field, f"must have {least} to {MAX_MATCHERS} matchers of label, is, and value.")
@@ -173,7 +173,7 @@ def format_title(title: str, labels: Mapping[str, str]) -> str:
     return (capitalize(title) if begins_with_loop else title)[:200]
 
 
-def _validate_runbook(link: Any) -> str:
+def _validate_runbook(link: object) -> str:
     """Return a web address, or "": a link that runs a script is none."""
     text = link.strip() if isinstance(link, str) else ""
     try:
@@ -187,7 +187,7 @@ def _validate_runbook(link: Any) -> str:
     return text
 
 
-def _validate_escalation(steps: Any) -> list[dict[str, Any]]:
+def _validate_escalation(steps: object) -> list[dict[str, Any]]:
     if not isinstance(steps, list) or len(steps) > MAX_STEPS:
         raise BadInput("escalation", f"must have at most {MAX_STEPS} steps of after_minutes and receivers.")
     known = set(Receiver.objects.values_list("name", flat=True)) if steps else set()

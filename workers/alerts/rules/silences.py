@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 
 from common import checks
 from common.errors import BadInput
@@ -39,7 +40,7 @@ def covers(silence: Silence, alert: Alert) -> bool:
     return is_matched(silence.matchers, alert, covers_integrity=silence.covers_integrity)
 
 
-def list_active_silences(now: datetime) -> Any:
+def list_active_silences(now: datetime) -> QuerySet[Silence]:
     """Return the silences in force at this instant, the longest first.
 
     They are also in force if the clock was set back since one was made.
@@ -65,7 +66,7 @@ def preview_hidden_alerts(
     return {"open": open_matched[:MAX_SHOWN], "lately": len(matched), "of": lately.count()}
 
 
-def list_integrity_rules(matchers: Any) -> list[str]:
+def list_integrity_rules(matchers: object) -> list[str]:
     """Return the rules of Weir's own integrity that these matchers ask for.
 
     The result is empty if they ask for any other rule: an operator's silence of them would hide nothing. Raises
@@ -78,7 +79,7 @@ def list_integrity_rules(matchers: Any) -> list[str]:
 
 
 def add(
-    matchers: Any, reason: Any, minutes: Any, by: User, now: datetime, *, covers_integrity: bool = False
+    matchers: object, reason: object, minutes: object, by: User, now: datetime, *, covers_integrity: bool = False
 ) -> Silence:
     """Add a silence from now on; it lasts a week at most. Raises `BadInput`."""
     read = rules.read_matchers(matchers, least=1)
@@ -95,7 +96,7 @@ def end(silence: Silence, by: User | None, now: datetime) -> bool:
     return bool(still.update(ended_at=now, ended_by=by))
 
 
-def _validate_minutes(minutes: Any) -> float:
+def _validate_minutes(minutes: object) -> float:
     if not checks.is_number(minutes, 0, MAX_MINUTES) or minutes <= 0:
         raise BadInput("minutes", f"must be above 0 and at most {MAX_MINUTES} minutes (7 days).")
     return float(minutes)

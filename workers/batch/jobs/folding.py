@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import datetime, timedelta
-from typing import Any
 
 from common.parameter import Parameter
-from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Values, Work
+from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Lease, Values, Work
 from workers.control.ledger import folds
 from workers.models import Loop
 
@@ -35,14 +34,14 @@ def open_job(where: JobContext) -> nullcontext[Work]:
     return nullcontext(work)
 
 
-def work(lease: Any) -> ChunkResult:
+def work(lease: Lease) -> ChunkResult:
     """Fold each run in its own transaction, so that no tick waits for more than one of them."""
     since, before = (datetime.fromisoformat(lease.content[name]) for name in ("since", "before"))
     rows = 0
     for loop in Loop.objects.order_by("pk").iterator():
         for count in folds.fold(loop, since, before, lease.guard_transaction):
             rows += count
-            lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
+            lease.check({"rows": rows, "share": None, "chunk": lease.identifier})
     return ChunkResult(rows)
 
 

@@ -7,15 +7,14 @@ file is named by the ids of its first and last row, so the names alone say what 
 from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from typing import Any, cast
 
 import pyarrow as pa
 import redis
 
-from common.redis_types import Entries
 from queues import keys
+from queues.control.replies import Entries, expect_bytes
 from workers.batch import files
-from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Values, Work
+from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Lease, Values, Work
 from workers.history import metric_history
 
 CHUNK_ROWS = 3_600
@@ -41,7 +40,7 @@ def build_next_chunk(values: Values, where: JobContext, after: str | None) -> Ch
     return ChunkSpec(f"{ids[0]}_{last}", {"first": ids[0], "last": last, "day": day})
 
 
-def work(lease: Any) -> ChunkResult:
+def work(lease: Lease) -> ChunkResult:
     """Write one chunk's rows to a file that is not published yet."""
     first, last, day = (lease.content[name] for name in ("first", "last", "day"))
     where = lease.surroundings
@@ -63,7 +62,7 @@ def _iterate_pages(control: redis.Redis, first: str, last: str, most_rows: int |
     left = most_rows
     while left is None or left > 0:
         count = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
-        entries = cast(Entries, control.xrange(keys.METRICS, first, last, count))
+        entries = expect_bytes(control).xrange(keys.METRICS, first, last, count)
         if not entries:
             return
         yield entries

@@ -5,11 +5,10 @@ Better values are proposed.
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any
 
 from common.errors import BadInput
 from common.parameter import Parameter
-from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Values, Work
+from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Lease, Values, Work
 from workers.control import tuning
 from workers.models import Loop
 
@@ -35,7 +34,7 @@ def open_job(where: JobContext) -> nullcontext[Work]:
     return nullcontext(work)
 
 
-def work(lease: Any) -> ChunkResult:
+def work(lease: Lease) -> ChunkResult:
     """Learn from one loop's record and note why nothing is proposed, if so. Raises ChunkLeaseLost."""
     loop = Loop.objects.get(pk=lease.content["loop"])
     now = lease.surroundings.now

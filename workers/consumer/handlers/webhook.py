@@ -15,7 +15,6 @@ import hmac
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -47,7 +46,7 @@ def encode_json_lines(delivery: Delivery) -> bytes:
     return b"".join(lines)
 
 
-def _document(text: str) -> Any:
+def _document(text: str) -> object:
     """Return the attributes as an object, or as text when they are invalid.
 
     An event with invalid attributes must not fail its block.

@@ -52,7 +52,7 @@ def build_entry(
     fence: int,
     mode: str,
     parameters: Mapping[str, Any],
-    state_before: Any,
+    state_before: object,
     observation: Mapping[str, Any],
     guarded: GuardedDecision,
     reason: str,

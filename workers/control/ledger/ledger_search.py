@@ -199,7 +199,7 @@ class LedgerFilter:
         return replace(self) == LedgerFilter()
 
 
-def _scan_by_id(entries: QuerySet[LedgerEntry], lookup: str, value: Any) -> QuerySet[LedgerEntry]:
+def _scan_by_id(entries: QuerySet[LedgerEntry], lookup: str, value: object) -> QuerySet[LedgerEntry]:
     """Filter by a column's value without the column's own index."""
     name, _, how = lookup.partition("__")
     if name not in INDEXED:

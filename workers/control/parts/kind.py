@@ -113,7 +113,7 @@ def compute_tasks_in_force(observation: Document, action: Document) -> dict[str,
     return {**now, **action.get("tasks", {})}
 
 
-def _compute_amount(value: Any) -> float:
+def _compute_amount(value: object) -> float:
     if isinstance(value, Mapping):
         return total(value)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
@@ -125,7 +125,7 @@ def were_set(action: Document) -> str:
     return f"set {values}"
 
 
-def _format_value(name: str, value: Any) -> str:
+def _format_value(name: str, value: object) -> str:
     if isinstance(value, Mapping):
         return f"of {format_count(len(value), NOUNS.get(name, 'item'))}"
     if not isinstance(value, int | float):

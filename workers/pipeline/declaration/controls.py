@@ -82,7 +82,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
     def to_document(self) -> dict[str, Any]:
         return convert_to_plain(self)
 
-    def apply_changes(self, document: Any) -> "Controls":
+    def apply_changes(self, document: object) -> "Controls":
         """Return the controls with the values of a JSON object applied.
 
         Raises `BadInput` that names the field; nothing is changed in that case.

@@ -161,9 +161,9 @@ def parse_queues(text: str) -> list[str]:
     return [queue for queue in queues if isinstance(queue, str)] if isinstance(queues, list) else []
 
 
-def build_application(document: Any, folder: Path) -> Application:
+def build_application(document: object, folder: Path) -> Application:
     """Return the application declared by a YAML document. Tables are read from `folder`."""
-    fields.check_mapping(document, "application", KEYS, required=("name", "queues", "sink"))
+    document = fields.check_mapping(document, "application", KEYS, required=("name", "queues", "sink"))
     queues = fields.validate_items(document["queues"], "queues", most=MAX_QUEUES)
     for place, queue in enumerate(queues):
         fields.validate_name(queue, f"queues[{place}]", checks.QUEUE_NAME)
@@ -203,7 +203,7 @@ def build_application(document: Any, folder: Path) -> Application:
 
 
 def _parse_monitored(
-    document: Any, criteria: Mapping[str, float], attributes: tuple[Attribute, ...]
+    document: object, criteria: Mapping[str, float], attributes: tuple[Attribute, ...]
 ) -> tuple[MonitoredQuantile, ...]:
     numbers = {"value", *(attribute.name for attribute in attributes if attribute.kind in NUMBERS)}
     monitored = []
@@ -227,7 +227,7 @@ def _parse_monitored(
     return tuple(monitored)
 
 
-def _parse_attributes(document: Any) -> tuple[Attribute, ...]:
+def _parse_attributes(document: object) -> tuple[Attribute, ...]:
     attributes = []
     for name, value in fields.validate_pairs(document, "attributes", "name: type", MAX_ATTRIBUTES).items():
         where = f"attributes.{name}"
@@ -262,8 +262,8 @@ def _build_graph(document: Mapping[str, Any]) -> Graph:
     return Graph(tuple(operators))
 
 
-def _parse_operator(document: Any, where: str, key: Any) -> Operator:
-    fields.check_mapping(document, where, ("name", "key", "patterns"), required=("name", "patterns"))
+def _parse_operator(document: object, where: str, key: object) -> Operator:
+    document = fields.check_mapping(document, where, ("name", "key", "patterns"), required=("name", "patterns"))
     name = fields.validate_name(document["name"], f"{where}.name", checks.PLANT_NAME)
     own_key = fields.validate_text(document.get("key", key), f"{where}.key")
     patterns = tuple(
@@ -304,7 +304,7 @@ def _parse_sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -
     return {event_type: tuple(dict.fromkeys(each)) for event_type, each in sinks.items()}
 
 
-def _parse_sink(value: Any, where: str, queues: list[str]) -> str:
+def _parse_sink(value: object, where: str, queues: list[str]) -> str:
     sink = fields.validate_name(value, where, checks.QUEUE_NAME)
     if sink in queues:
         raise BadInput(
@@ -313,10 +313,10 @@ def _parse_sink(value: Any, where: str, queues: list[str]) -> str:
     return sink
 
 
-def _parse_pattern(document: Any, where: str, key: Any) -> Pattern:
+def _parse_pattern(document: object, where: str, key: object) -> Pattern:
     keys = ("name", "pattern", "define", "key", "within_seconds", "quiet_seconds", "emits", "severity")
     needed = ("name", "pattern", "within_seconds")
-    fields.check_mapping(document, where, (*keys, "contiguity", "consume"), required=needed)
+    document = fields.check_mapping(document, where, (*keys, "contiguity", "consume"), required=needed)
     name = fields.validate_name(document["name"], f"{where}.name", checks.PLANT_NAME)
     expression = parse_expression(document["pattern"], f"{where}.pattern")
     if expression.at_first or expression.at_last:
@@ -341,8 +341,8 @@ def _parse_pattern(document: Any, where: str, key: Any) -> Pattern:
     return pattern
 
 
-def read_rule(document: Any, where: str, folder: Path) -> Rule:
-    fields.check_mapping(document, where, ("name", *RULES), required=("name",))
+def read_rule(document: object, where: str, folder: Path) -> Rule:
+    document = fields.check_mapping(document, where, ("name", *RULES), required=("name",))
     name = fields.validate_text(document["name"], f"{where}.name")
     kinds = [key for key in document if key != "name"]
     if len(kinds) != 1:
@@ -369,11 +369,11 @@ def read_rule(document: Any, where: str, folder: Path) -> Rule:
     return Enrich(name, using, ReferenceTable.open(path, by, columns, f"{place}.table"))
 
 
-def _parse_columns(value: Any, where: str, least: int) -> tuple[str, ...]:
+def _parse_columns(value: object, where: str, least: int) -> tuple[str, ...]:
     return tuple(fields.validate_name(column, where, COLUMN) for column in fields.validate_items(value, where, least))
 
 
-def _parse_expressions(document: Any, where: str) -> dict[str, str]:
+def _parse_expressions(document: object, where: str) -> dict[str, str]:
     expressions: dict[str, str] = fields.validate_pairs(document, where, "column: expression", MAX_EXPRESSIONS)
     for column, text in expressions.items():
         fields.validate_name(column, where, COLUMN)

@@ -15,13 +15,12 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import cast
 
 import redis
 
-from common.redis_types import Fields
 from common.stored_document import BadDocument, decode_document, encode_document, replace_fields
 from queues import keys
+from queues.control.replies import expect_bytes
 from workers.documents.pipeline import ApplicationAtWork, PipelineOrder
 
 OF_FILE = 0  # version of the declaration that the process was started with
@@ -45,7 +44,7 @@ class Declarations:
     def load_wanted(self) -> dict[str, DeclarationText]:
         """Return the declaration to run for each application."""
         declarations = {} if self._file is None else {self._file.name: self._file}
-        for name, text in cast(Fields, self._control.hgetall(keys.PIPELINE_WANTED)).items():
+        for name, text in expect_bytes(self._control).hgetall(keys.PIPELINE_WANTED).items():
             document = json.loads(text)
             declarations[name.decode()] = DeclarationText(name.decode(), document["version"], document["text"])
         return declarations
@@ -67,7 +66,7 @@ class Declarations:
 
     def load_shipped(self, name: str) -> str | None:
         """Return the text of the application as shipped, or None if no process ships one of this name."""
-        text = cast(bytes | None, self._control.hget(keys.PIPELINE_SHIPPED, name))
+        text = expect_bytes(self._control).hget(keys.PIPELINE_SHIPPED, name)
         return None if text is None else text.decode()
 
     def forget(self, name: str) -> None:
@@ -75,7 +74,7 @@ class Declarations:
 
     def load_running(self) -> dict[str, ApplicationAtWork]:
         """Return the declaration that the process runs for each application."""
-        texts = cast(Fields, self._control.hgetall(keys.PIPELINE_AT_WORK))
+        texts = expect_bytes(self._control).hgetall(keys.PIPELINE_AT_WORK)
         return {
             name.decode(): decode_document(ApplicationAtWork, text, name.decode())
             for name, text in sorted(texts.items())
@@ -93,12 +92,12 @@ class Orders:
 
     def read(self) -> dict[str, PipelineOrder]:
         """Return the orders by application. An unreadable order counts as none."""
-        texts = cast(Fields, self._control.hgetall(keys.PIPELINE_ORDERS))
+        texts = expect_bytes(self._control).hgetall(keys.PIPELINE_ORDERS)
         return {name.decode(): _read(text) for name, text in texts.items()}
 
     def load(self, application: str) -> PipelineOrder:
         """Return the order for an application, or NO_ORDER if there is none."""
-        text = cast(bytes | None, self._control.hget(keys.PIPELINE_ORDERS, application))
+        text = expect_bytes(self._control).hget(keys.PIPELINE_ORDERS, application)
         return NO_ORDER if text is None else _read(text)
 
     def restart(self, application: str, by: str, reason: str) -> PipelineOrder:

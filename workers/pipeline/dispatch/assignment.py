@@ -16,15 +16,15 @@ therefore in exactly one assignment, whichever process crashes in between.
 
 import json
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import redis
 from redis.typing import EncodableT
 
 from common.errors import WeirError
-from common.redis_types import Entries
 from queues import keys
 from queues.control.connection import await_entry
+from queues.control.replies import expect_bytes
 from queues.lua.script import load_script
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Entry, VersionedDocument
@@ -140,7 +140,7 @@ class Dispatches:
 
     def list_after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]:
         """Return a replica's assignments of later dispatches, in order."""
-        entries = cast(Entries, self._control.xrange(self._stream(replica), f"({tick}-0", "+", count))
+        entries = expect_bytes(self._control).xrange(self._stream(replica), f"({tick}-0", "+", count)
         return [Assignment.from_document(json.loads(fields[b"d"])) for _, fields in entries]
 
     def await_after(self, replica: str, tick: int, seconds: float) -> None:

@@ -10,12 +10,12 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import cast
 
 from common.errors import BadInput
 from common.stored_document import replace_fields
 from queues import keys, pausing
 from queues.control.connection import connect
+from queues.control.replies import expect_bytes
 from queues.events.block import BLOCK_EVENTS
 from queues.topology import KnownTopology, Topology
 from workers.pipeline.declaration.controls import Controls
@@ -102,7 +102,7 @@ class Dispatcher:
             self.stall_reason = "the outbox of complex events is full: their queues accept no events"
             return 0
         pauses = pausing.build_pause_keys(self._queues, pausing.CONSUMPTION)
-        answer = cast(list[bytes | None], self._control.mget(self._controls_key, keys.TOPOLOGY, *pauses))
+        answer = expect_bytes(self._control).mget([self._controls_key, keys.TOPOLOGY, *pauses])
         stored, topology_text, *replies = answer
         self._paused = pausing.read(self._queues, replies)
         if self._unheard is not None:

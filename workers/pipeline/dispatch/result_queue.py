@@ -16,17 +16,17 @@ middle and nothing is dropped.
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import pyarrow as pa
 import redis
 from redis.typing import EncodableT
 
 from common.errors import WeirError
-from common.redis_types import Entries, Fields
 from common.stored_document import StoredDocument, decode_document, encode_document, replace_fields
 from queues import keys
 from queues.control.connection import await_entry
+from queues.control.replies import expect_bytes
 from queues.lua.script import load_script
 from workers.pipeline.events.layout import decode
 
@@ -134,7 +134,7 @@ class ResultQueue:
 
     def read_after(self, entry_id: str) -> list[Result]:
         """Return the results published after an entry, in the order of publishing."""
-        entries = cast(Entries, self._control.xrange(self._results, f"({entry_id}", "+"))
+        entries = expect_bytes(self._control).xrange(self._results, f"({entry_id}")
         results = [(name.decode(), decode_document(Result, fields[b"d"], "result")) for name, fields in entries]
         return [replace_fields(result, entry_id=name) for name, result in results]
 
@@ -146,7 +146,7 @@ class ResultQueue:
         """Read blobs of a published result. Raises `KeyError` that names a missing one."""
         wanted = list(names)
         key = self._build_blobs_key(result.replica, result.tick)
-        values = cast(list[bytes | None], self._control.hmget(key, wanted) if wanted else [])
+        values = expect_bytes(self._control).hmget(key, wanted) if wanted else []
         batches: list[pa.RecordBatch] = []
         for name, data in zip(wanted, values, strict=True):
             if data is None:
@@ -160,7 +160,7 @@ class ResultQueue:
         self._release(keys=places, args=[result.size_bytes, result.entry_id])
 
     def measure_room(self) -> Room:
-        room = cast(Fields, self._control.hgetall(self._room))
+        room = expect_bytes(self._control).hgetall(self._room)
         events, size, used, in_flight = (
             int(room.get(name, 0)) for name in (b"events", b"bytes", b"used_bytes", b"in_flight_events")
         )

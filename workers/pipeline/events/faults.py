@@ -11,15 +11,13 @@ effect, since a segment accepts the dead letters of an entry once.
 | `weir:pipeline:faulty:{app}` | set | `{replica}:{tick}` of the stored hashes |
 """
 
-from typing import cast
-
 import pyarrow as pa
 import redis
 from redis.typing import EncodableT
 
 from common.errors import NodeFull, NodeUnavailable
-from common.redis_types import Fields
 from queues import keys
+from queues.control.replies import Fields, expect_bytes
 from queues.lua.script import load_script
 from queues.segments.dead_letters import DeadLetters
 from queues.topology import KnownTopology, Topology
@@ -73,7 +71,7 @@ class FaultStore:
             if published.get(replica, 0) < int(tick):
                 continue
             topology = topology or self._known.read(self._control.get(keys.TOPOLOGY))
-            faults_by_entry = _group_by_entry(cast(Fields, self._control.hgetall(self._build_key(replica, tick))))
+            faults_by_entry = _group_by_entry(expect_bytes(self._control).hgetall(self._build_key(replica, tick)))
             for entry, letters in faults_by_entry.items():
                 delivered += self._store_letters(nodes, topology, batch, entry, letters, away)
         return delivered
@@ -87,7 +85,7 @@ class FaultStore:
             if kept := self._load_kept():
                 self._control.sadd(self._faulty, *(":".join(name.rsplit(":", 2)[1:]) for name in kept))
             self._has_all = True
-        return {name.decode() for name in cast(set[bytes], self._control.smembers(self._faulty))}
+        return {name.decode() for name in expect_bytes(self._control).smembers(self._faulty)}
 
     def _load_kept(self) -> list[str]:
         return [name.decode() for name in self._control.scan_iter(self._build_key("*", "*"), AT_ONCE)]
@@ -113,7 +111,7 @@ class FaultStore:
     def abandon(self, replica: str, tick: int) -> None:
         """Remove what earlier attempts have kept of a batch that a new attempt starts."""
         key = self._build_key(replica, tick)
-        if places := cast(list[bytes], self._control.hkeys(key)):
+        if places := expect_bytes(self._control).hkeys(key):
             self._delivered(keys=[key, self._faulty], args=[f"{replica}:{tick}", *places])
 
     def clear(self) -> None:

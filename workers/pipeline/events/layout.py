@@ -34,7 +34,7 @@ class Attribute:
     kind: str
     required: bool = False
 
-    def read(self, document: Mapping[str, Any]) -> Any:
+    def read(self, document: Mapping[str, Any]) -> object:
         """Return the value. Raises `ValueError` that says what is wrong."""
         value = document.get(self.name)
         if value is None:
@@ -87,7 +87,7 @@ def find_ahead_faults(times_us: np.ndarray, now_us: int, ahead_us: int) -> pa.Ar
     return pc.if_else(pa.array(ahead), cause, pa.scalar(None, pa.string()))
 
 
-def _is_of(value: Any, kind: str) -> bool:
+def _is_of(value: object, kind: str) -> bool:
     if kind == "text":
         return isinstance(value, str)
     if kind == "boolean":
@@ -97,7 +97,7 @@ def _is_of(value: Any, kind: str) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _format_short_value(value: Any) -> str:
+def _format_short_value(value: object) -> str:
     text = orjson.dumps(value).decode()
     return text if len(text) <= 40 else f"{text[:40]}…"
 

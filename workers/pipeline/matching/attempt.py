@@ -169,11 +169,11 @@ class MatchAutomaton(Protocol):
 
     def is_empty(self) -> bool: ...
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> list[Any]:
         """Return JSON values from which `restore` continues exactly."""
         ...
 
-    def restore(self, state: Any) -> None: ...
+    def restore(self, state: list[Any]) -> None: ...
 
 
 @dataclass
@@ -211,11 +211,11 @@ class AutomatonRules:
     def is_over(self, first_us: int, now_us: int) -> bool:
         return now_us - first_us > self.pattern.within_us
 
-    def write(self, branch: Branch) -> Any:
+    def write(self, branch: Branch) -> list[Any]:
         """Return a branch as JSON values."""
         return [render(self.automaton.get_item(branch.state)), branch.taken, branch.through, branch.choices]
 
-    def read(self, written: Any) -> Branch:
+    def read(self, written: list[Any]) -> Branch:
         text, taken, through, choices = written
         events = tuple(tuple(event) for event in taken)
         return Branch(self.automaton.get_number(read(text)), events, through, tuple(choices))

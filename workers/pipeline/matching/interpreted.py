@@ -123,15 +123,15 @@ class OpenAttempts:
     def is_empty(self) -> bool:
         return not self._open and not self._rules.pattern.expression.at_first
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> list[Any]:
         return [[self._keep_attempt(attempt) for _, attempt in sorted(self._open.items())], self._begun]
 
-    def _keep_attempt(self, attempt: Attempt) -> Any:
+    def _keep_attempt(self, attempt: Attempt) -> list[Any]:
         branches = [self._rules.write(branch) for branch in attempt.branches]
         ended = attempt.ended and self._rules.write(attempt.ended)
         return [attempt.first_us, branches, ended, attempt.seen, attempt.count]
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: list[Any]) -> None:
         attempts, self._begun = state
         for first_us, branches, ended, seen, count in attempts:
             open_ways = [self._rules.read(branch) for branch in branches]
@@ -253,10 +253,10 @@ class RowSearch:
     def is_empty(self) -> bool:
         return not self._count_rows() and not self._rules.pattern.expression.at_first
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> list[Any]:
         return [[[*row] for row in self._rows[self._head :]], self._begun]
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: list[Any]) -> None:
         rows, self._begun = state
         for event, mask in rows:
             self._append(tuple(event), mask)

@@ -81,13 +81,13 @@ def _parse_pattern(document: Mapping[str, Any]) -> Pattern:
     return pattern
 
 
-def _define(document: Mapping[str, Any]) -> Any:
+def _define(document: Mapping[str, Any]) -> object:
     """Return the given definitions; none if they were omitted or null."""
     given = document.get("define")
     return {} if given is None else given
 
 
-def _parse_events(events: Any) -> list[dict[str, Any]]:
+def _parse_events(events: object) -> list[dict[str, Any]]:
     """Return the events sorted by time. Raises `BadInput` that names the event and its attribute."""
     if not isinstance(events, list):
         raise BadInput("events", 'must be a list of events, such as {"id": "e1", "time": 0.0, "type": "A"}')
@@ -192,7 +192,7 @@ def _build_column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Ar
     return exact_numbers.build_column(values) if kind == NUMBER else pa.array(values, kind)
 
 
-def _find_data_type(value: Any) -> pa.DataType | None:
+def _find_data_type(value: object) -> pa.DataType | None:
     match value:
         case bool():
             return pa.bool_()

@@ -15,7 +15,7 @@ import ast
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import cycle
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -57,16 +57,16 @@ def build_column(values: Sequence[Number]) -> pa.Array:
     return pa.StructArray.from_arrays(parts, fields=list(WRITTEN), mask=unknown)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     return type(value) in (int, float)
 
 
-def is_undefined(value: Any) -> bool:
+def is_undefined(value: object) -> bool:
     """Return whether a calculated constant is not a number."""
     return isinstance(value, float) and value != value
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: object) -> bool:
     """Return whether the value may be a whole number that no double equals.
 
     Such values are a column of whole numbers, or a large constant.
@@ -76,7 +76,7 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, CalculationResult) or (type(value) is int and abs(value) > EXACT_IN_DOUBLE)
 
 
-def are_int64(*values: Any) -> bool:
+def are_int64(*values: object) -> bool:
     """Return whether Arrow compares the values exactly.
 
     It does for columns of 64 bits, and constants that fit into 64 bits.
@@ -89,7 +89,7 @@ def are_int64(*values: Any) -> bool:
     )
 
 
-def compare(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.BooleanScalar | bool:
+def compare(op: ast.cmpop, left: object, right: object) -> pa.BooleanArray | pa.BooleanScalar | bool:
     """Compare row by row; two constants give one result. Raises `pyarrow.ArrowTypeError` if one is not a number."""
     holds = _COMPARISONS[type(op)]
     if is_undefined(left) or is_undefined(right):
@@ -99,7 +99,7 @@ def compare(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.Boolea
     return pa.array([None if None in pair else holds(*pair) for pair in _iterate_pairs(left, right)], pa.bool_())
 
 
-def calculate(op: ast.operator, left: Any, right: Any) -> CalculationResult | int | float:
+def calculate(op: ast.operator, left: object, right: object) -> CalculationResult | int | float:
     """Calculate row by row; two constants give one number. Raises `pyarrow.ArrowTypeError` if one is not a number."""
     of: Operation = _quotient if isinstance(op, ast.Div) else _wrap_operation(_ARITHMETIC[type(op)])
     if is_number(left) and is_number(right):
@@ -115,14 +115,14 @@ def _drop_undefined(number: int | float) -> Number:
     return number if number == number else None
 
 
-def negate(value: Any) -> CalculationResult | int | float:
+def negate(value: pa.Array | CalculationResult | int | float) -> CalculationResult | int | float:
     number: int | float | CalculationResult = (
         -value if is_number(value) else CalculationResult(None if row is None else -row for row in _list_numbers(value))
     )
     return number
 
 
-def is_member(value: Any, members: Collection[int | float]) -> pa.BooleanArray | bool:
+def is_member(value: object, members: Collection[int | float]) -> pa.BooleanArray | bool:
     """Return whether each row is one of the members. Raises `pyarrow.ArrowTypeError` if it is not a number."""
     numbers = frozenset(members)
     if is_number(value):
@@ -130,13 +130,13 @@ def is_member(value: Any, members: Collection[int | float]) -> pa.BooleanArray |
     return pa.array([None if row is None else row in numbers for row in _list_numbers(value)], pa.bool_())
 
 
-def _iterate_pairs(left: Any, right: Any) -> Iterator[tuple[Number, Number]]:
+def _iterate_pairs(left: object, right: object) -> Iterator[tuple[Number, Number]]:
     # A constant is paired with every row of the other side.
     sides = [cycle((side,)) if is_number(side) else _list_numbers(side) for side in (left, right)]
     return zip(*sides, strict=False)
 
 
-def _list_numbers(value: Any) -> Sequence[Number]:
+def _list_numbers(value: pa.Array | CalculationResult) -> Sequence[Number]:
     if isinstance(value, CalculationResult):
         return value
     kind = value.type if isinstance(value, pa.Array) else pa.string()

@@ -120,7 +120,7 @@ class Quantity:
         return _broadcast(_evaluate(self._tree, columns), rows, pa.float64())
 
 
-def _broadcast(result: Any, rows: int, kind: pa.DataType) -> Any:
+def _broadcast(result: object, rows: int, kind: pa.DataType) -> pa.Array:
     """Expand the result of an expression of constants to all rows."""
     if isinstance(result, pa.Scalar):
         result = result.as_py()
@@ -317,7 +317,7 @@ def _get_kind(value: object) -> type:
     return float if exact_numbers.is_number(value) else type(value)
 
 
-def _find_rows_kind(value: Any) -> type | None:
+def _find_rows_kind(value: object) -> type | None:
     """Return the kind of the value of a side; None if it is unknown."""
     value = value.as_py() if isinstance(value, pa.Scalar) else value
     if not isinstance(value, pa.Array):
@@ -329,7 +329,7 @@ def _find_rows_kind(value: Any) -> type | None:
     return float if exact_numbers.is_whole(value) or _is_numeric(value.type) else None
 
 
-def _is_nothing(value: Any) -> bool:
+def _is_nothing(value: object) -> bool:
     """Return whether it is a column that is null in every row, so that its kind is unknown."""
     return isinstance(value, pa.Array) and pa.types.is_null(value.type)
 
@@ -369,12 +369,12 @@ def _evaluate(node: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
     raise AssertionError(f"unchecked expression {ast.dump(node)}")
 
 
-def _needs_row_evaluation(*values: Any) -> bool:
+def _needs_row_evaluation(*values: object) -> bool:
     """Return whether Arrow would not be exact, or there are only constants."""
     return any(map(exact_numbers.is_whole, values)) or all(map(exact_numbers.is_number, values))
 
 
-def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
+def _compare(op: ast.cmpop, left: object, right: ast.expr, columns: Mapping[str, pa.Array]) -> object:
     if _is_nothing(left):
         return exact_numbers.UNKNOWN
     if not isinstance(op, (ast.In, ast.NotIn)):
@@ -403,12 +403,12 @@ def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa
     return held if isinstance(op, ast.In) else pc.invert(held)
 
 
-def _drop_undefined(found: Any) -> Any:
+def _drop_undefined(found: pa.Array | pa.Scalar) -> pa.Array | pa.Scalar:
     """Replace results that are not a number (0 / 0, infinite minus infinite) by unknown."""
     return pc.if_else(pc.is_nan(found), None, found) if pa.types.is_floating(found.type) else found
 
 
-def _convert_to_real(value: Any) -> Any:
+def _convert_to_real(value: pa.Array | pa.Scalar) -> pa.Array | pa.Scalar:
     """Return the value as floating-point numbers, so that division keeps fractions and never fails on 0.
 
     Raises `pyarrow.ArrowTypeError` if the value is not a number.

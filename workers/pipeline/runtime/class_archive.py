@@ -11,13 +11,17 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from common.errors import WeirError
 from workers.host.spark import build_spark_environment, get_class_archive_path, quote_option
 from workers.pipeline.runtime.session import start_session
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+    from pyspark.sql import DataFrame, SparkSession
 
 MAX_SECONDS = 120
 _BATCHES = 3
@@ -35,7 +39,7 @@ def make_archive() -> Path:
         keep = (quote_option(f"-XX:ArchiveClassesAtExit={part}"),)
         spark = start_session("archive", "local[1]", Path(scratch), java=keep)
         _work(spark)
-        java: Any = spark.sparkContext._gateway
+        java: JavaGateway = spark.sparkContext._gateway
         spark.stop()
         java.proc.stdin.close()
         java.proc.wait(MAX_SECONDS)
@@ -43,14 +47,14 @@ def make_archive() -> Path:
     return file
 
 
-def _work(spark: Any) -> None:
+def _work(spark: "SparkSession") -> None:
     """Do what each replica of the pipeline does: a stream, rows through Python as Arrow, a job per batch."""
     rows = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
     kept = rows.selectExpr("value % 3 as k", "timestamp", "value > 1 and value is not null as kept")
 
     done = threading.Event()
 
-    def work(batch: Any, number: int) -> None:
+    def work(batch: "DataFrame", number: int) -> None:
         batch.where("kept").select("k").mapInArrow(_write_batches, "k long").groupBy("k").count().toArrow()
         if number == _BATCHES:
             done.set()

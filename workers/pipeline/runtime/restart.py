@@ -9,7 +9,7 @@ import json
 import secrets
 import shutil
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 import redis
 
@@ -17,6 +17,7 @@ from common.errors import BadInput, WeirError, describe_connection_error
 from common.files import write_private
 from common.parsing import parse_digits
 from queues import keys
+from queues.control.replies import expect_bytes
 from workers.pipeline.dispatch.assignment import Dispatches
 from workers.pipeline.dispatch.cursor import NEW_START
 from workers.pipeline.dispatch.result_queue import ResultQueue
@@ -61,7 +62,7 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     folder.mkdir(parents=True, exist_ok=True)
     own = folder / "run.json"
     key = keys.PIPELINE_RUN.build(application)
-    known = cast(bytes | None, control.get(key))
+    known = expect_bytes(control).get(key)
     here = _read_run(own)
     # Of a run that ended before it planned or dispatched anything, nothing can be lost or done twice.
     if known is None and (

@@ -12,7 +12,7 @@ import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import python_streaming_source_runner as runner
@@ -30,6 +30,9 @@ from workers.host.spark import (
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
 from workers.pipeline.runtime.worker_start import call_back, create_python_launcher, open_calls_address
 from workers.pipeline.tiers.event_source import EventSource
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JVMView
 
 MAX_BYTES = 4_096
 HAND_OVER_SECONDS = 5.0
@@ -142,7 +145,7 @@ def forget_reflection(spark: SparkSession) -> None:
     No expression is read as text at all (`rule_language`); this protects against later additions.
     """
     registry = spark._jsparkSession.sessionState().functionRegistry()
-    java: Any = spark._jvm
+    java: JVMView = spark._jvm
     builtin, system = java.scala.Option.apply("builtin"), java.scala.Option.apply("system")
     for name in _REFLECTION:
         registry.dropFunction(java.org.apache.spark.sql.catalyst.FunctionIdentifier(name, builtin, system))

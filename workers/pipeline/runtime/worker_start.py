@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
 import psutil
 
@@ -73,7 +73,7 @@ def end_when_idle(seconds: float) -> None:
     """End this process once it had no worker at two consecutive checks, that far apart."""
     idle = False
 
-    def check(*_: Any) -> None:
+    def check(*_: object) -> None:
         nonlocal idle
         was_idle, idle = idle, not psutil.Process().children()
         if idle and was_idle:

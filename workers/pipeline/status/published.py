@@ -11,13 +11,13 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection
-from typing import Any, cast
+from typing import Any
 
 import redis
 
-from common.redis_types import Fields
 from common.stored_document import BadDocument, decode_document, decode_readable_document, encode_document
 from queues import keys
+from queues.control.replies import expect_bytes
 from workers.documents.pipeline import (
     FAILED,
     RUNNING,
@@ -59,7 +59,7 @@ class Statuses:
         self._control, self._clock, self._ahead_seconds = control, clock, ahead_seconds
         self._lock = threading.Lock()
         self._boards: dict[str, StatusBoard] = {}
-        left = decode_readable_document(PipelineReport, cast(bytes | None, control.get(keys.PIPELINE)))
+        left = decode_readable_document(PipelineReport, expect_bytes(control).get(keys.PIPELINE))
         self._state = STARTING
         # How the previous process ended without a request: its error, or that it exited unexpectedly.
         self._end_before: str | None = None
@@ -76,7 +76,7 @@ class Statuses:
         name = application.name
         former = self._boards.get(name)
         before = (
-            former.document(cast(Fields, self._control.hgetall(keys.HEARTBEATS))) if former else self._before.get(name)
+            former.document(expect_bytes(self._control).hgetall(keys.HEARTBEATS)) if former else self._before.get(name)
         )
         board = StatusBoard(self._control, application, before, self.write)
         with self._lock:
@@ -112,7 +112,7 @@ class Statuses:
     def write(self) -> None:
         """Write the current status. If the control server is unavailable or full, the age of the status shows it."""
         try:
-            heartbeats = cast(Fields, self._control.hgetall(keys.HEARTBEATS))
+            heartbeats = expect_bytes(self._control).hgetall(keys.HEARTBEATS)
             with self._lock:
                 documents = {name: board.document(heartbeats) for name, board in self._boards.items()}
                 carried = {name: left for name, left in self._before.items() if name not in documents}
@@ -129,7 +129,7 @@ class Statuses:
             states = [self._state]
         own = self._error if self._state == FAILED or not applications else None
         errors = [own, *(application.error for application in every)]
-        together = {name: _join_known(sum, every, name) for name in SUMMED}
+        together: dict[str, Any] = {name: _join_known(sum, every, name) for name in SUMMED}
         together |= {name: _join_known(max, every, name) for name in GREATEST}
         outbox: Counter[str] = Counter()
         for application in every:
@@ -159,7 +159,7 @@ class Statuses:
         )
 
 
-def _join_known(join: Callable[[list[Any]], Any], applications: list[ApplicationStatus], name: str) -> Any:
+def _join_known(join: Callable[[list[float]], float], applications: list[ApplicationStatus], name: str) -> float | None:
     values = [value for application in applications if (value := getattr(application, name)) is not None]
     return join(values) if values else None
 
@@ -199,7 +199,7 @@ def list_newest_lines(control: redis.Redis) -> list[LogLine]:
 
 def _load_lines(control: redis.Redis) -> list[LogLine]:
     try:
-        text = cast(bytes | None, control.get(keys.PIPELINE_LOG))
+        text = expect_bytes(control).get(keys.PIPELINE_LOG)
         return decode_document(PipelineLog, text, "log").lines if text else []
     except (BadDocument, redis.ConnectionError, redis.TimeoutError):
         return []

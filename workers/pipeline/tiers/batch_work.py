@@ -82,7 +82,7 @@ class Checkpoint:
     def location(self) -> str:
         return str(self.folder / "spark" / self.query)
 
-    def read_offset(self, batch: int) -> Any:
+    def read_offset(self, batch: int) -> dict[str, Any]:
         """Return the end offset of a planned batch, as Spark wrote it before the batch started.
 
         Raises `BadInput` if it can't be read.
@@ -90,6 +90,7 @@ class Checkpoint:
         path = Path(self.location) / "offsets" / str(batch)
         try:
             # Spark's offset log: a version, metadata, then one line for each source; there is one source.
-            return json.loads(path.read_text(encoding="utf-8").splitlines()[2])
+            offset: dict[str, Any] = json.loads(path.read_text(encoding="utf-8").splitlines()[2])
+            return offset
         except (OSError, ValueError, IndexError) as error:
             raise BadInput("checkpoint", f"{path} can't be read ({error}). {NEW_START}") from None

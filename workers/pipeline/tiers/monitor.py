@@ -13,7 +13,7 @@ quantile from MIN_EVENTS on. A batch that is processed again is sketched again: 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,8 @@ import redis
 from datasketches import kll_doubles_sketch
 from redis.typing import EncodableT, FieldT
 
-from common.redis_types import Fields
 from queues import keys
+from queues.control.replies import expect_bytes
 from workers.documents.pipeline import MonitoredStatus
 from workers.pipeline.declaration.controls import steer, steer_named
 from workers.pipeline.events.layout import SLOTS, MonitoredQuantile
@@ -77,7 +77,7 @@ class MonitorStore:
         windows = {each.criterion: each for each in monitored}
         sketches: dict[str, Any] = {}
         gone = []
-        for name, data in cast(Fields, self._control.hgetall(self._key)).items():
+        for name, data in expect_bytes(self._control).hgetall(self._key).items():
             criterion, slot, _ = name.decode().split("/", 2)
             each = windows.get(criterion)
             if each is None or abs(each.compute_slot(now_seconds) - int(slot)) >= SLOTS:

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import cast
 
 import orjson
 import pyarrow as pa
@@ -28,9 +27,9 @@ import redis
 from redis.typing import EncodableT
 
 from common.errors import WeirError
-from common.redis_types import Entries, Fields
 from common.stored_document import decode_document
 from queues import keys
+from queues.control.replies import expect_bytes
 from queues.lua.script import load_script
 from workers.documents.pipeline import ComplexEvent
 from workers.pipeline.events.layout import decode, encode
@@ -104,7 +103,7 @@ class StateStore:
         Return None if the batch is already written. Raises `NewerState`.
         """
         fields = [name for place in places for name in (place, f"{place}:batch")]
-        values = cast(list[bytes | None], self._control.hmget(self._state, fields) if fields else [])
+        values = expect_bytes(self._control).hmget(self._state, fields) if fields else []
         stored_values: dict[str, bytes] = {}
         for index, place in enumerate(places):
             state, number = values[2 * index : 2 * index + 2]
@@ -129,7 +128,7 @@ class StateStore:
     def list_due_groups(self, watermark_us: int) -> dict[str, list[int]]:
         """Return, per operator, the groups to be checked at this event time, even without events."""
         due_groups: dict[str, list[int]] = {}
-        for place, due_us in cast(Fields, self._control.hgetall(self._pending)).items():
+        for place, due_us in expect_bytes(self._control).hgetall(self._pending).items():
             if int(due_us) <= watermark_us:
                 operator, _, group = place.decode().rpartition("/")
                 due_groups.setdefault(operator, []).append(int(group))
@@ -137,7 +136,7 @@ class StateStore:
 
     def read_between(self, batch: int) -> list[pa.RecordBatch]:
         """Return what operators have emitted for operators in this batch so far."""
-        values = cast(Fields, self._control.hgetall(self._build_between_key(batch)))
+        values = expect_bytes(self._control).hgetall(self._build_between_key(batch))
         return [rows for name in sorted(values) for rows in decode(values[name])]
 
     def forget_between(self, batch: int) -> None:
@@ -149,19 +148,19 @@ class StateStore:
 
         In a pipeline that reads them, later ones would make them late. refused: queues whose events are left out.
         """
-        names = [name.decode() for name in cast(list[bytes], self._control.hkeys(self._outbox))]
+        names = [name.decode() for name in expect_bytes(self._control).hkeys(self._outbox)]
         origins = {name: name.partition("|")[2].partition("/") for name in names if queue_of(name) not in refused}
         return sorted(origins, key=lambda name: (int(origins[name][0]), origins[name][2]))
 
     def load_outputs(self, names: Sequence[str]) -> dict[str, bytes]:
         """Return the existing ones of these names, in their order."""
-        values = cast(list[bytes | None], self._control.hmget(self._outbox, names)) if names else []
+        values = expect_bytes(self._control).hmget(self._outbox, names) if names else []
         return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
     def count_waiting_outputs(self) -> dict[str, int]:
         """Return the number of unpublished complex events by queue."""
         waiting: Counter[str] = Counter()
-        for name in cast(list[bytes], self._control.hkeys(self._outbox)):
+        for name in expect_bytes(self._control).hkeys(self._outbox):
             queue, _, place = name.decode().partition("|")
             waiting[queue] += int(place.rpartition("/")[2])
         return dict(waiting)
@@ -185,7 +184,7 @@ class StateStore:
 
     def list_late_events(self, most: int) -> list[pa.RecordBatch]:
         """Return the newest late events, newest first."""
-        entries = cast(Entries, self._control.xrevrange(self._late, count=most))
+        entries = expect_bytes(self._control).xrevrange(self._late, count=most)
         return [rows for _, fields in entries for rows in decode(fields[b"d"])]
 
     def forget_others(self, operators: Collection[str]) -> None:
@@ -194,7 +193,7 @@ class StateStore:
         If they come back, they don't know what arrived in between.
         """
         for key in (self._state, self._pending):
-            names = cast(list[bytes], self._control.hkeys(key))
+            names = expect_bytes(self._control).hkeys(key)
             old = [name for name in names if name.decode().rpartition("/")[0] not in operators]
             if old:
                 self._control.hdel(key, *old)

@@ -51,7 +51,7 @@ class PlantClient:
         )
 
     def ask(
-        self, method: str, path: str, body: Any = None, *, content_type: str = JSON, **query: Any
+        self, method: str, path: str, body: object = None, *, content_type: str = JSON, **query: str
     ) -> tuple[int, Any]:
         """Return (status, document); the document is null if the answer is empty.
 
@@ -65,7 +65,7 @@ class PlantClient:
             raise InvalidPlantResponse(f"{self.name} returned {status} with invalid or incomplete JSON.") from error
 
     def send(
-        self, method: str, path: str, content: bytes | None, content_type: str = JSON, **query: Any
+        self, method: str, path: str, content: bytes | None, content_type: str = JSON, **query: str
     ) -> tuple[int, bytes]:
         """Return (status, raw answer). Raise `PlantUnavailable`, or `InvalidPlantResponse` if it is too large."""
         deadline = self._monotonic() + self._timeout_seconds

@@ -10,13 +10,13 @@ plant does not carry out an undo, the record stays, with the reason, and the und
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import cast
 
 import redis
 
 from common.errors import BadInput, WeirError
 from common.stored_document import StoredDocument, decode_document, encode_document, replace_fields
 from queues import keys
+from queues.control.replies import expect_bytes
 from queues.lua.script import load_script
 from workers.plants.foreign.bounded import BoundedPlant
 from workers.plants.foreign.kind import InterventionKind, PartialUndo
@@ -61,7 +61,7 @@ class Intervention(StoredDocument, frozen=True, kw_only=True):
 
 def list_active(control: redis.Redis, plant: str) -> list[Intervention]:
     """Return the active interventions, the first to expire first."""
-    stored = cast(dict[bytes, bytes], control.hgetall(keys.PLANT_INTERVENTIONS.build(plant)))
+    stored = expect_bytes(control).hgetall(keys.PLANT_INTERVENTIONS.build(plant))
     active = (decode_document(Intervention, text, "intervention") for text in stored.values())
     return sorted(active, key=lambda intervention: intervention.until)
 
@@ -71,7 +71,7 @@ def end(control: redis.Redis, plant: str, kind: str, subject: str, now_seconds: 
 
     Raise `BadInput` if it is not in force.
     """
-    stored = cast(bytes | None, control.hget(keys.PLANT_INTERVENTIONS.build(plant), _format_field(kind, subject)))
+    stored = expect_bytes(control).hget(keys.PLANT_INTERVENTIONS.build(plant), _format_field(kind, subject))
     if stored is None:
         raise BadInput("subject", f"has no active {kind[:40].replace('_', ' ')}.")
     noted = decode_document(Intervention, stored, "intervention")
@@ -121,7 +121,7 @@ def begin(
         _do(plant, intervention, "The intervention may have taken effect.")
         return
     key = keys.PLANT_INTERVENTIONS.build(name)
-    earlier = cast(bytes | None, control.hget(key, intervention.field))
+    earlier = expect_bytes(control).hget(key, intervention.field)
     control.hset(key, intervention.field, encode_document(intervention))
     try:
         _do(plant, intervention, "The intervention may have taken effect in part; it stays active until you undo it.")
@@ -203,7 +203,7 @@ def replace(control: redis.Redis, plant: str, noted: Intervention, by: bytes) ->
     """
     key = keys.PLANT_INTERVENTIONS.build(plant)
     # The stored bytes are compared, because another version may encode the same record differently.
-    stored = cast(bytes | None, control.hget(key, noted.field))
+    stored = expect_bytes(control).hget(key, noted.field)
     if stored is None or decode_document(Intervention, stored, "intervention") != noted:
         return False
     return bool(control.eval(load_script("plant/replace_note"), 1, key, noted.field, stored, by))

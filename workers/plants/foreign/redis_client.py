@@ -4,7 +4,7 @@ redis-py holds an answer in memory until it is complete, of any size, and for as
 """
 
 import socket
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import redis
 from redis.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection, parse_url
@@ -12,6 +12,9 @@ from redis.connection import Connection, ConnectionPool, SSLConnection, UnixDoma
 from common.errors import describe_connection_error, get_first_line
 from workers.plants.foreign.answer_limit import AnswerLimit, answer_seconds
 from workers.plants.plant import InvalidPlantResponse
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MAX_BYTES = 2**20
 SCHEMES = ("redis://", "rediss://", "unix://")
@@ -26,7 +29,7 @@ class _BoundedSocket:
     def __getattr__(self, name: str) -> object:
         return getattr(self._own, name)
 
-    def sendall(self, data: Any) -> None:
+    def sendall(self, data: "Buffer") -> None:
         self._limit.begin()
         self._own.sendall(data)
 
@@ -36,7 +39,7 @@ class _BoundedSocket:
             self._limit.count(len(data))
         return data
 
-    def recv_into(self, buffer: Any) -> int:
+    def recv_into(self, buffer: "Buffer") -> int:
         size = self._own.recv_into(buffer)
         self._limit.count(size)
         return size

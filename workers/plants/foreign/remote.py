@@ -51,7 +51,7 @@ class RemotePlant(Adapter):
 
     def hold(self, seconds: float) -> None:
         """Hold its own parallelism loops for this time. Raise `PlantHeld` while another controller has it."""
-        self._ask("POST", "hold", seconds=seconds)
+        self._ask("POST", "hold", seconds=str(seconds))
 
     def release(self) -> None:
         """Release its own loops, unless another controller holds it."""
@@ -61,14 +61,14 @@ class RemotePlant(Adapter):
         """Set tasks, and hold the plant for at least SECONDS. Raise as `ElasticPlant` says."""
         if tasks:
             wanted = ";".join(f"{name}:{count}" for name, count in tasks.items())
-            done = self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=SECONDS)
+            done = self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=str(SECONDS))
             if done is not True:
                 raise InvalidPlantResponse(f"{self._client.name} did not confirm that the tasks were set.")
 
     def close(self) -> None:
         self._client.close()
 
-    def _ask(self, method: str, operation: str, **query: Any) -> Any:
+    def _ask(self, method: str, operation: str, **query: str) -> Any:
         """Return the document of a successful answer."""
         status, document = self._client.ask(method, operation, **query)
         if status == 200:

@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import redis
 
+from queues.control.replies import expect_bytes
+
 Note = dict[str, Any]  # a JSON object, as the adapter wrote it
 
 
@@ -38,7 +40,7 @@ class StoredNotes:
     def load_all(self) -> dict[str, Note]:
         if self._control is None:
             return dict(self._own)
-        stored = cast(dict[bytes, bytes], self._control.hgetall(self._key))
+        stored = expect_bytes(self._control).hgetall(self._key)
         return {name.decode(): json.loads(note) for name, note in stored.items()}
 
 

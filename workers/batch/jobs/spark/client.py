@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from common import environment as variables
 from common.errors import BadInput, WeirError
-from workers.batch.job import ChunkResult, JobContext, Work
+from workers.batch.job import ChunkResult, JobContext, Lease, Opened, Work
 from workers.host.environment import PIPELINE_PREFIX, build_python_path, select_needed
 
 POLL_SECONDS = 0.5
@@ -36,7 +36,7 @@ class SparkProcess:
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
 
-    def work(self, lease: Any) -> ChunkResult:
+    def work(self, lease: Lease) -> ChunkResult:
         """Process a lease's chunk.
 
         Raises BadInput, SparkFailed; ChunkLeaseLost from the lease, after stopping Spark.
@@ -70,7 +70,7 @@ class SparkProcess:
                     continue
         self._process = None
 
-    def _ask(self, lease: Any) -> None:
+    def _ask(self, lease: Lease) -> None:
         process = self._process or self._start()
         request = {
             "job": self._job,
@@ -87,7 +87,7 @@ class SparkProcess:
             self.close()
             raise SparkFailed(f"The Spark process does not accept work: {error}") from None
 
-    def _take_next(self, lease: Any) -> ChunkResult | None:
+    def _take_next(self, lease: Lease) -> ChunkResult | None:
         """Return an answer, or None after passing on the progress; the lease is checked each time."""
         try:
             answer = self._answers.get(timeout=POLL_SECONDS)
@@ -146,8 +146,8 @@ def use_spark_process(job: str) -> Iterator[Work]:
         process.close()
 
 
-def build_opener(job: str) -> Any:
-    def open_in(surroundings: JobContext) -> Any:
+def build_opener(job: str) -> Opened:
+    def open_in(surroundings: JobContext) -> AbstractContextManager[Work]:
         return use_spark_process(job)
 
     return open_in

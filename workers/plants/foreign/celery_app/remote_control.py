@@ -184,7 +184,7 @@ class RemoteControl:
         answers = self.ask("registered", {"taskinfoitems": ["rate_limit"]}, workers) if workers else {}
         return {worker: dict(map(_limit, limits)) for worker, limits in answers.items() if isinstance(limits, list)}
 
-    def order(self, command: str, worker: str, **arguments: Any) -> None:
+    def order(self, command: str, worker: str, **arguments: object) -> None:
         """Send one worker an order.
 
         Raise `PlantUnavailable` if it does not answer, and `InvalidPlantResponse`, with its message, if it refuses.
@@ -193,7 +193,7 @@ class RemoteControl:
             raise error
 
     def order_all(
-        self, command: str, workers: Sequence[str], **arguments: Any
+        self, command: str, workers: Sequence[str], **arguments: object
     ) -> dict[str, PlantUnavailable | InvalidPlantResponse]:
         """Send workers an order, all at once. Return those known not to have executed it, and why."""
         answers = self.ask(command, arguments, workers) if workers else {}
@@ -209,7 +209,7 @@ class RemoteControl:
         return errors
 
 
-def build_pool(worker: str, stats: Mapping[str, Any], queues: Any) -> WorkerPool:
+def build_pool(worker: str, stats: Mapping[str, Any], queues: object) -> WorkerPool:
     """Return the pool from a worker's report; what it doesn't report is unknown."""
     pool, total = _check_mapping(stats.get("pool")), _check_mapping(stats.get("total"))
     implementation = parse_name(pool.get("implementation"))
@@ -248,12 +248,12 @@ def _explain_fixed_size(stats: Mapping[str, Any], implementation: str) -> str | 
     return f"a pool of kind {kind} can't be resized while it runs; use prefork"
 
 
-def _limit(text: Any) -> tuple[str, str]:
+def _limit(text: object) -> tuple[str, str]:
     """Return the limit in "name" or "name [rate_limit=10/m]"; no limit is also reported as 0."""
     name, _, rest = parse_text(text)[: 2 * MAX_NAME].partition(" [")
     limit = rest.rstrip("]").removeprefix("rate_limit=")
     return name, "" if limit.partition("/")[0].strip("0.") == "" else limit
 
 
-def _check_mapping(value: Any) -> Mapping[str, Any]:
+def _check_mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

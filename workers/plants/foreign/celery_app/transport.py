@@ -169,7 +169,7 @@ class _BoundedMessages(BoundedAnswers):
 
     most_bytes = MAX_BYTES
 
-    def read_response(self, *arguments: Any, **options: Any) -> Any:
+    def read_response(self, *arguments: object, **options: object) -> object:
         answer = super().read_response(*arguments, **options)  # type: ignore[misc]  # of redis-py's class
         self.limit.begin()
         return answer
@@ -291,9 +291,9 @@ class BoundedAmqp(pyamqp.Connection):
         ssl: bool | dict[str, Any] = False,
         read_timeout: float | None = None,
         write_timeout: float | None = None,
-        socket_settings: Any = None,
+        socket_settings: Mapping[str, Any] | None = None,
         **options: Any,
-    ) -> Any:
+    ) -> _BoundedFrames:
         options |= {"read_timeout": read_timeout, "write_timeout": write_timeout}
         options |= {"connect_timeout": connect_timeout, "ssl": ssl, "socket_settings": socket_settings}
         return (_BoundedTls if ssl else _BoundedTcp)(host, **options)
@@ -308,12 +308,12 @@ class AmqpTransport(pyamqp.Transport):
 # What workers and senders of events report about themselves, bounded
 
 
-def parse_name(value: Any) -> str:
+def parse_name(value: object) -> str:
     """Return a name, or "" if the value is not a name or is too long."""
     return parse_text(value) if isinstance(value, str) and len(value) <= MAX_NAME else ""
 
 
-def parse_text(value: Any) -> str:
+def parse_text(value: object) -> str:
     """Return any text as Unicode, or "" if it is not text.
 
     JSON can contain half of a surrogate pair, which can't be stored.
@@ -321,11 +321,11 @@ def parse_text(value: Any) -> str:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
-def count_of(value: Any) -> int | None:
+def count_of(value: object) -> int | None:
     """Return a whole number from 0 that is a possible count."""
     return int(value) if is_whole(value, 0, MAX_VALUE) else None
 
 
-def parse_seconds(value: Any) -> float | None:
+def parse_seconds(value: object) -> float | None:
     """Return a time or a duration."""
     return float(value) if is_number(value, 0, MAX_VALUE) else None

@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -174,28 +173,28 @@ def _run(arguments: Sequence[str]) -> tuple[int, str]:
         return status, " ".join(said.read(SHOWN_CHARACTERS).decode(errors="replace").split())
 
 
-def read_call(document: Any, where: str) -> Call:
+def read_call(document: object, where: str) -> Call:
     """Read {http: {method, url, body}}, {command: […]}, or {scale: url}. Raise `BadInput`."""
     kinds = ("http", "command", "scale")
     given = [kind for kind in kinds if isinstance(document, Mapping) and kind in document]
     if len(given) != 1:
         raise BadInput(where, f"must have exactly one of {', '.join(kinds)}")
     if given[0] == "command":
-        fields.check_mapping(document, where, ("command",), required=())
+        document = fields.check_mapping(document, where, ("command",), required=())
         return _read_command_call(document["command"], f"{where}.command")
     if given[0] == "scale":
-        fields.check_mapping(document, where, ("scale", *servers.KEYS), required=())
+        document = fields.check_mapping(document, where, ("scale", *servers.KEYS), required=())
         url = fields.validate_text(document["scale"], f"{where}.scale", 1_000)
         egress.check_url(url, f"{where}.scale")
         body = {"spec": {"replicas": "$tasks"}}
         return HttpCall("PATCH", url, body, read_login(document, where), MERGE)
-    fields.check_mapping(document, where, ("http",), required=())
+    document = fields.check_mapping(document, where, ("http",), required=())
     return _read_http_call(document["http"], f"{where}.http")
 
 
-def _read_http_call(document: Any, where: str) -> HttpCall:
+def _read_http_call(document: object, where: str) -> HttpCall:
     keys = ("method", "url", "body", "content_type", *servers.KEYS)
-    fields.check_mapping(document, where, keys, required=("url",))
+    document = fields.check_mapping(document, where, keys, required=("url",))
     method = checks.accept_choice(METHODS).validate(document.get("method", "POST"), f"{where}.method")
     url = fields.validate_text(document["url"], f"{where}.url", 1_000)
     try:

@@ -140,9 +140,9 @@ def parse_declaration(text: str) -> PlantDeclaration:
         raise type(error)(error.field, f"{error.message.rstrip('.')} (line {line})") from None
 
 
-def build_declaration(document: Any) -> PlantDeclaration:
+def build_declaration(document: object) -> PlantDeclaration:
     """Read a declaration from a document. Raise `BadInput`, naming the field."""
-    fields.check_mapping(document, "declaration", KEYS, required=("name",))
+    document = fields.check_mapping(document, "declaration", KEYS, required=("name",))
     server = read_server(document["prometheus"], "prometheus") if "prometheus" in document else None
     given = fields.validate_pairs(document.get("sensors", {}), "sensors", "name: sensor", MAX_SENSORS)
     sensors = {
@@ -181,14 +181,14 @@ def _check_order(operators: list[DeclaredOperator]) -> None:
         before.add(operator.name)
 
 
-def _read_operator(document: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> DeclaredOperator:
+def _read_operator(document: object, where: str, sensors: Mapping[str, DeclaredSensor]) -> DeclaredOperator:
     is_source = isinstance(document, Mapping) and document.get("source", False) is True
     if is_source:
-        fields.check_mapping(document, where, ("name", "source", *SOURCE_MEASURES), required=("name",))
+        document = fields.check_mapping(document, where, ("name", "source", *SOURCE_MEASURES), required=("name",))
         name = fields.validate_name(document["name"], f"{where}.name", OPERATOR)
         return DeclaredOperator(name, True, measures=_read_measures(document, where, SOURCE_MEASURES, sensors))
     known = ("name", "after", "tasks", "minimum", "maximum", "proof", "source", *MEASURES, *CALLS)
-    fields.check_mapping(document, where, known, required=("name", "tasks"))
+    document = fields.check_mapping(document, where, known, required=("name", "tasks"))
     name = fields.validate_name(document["name"], f"{where}.name", OPERATOR)
     tasks = _read_quantity(document["tasks"], f"{where}.tasks", sensors)
     if not isinstance(tasks, str):
@@ -250,7 +250,7 @@ def _read_proof(
     document: Mapping[str, Any], where: str, tasks: Quantity, sensors: Mapping[str, DeclaredSensor]
 ) -> Proof:
     given, at = document.get("proof", {}), f"{where}.proof"
-    fields.check_mapping(given, at, ("sensor", "within_seconds"), required=())
+    given = fields.check_mapping(given, at, ("sensor", "within_seconds"), required=())
     sensor = given.get("sensor", tasks)
     if sensor not in sensors:
         raise BadInput(f"{at}.sensor", f"must be the name of a sensor; known: {', '.join(sensors)}")

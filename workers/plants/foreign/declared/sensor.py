@@ -87,7 +87,7 @@ class JsonPath:
             raise InvalidPlantResponse(f"{self.text[:80]} does not match the response: {said}") from None
 
 
-def read_path(text: Any, where: str) -> JsonPath:
+def read_path(text: object, where: str) -> JsonPath:
     """Read a path. Raise `BadInput`, saying what is wrong."""
     path = JsonPath(fields.validate_text(text, where, MAX_PATH))
     try:
@@ -123,7 +123,7 @@ class _Interpreter(TreeInterpreter):
         super().__init__()
         self._left = MAX_STEPS
 
-    def visit(self, node: Any, *args: Any, **named: Any) -> Any:
+    def visit(self, node: Any, *args: object, **named: object) -> Any:
         result = super().visit(node, *args, **named)
         self._left -= 1 + (len(result) if isinstance(result, list | dict | str) else 0)
         if self._left < 0:
@@ -208,20 +208,20 @@ class DeclaredSensor:
     every_seconds: float = 0.0
 
 
-def read_server(document: Any, where: str) -> Server:
+def read_server(document: object, where: str) -> Server:
     """Read an address, or {url, secret_environment, secret_as}."""
     given = {"url": document} if isinstance(document, str) else document
-    fields.check_mapping(given, where, ("url", *servers.KEYS), required=("url",))
+    given = fields.check_mapping(given, where, ("url", *servers.KEYS), required=("url",))
     return Server(_read_url(given["url"], where), read_login(given, where))
 
 
-def read_sensor(name: str, document: Any, where: str, server: Server | None) -> DeclaredSensor:
+def read_sensor(name: str, document: object, where: str, server: Server | None) -> DeclaredSensor:
     """Read a sensor. server: the plant's own, if it has one. Raise `BadInput`, naming the field."""
     given = list(document) if isinstance(document, Mapping) else []
     kinds = [source for source in SOURCES if source in given]
     if len(kinds) != 1:
         raise BadInput(where, f"must have exactly one of {', '.join(SOURCES)}")
-    fields.check_mapping(document, where, (*KEYS[kinds[0]], *SHARED), required=(kinds[0],))
+    document = fields.check_mapping(document, where, (*KEYS[kinds[0]], *SHARED), required=(kinds[0],))
     title, unit = (
         fields.validate_text(document[key], f"{where}.{key}", most) if document.get(key, "") != "" else ""
         for key, most in (("title", MAX_TITLE), ("unit", MAX_UNIT))

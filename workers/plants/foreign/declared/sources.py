@@ -29,7 +29,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 import redis
@@ -37,6 +37,7 @@ import redis
 from common.documents import decode_text
 from common.errors import BadInput, describe_connection_error, get_first_line
 from common.parsing import parse_measured_number
+from queues.control.replies import expect_bytes
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.client import PlantClient
@@ -126,13 +127,13 @@ class PrometheusClient:
             ) from error
 
 
-def _parse_number(text: Any) -> float | None:
+def _parse_number(text: object) -> float | None:
     """Prometheus writes numbers as texts, with NaN and +Inf among them."""
     value = parse_measured_number(text)
     return value if math.isfinite(value) else None
 
 
-def query_single_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS) -> Any:
+def query_single_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS) -> object:
     """Return the only value of the only row, or None if there is no row.
 
     Raise `PlantUnavailable` and `InvalidPlantResponse`, whose messages have `name`.
@@ -249,7 +250,7 @@ def read_command(text: str, where: str) -> tuple[str, ...]:
     return (name.upper(), *rest)
 
 
-def read_single_value(name: str, address: str, command: Sequence[str]) -> Any:
+def read_single_value(name: str, address: str, command: Sequence[str]) -> object:
     """Return the server's answer, or None if the value does not exist.
 
     Raise `PlantUnavailable` and `InvalidPlantResponse`, whose messages have `name`.
@@ -273,7 +274,7 @@ def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
     """
     kind, *rest = command
     if kind == "GET":
-        text = cast(bytes, server.getrange(rest[0], 0, MAX_NUMBER))
+        text = expect_bytes(server).getrange(rest[0], 0, MAX_NUMBER)
         return decode_text(text, "replace") or None
     if kind == "HGET" and server.hstrlen(rest[0], rest[1]) > MAX_NUMBER:
         raise InvalidPlantResponse(f"{name}: {rest[0]} {rest[1]} does not contain a number.")

@@ -158,7 +158,7 @@ class FlinkPlant(Adapter):
     def close(self) -> None:
         self._client.close()
 
-    def _get(self, path: str, **query: Any) -> Any:
+    def _get(self, path: str, **query: str) -> Any:
         status, document = self._client.ask("GET", path, **query)
         if status != 200:
             raise InvalidPlantResponse(

@@ -7,7 +7,7 @@ older, or keeps no rescales (`web.adaptive-scheduler.rescale-history.size` is 0 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -117,7 +117,7 @@ def _read_section(client: PlantClient, title: str, read: Callable[[], PlantSecti
         return PlantSection(title=title, about=f"{client.name} returned a response that is not from Flink ({error})")
 
 
-def _ask(client: PlantClient, path: str, kind: type[Answer], **query: Any) -> Answer | None:
+def _ask(client: PlantClient, path: str, kind: type[Answer], **query: str) -> Answer | None:
     """Return the answer, or None if the cluster does not support the request."""
     status, document = client.ask("GET", path, **query)
     return convert(kind, document, path.rpartition("/")[2]) if status == 200 else None
@@ -201,7 +201,7 @@ def _build_checkpoints_section(client: PlantClient, job: str) -> PlantSection:
 
 
 def _build_exceptions_section(client: PlantClient, job: str) -> PlantSection:
-    exceptions = _ask(client, f"jobs/{job}/exceptions", Exceptions, maxExceptions=MAX_ROWS)
+    exceptions = _ask(client, f"jobs/{job}/exceptions", Exceptions, maxExceptions=str(MAX_ROWS))
     return PlantSection(
         title="Exceptions",
         about="exceptions that restarted or failed the job, newest first; detected secrets are removed",
@@ -219,7 +219,7 @@ def _build_exceptions_section(client: PlantClient, job: str) -> PlantSection:
     )
 
 
-def _compute_percent(shares: Sequence[float | None], of: Any) -> float | None:
+def _compute_percent(shares: Sequence[float | None], of: Callable[[list[float]], float]) -> float | None:
     known = [share for share in shares if share is not None]
     return round(100 * of(known), 1) if known else None
 

@@ -76,7 +76,7 @@ def create_checked_client(settings: Mapping[str, Any], check: CheckConnection) -
     return client
 
 
-def list_refused_connections(client: Any) -> Mapping[str, str]:
+def list_refused_connections(client: object) -> Mapping[str, str]:
     """Return why brokers were not connected to, by broker."""
     refused = _checked.get(id(client))
     return dict(refused.reasons) if refused else {}
@@ -94,7 +94,7 @@ def _refuse_all(client: int, configuration: int) -> None:
 
 
 @cache
-def _load_library() -> Any:
+def _load_library() -> ctypes.CDLL:
     """Return librdkafka as loaded by confluent-kafka."""
     import confluent_kafka
 

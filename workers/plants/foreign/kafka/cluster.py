@@ -30,7 +30,7 @@ from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
-    from confluent_kafka.admin import AdminClient, OffsetSpec
+    from confluent_kafka.admin import AdminClient, MemberDescription, OffsetSpec
 
 SCHEMES: Mapping[str, int] = {"kafka": 9092, "kafkas": 9093}  # plain, and TLS
 PORTS = frozenset(SCHEMES.values())
@@ -38,6 +38,7 @@ MAX_GROUPS, MAX_PARTITIONS = 200, 4_000
 MAX_ANSWER_BYTES = 32 * 2**20  # a cluster lists all of its partitions in one answer
 SILENT = ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT")
 _Key = TypeVar("_Key")
+Answer = TypeVar("Answer")
 NO_OFFSET = -1  # a lower number means "none committed"
 
 
@@ -132,7 +133,7 @@ class KafkaCluster:
     def _read_topics(self) -> Mapping[str, int]:
         """Return topic → its number of partitions."""
         metadata = self._call(lambda client: client.list_topics(timeout=answer_seconds()))
-        self._check_brokers((broker.host, broker.port) for broker in metadata.brokers.values())
+        self._check_brokers((str(broker.host), broker.port) for broker in metadata.brokers.values())
         for name, topic in metadata.topics.items():
             if topic.error is not None and _fits(name, self._topic_patterns, hidden="__"):
                 self._failures[f"Topic {name}"] = format_kafka_error(topic.error)
@@ -248,7 +249,7 @@ class KafkaCluster:
             raise self._build_error(next(iter(failed.values())))
         return answers, failed
 
-    def _call(self, ask: "Callable[[AdminClient], Any]") -> Any:
+    def _call(self, ask: "Callable[[AdminClient], Answer]") -> Answer:
         from confluent_kafka import KafkaException
 
         client = self._open_client()
@@ -356,7 +357,7 @@ def format_kafka_error(error: "KafkaError") -> str:
     return f"{error.name()}: {error.str()}"
 
 
-def _extract_kafka_error(error: Any) -> "KafkaError":
+def _extract_kafka_error(error: object) -> "KafkaError":
     """Return the Kafka error in an exception of its client."""
     from confluent_kafka import KafkaError
 
@@ -366,7 +367,7 @@ def _extract_kafka_error(error: Any) -> "KafkaError":
     return first if isinstance(first, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 
 
-def _build_reader(answer: Any) -> GroupReader:
+def _build_reader(answer: "MemberDescription") -> GroupReader:
     given = answer.assignment.topic_partitions if answer.assignment else ()
     return GroupReader(
         answer.client_id, answer.host, frozenset((assigned.topic, assigned.partition) for assigned in given)

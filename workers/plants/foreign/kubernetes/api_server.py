@@ -52,7 +52,9 @@ class ApiServer:
             transport = egress.Transport(2 * answer_seconds(), verify=authorities)
         return PlantClient(address.name, address.url, self._token, transport=transport)
 
-    def _ask(self, method: str, path: str, body: Any = None, content_type: str = JSON, **query: Any) -> tuple[int, Any]:
+    def _ask(
+        self, method: str, path: str, body: object = None, content_type: str = JSON, **query: str
+    ) -> tuple[int, Any]:
         answer = self._client.ask(method, path, body, content_type=content_type, **query)
         own = "" if self._address.secret else _read_token(self._address.url, self._account)
         if answer[0] == 401 and own not in ("", self._token):
@@ -61,7 +63,7 @@ class ApiServer:
             answer = self._client.ask(method, path, body, content_type=content_type, **query)
         return answer
 
-    def get(self, group: str, path: str) -> Any:
+    def get(self, group: str, path: str) -> dict[str, Any] | None:
         """Return an object or a list of the namespace, such as ("apps/v1", "deployments/shop").
 
         None: the object or its kind does not exist. A list is complete, however many pages the server makes of it.
@@ -84,7 +86,7 @@ class ApiServer:
             }
         raise InvalidPlantResponse(f"{self.name} returned more than {MAX_PAGES} pages for {path}.")
 
-    def patch(self, group: str, path: str, changes: Any) -> Any:
+    def patch(self, group: str, path: str, changes: object) -> dict[str, Any]:
         """Merge changes into an object; None in them removes a field.
 
         Raise as `get` does, also if the object does not exist.
@@ -98,7 +100,7 @@ class ApiServer:
     def _build_path(self, group: str, path: str) -> str:
         return f"apis/{group}/namespaces/{self._namespace}/{path}"
 
-    def _check_answer(self, status: int, document: Any, what: str) -> Any:
+    def _check_answer(self, status: int, document: object, what: str) -> dict[str, Any]:
         if status in (200, 201) and isinstance(document, dict):
             return document
         said = document.get("message") if isinstance(document, dict) else None

@@ -185,6 +185,6 @@ def _get_scale_target(spec: dict[str, Any]) -> Workload:
     return str(target.get("kind") or TARGET).lower(), str(target["name"])
 
 
-def list_items(document: Any) -> list[dict[str, Any]]:
+def list_items(document: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Return the items of a list; none if the cluster has no such kind."""
     return [] if document is None else list(document["items"])

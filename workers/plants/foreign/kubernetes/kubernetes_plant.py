@@ -191,7 +191,7 @@ class KubernetesPlant(Adapter):
     def close(self) -> None:
         self._server.close()
 
-    def _build_operator(self, name: str, document: object) -> MeasuredOperator:
+    def _build_operator(self, name: str, document: Mapping[str, Any]) -> MeasuredOperator:
         """Return an operator between the registration's bounds and those of a HorizontalPodAutoscaler.
 
         If no number is within both, it can't be set.
@@ -209,7 +209,7 @@ class KubernetesPlant(Adapter):
             least, most = self._least, self._most
         return MeasuredOperator(name, "operator", tasks, least, most, fixed)
 
-    def _read(self) -> dict[str, object]:
+    def _read(self) -> dict[str, dict[str, Any]]:
         """Return the existing workloads, by name.
 
         A workload that may not be read is left out, and `_unread` has the reason. Any other failure is raised, because
@@ -312,12 +312,12 @@ def inspect(address: PlantAddress) -> FoundPlant:
     )
 
 
-def _count_desired_replicas(document: Any) -> int:
+def _count_desired_replicas(document: Mapping[str, Any]) -> int:
     """Return the ordered replicas, 1 by default."""
     return int(document["spec"].get("replicas", 1))
 
 
-def _count_existing_replicas(document: Any) -> int:
+def _count_existing_replicas(document: Mapping[str, Any]) -> int:
     """Return the existing pods without the additional ones of a rollout.
 
     Return the ordered number if the cluster reports nothing yet.
@@ -335,18 +335,18 @@ def _count(status: Mapping[str, Any], name: str) -> int | None:
     return None if number is None else int(number)
 
 
-def _get_revision(document: Any) -> str:
+def _get_revision(document: Mapping[str, Any]) -> str:
     annotations, status = document["metadata"].get("annotations") or {}, document.get("status") or {}
     return str(annotations.get(REVISION) or status.get("updateRevision") or "")
 
 
-def _read_creation_time(document: Any) -> float | None:
+def _read_creation_time(document: Mapping[str, Any]) -> float | None:
     """Return the creation time in seconds since 1970, or None if unknown."""
     at = document["metadata"].get("creationTimestamp")
     return None if at is None else checks.parse_timestamp(at).timestamp()
 
 
-def _build_rollout_row(name: str, document: Any) -> list[str | float | None]:
+def _build_rollout_row(name: str, document: Mapping[str, Any]) -> list[str | float | None]:
     status, ordered = document.get("status") or {}, _count_desired_replicas(document)
     there, updated, ready = (
         _count(status, field_name) for field_name in ("replicas", "updatedReplicas", "readyReplicas")
