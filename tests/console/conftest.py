@@ -1,16 +1,12 @@
 """Fixtures of the console: people of each role, their browsers, and a snapshot as the observer makes it."""
 
 import inspect
-from collections.abc import Iterator
 from dataclasses import is_dataclass
 from datetime import timedelta
 from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
-import redis
 from django.contrib.auth.models import Group, User
 from django.template import Variable, VariableDoesNotExist
 from django.test import Client
@@ -24,12 +20,12 @@ from queues.models import Container, Node, Queue
 from queues.segments.segment import Segment
 from tests.console.pipeline_sample import sample_application
 from tests.console.served import PASSWORD
-from tests.servers import Server
 from tests.workers.snapshots import snapshot_of
+from workers.models import Loop
 
 
 @pytest.fixture(autouse=True)
-def _uncollected_static_files(settings, tmp_path: Path) -> None:
+def _uncollected_static_files(settings, tmp_path):
     """Pages name static files as they stand; collecting them is `./run`'s part."""
     settings.STATIC_ROOT = tmp_path
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
@@ -37,11 +33,11 @@ def _uncollected_static_files(settings, tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _templates_read_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _templates_read_what_is_declared(monkeypatch):
     """A field that a typed row does not have would leave its place empty, and nobody would notice."""
     resolve, missing = Variable._resolve_lookup, set[str]()
 
-    def resolve_declared(variable: Variable, context: Any) -> Any:
+    def resolve_declared(variable, context):
         try:
             return resolve(variable, context)
         except VariableDoesNotExist as error:
@@ -56,18 +52,18 @@ def _templates_read_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.fixture(autouse=True)
-def _quick_passwords(settings) -> None:
+def _quick_passwords(settings):
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture
-def application(_uncollected_static_files) -> Any:
+def application(_uncollected_static_files):
     """The whole ASGI application; made when first asked for, since it reads the folder of static files."""
     return import_module("console.asgi").application
 
 
 @pytest.fixture
-def people(db) -> dict[str, User]:
+def people(db):
     """One user of each role, named after it, and `stranger`, who has none."""
     found = {}
     for role in ROLES:
@@ -80,33 +76,33 @@ def people(db) -> dict[str, User]:
 class Browsers(dict[str, Client]):
     """A browser per person, logged in when a test first takes it: most tests take one of them."""
 
-    def __init__(self, people: dict[str, User]) -> None:
+    def __init__(self, people):
         super().__init__(anonymous=Client())
         self._people = people
 
-    def __missing__(self, name: str) -> Client:
+    def __missing__(self, name):
         self[name] = Client()
         self[name].force_login(self._people[name], backend="django.contrib.auth.backends.ModelBackend")
         return self[name]
 
-    def all(self) -> "Browsers":
+    def all(self):
         for name in self._people:
             self[name]
         return self
 
     # Who goes through them gets everybody's.
-    def __iter__(self) -> Any:
+    def __iter__(self):
         return super(Browsers, self.all()).__iter__()
 
-    def items(self) -> Any:
+    def items(self):
         return super(Browsers, self.all()).items()
 
-    def values(self) -> Any:
+    def values(self):
         return super(Browsers, self.all()).values()
 
 
 @pytest.fixture
-def browsers(people, request) -> dict[str, Client]:
+def browsers(people, request):
     """A logged-in browser per person, and `anonymous`."""
     made = Browsers(people)
     # Where logins are what is tested they come first; and no database is asked from within a loop of events.
@@ -115,7 +111,28 @@ def browsers(people, request) -> dict[str, Client]:
 
 
 @pytest.fixture
-def secrets(people) -> dict[str, str]:
+def viewer(browsers):
+    return browsers["viewer"]
+
+
+@pytest.fixture
+def operator(browsers):
+    return browsers["operator"]
+
+
+@pytest.fixture
+def administrator(browsers):
+    return browsers["administrator"]
+
+
+@pytest.fixture
+def loop(db):
+    target = {"queue": "alert", "node": "n1"}
+    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target)
+
+
+@pytest.fixture
+def secrets(people):
     """An API token per role, `producer` too."""
     until = timezone.now() + timedelta(days=1)
     roles = {**{role: role for role in ROLES}, "producer": "operator"}
@@ -123,13 +140,13 @@ def secrets(people) -> dict[str, str]:
 
 
 @pytest.fixture
-def snapshot() -> dict[str, Any]:
+def snapshot():
     """A calm plant of one node and two queues, with all parts of the snapshot (`workers.documents`)."""
     return sample_snapshot()
 
 
 @pytest.fixture
-def stored_snapshot(control: redis.Redis, snapshot: dict[str, Any]) -> dict[str, Any]:
+def stored_snapshot(control, snapshot):
     """The same, as the newest on the control server, observed just now."""
     snapshot["at"] = timezone.now().timestamp()
     control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
@@ -137,7 +154,7 @@ def stored_snapshot(control: redis.Redis, snapshot: dict[str, Any]) -> dict[str,
 
 
 @pytest.fixture
-def poisoned(nodes: dict[str, Server], db) -> dict[str, Server]:
+def poisoned(nodes, db):
     """Queue alert on two nodes, a dead letter on each."""
     queue = Queue.objects.create(name="alert", kind="jobs")
     for name in ("n1", "n2"):
@@ -147,7 +164,7 @@ def poisoned(nodes: dict[str, Server], db) -> dict[str, Server]:
     return nodes
 
 
-def dead_letter(server: Server, name: str) -> None:
+def dead_letter(server, name):
     """A dead letter of queue alert on a node's server."""
     segment = Segment(server.client(), "alert")
     batch = from_events([{"id": f"e-{name}", "type": "a"}], now_us=1_000_000)
@@ -156,122 +173,64 @@ def dead_letter(server: Server, name: str) -> None:
     segment.move_to_dead_letters(claimed, "a worker", [(claimed.block().build_explicit_batch(), "no")])
 
 
-def sample_snapshot() -> dict[str, Any]:
+def sample_snapshot():
     """A calm plant, with every key that the observer writes."""
     return convert_to_plain(snapshot_of(_calm()))
 
 
-def _calm() -> dict[str, Any]:
+def _calm():
     return {
-        "seq": 1,
-        "at": 1_790_000_000.2,
-        "plant": "main",
+        "seq": 1, "at": 1_790_000_000.2, "plant": "main",
         "health": {"state": "NORMAL", "sentence": "All nodes normal; every queue keeps up; nothing shed."},
         "totals": {
-            "in_per_second": 41.0,
-            "out_per_second": 40.0,
-            "latency_p95_seconds": None,
-            "backlog_events": 12,
-            "backlog_seconds": 0.3,
-            "shed_share": 0.0,
-            "nodes_in_use": 1,
-            "nodes": 1,
-            "workers_busy": 0,
-            "workers_at_work": 0.0,
-            "worker_slots": 2,
-            "dead_letters": 0,
+            "in_per_second": 41.0, "out_per_second": 40.0, "latency_p95_seconds": None, "backlog_events": 12,
+            "backlog_seconds": 0.3, "shed_share": 0.0, "nodes_in_use": 1, "nodes": 1, "workers_busy": 0,
+            "workers_at_work": 0.0, "worker_slots": 2, "dead_letters": 0,
         },
         "producers": {
             "host": {
-                "in_per_second": 41.0,
-                "age_seconds": 0.4,
-                "queues": {"telemetry": 30.0, "alert": 11.0},
-                "rejected": 0,
-                "rerouted": 0,
-            }
+                "in_per_second": 41.0, "age_seconds": 0.4, "queues": {"telemetry": 30.0, "alert": 11.0},
+                "rejected": 0, "rerouted": 0,
+            },
         },
         "queues": {"telemetry": _queue("pipeline"), "alert": _queue("jobs")},
         "nodes": {
             "n1": {
-                "state": "NORMAL",
-                "stale": False,
-                "age_seconds": 0.4,
-                "utilisation": 0.03,
-                "raw": 0.03,
-                "parts": {"cpu": 0.01, "memory": 0.03, "events": 0.001},
-                "busy": 0.7,
-                "toobusy": 0.9,
-                "in_per_second": 12.0,
-                "out_per_second": 12.0,
-                "memory_bytes": 1000,
-                "memory_capacity_bytes": 2000,
-                "capacity_events_per_second": 50_000.0,
-                "points": 2000,
-                "containers": 2,
-                "drained": False,
-                "cordoned": False,
-                "last_state": "NORMAL",
-            }
+                "state": "NORMAL", "stale": False, "age_seconds": 0.4, "utilisation": 0.03, "raw": 0.03,
+                "parts": {"cpu": 0.01, "memory": 0.03, "events": 0.001}, "busy": 0.7, "toobusy": 0.9,
+                "in_per_second": 12.0, "out_per_second": 12.0, "memory_bytes": 1000, "memory_capacity_bytes": 2000,
+                "capacity_events_per_second": 50_000.0, "points": 2000, "containers": 2, "drained": False,
+                "cordoned": False, "last_state": "NORMAL",
+            },
         },
         "hosts": {
             "jobs@here": {"role": "jobs", "slots": 2, "busy": 0, "age_seconds": 0.5},
             "control@here": {"role": "control", "slots": 2, "busy": 0, "age_seconds": 0.5},
         },
         "pipeline": {
-            "state": "running",
-            "age_seconds": 0.8,
-            "batch": 12,
-            "in_per_second": 30.0,
-            "kept_per_second": 20.0,
-            "alerts_per_second": 0.0,
-            "batch_seconds": 0.4,
-            "watermark_lag_seconds": 3.0,
-            "waiting_events": 12,
+            "state": "running", "age_seconds": 0.8, "batch": 12, "in_per_second": 30.0, "kept_per_second": 20.0,
+            "alerts_per_second": 0.0, "batch_seconds": 0.4, "watermark_lag_seconds": 3.0, "waiting_events": 12,
             "patterns": {"load-rises": {"matches": 3, "seconds": 0.001}},
-            "rules": [{"name": "discard", "in": 30, "out": 20}],
-            "error": None,
+            "rules": [{"name": "discard", "in": 30, "out": 20}], "error": None,
             "applications": {"performance": sample_application()},
         },
-        "loops": {},
-        "overrides": [],
-        "plans": [],
-        "alerts": [],
-        "steered_by": None,
-        "plants": {},
-    }
+        "loops": {}, "overrides": [], "plans": [], "alerts": [], "steered_by": None, "plants": {},
+    }  # fmt: skip
 
 
-def _queue(kind: str) -> dict[str, Any]:
+def _queue(kind):
     figures = {
-        "waiting_events": 12,
-        "waiting_bytes": 900,
-        "in_per_second": 30.0,
-        "out_per_second": 30.0,
-        "oldest_seconds": 0.4,
-        "dead_letters": 0,
-        "retry_blocks": 0,
-    }
+        "waiting_events": 12, "waiting_bytes": 900, "in_per_second": 30.0, "out_per_second": 30.0,
+        "oldest_seconds": 0.4, "dead_letters": 0, "retry_blocks": 0,
+    }  # fmt: skip
     container = {
-        **figures,
-        "dead_per_second": 0.0,
-        "points": 1000,
-        "load": 0.001,
-        "server_time_share": 0.0005,
-        "inserted_events": 1012,
-        "removed_events": 1000,
-        "waiting_to_run": 0,
-        "workers_started": 9,
+        **figures, "dead_per_second": 0.0, "points": 1000, "load": 0.001, "server_time_share": 0.0005,
+        "inserted_events": 1012, "removed_events": 1000, "waiting_to_run": 0, "workers_started": 9,
         "workers_busy": 0,
-    }
+    }  # fmt: skip
     return {
-        **figures,
-        "kind": kind,
-        "handler": None if kind == "pipeline" else "sql",
-        "priority": 5,
-        "minimum_containers": 1,
-        "wait_seconds": 0.4,
-        "latency_p95_seconds": None,
+        **figures, "kind": kind, "handler": None if kind == "pipeline" else "sql", "priority": 5,
+        "minimum_containers": 1, "wait_seconds": 0.4, "latency_p95_seconds": None,
         "workers_at_once": None if kind == "pipeline" else 0.2,
-        "service_seconds": None if kind == "pipeline" else 0.001,
-        "containers": {"n1": container},
-    }
+        "service_seconds": None if kind == "pipeline" else 0.001, "containers": {"n1": container},
+    }  # fmt: skip

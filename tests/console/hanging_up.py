@@ -1,7 +1,6 @@
 """A request to an ASGI application whose sender hangs up while the console is at it."""
 
 import asyncio
-from typing import Any
 
 import orjson
 
@@ -17,30 +16,30 @@ class HangingUp:
     _loop: asyncio.AbstractEventLoop
     _left: asyncio.Event
 
-    def __init__(self, path: str, document: Any = None, method: str = "POST", **headers: str) -> None:
+    def __init__(self, path, document=None, method="POST", **headers):
         self.body = b"" if document is None else orjson.dumps(document)
         named = {"host": "testserver", "content-type": "application/json", **headers}
         self.scope = scope_of(method, path, named)
 
-    async def to(self, application: Any) -> None:
+    async def to(self, application):
         self._loop, self._left = asyncio.get_running_loop(), asyncio.Event()
         pieces = iter([{"type": "http.request", "body": self.body}])
 
-        async def receive() -> Any:
+        async def receive():
             if (message := next(pieces, None)) is not None:
                 return message
             await self._left.wait()
             return {"type": "http.disconnect"}
 
-        async def send(message: Any) -> None:
+        async def send(message):
             """Nobody reads it."""
 
         await application(self.scope, receive, send)
 
-    def hang_up(self) -> None:
+    def hang_up(self):
         asyncio.run_coroutine_threadsafe(self._hung_up(), self._loop).result(MAX_SECONDS)
 
-    async def _hung_up(self) -> None:
+    async def _hung_up(self):
         self._left.set()
         for _ in range(TURNS):
             await asyncio.sleep(0)

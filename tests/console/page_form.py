@@ -1,12 +1,14 @@
-"""A form of a page as a browser without scripts sends it: what every field was filled with."""
+"""Forms of a page as a browser sends them, and what answers say."""
 
+import re
 from html.parser import HTMLParser
-from typing import Any
+
+from console.models import AuditEntry
 
 NEVER_SENT = ("submit", "button", "file", "checkbox", "radio")
 
 
-def form_of(answer: Any, wanted: str) -> dict[str, str]:
+def form_of(answer, wanted):
     """The fields of a form, which is named by its action, its id or its label."""
     reader = _FormReader(wanted)
     reader.feed(answer.content.decode())
@@ -15,19 +17,19 @@ def form_of(answer: Any, wanted: str) -> dict[str, str]:
 
 
 class _FormReader(HTMLParser):
-    def __init__(self, wanted: str) -> None:
+    def __init__(self, wanted):
         super().__init__()
         self.wanted, self.fields = wanted, dict[str, str]()
         self._inside, self._select, self._words = False, "", False
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attributes):
         values = dict(attributes)
         if tag == "form":
             self._inside = self.wanted in (values.get("action"), values.get("id"), values.get("aria-label"))
         elif self._inside and "disabled" not in values:
             self._take(tag, values)
 
-    def _take(self, tag: str, values: dict[str, str | None]) -> None:
+    def _take(self, tag, values):
         name = values.get("name") or ""
         if tag == "input" and name and values.get("type", "text") not in NEVER_SENT:
             self.fields[name] = values.get("value") or ""
@@ -36,12 +38,32 @@ class _FormReader(HTMLParser):
         elif tag == "option" and self._select and ("selected" in values or self._select not in self.fields):
             self.fields[self._select], self._words = values.get("value") or "", "value" not in values
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if self._words:
             self.fields[self._select], self._words = data.strip(), False
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         if tag == "form":
             self._inside = False
         elif tag == "select":
             self._select = ""
+
+
+def fetch(browser, address, posted=None):
+    """Post a form as forms.js does."""
+    return browser.post(address, posted or {}, headers={"accept": "application/json"})
+
+
+def refused(answer):
+    """Return the fields that a refusal names."""
+    assert answer.status_code == 422, answer.content
+    return list(answer.json()["errors"])
+
+
+def audited():
+    return [(each.actor, each.action, each.target) for each in AuditEntry.objects.order_by("id")]
+
+
+def source_of(answer):
+    """Return a page's source with its white space as a browser takes it: any run of it is one space."""
+    return re.sub(r"\s+", " ", answer.content.decode())

@@ -4,7 +4,6 @@ import http.client
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 
 from console.embedded.processes import build_web_process
 from queues.nodes.server import free_port
-from tests.servers import Server
 from tests.waiting import MAX_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,22 +40,22 @@ class Served:
     environment: dict[str, str]
 
     @property
-    def address(self) -> str:
+    def address(self):
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def live(self) -> str:
+    def live(self):
         return f"ws://127.0.0.1:{self.port}/live/"
 
-    def connection(self) -> http.client.HTTPConnection:
+    def connection(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=MAX_SECONDS)
 
-    def answers(self) -> bool:
+    def answers(self):
         with closing(self.connection()) as connection:
             connection.request("GET", "/healthz")
             return connection.getresponse().status == 200
 
-    def log_in(self) -> str:
+    def log_in(self):
         """The Cookie header of a logged-in administrator."""
         with closing(self.connection()) as connection:
             connection.request("GET", "/login/")
@@ -74,33 +72,23 @@ class Served:
 
 
 @contextmanager
-def serving(
-    control: Server, nodes: dict[str, Server], data: Path, open_files: int | None = None, **variables: str
-) -> Iterator[Served]:
+def serving(control, nodes, data, open_files=None, **variables):
     """A console on these servers, its database and files in `data`, with these variables in its environment;
     it ends with the block. open_files: how many files it may hold open.
     """
     environment = {
-        **os.environ,
-        "WEIR_DATA": str(data),
-        "REDIS_URL": control.url,
-        "WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items()),
-        "WEIR_ADMIN_PASSWORD": PASSWORD,
-        "DATABASE_URL": f"sqlite:///{data / 'weir.sqlite3'}",
-        **variables,
-    }
+        **os.environ, "WEIR_DATA": str(data), "REDIS_URL": control.url,
+        "WEIR_NODES": " ".join((f"{name}={server.url}" for name, server in nodes.items())),
+        "WEIR_ADMIN_PASSWORD": PASSWORD, "DATABASE_URL": f"sqlite:///{data / 'weir.sqlite3'}", **variables,
+    }  # fmt: skip
     subprocess.run([sys.executable, "-c", READY], cwd=ROOT, env=environment, check=True, capture_output=True)
     port = free_port()
     log = data / "web.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [*_limited(open_files), sys.executable, "-m", *build_web_process("127.0.0.1", port).command],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
+            [*_limited(open_files), sys.executable, "-m", *build_web_process("127.0.0.1", port).command], cwd=ROOT,
+            env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
     console = Served(port, log, environment)
     try:
         until(console.answers, 200)
@@ -110,15 +98,13 @@ def serving(
         process.wait(MAX_SECONDS)
 
 
-def _limited(open_files: int | None) -> list[str]:
+def _limited(open_files):
     """Return what a command begins with to have this limit."""
     return [] if open_files is None else ["bash", "-c", f'ulimit -n {open_files}; exec "$0" "$@"']
 
 
 @pytest.fixture(scope="session")
-def served(
-    _control_server: Server, _node_servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Served]:
+def served(_control_server, _node_servers, tmp_path_factory):
     """One console for all tests that need a served one: to start it takes longer than most of them."""
     data = tmp_path_factory.mktemp("console")
     with serving(_control_server, _node_servers, data, **MANY_SOCKETS) as console:

@@ -42,7 +42,7 @@ def test_compose_has_the_version_too():
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     built = subprocess.run([ROOT / "bin/wheel", folder], capture_output=True, text=True)
     if "Plotly script is missing" in built.stderr:
@@ -53,7 +53,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel, tmp_path_factory):
     """The folder of the programs of an environment that has the wheel, far from the checkout."""
     environment = tmp_path_factory.mktemp("installed") / "env"
     subprocess.run([UV, "venv", "--quiet", environment], check=True)
@@ -96,7 +96,7 @@ def test_a_tag_that_is_not_the_version_is_not_built(tmp_path):
 
 @pytest.mark.slow
 def test_its_commands_work_anywhere(installed, tmp_path):
-    def weir(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    def weir(*words, given=""):
         environment = {**clean_environment(), "HOME": str(tmp_path)}
         return subprocess.run(
             [installed / "weir", *words], input=given, capture_output=True, text=True, cwd=tmp_path, env=environment
@@ -133,7 +133,7 @@ def test_it_runs_a_plant_that_handles_what_is_published(installed, tmp_path):
         plant.wait_until(lambda seen: handled(seen) >= handled(before) + 50, PATIENCE, "the events are handled")
 
 
-def answered(url: str) -> httpx.Response | None:
+def answered(url):
     """None while nobody listens: how long a start takes is no verdict on a busy machine."""
     try:
         return httpx.get(url, timeout=MAX_SECONDS)
@@ -141,6 +141,6 @@ def answered(url: str) -> httpx.Response | None:
         return None
 
 
-def handled(snapshot) -> int:
+def handled(snapshot):
     containers = snapshot["queues"]["alert"]["containers"].values()
     return sum(each["removed_events"] or 0 for each in containers)

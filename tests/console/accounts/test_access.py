@@ -4,15 +4,11 @@ import ast
 import copy
 import functools
 from collections import defaultdict
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-import redis
 from django.contrib.auth.models import Group, User
-from django.http import HttpRequest
 from django.test import Client
 from django.utils import timezone
 
@@ -45,9 +41,9 @@ from tests.house import sources
 pytestmark = pytest.mark.django_db
 
 
-def grouped(*doors: str) -> list[Any]:
+def grouped(*doors):
     """The doors by the first part of their route: one test a group, which makes what they share once."""
-    groups: dict[str, list[str]] = defaultdict(list)
+    groups = defaultdict(list)
     for door in doors:
         groups[door.split(" ", 1)[1].removeprefix("api/v1/").split("/")[0] or "overview"].append(door)
     return [pytest.param(those, id=group) for group, those in sorted(groups.items())]
@@ -56,12 +52,12 @@ def grouped(*doors: str) -> list[Any]:
 class RouteRequester:
     """Knocks at one door after another; before each, control server, cookies and database are as at first."""
 
-    def __init__(self, control: redis.Redis, things: dict[str, Any]) -> None:
+    def __init__(self, control, things):
         self.control = control
         self.things = things
         self.stored = {key: control.dump(key) for key in control.scan_iter()}
 
-    def status(self, browser: Client, door: str, **headers: str) -> int:
+    def status(self, browser, door, **headers):
         cookies = copy.deepcopy(browser.cookies)
         if door == "GET metrics":  # free for this machine alone
             headers = {"HTTP_HOST": "localhost", **headers}
@@ -70,7 +66,7 @@ class RouteRequester:
         finally:
             browser.cookies = cookies
 
-    def at_each(self, doors: list[str]) -> Iterator[str]:
+    def at_each(self, doors):
         for door in doors:
             self.control.flushall()
             for key, value in self.stored.items():
@@ -79,16 +75,16 @@ class RouteRequester:
 
 
 @pytest.fixture
-def requester(control, things, stored_snapshot) -> RouteRequester:
+def requester(control, things, stored_snapshot):
     return RouteRequester(control, things)
 
 
-def admits(door: str, who: str) -> bool:
+def admits(door, who):
     least = ROUTE_PERMISSIONS[door]
     return least == "free" or EVERYBODY.index(who) >= EVERYBODY.index(least)
 
 
-def around(least: str, everybody: tuple[str, ...] = EVERYBODY) -> tuple[str, ...]:
+def around(least, everybody=EVERYBODY):
     """Who is just let in, and who is just not."""
     place = 0 if least == "free" else everybody.index(least)
     return everybody[max(0, place - 1) : place + 1]
@@ -173,18 +169,6 @@ def test_only_the_digest_of_a_token_is_kept(people):
     assert secret not in kept and digest_of(secret) in kept
 
 
-@pytest.mark.parametrize("end", ["expired", "revoked", "owner inactive"])
-def test_a_token_that_has_ended_is_nobody(end, people):
-    now = timezone.now()
-    token, secret = create_token(people["viewer"], "t", "viewer", now + timedelta(days=1))
-    assert find_token_actor(secret, now).name == "token:t"
-    if end == "owner inactive":
-        User.objects.filter(pk=people["viewer"].pk).update(is_active=False)
-    if end == "revoked":
-        ApiToken.objects.filter(pk=token.pk).update(revoked_at=now)
-    assert find_token_actor(secret, now + timedelta(days=1 if end == "expired" else 0)) is None
-
-
 def test_a_token_falls_with_its_owners_role(people):
     _, secret = create_token(people["operator"], "t", "operator", timezone.now() + timedelta(days=1))
     people["operator"].groups.set([Group.objects.get(name="viewer")])
@@ -224,7 +208,7 @@ def test_each_role_may_all_that_a_lower_one_may(action):
 
 def test_what_is_of_the_whole_plant_is_shown_to_nobody_who_is_limited_to_queues():
     """The acts that are never asked about with queues, wherever in the console they are asked about."""
-    asked: dict[str, set[bool]] = defaultdict(set)
+    asked = defaultdict(set)
     for path in sorted(Path(console.__file__).parent.rglob("*.py")):
         for call in (each for each in sources.nodes(path) if isinstance(each, ast.Call)):
             named = isinstance(call.func, ast.Name) and call.func.id == "require_permission"
@@ -243,12 +227,6 @@ def test_an_action_that_is_not_in_the_table_is_refused_loudly():
         Actor("somebody", "administrator").may("plant.destroy")
 
 
-def test_every_page_carries_the_content_security_policy(browsers, stored_snapshot):
-    for address in ("/", "/login/", "/nowhere", "/healthz", "/api/v1/live"):
-        policy = browsers["viewer"].get(address)["Content-Security-Policy"]
-        assert "script-src 'self';" in policy and "frame-ancestors 'none'" in policy
-
-
 def test_a_login_leads_in_and_a_logout_out(people, control):
     browser = Client()
     assert browser.get("/nodes/").url == "/login/?next=/nodes/"
@@ -260,26 +238,7 @@ def test_a_login_leads_in_and_a_logout_out(people, control):
     assert browser.get("/nodes/").status_code == 302
 
 
-def test_a_login_never_leads_to_another_site(people, control):
-    answer = Client().post("/login/?next=https://elsewhere/", {"username": "viewer", "password": PASSWORD})
-    assert answer.url == "/"
-
-
-def test_five_wrong_passwords_lock_the_account_out_for_a_while(people, control):
-    browser = Client()
-    tries = [browser.post("/login/", {"username": "viewer", "password": "wrong"}) for _ in range(5)]
-    assert [answer.status_code for answer in tries[:4]] == [200] * 4
-    assert tries[4].status_code == 429
-    assert browser.post("/login/", {"username": "viewer", "password": PASSWORD}).status_code == 429
-    assert browser.post("/login/", {"username": "operator", "password": PASSWORD}).status_code == 302
-
-
-def test_a_locked_out_page_says_so(people, control):
+def test_after_five_wrong_passwords_a_page_says_that_the_account_is_locked(people, control):
     answers = [Client().post("/login/", {"username": "viewer", "password": "wrong"}) for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [200] * 4 + [429]
     assert "people/locked_out.html" in [template.name for template in answers[-1].templates]
-
-
-def test_a_request_has_one_actor(people):
-    request = HttpRequest()
-    request.user = people["operator"]
-    assert find_user_role(request.user) == "operator"

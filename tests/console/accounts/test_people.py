@@ -1,7 +1,5 @@
 """Users, their sessions, and what administrators set for good: done, refused, noted."""
 
-from typing import Any
-
 import pytest
 from django.contrib.auth.models import Group, User
 from django.db import transaction
@@ -12,29 +10,21 @@ from console.accounts import people
 from console.accounts.access import build_user_actor, find_user_role
 from console.models import AuditEntry, UserSession
 from tests.console.conftest import PASSWORD
+from tests.console.page_form import fetch
 from tests.races import another_thread, until_another_waits
 from workers.models import Loop, Setting
 from workers.steering import plant_settings
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("control")]
 WHY = {"reason": "a test"}
 
 
-@pytest.fixture
-def administrator(browsers, control) -> Client:
-    return browsers["administrator"]
-
-
-def fetch(browser: Client, address: str, posted: dict[str, Any]) -> Any:
-    return browser.post(address, posted, headers={"accept": "application/json"})
-
-
-def audited() -> list[tuple[str, str, str]]:
+def audited():
     changes = AuditEntry.objects.exclude(action__startswith="log").order_by("id")
     return [(each.actor, each.action, each.target) for each in changes]
 
 
-def logs_in(username: str, password: str) -> bool:
+def logs_in(username, password):
     answer = Client().post("/login/", {"username": username, "password": password})
     return answer.status_code == 302
 
@@ -56,7 +46,6 @@ def test_a_new_user_gets_a_password_shown_once_and_a_role(administrator):
         ({"username": "a b"}, "username"),
         ({"username": ""}, "username"),
         ({"username": "VIEWER"}, "username"),
-        ({"username": "<script>"}, "username"),
         ({"role": "king"}, "role"),
         ({"reason": " "}, "reason"),
         ({"password": "short"}, "password"),
@@ -107,14 +96,6 @@ def test_a_reset_gives_a_new_password_and_ends_their_sessions(administrator, bro
     assert browsers["viewer"].get("/nodes/").status_code == 302
     assert not UserSession.objects.filter(user=people["viewer"]).exists()
     assert logs_in("viewer", password) and not logs_in("viewer", PASSWORD)
-
-
-def test_a_double_click_on_a_new_password_makes_one(administrator, people):
-    address, posted = f"/settings/users/{people['viewer'].pk}/reset", {**WHY, "submission": "form-0123456789"}
-    first, second = administrator.post(address, posted), administrator.post(address, posted)
-    assert (first.status_code, second.status_code) == (200, 409)
-    assert logs_in("viewer", first.context["new_password"].password)
-    assert AuditEntry.objects.filter(action="user.reset").count() == 1
 
 
 def test_sessions_are_listed_without_their_keys_and_ended(browsers, people, stored_snapshot):
@@ -184,11 +165,6 @@ def test_a_setting_that_is_none_is_refused(administrator):
     assert (answer.status_code, list(answer.json()["errors"])) == (422, ["name"])
 
 
-@pytest.fixture
-def loop(db) -> Loop:
-    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"})
-
-
 def test_a_loops_own_value_is_set_for_good_and_back_to_its_default(administrator, loop):
     address = f"/settings/plant/loops/{loop.pk}"
     assert fetch(administrator, address, {"name": "upper_limit", "value": "700", **WHY}).status_code == 200
@@ -212,7 +188,6 @@ def test_a_loops_own_value_is_set_for_good_and_back_to_its_default(administrator
     ("posted", "field"),
     [
         ({"name": "upper_limit", "value": "-1"}, "value"),
-        ({"name": "upper_limit", "value": "many"}, "value"),
         ({"name": "minimum_rate", "value": "9000"}, "value"),
         ({"name": "start", "value": "3"}, "name"),
         ({"name": "nothing", "value": "3"}, "name"),

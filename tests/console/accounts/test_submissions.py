@@ -5,32 +5,20 @@ from datetime import timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.test import Client
 from django.test.client import encode_multipart
 from django.utils import timezone
 
 from console.actions import loops
 from console.models import ApiToken, AuditEntry, Submission
 from tests.console.hanging_up import HangingUp
-from workers.models import Loop, Override
-from workers.steering import overrides
+from workers.models import Override
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("control")]
 KEY = {"Idempotency-Key": "0123456789abcdef"}
 BODY = {"name": "upper_limit", "value": 500, "reason": "a burst", "minutes": 2}
 
 
-@pytest.fixture
-def loop(db) -> Loop:
-    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
-
-
-@pytest.fixture
-def operator(browsers, control) -> Client:
-    return browsers["operator"]
-
-
-def send(browser: Client, address: str, posted: dict, key: dict | None = None):
+def send(browser, address, posted, key=None):
     return browser.post(address, posted, headers={"accept": "application/json", **(KEY if key is None else key)})
 
 
@@ -39,17 +27,6 @@ def test_a_form_sent_twice_changes_once_and_gets_the_same_answer(operator, loop)
     assert (first.status_code, first.json()) == (second.status_code, second.json())
     assert "Idempotent-Replay" not in first and second["Idempotent-Replay"] == "true"
     assert (Override.objects.count(), AuditEntry.objects.count()) == (1, 1)
-
-
-def test_an_extension_replayed_adds_its_minutes_once(operator, loop, people):
-    held = overrides.set_override(
-        name="upper_limit", value=5, owner=people["operator"], reason="x", now=timezone.now(), loop=loop, minutes=10
-    )
-    for _ in range(3):
-        assert send(operator, f"/overrides/{held.pk}/extend", {"minutes": 30}).status_code == 200
-    end = held.expires_at
-    held.refresh_from_db()
-    assert held.expires_at == end + timedelta(minutes=30)
 
 
 def test_without_a_key_each_form_counts(operator, loop):
@@ -65,7 +42,7 @@ def test_a_refusal_frees_the_key(operator, loop):
 
 
 def test_the_api_takes_keys_too_and_they_belong_to_the_token(client, secrets, loop):
-    def post(role: str):
+    def post(role):
         headers = {"Authorization": f"Bearer {secrets[role]}", **KEY}
         body = {**BODY, "loop": loop.pk}
         return client.post("/api/v1/overrides", body, content_type="application/json", headers=headers)

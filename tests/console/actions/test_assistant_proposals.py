@@ -4,8 +4,7 @@ both names stand in the audit.
 
 import random
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
 from django.core.exceptions import PermissionDenied
@@ -19,7 +18,7 @@ from console.management.commands.weir import find_acting_user
 from console.models import AssistantProposal, AuditEntry
 from workers.alerts.lifecycle.models import Silence
 from workers.documents.snapshot import Snapshot
-from workers.models import Loop, Override
+from workers.models import Override
 from workers.steering.overrides import list_active, set_override
 
 pytestmark = pytest.mark.django_db
@@ -29,44 +28,39 @@ WHY = "its last 5 actions were harmful"
 
 
 @pytest.fixture
-def loop(db) -> Loop:
-    return Loop.objects.create(name=LOOP, law="worker_rate", target={"queue": "alert", "node": "n1"})
-
-
-@pytest.fixture
-def assistant(people) -> Actor:
+def assistant(people):
     return assistant_of(people["operator"], "night-assistant", "viewer")
 
 
 @pytest.fixture
-def person(people) -> Actor:
+def person(people):
     return Actor("operator", "operator", people["operator"], confirmed_at=0.0)
 
 
-def assistant_of(owner: Any, name: str, role: str) -> Actor:
+def assistant_of(owner, name, role):
     _, secret = create_token(owner, name, role, timezone.now() + timedelta(days=1))
     found = find_token_actor(secret, timezone.now())
     assert found is not None
     return found
 
 
-def seen_at(now: datetime) -> Snapshot:
+def seen_at(now):
     return Snapshot(seq=7, at=now.timestamp())
 
 
-def proposed(actor: Actor, act: str = "hold", arguments: Any = None, **more: Any) -> AssistantProposal:
-    given: dict[str, Any] = {"reason": WHY, "now": timezone.now(), **more}
+def proposed(actor, act="hold", arguments=None, **more):
+    given = {"reason": WHY, "now": timezone.now(), **more}
     given.setdefault("snapshot", seen_at(given["now"]))
     return propose(actor, act, HOLD if arguments is None else arguments, **given)
 
 
-def approved(actor: Actor, proposal: AssistantProposal, **more: Any) -> AssistantProposal:
+def approved(actor, proposal, **more):
     given = {"reason": "I have looked", "now": timezone.now(), **more}
     given.setdefault("snapshot", seen_at(given["now"]))
     return approve(actor, proposal, given.pop("hash", proposal.hash), **given)
 
 
-def nothing_was_done() -> bool:
+def nothing_was_done():
     return not Override.objects.exists() and not Silence.objects.exists()
 
 
@@ -96,8 +90,6 @@ WRONG = [
     ("jump", {}, "act"),
     (None, {}, "act"),
     ("hold", {}, "arguments.loop"),
-    ("hold", {"loop": "none", "minutes": 5}, "arguments.loop"),
-    ("hold", {"loop": LOOP, "minutes": 0}, "arguments.minutes"),
     ("hold", {"loop": LOOP, "minutes": True}, "arguments.minutes"),
     ("hold", {"loop": LOOP, "minutes": 5, "endless": True}, "arguments.endless"),
     ("hold", [], "arguments"),
@@ -115,89 +107,47 @@ def test_a_wrong_argument_is_named_and_nothing_is_proposed(loop, assistant, act,
     assert not AssistantProposal.objects.exists()
 
 
+def update(row, **values):
+    """Write a row over behind the console's back."""
+    type(row).objects.filter(pk=row.pk).update(**values)
+
+
+def ways_round(proposal, assistant, other, person, chance):
+    """What each way does first, who approves then, and how."""
+    minutes = {"loop": LOOP, "minutes": chance.randint(11, 9_999)}
+    guess = chance.choice([f"{chance.getrandbits(256):064x}", "", None, "é", 0])
+    late = proposal.created_at + timedelta(seconds=PROPOSAL_SECONDS + chance.random())
+    return {
+        "changed arguments": (lambda: update(proposal, arguments=minutes), person, {}),
+        "a changed reason": (lambda: update(proposal, reason=f"all is well {chance.random()}"), person, {}),
+        "another hash": (None, person, {"hash": guess}),
+        "a replay": (lambda: reject(person, proposal, reason="no", now=timezone.now()), person, {}),
+        "too late": (None, person, {"now": late}),
+        "by itself": (None, assistant, {}),
+        "another token": (None, other, {}),
+        "an ended token": (lambda: update(assistant.token, revoked_at=timezone.now()), person, {}),
+        "beyond one's queues": (None, replace(person, queues=frozenset({"orders"})), {}),
+        # Who has a shell here acts as a person, and is none.
+        "by a command": (None, find_acting_user(None), {}),
+    }
+
+
 @pytest.mark.thorough
 def test_one_hundred_ways_round_the_approval_change_nothing(loop, assistant, person, people):
-    """Changed arguments, stale hashes, replays, approvals by tokens, another's token, and too late."""
+    """Changed arguments, other hashes, replays, approvals by tokens, another's token, and too late."""
     chance = random.Random(1)
     other = assistant_of(people["administrator"], "other-assistant", "administrator")
     for number in range(100):
         proposal = proposed(assistant)
-        attempt = WAYS[number % len(WAYS)]
+        ways = ways_round(proposal, assistant, other, person, chance)
+        before, who, how = list(ways.values())[number % len(ways)]
+        if before:
+            before()
         with pytest.raises((BadInput, PermissionDenied)):
-            attempt(proposal, assistant, other, person, chance)
+            approved(who, proposal, **how)
         assert nothing_was_done()
+        update(assistant.token, revoked_at=None)
         AssistantProposal.objects.all().delete()
-
-
-def changed_arguments(proposal, assistant, other, person, chance):
-    """The row is written over behind the console's back."""
-    arguments = {"loop": LOOP, "minutes": chance.randint(11, 9_999)}
-    AssistantProposal.objects.filter(pk=proposal.pk).update(arguments=arguments)
-    approved(person, proposal)
-
-
-def changed_reason(proposal, assistant, other, person, chance):
-    AssistantProposal.objects.filter(pk=proposal.pk).update(reason=f"all is well {chance.random()}")
-    approved(person, proposal)
-
-
-def stale_hash(proposal, assistant, other, person, chance):
-    newer = proposed(assistant, arguments={"loop": LOOP, "minutes": chance.randint(11, 99)})
-    approved(person, newer, hash=proposal.hash)
-
-
-def guessed_hash(proposal, assistant, other, person, chance):
-    approved(person, proposal, hash=chance.choice([f"{chance.getrandbits(256):064x}", "", None, "é", 0]))
-
-
-def replay(proposal, assistant, other, person, chance):
-    reject(person, proposal, reason="no", now=timezone.now())
-    approved(person, proposal)
-
-
-def too_late(proposal, assistant, other, person, chance):
-    late = proposal.created_at + timedelta(seconds=PROPOSAL_SECONDS + chance.random())
-    approved(person, proposal, now=late)
-
-
-def self_approval(proposal, assistant, other, person, chance):
-    approved(assistant, proposal)
-
-
-def anothers_token(proposal, assistant, other, person, chance):
-    approved(other, proposal)
-
-
-def ended_token(proposal, assistant, other, person, chance):
-    type(assistant.token).objects.filter(pk=assistant.token.pk).update(revoked_at=timezone.now())
-    try:
-        approved(person, proposal)
-    finally:
-        type(assistant.token).objects.filter(pk=assistant.token.pk).update(revoked_at=None)
-
-
-def beyond_ones_queues(proposal, assistant, other, person, chance):
-    approved(replace(person, queues=frozenset({"orders"})), proposal)
-
-
-def by_a_command(proposal, assistant, other, person, chance):
-    """Who has a shell here acts as a person, and is none."""
-    approved(find_acting_user(None), proposal)
-
-
-WAYS = (
-    changed_arguments,
-    changed_reason,
-    stale_hash,
-    guessed_hash,
-    replay,
-    too_late,
-    self_approval,
-    anothers_token,
-    ended_token,
-    beyond_ones_queues,
-    by_a_command,
-)
 
 
 @pytest.mark.parametrize("scope", ["loop", "queue"])

@@ -7,7 +7,6 @@ import re
 import zlib
 from pathlib import Path
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,12 +16,10 @@ from console.actions import exports
 from console.audit import audit_log
 from console.models import AuditEntry
 from console.web.compression import Member, takes_gzip
-from tests.console.served import Served
-from tests.waiting import MAX_SECONDS
 
 
 @given(st.lists(st.binary(max_size=3_000)), st.text("0123456789abcdef", max_size=100))
-def test_the_pieces_are_one_member(pieces: list[bytes], padding: str):
+def test_the_pieces_are_one_member(pieces, padding):
     member = Member(padding)
     packed = b"".join([member.begin(), *map(member.add, pieces), member.end()])
     reader = zlib.decompressobj(zlib.MAX_WBITS | 16)
@@ -38,18 +35,9 @@ def test_a_piece_can_be_read_as_soon_as_it_is_there():
 
 @pytest.mark.parametrize(
     ("accepted", "taken"),
-    [
-        ("gzip", True),
-        ("br, gzip;q=0.5", True),
-        ("gzip;q=0", False),
-        ("gzip; q=0.000", False),
-        ("identity", False),
-        ("", False),
-        ("not-gzip", False),
-        ("gzip;q=1.0", True),
-    ],
+    [("gzip", True), ("gzip;q=0", False), ("gzip; q=0.000", False), ("", False), ("not-gzip", False)],
 )
-def test_gzip_is_sent_to_those_who_take_it(accepted: str, taken: bool):
+def test_gzip_is_sent_to_those_who_take_it(accepted, taken):
     assert takes_gzip(accepted) is taken
 
 
@@ -96,21 +84,6 @@ def test_an_export_that_is_cut_says_so(browsers, control):
     answer.close()
     end = AuditEntry.objects.get(action="export.audit.end")
     assert end.after["whole"] is False
-
-
-@pytest.mark.slow
-def test_a_reader_that_goes_away_in_the_middle_is_noted_on_the_real_server(served: Served):
-    cookie = served.log_in()
-    address = f"http://127.0.0.1:{served.port}/api/v1/audit/export?format=csv"
-    whole = httpx.get(address, headers={"Cookie": cookie}, timeout=MAX_SECONDS)
-    assert whole.status_code == 200
-    rows = httpx.get(
-        f"http://127.0.0.1:{served.port}/api/v1/audit?action=export.audit",
-        headers={"Cookie": cookie},
-        timeout=MAX_SECONDS,
-    ).json()["entries"]
-    assert [each["action"] for each in rows[:2]] == ["export.audit.end", "export.audit"]
-    assert rows[0]["after"]["whole"] is True
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r", "\n"])

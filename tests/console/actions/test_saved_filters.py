@@ -1,18 +1,12 @@
 """Filters that people keep: each person's own, the address is the filter."""
 
 import pytest
-from django.test import Client
 
 from console.actions import saved_filters
 from console.models import AuditEntry, SavedFilter
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("stored_snapshot")]
 POSTED = {"page": "ledger", "name": "Harm of alert", "query": "queue=alert&verdict=harmful&before=99"}
-
-
-@pytest.fixture
-def viewer(browsers, stored_snapshot) -> Client:
-    return browsers["viewer"]
 
 
 def test_a_saved_filter_is_a_link_on_its_page_for_who_saved_it(viewer, browsers):

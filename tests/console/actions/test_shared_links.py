@@ -2,7 +2,6 @@
 
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import orjson
 import pytest
@@ -26,7 +25,7 @@ OPERATOR = Actor("ada", "operator")
 
 
 @pytest.fixture
-def kept(settings, tmp_path: Path) -> None:
+def kept(settings, tmp_path):
     """The plant at 03:12, with an override in force and an alert whose title came from outside."""
     settings.WEIR_DATA = tmp_path
     was = deepcopy(sample_snapshot())
@@ -37,7 +36,7 @@ def kept(settings, tmp_path: Path) -> None:
     Recorder(tmp_path).add(was["at"], orjson.dumps(was))
 
 
-def shared(hours: float = 24, actor: Actor = OPERATOR) -> SharedLink:
+def shared(hours=24, actor=OPERATOR):
     reason = "for the people of the mail room"
     return shared_links.share(actor, at=THEN, hours=hours, reason=reason, now=timezone.now())
 
@@ -249,7 +248,7 @@ def test_the_same_by_the_api(kept, browsers):
 def test_what_somebody_has_shared_ends_with_their_access_and_others_links_stay(kept, browsers, people, secrets):
     """By themselves or with a token of theirs; a token that is revoked alone takes its own along."""
 
-    def opens(*links: SharedLink) -> list[bool]:
+    def opens(*links):
         return [Client().get(shared_links.format_link_address(each)).status_code == 200 for each in links]
 
     own, by_token = (shared(actor=Actor("operator", "operator")), shared(actor=Actor("token:of-operator", "operator")))
@@ -263,7 +262,7 @@ def test_what_somebody_has_shared_ends_with_their_access_and_others_links_stay(k
     assert opens(own, again, others) == [False, False, True]
 
 
-def of(name: str) -> ApiToken:
+def of(name):
     return ApiToken.objects.get(name=name)
 
 

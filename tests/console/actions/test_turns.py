@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from django.db import transaction
 from django.utils import timezone
 
@@ -29,49 +28,49 @@ Act = Callable[[Actor, Any], object]
 
 
 @pytest.fixture
-def plant(control) -> redis.Redis:
+def plant(control):
     seed(control, {"WEIR_NODES": "n1=redis://127.0.0.1:1/0 n2=redis://127.0.0.1:1/1"})
     return control
 
 
 @pytest.fixture
-def person(people) -> Actor:
+def person(people):
     return Actor("administrator", "administrator", people["administrator"])
 
 
-def cordon(actor: Actor, control: Any) -> None:
+def cordon(actor, control):
     plans.cordon(actor, "n1", "a test", timezone.now(), control)
 
 
-def take_back(actor: Actor, control: Any) -> None:
+def take_back(actor, control):
     plans.take_back(actor, "n1", "a test", timezone.now(), control)
 
 
-def set_threshold(actor: Actor, control: Any) -> None:
+def set_threshold(actor, control):
     given = {"reason": "a test", "now": timezone.now(), "expiry": Expiry(minutes=5), "control": control}
     loops.override_thresholds(actor, Node.objects.get(name="n1"), {"busy": 0.4}, **given)
 
 
-def end_threshold(actor: Actor, control: Any) -> None:
+def end_threshold(actor, control):
     loops.end_override(actor, Override.objects.get(ended_at=None), now=timezone.now(), control=control)
 
 
-def change_queue(actor: Actor, control: Any) -> None:
+def change_queue(actor, control):
     shown = definitions.build_queue_change(actor, Queue.objects.get(name="alert"), {"priority": 7})
     given = {"digest": shown.digest, "reason": "a test", "now": timezone.now(), "control": control}
     definitions.change(actor, "alert", {"priority": 7}, **given)
 
 
-def cordoned(actor: Actor, control: Any) -> None:
+def cordoned(actor, control):
     Node.objects.filter(name="n1").update(cordoned=True)
 
 
-def threshold_set(actor: Actor, control: Any) -> None:
+def threshold_set(actor, control):
     set_threshold(actor, control)
     Override.objects.update(value=0.5)
 
 
-def nothing(actor: Actor, control: Any) -> None:
+def nothing(actor, control):
     pass
 
 
@@ -85,13 +84,13 @@ def nothing(actor: Actor, control: Any) -> None:
         (threshold_set, end_threshold, set_threshold),
     ],
 )
-def test_of_two_acts_at_once_both_are_done(before: Act, first: Act, second: Act, person: Actor, plant: Any):
+def test_of_two_acts_at_once_both_are_done(before, first, second, person, plant):
     before(person, plant)
     noted = AuditEntry.objects.count()
     with another_thread() as call:
-        waiting: list[Any] = []
+        waiting = []
 
-        def meanwhile() -> None:
+        def meanwhile():
             if not waiting:
                 waiting.append(call(second, person, plant))
                 until_another_waits()
@@ -101,17 +100,17 @@ def test_of_two_acts_at_once_both_are_done(before: Act, first: Act, second: Act,
     assert AuditEntry.objects.count() == noted + 2
 
 
-def make_queue(actor: Actor, control: Any) -> object:
+def make_queue(actor, control):
     given = {"reason": "a test", "now": timezone.now(), "control": control}
     return definitions.create(actor, "orders", "jobs", {"handler": "noop"}, **given)
 
 
-def declare(actor: Actor, control: Any) -> object:
+def declare(actor, control):
     return pipelines.declare(actor, SHIPPED.read_text(), "a test", control, since=0)
 
 
 @pytest.mark.parametrize(("make", "said"), [(make_queue, "already exists"), (declare, "was created in the meantime")])
-def test_of_two_who_make_the_same_at_once_the_later_reads_so(make: Act, said: str, person: Actor, plant: Any):
+def test_of_two_who_make_the_same_at_once_the_later_reads_so(make, said, person, plant):
     with another_thread() as call:
         with transaction.atomic():
             make(person, plant)

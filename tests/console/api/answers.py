@@ -1,18 +1,16 @@
 """Answers of the API, held to what its document says of them."""
 
 import functools
-from typing import Any
 
 import jsonschema_rs
 import orjson
-from django.http import HttpRequest, HttpResponse
 
 from console.api import v1
 
 JSON = "application/json"
 
 
-def hold(request: HttpRequest, response: HttpResponse) -> None:
+def hold(request, response):
     """Raises ValidationError for an answer that is not as its schema says; refusals are held elsewhere."""
     if response.status_code >= 400 or request.resolver_match is None:
         return
@@ -23,12 +21,12 @@ def hold(request: HttpRequest, response: HttpResponse) -> None:
 
 
 @functools.cache
-def validator(schema: bytes) -> Any:
+def validator(schema):
     """Return the validator of a schema that may name those of the document."""
     components = {"schemas": v1.api.get_openapi_schema()["components"]["schemas"]}
     return jsonschema_rs.validator_for({**orjson.loads(schema), "components": components}, validate_formats=True)
 
 
-def validator_of(name: str) -> Any:
+def validator_of(name):
     """Return the validator of a schema of the document."""
     return validator(orjson.dumps({"$ref": f"#/components/schemas/{name}"}))

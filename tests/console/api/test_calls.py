@@ -4,7 +4,7 @@ import gzip
 import itertools
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -17,15 +17,15 @@ Serve = Callable[..., RemoteConsole]
 
 
 @pytest.fixture
-def answering() -> Iterator[Serve]:
+def answering():
     """A console that answers anything with these pieces, as long as somebody listens."""
-    opened: list[socket.socket] = []
+    opened = []
 
-    def serve(*pieces: bytes, forever: bytes = b"") -> RemoteConsole:
+    def serve(*pieces, forever=b""):
         listener = socket.create_server(("127.0.0.1", 0))
         opened.append(listener)
 
-        def run() -> None:
+        def run():
             connection, _ = listener.accept()
             with connection:
                 connection.recv(65_536)
@@ -43,7 +43,7 @@ def answering() -> Iterator[Serve]:
         each.close()
 
 
-def whole(body: bytes, status: bytes = b"200 OK", headers: bytes = b"") -> bytes:
+def whole(body, status=b"200 OK", headers=b""):
     return HEAD % (status, headers, len(body)) + body
 
 

@@ -65,13 +65,10 @@ class Shop:
 @pytest.fixture
 def loop():
     return Loop.objects.create(
-        name="parallelism_queueing/plant:shop",
-        law="parallelism_queueing",
-        target={"plant": "shop"},
-        mode=Loop.Mode.ADVISE,
-        parameters={"bound_seconds": 15.0, "maximum": 20, "only_changes": True},
+        name="parallelism_queueing/plant:shop", law="parallelism_queueing", target={"plant": "shop"},
+        mode=Loop.Mode.ADVISE, parameters={"bound_seconds": 15.0, "maximum": 20, "only_changes": True},
         interval_seconds=5,
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture

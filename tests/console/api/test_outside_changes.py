@@ -1,7 +1,5 @@
 """Changes that other systems report as CloudEvents: structured or binary, once, bounded, by who may."""
 
-from typing import Any
-
 import pytest
 from django.test import Client
 from django.utils import timezone
@@ -17,25 +15,21 @@ from queues.models import Queue
 
 pytestmark = pytest.mark.django_db
 EVENT = {
-    "specversion": "1.0",
-    "id": "b1-17",
-    "source": "https://ci.example/weir",
-    "type": "dev.cdevents.service.deployed.0.1.0",
-    "time": "2026-11-20T03:12:00Z",
-    "subject": "queue/alert",
+    "specversion": "1.0", "id": "b1-17", "source": "https://ci.example/weir",
+    "type": "dev.cdevents.service.deployed.0.1.0", "time": "2026-11-20T03:12:00Z", "subject": "queue/alert",
     "datacontenttype": "application/json",
     "data": {"title": "alert handler 4.2", "url": "https://ci.example/b/17", "text": "a new model"},
-}
+}  # fmt: skip
 STRUCTURED = "application/cloudevents+json"
 NOW = timezone.now()
 
 
 @pytest.fixture(autouse=True)
-def _queue(db) -> None:
+def _queue(db):
     Queue.objects.create(name="alert", kind="jobs")
 
 
-def send(secret: str, event: dict[str, Any], **headers: str) -> Any:
+def send(secret, event, **headers):
     named = {"authorization": f"Bearer {secret}", **headers}
     return Client().post("/api/v1/changes", event, content_type=STRUCTURED, headers=named)
 
@@ -93,11 +87,9 @@ def test_a_type_in_other_words_is_a_change_and_named_by_it(secrets):
     [
         ({"specversion": "0.3"}, "specversion"),
         ({"id": ""}, "id"),
-        ({"source": None}, "source"),
         ({"type": "x" * 300}, "type"),
         ({"time": "soon"}, "time"),
         ({"time": "2199-01-01T00:00:00Z"}, "at"),
-        ({"subject": 7}, "subject"),
         ({"subject": "queue/no-such"}, "parts"),
         ({"data": {"parts": "queue/alert"}}, "parts"),
         ({"data": {"parts": ["planet/mars"]}}, "parts"),

@@ -57,20 +57,13 @@ def test_what_is_measured_of_an_operator_has_the_shapes_of_the_table(call):
         return {f"{HOSTS}_1": value, f"{HOSTS}_2": value}
 
     measured = {
-        "getoperatorparallelism": 2,
-        "getlatency": 100.0,
-        "getoperatorlatency": by_task(100.0),
-        "getoperatorlatencyvariance": by_task(0.0),
-        "getoutputcount": 4.0,
-        "getoperatoroutputcount": by_task(2),
-        "getoperatoroutputcountvariance": by_task(0.0),
-        "getexecutioncount": 40.0,
-        "getoperatorexecutioncount": by_task(20),
-        "getoperatorexecutioncountvariance": by_task(0.0),
-        "getinputcount": 40.0,
-        "getoperatorinputcount": by_task(20.0),
+        "getoperatorparallelism": 2, "getlatency": 100.0, "getoperatorlatency": by_task(100.0),
+        "getoperatorlatencyvariance": by_task(0.0), "getoutputcount": 4.0, "getoperatoroutputcount": by_task(2),
+        "getoperatoroutputcountvariance": by_task(0.0), "getexecutioncount": 40.0,
+        "getoperatorexecutioncount": by_task(20), "getoperatorexecutioncountvariance": by_task(0.0),
+        "getinputcount": 40.0, "getoperatorinputcount": by_task(20.0),
         "getoperatorinputcountvariance": by_task(0.0),
-    }
+    }  # fmt: skip
     for operation, answer in measured.items():
         assert call(operation, role="viewer", operator=HOSTS) == (200, answer), operation
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ import queues
 from queues import keys
 from tests.console.browser.furnished import recorded
 from tests.console.conftest import sample_snapshot
-from tests.console.served import ROOT, Served
+from tests.console.served import ROOT
 from tests.workers.snapshots import judged_document
 
 queues.let_opentelemetry_be_found()  # for the client
@@ -28,17 +28,17 @@ TOOLS = {"plant_state", "subject", "why", "search_ledger", "what_changed", "what
 
 
 @pytest.fixture
-def observe(control) -> Callable[[], None]:
+def observe(control):
     """Makes the plant one that was observed just now."""
 
-    def observe_now() -> None:
+    def observe_now():
         found = judged_document({**sample_snapshot(), "at": time.time()})
         control.set(keys.SNAPSHOT, json.dumps(found))
 
     return observe_now
 
 
-def token_of(served: Served, role: str) -> str:
+def token_of(served, role):
     """Made as a person would."""
     name = f"assistant-{os.urandom(4).hex()}"
     command = [sys.executable, "manage.py", "token", name, "--role", role, "--days", "1"]
@@ -47,12 +47,12 @@ def token_of(served: Served, role: str) -> str:
 
 
 @pytest.fixture
-def token(served: Served) -> str:
+def token(served):
     return token_of(served, "viewer")
 
 
 @pytest.fixture
-def person(served: Served) -> httpx.Client:
+def person(served):
     """The administrator in a browser."""
     cookie = served.log_in()
     csrf = next(part.split("=")[1] for part in cookie.split("; ") if part.startswith("csrftoken="))
@@ -62,7 +62,7 @@ def person(served: Served) -> httpx.Client:
 
 
 @asynccontextmanager
-async def over_http(url: str, token: str) -> AsyncIterator[Any]:
+async def over_http(url, token):
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
 
@@ -74,23 +74,21 @@ async def over_http(url: str, token: str) -> AsyncIterator[Any]:
         yield ends
 
 
-def over_standard_input(served: Served, token: str) -> Any:
+def over_standard_input(served, token):
     from mcp import StdioServerParameters
     from mcp.client.stdio import stdio_client
 
     command = StdioServerParameters(
-        command=sys.executable,
-        args=["manage.py", "assistant", "--url", served.address],
-        env={**served.environment, "WEIR_TOKEN": token},
-        cwd=ROOT,
-    )
+        command=sys.executable, args=["manage.py", "assistant", "--url", served.address],
+        env={**served.environment, "WEIR_TOKEN": token}, cwd=ROOT,
+    )  # fmt: skip
     return stdio_client(command)
 
 
 Ask = Callable[..., Any]
 
 
-async def with_client(streams: Any, observe: Callable[[], None], work: Callable[[Any, Ask], Any]) -> Any:
+async def with_client(streams, observe, work):
     """What `work` makes of a client and of `ask(tool, **arguments)`, which gives the answer's document.
     However long a program takes to start here, the plant is observed at each call.
     """
@@ -99,7 +97,7 @@ async def with_client(streams: Any, observe: Callable[[], None], work: Callable[
     async with streams as ends, ClientSession(ends[0], ends[1]) as client:
         await client.initialize()
 
-        async def ask(tool: str, **arguments: Any) -> Any:
+        async def ask(tool, **arguments):
             observe()
             answer = await client.call_tool(tool, arguments)
             assert not answer.is_error, answer.content[0].text
@@ -108,24 +106,20 @@ async def with_client(streams: Any, observe: Callable[[], None], work: Callable[
         return await work(client, ask)
 
 
-async def use_every_tool(client: Any, ask: Ask) -> dict[str, Any]:
+async def use_every_tool(client, ask):
     """The tools' names, what each answered, and what is said of a subject that is not there."""
     names = {each.name for each in (await client.list_tools()).tools}
     state = await ask("plant_state")
     wrong = await client.call_tool("subject", {"kind": "node", "name": "n9"})
     made = await ask("propose", act="hold", arguments=HOLD, reason="its last actions did harm")
     return {
-        "names": names,
-        "wrong": wrong,
-        "plant_state": state,
-        "subject": await ask("subject", kind="node", name="n1"),
-        "why": await ask("why", loop=LOOP, decisions=2),
+        "names": names, "wrong": wrong, "plant_state": state,
+        "subject": await ask("subject", kind="node", name="n1"), "why": await ask("why", loop=LOOP, decisions=2),
         "search_ledger": await ask("search_ledger", text="furnished", queue="alert", rows=3),
         "what_changed": await ask("what_changed", hours=1),
-        "what_if": await ask("what_if", loop=LOOP, values={"upper_limit": 2}),
-        "propose": made,
+        "what_if": await ask("what_if", loop=LOOP, values={"upper_limit": 2}), "propose": made,
         "proposal": await ask("proposal", number=made["id"]),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("way", ["streamable HTTP", "standard input"])
@@ -142,7 +136,7 @@ def test_a_client_uses_every_tool(served, token, observe, person, way):
         reject(person, found["propose"]["id"])
 
 
-def check(found: dict[str, Any]) -> None:
+def check(found):
     assert found["names"] == TOOLS
     assert found["wrong"].is_error and "node/n9 is unknown" in found["wrong"].content[0].text
     assert "node/n1" in found["plant_state"]["subjects"]
@@ -157,6 +151,6 @@ def check(found: dict[str, Any]) -> None:
     assert found["proposal"]["hash"] == found["propose"]["hash"]
 
 
-def reject(person: httpx.Client, proposal: int) -> None:
+def reject(person, proposal):
     answer = person.post(f"/api/v1/proposals/{proposal}/reject", json={"reason": "a test"})
     assert answer.status_code in (200, 422), answer.text

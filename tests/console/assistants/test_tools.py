@@ -1,20 +1,29 @@
-"""What the tools of assistants answer; `test_clients` asks as real clients do."""
+"""Tools of assistants, whatever a model sends them, and their door; `test_clients` asks as real clients do."""
 
 import asyncio
 import json
+import logging
+import re
+import threading
 from datetime import timedelta
 
-import httpx
+import orjson
 import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
-from console.accounts.access import Actor, create_token, find_token_actor
+from console.accounts import authentication
+from console.accounts.access import create_token, find_token_actor
 from console.api.request.calls import Calls, InProcess, RequestRejected
+from console.assistants import endpoint
 from console.assistants import server as server_module
+from console.assistants.endpoint import AssistantEndpoint
+from console.assistants.server import ToolError, build_server
 from console.assistants.tools import Tools
 from console.models import AssistantProposal
+from console.web.refusal import RequestRefused
 from queues import keys
+from tests.waiting import MAX_SECONDS
 from tests.workers.snapshots import judged_document
 from workers.models import LedgerEntry, Loop, Override
 
@@ -22,7 +31,7 @@ LOOP = "worker_rate/alert/n1"
 
 
 @pytest.fixture
-def assistant(people) -> Actor:
+def assistant(people):
     _, secret = create_token(people["operator"], "assistant", "viewer", timezone.now() + timedelta(days=1))
     found = find_token_actor(secret, timezone.now())
     assert found is not None
@@ -30,13 +39,13 @@ def assistant(people) -> Actor:
 
 
 @pytest.fixture
-def tools(assistant, control, stored_snapshot) -> Tools:
+def tools(assistant, control, stored_snapshot):
     control.set(keys.SNAPSHOT, json.dumps(judged_document(stored_snapshot)))
     return Tools(InProcess(assistant), lambda: stored_snapshot["at"] + 3.0)
 
 
 @pytest.fixture
-def loop(db) -> Loop:
+def loop(db):
     found = Loop.objects.create(name=LOOP, law="worker_rate", target={"queue": "alert", "node": "n1"})
     for number in range(3):
         LedgerEntry.objects.create(loop=found, mode="auto", parameters={}, reason=f"No action: {number}.")
@@ -120,16 +129,134 @@ def test_a_proposal_does_nothing_and_a_token_can_not_approve_it(tools, loop, ass
     assert not Override.objects.exists() and AssistantProposal.objects.count() == 1
 
 
-@pytest.mark.slow
+async def asked(method="POST", headers=(), body=({"type": "http.request"},)):
+    """What is sent back."""
+    sent = []
+    messages = iter(body)
+
+    async def receive():
+        return next(messages)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "path": "/mcp", "method": method, "headers": list(headers)}
+    await AssistantEndpoint(None)(scope, receive, send)
+    return sent
+
+
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
-    ("headers", "status"),
+    ("method", "headers", "status"),
     [
-        ({}, 401),
-        ({"Authorization": "Bearer weir_wrong"}, 401),
-        ({"Authorization": "Bearer weir_wrong", "Origin": "http://elsewhere"}, 403),
-        ({"Cookie": "sessionid=1"}, 401),
+        ("GET", [(b"authorization", b"Bearer x")], 405),  # it would wait for ever, in a place of its own
+        ("DELETE", [], 405),
+        ("POST", [(b"origin", b"http://elsewhere")], 403),
+        ("POST", [(b"cookie", b"sessionid=1")], 401),
     ],
 )
-def test_without_a_token_nobody_is_served(served, headers, status):
-    answer = httpx.post(f"{served.address}/mcp", json={}, headers=headers)
-    assert answer.status_code == status and answer.json()["errors"]
+def test_what_is_no_post_with_a_token_is_refused(method, headers, status):
+    assert asyncio.run(asked(method, headers))[0]["status"] == status
+
+
+@pytest.mark.django_db(transaction=True)
+def test_while_the_database_does_not_answer_it_says_so(monkeypatch):
+    def away(*asked):
+        raise OperationalError("the connection is lost")
+
+    monkeypatch.setattr(authentication, "find_token_actor", away)
+    start, body = asyncio.run(asked(headers=[(b"authorization", b"Bearer weir_x")]))
+    assert (start["status"], dict(start["headers"])[b"retry-after"]) == (503, b"2")
+    assert "database" in orjson.loads(body["body"])["detail"]
+
+
+def test_one_that_takes_long_keeps_no_other_waiting(monkeypatch):
+    """Each works in a thread of its own: with one for all, the second would wait for the first."""
+    is_other_served = threading.Event()
+
+    def actor(scope):
+        if scope["headers"]:
+            assert is_other_served.wait(MAX_SECONDS)
+        else:
+            is_other_served.set()
+        raise RequestRefused(401, "is missing", field="authorization")
+
+    monkeypatch.setattr(endpoint, "_authenticate_caller", actor)
+
+    async def both():
+        slow = asyncio.create_task(asked(headers=[(b"x", b"slow")]))
+        await asyncio.sleep(0)
+        return [*await asked(), *await slow]
+
+    assert [each["status"] for each in asyncio.run(both()) if "status" in each] == [401, 401]
+
+
+def test_who_has_left_is_not_answered(monkeypatch):
+    monkeypatch.setattr(endpoint, "_authenticate_caller", lambda scope: None)
+    assert asyncio.run(asked(body=[{"type": "http.disconnect"}])) == []
+
+
+MANY = 20_000
+
+
+def nested(levels):
+    value = 1
+    for _ in range(levels):
+        value = {"value": value}
+    return value
+
+
+SILENCE = {"minutes": 5, "matchers": [{"label": "queue", "is": "=", "value": "alert"}] * MANY}
+HOSTILE = {
+    "what_if of many values": ("what_if", {"loop": LOOP, "values": {f"v{n}": 1.0 for n in range(MANY)}}),
+    "what_if of a long name": ("what_if", {"loop": LOOP, "values": {"v" * 200_000: 1.0}}),
+    "what_if of no number": ("what_if", {"loop": LOOP, "values": {"upper_limit": "NaN"}}),
+    "what_if of depth": ("what_if", {"loop": LOOP, "values": nested(500)}),
+    "propose many values": (
+        "propose",
+        {"act": "override", "arguments": {f"v{n}": n for n in range(MANY)}, "reason": "x"},
+    ),
+    "propose many matchers": ("propose", {"act": "silence", "arguments": SILENCE, "reason": "x"}),
+    "propose depth": ("propose", {"act": "override", "arguments": nested(500), "reason": "x"}),
+    "propose a huge number": ("propose", {"act": "hold", "arguments": {"minutes": 10**400}, "reason": "x"}),
+    "propose a long reason": ("propose", {"act": "hold", "arguments": {"loop": LOOP}, "reason": "x" * 3_000_000}),
+    "a huge number": ("proposal", {"number": 10**400}),
+    "a long number": ("proposal", {"number": "9" * 5_000}),
+    "a surrogate": ("subject", {"kind": "node", "name": "\ud800"}),
+    "no rows": ("search_ledger", {"rows": 10**400}),
+    "an alert of a size": ("what_changed", {"alert": 10**400}),
+    "a tool that is none": ("x" * 1_000, {}),
+    "what_if of a name that no database stores": ("what_if", {"loop": LOOP, "values": {"\ud800": 1.0}}),
+    "an argument that is none": ("plant_state", {f"v{n}": n for n in range(MANY)}),
+}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_argument_is_answered_by_a_sentence(case, tools, loop, caplog):
+    name, arguments = HOSTILE[case]
+    with caplog.at_level(logging.WARNING):
+        try:
+            answer = asyncio.run(build_server(tools).call_tool(name, arguments))
+            said = str(answer)
+        except ToolError as error:
+            said = str(error)
+    assert not [record for record in caplog.records if record.exc_info]
+    # A library that hides an error of ours says no more than "Error executing tool NAME".
+    assert not re.fullmatch(r"Error executing tool \w+", said)
+    assert "Traceback" not in said and len(said) < 3_000
+
+
+@pytest.mark.django_db(transaction=True)
+def test_too_many_values_are_refused_by_the_field_with_both_numbers(tools, loop):
+    with pytest.raises(RequestRejected, match="values: must have at most 100 values, not 20,000"):
+        tools.what_if(LOOP, {f"v{number}": 1.0 for number in range(MANY)})
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("path", ["/api/v1/loops", "/login/", "/nowhere/", "/mcp/x"])
+def test_an_address_with_too_many_parameters_is_refused_without_a_traceback(path, client, caplog):
+    with caplog.at_level(logging.WARNING):
+        answer = client.get(f"{path}?{'&'.join(['a=1'] * 1_001)}")
+    assert answer.status_code == 400 and b"must have at most 1,000 parameters" in answer.content
+    assert not [record for record in caplog.records if record.exc_info]

@@ -1,54 +1,49 @@
 """Pages in a real Chromium on a real console, started once for all modules of this folder."""
 
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
 
 import orjson
 import pytest
-import redis
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import expect
 
 from bench.console import browser
 from console.accounts.access import CONFIRMED_SECONDS
 from tests.console.browser.screen import DESKTOP, Observer, whole_snapshot
-from tests.console.served import PASSWORD, Served
+from tests.console.served import PASSWORD
 
 # A busy host paints late. What has to come soon says so where it is asked for.
 expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="package")
-def chromium() -> Iterator[Browser]:
+def chromium():
     with browser.chromium() as started:
         yield started
 
 
 @pytest.fixture(scope="package")
-def logins() -> list[tuple[float, dict[str, Any]]]:
+def logins():
     """When somebody logged in (monotonic, s), and the cookies of that; the newest last."""
     return []
 
 
 @pytest.fixture(scope="package")
-def session(chromium: Browser, served: Served, logins: list[tuple[float, dict[str, Any]]]) -> dict[str, Any]:
+def session(chromium, served, logins):
     """The cookies of a login, for all tests: argon2 is slow on purpose."""
     logins.append((time.monotonic(), login(chromium, served)))
     return logins[-1][1]
 
 
 @pytest.fixture
-def fresh_session(
-    chromium: Browser, served: Served, session: dict[str, Any], logins: list[tuple[float, dict[str, Any]]]
-) -> dict[str, Any]:
+def fresh_session(chromium, served, session, logins):
     """The same, of a login that is new enough for what asks who it is."""
     if time.monotonic() - logins[-1][0] > CONFIRMED_SECONDS / 2:
         logins.append((time.monotonic(), login(chromium, served)))
     return logins[-1][1]
 
 
-def login(chromium: Browser, served: Served) -> dict[str, Any]:
+def login(chromium, served):
     """Through the form."""
     context = chromium.new_context()
     page = context.new_page()
@@ -63,7 +58,7 @@ def login(chromium: Browser, served: Served) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="package")
-def shared(chromium: Browser, served: Served) -> Iterator[BrowserContext]:
+def shared(chromium, served):
     """A context for pages that ask for nothing unusual: as a browser does, it keeps scripts and styles."""
     context = chromium.new_context(base_url=served.address)
     yield context
@@ -71,29 +66,20 @@ def shared(chromium: Browser, served: Served) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def open_page(
-    chromium: Browser, shared: BrowserContext, served: Served, fresh_session: dict[str, Any]
-) -> Iterator[Callable[..., Page]]:
+def open_page(chromium, shared, served, fresh_session):
     """Opens an address, logged in; the test fails when the page logs an error. before: what is done to the
     page first; unusual: options of a context, which is then its own.
     """
-    errors: list[str] = []
+    errors = []
     contexts, pages = [], []
     shared.add_cookies(fresh_session["cookies"])
 
-    def new_page(unusual: dict[str, Any]) -> Page:
+    def new_page(unusual):
         context = chromium.new_context(base_url=served.address, storage_state=fresh_session, **unusual)
         contexts.append(context)
         return context.new_page()
 
-    def opened(
-        path: str,
-        before: Callable[[Page], None] | None = None,
-        viewport: dict[str, int] = DESKTOP,
-        color_scheme: Any = None,
-        reduced_motion: Any = None,
-        **unusual: Any,
-    ) -> Page:
+    def opened(path, before=None, viewport=DESKTOP, color_scheme=None, reduced_motion=None, **unusual):
         page = new_page(unusual) if before or unusual else shared.new_page()
         pages.append(page)
         page.set_viewport_size(viewport)
@@ -116,12 +102,12 @@ def open_page(
 
 
 @pytest.fixture
-def observer(control: redis.Redis) -> Observer:
+def observer(control):
     return Observer(control, whole_snapshot())
 
 
 @pytest.fixture(scope="package")
-def worker_loop(served: Served) -> str:
+def worker_loop(served):
     """The page of the loop of alert's workers on n1."""
     with closing(served.connection()) as connection:
         connection.request("GET", "/api/v1/loops", headers={"Cookie": served.log_in()})
@@ -130,12 +116,12 @@ def worker_loop(served: Served) -> str:
 
 
 @pytest.fixture
-def ask(served: Served) -> Callable[..., Any]:
+def ask(served):
     """The API, as the administrator asks it."""
     cookie = served.log_in()
     token = next(part.split("=")[1] for part in cookie.split("; ") if part.startswith("csrftoken="))
 
-    def asked(method: str, path: str, body: Any = None) -> Any:
+    def asked(method, path, body=None):
         headers = {"Cookie": cookie, "X-CSRFToken": token, "Content-Type": "application/json"}
         with closing(served.connection()) as connection:
             connection.request(method, f"/api/v1/{path}", orjson.dumps(body), headers)
@@ -148,10 +134,10 @@ def ask(served: Served) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def ended(ask) -> Any:
+def ended(ask):
     """Neither before the test nor after it is any override in force, whoever set it."""
 
-    def end() -> None:
+    def end():
         for row in ask("GET", "overrides")["overrides"]:
             ask("POST", f"overrides/{row['id']}/end")
 

@@ -4,24 +4,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from tests.console.browser.screen import Snapshot
-from tests.console.served import ROOT, Served
+from tests.console.served import ROOT
 
 OBJECTIVE = {
-    "target": 0.999,
-    "window_days": 30,
-    "kind": "queue",
-    "bad": 720.0,
-    "total": 3_600.0,
-    "left": -716.4,
-    "left_share": -199.0,
-    "window_budget": 5_184.0,
-    "burn": {"fast": 20.0, "medium": None, "slow": 200.0},
-}
+    "target": 0.999, "window_days": 30, "kind": "queue", "bad": 720.0, "total": 3_600.0, "left": -716.4,
+    "left_share": -199.0, "window_budget": 5_184.0, "burn": {"fast": 20.0, "medium": None, "slow": 200.0},
+}  # fmt: skip
 # On the console's own database; prints the ids by what they are of.
 FURNISH = """
 import json, os, time, django
@@ -32,8 +22,8 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from workers.batch import task_definitions
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Incident
-from workers.lab.models import Experiment
-from workers.models import LedgerEntry, Loop, Override, Plan, Run
+from workers.lab.models import Experiment, ExperimentResult
+from workers.models import LedgerEntry, Loop, Override, Plan, Run, Tuning
 from workers.objectives.models import Objective, ObjectiveMinute
 from console.incidents.changes import keep_changes
 from pathlib import Path
@@ -80,6 +70,10 @@ for minute in range(30):
         objective=objective, minute=begin + minute, bad=bad, total=120.0, burnt=parts)
 run = Run.objects.create(task=task_definitions.define("walked", "retention"), single_instance=True)
 experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
+ExperimentResult.objects.create(experiment=experiment, law="thesis", metrics={"events_lost": 1}, seconds=2)
+days = [{"day": f"2026-11-2{day}", "before": 0.8, "after": 0.6 + day / 100} for day in range(3)]
+Tuning.objects.create(loop=loop, values={"caution": 0.2}, instead_of={"caution": 0.4}, days=days, improvement=0.24,
+    confidence=0.97, hash="ab" * 32)
 print(json.dumps({"loop": loop.pk, "entry": entry.pk, "plan": plan.pk, "alert": alert.pk,
     "override": override.pk, "objective": objective.name, "run": run.pk,
     "experiment": experiment.pk, "task": "walked"}))
@@ -110,7 +104,7 @@ if sys.argv[2] != "clear":
 
 
 @contextmanager
-def recorded(served: Served, loop: int) -> Iterator[None]:
+def recorded(served, loop):
     """A loop with a record, for as long."""
     command = [sys.executable, "-c", RECORD, str(loop)]
     try:
@@ -126,30 +120,31 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "console.settings"
 django.setup()
 from workers.alerts.lifecycle.models import Alert
 from workers.lab.models import Experiment
-from workers.models import LedgerEntry, Override, Plan, Run
+from workers.models import LedgerEntry, Override, Plan, Run, Tuning
 from workers.objectives.models import Objective
 ids = json.loads(sys.argv[1])
 for kind, model in (("alert", Alert), ("plan", Plan), ("override", Override), ("entry", LedgerEntry),
                     ("run", Run), ("experiment", Experiment)):
     model.objects.filter(pk=ids[kind]).delete()
 Objective.objects.filter(name=ids["objective"]).delete()
+Tuning.objects.all().delete()
 """
 
 
-def clear(served: Served, things: dict[str, Any]) -> None:
+def clear(served, things):
     """As it was: other tests have the same console."""
     command = [sys.executable, "-c", CLEAR, json.dumps(things)]
     subprocess.run(command, cwd=ROOT, env=served.environment, check=True)
 
 
-def furnish(served: Served) -> dict[str, Any]:
+def furnish(served):
     """What addresses are filled with, by what it is of."""
     command = [sys.executable, "-c", FURNISH]
     made = subprocess.run(command, cwd=ROOT, env=served.environment, stdout=subprocess.PIPE, check=True)
     return dict(json.loads(made.stdout.splitlines()[-1]))
 
 
-def with_objective(snapshot: Snapshot) -> None:
+def with_objective(snapshot):
     """The observer has counted it."""
     snapshot["objectives"] = {"orders-in-time": OBJECTIVE}
     snapshot["at"] = time.time()

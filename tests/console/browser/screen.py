@@ -1,15 +1,12 @@
 """What tests of pages share: screens, the observer as a page hears it, and what may be on no page."""
 
 import time
-from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import orjson
 import pytest
-import redis
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Locator, Page
 
 from bench.console.browser import EXECUTABLE, MISSING
 from queues import keys
@@ -30,11 +27,11 @@ class Observer:
     the last.
     """
 
-    def __init__(self, control: redis.Redis, snapshot: Snapshot) -> None:
+    def __init__(self, control, snapshot):
         self.control, self.snapshot = control, judged_document({**snapshot, "at": time.time()})
         self.control.set(keys.SNAPSHOT, orjson.dumps(self.snapshot))
 
-    def publish(self, change: Callable[[Snapshot], Any] = lambda snapshot: None, skip: int = 0) -> None:
+    def publish(self, change=lambda snapshot: None, skip=0):
         after = deepcopy(self.snapshot)
         change(after)
         after |= {"seq": self.snapshot["seq"] + 1 + skip, "at": time.time()}
@@ -46,7 +43,7 @@ class Observer:
         self.snapshot = after
 
 
-def whole_snapshot() -> Snapshot:
+def whole_snapshot():
     """Three nodes in different states, and the loop that the seeded database holds."""
     snapshot = sample_snapshot()
     calm = snapshot["nodes"]["n1"]
@@ -56,54 +53,45 @@ def whole_snapshot() -> Snapshot:
     }
     snapshot["loops"] = {
         "worker_rate/alert/n1": {
-            "id": 1,
-            "law": "worker_rate",
-            "target": {"queue": "alert", "node": "n1"},
-            "mode": "auto",
-            "measured": 12,
-            "setpoint": 1000,
-            "actuator": 1,
-            "at": snapshot["at"],
-            "reason": "12 events wait.",
-            "verdict": "effective",
-            "entry": None,
-            "overrides": 0,
-        }
-    }
+            "id": 1, "law": "worker_rate", "target": {"queue": "alert", "node": "n1"}, "mode": "auto",
+            "measured": 12, "setpoint": 1000, "actuator": 1, "at": snapshot["at"], "reason": "12 events wait.",
+            "verdict": "effective", "entry": None, "overrides": 0,
+        },
+    }  # fmt: skip
     return snapshot
 
 
-def figure(page: Page, path: str) -> Locator:
+def figure(page, path):
     return page.locator(f'[data-bind="{path}"]:visible').first
 
 
-def live(page: Page, observer: Observer, how: str = "live") -> None:
+def live(page, observer, how="live"):
     """Publish until the page follows: its scripts have run, its socket is joined, the observer is heard."""
 
-    def follows() -> bool:
+    def follows():
         observer.publish()
         return page.locator("#connection").get_attribute("data-connection") == how
 
     until(follows, every_seconds=0.25)
 
 
-def comes(observer: Observer, part: Locator) -> None:
+def comes(observer, part):
     """Publish until the part is there."""
 
-    def follows() -> bool:
+    def follows():
         observer.publish()
         return part.is_visible()
 
     until(follows, every_seconds=0.5)
 
 
-def violations(page: Page) -> list[tuple[str, list[str]]]:
+def violations(page):
     """What axe-core finds wrong on the page as it stands: rule and elements."""
     found = Axe().run(page).response["violations"]
     return [(each["id"], [node["html"] for node in each["nodes"]]) for each in found]
 
 
-def overhang(page: Page) -> int:
+def overhang(page):
     """How many pixels the page stays wider than the screen: a chart follows a new width a little later."""
     deadline = time.monotonic() + SETTLED_SECONDS
     while (found := page.evaluate(OVERHANG)) > 0 and time.monotonic() < deadline:

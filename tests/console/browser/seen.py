@@ -1,7 +1,5 @@
 """What can be read off a page, to be held against the plant: its statements, and what doesn't fit."""
 
-from typing import Any
-
 # Of every element that says how a subject is: which, the sign it is drawn with, whether it is marked old.
 SAID = """() => [...document.querySelectorAll('[data-subject]')].filter((each) => each.checkVisibility())
   .map((each) => {
@@ -34,7 +32,7 @@ OVERLAPPING = """() => {
 })}"""
 
 
-def is_true(said: dict[str, Any], state: dict[str, Any] | None) -> bool:
+def is_true(said, state):
     """Whether what a page says of a subject is what it was evaluated to be."""
     if state is None:
         return False

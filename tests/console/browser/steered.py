@@ -17,7 +17,7 @@ from tests.workers.control.task_plant import SECONDS, TaskPlant  # noqa: E402
 TICKS = 270
 
 
-def main() -> None:
+def main():
     server = control()
     server.delete(keys.METRICS)
     plant = TaskPlant(server, datetime.now(UTC) - timedelta(seconds=SECONDS * TICKS + 5))

@@ -2,7 +2,6 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +9,11 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import expect
 
 from queues import keys
 from tests.console.browser import screen
 from tests.console.browser.screen import BROWSER, Observer, live, whole_snapshot
-from tests.console.served import Served
 from tests.waiting import until
 from tests.workers.snapshots import snapshot_of
 from workers.history import metrics
@@ -30,11 +28,11 @@ TRACES = """() => document.querySelector("figure.chart .js-plotly-plot")?.data
 
 
 @pytest.fixture(scope="module")
-def archive(served: Served) -> datetime:
+def archive(served):
     """Nine days of a measurement by the minute: its value is the days since then. Gives the last time."""
     data = Path(served.environment["WEIR_DATA"])
     now = datetime.now(UTC).replace(second=0, microsecond=0)
-    by_day: dict[str, list[tuple[datetime, float]]] = {}
+    by_day = {}
     for minute in range(DAYS * 1_440):
         at = now - timedelta(minutes=minute)
         by_day.setdefault(at.date().isoformat(), []).append((at, float(minute // 1_440)))
@@ -54,7 +52,7 @@ def archive(served: Served) -> datetime:
     return now
 
 
-def traces(page: Page, wanted: str) -> list[dict]:
+def traces(page, wanted):
     """What the chart draws, once it draws a line of this name."""
     page.wait_for_function(f"(name) => ({TRACES})().some((trace) => trace.name === name)", arg=wanted)
     return page.evaluate(TRACES)
@@ -94,7 +92,7 @@ STEPS = """() => {
 
 
 @pytest.fixture
-def shift(monkeypatch, control) -> Iterator[Callable[[float], None]]:
+def shift(monkeypatch, control):
     """Sets the observer's clock: so many seconds from now. Afterwards the console holds a snapshot of now."""
     yield lambda seconds: monkeypatch.setattr(screen, "time", SimpleNamespace(time=lambda: time.time() + seconds))
     monkeypatch.undo()
@@ -107,9 +105,9 @@ def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(first, open_pag
     """Away for ten minutes: what was measured meanwhile, the server has kept. The page may have been left
     before its first question was answered.
     """
-    late: list[Route] = []
+    late = []
 
-    def hold(page: Page) -> None:
+    def hold(page):
         if first == "on its way":
             page.route(re.compile(rf"{HISTORY.pattern}.*n1\.measured"), lambda route: late.append(route), times=1)
 
@@ -125,7 +123,7 @@ def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(first, open_pag
         control.xadd(keys.METRICS, row, id=f"{round((now + second) * 1000)}-0")
     shift(0)
 
-    def is_whole() -> bool:
+    def is_whole():
         observer.publish()
         steps = page.evaluate(STEPS)
         return bool(steps) and sum(steps) > 590 and max(steps) < 60
@@ -159,7 +157,7 @@ def test_a_line_stays_when_the_server_does_not_answer_and_what_is_missing_is_ask
 def test_the_range_that_was_chosen_last_is_drawn_whatever_is_answered_last(open_page, observer, archive, worker_loop):
     page = open_page(worker_loop)
     live(page, observer)
-    late: list[Route] = []
+    late = []
     page.route(HISTORY, lambda route: late.append(route), times=1)
     page.get_by_role("button", name="1 d").click()
     until(lambda: page.evaluate("1") and late)

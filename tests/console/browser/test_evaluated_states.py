@@ -1,12 +1,9 @@
 """Whatever is wrong, a page says what each subject was evaluated to be, or marks what it shows as old."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, Snapshot, comes, live, overhang
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang
 from tests.console.browser.seen import CUT_OFF, SAID, is_true
 from tests.waiting import until
 
@@ -14,7 +11,7 @@ pytestmark = BROWSER
 WIDTHS = (390, 1024, 1280, 1440, 1920)
 
 
-def calm(snapshot: Snapshot) -> None:
+def calm(snapshot):
     """Nothing is wrong."""
     fresh = {"state": "NORMAL", "utilisation": 0.2, "stale": False, "age_seconds": 0.4}
     node = {**snapshot["nodes"]["n1"], **fresh}
@@ -25,7 +22,7 @@ def calm(snapshot: Snapshot) -> None:
     snapshot["loops"] = {}
 
 
-def burst(snapshot: Snapshot) -> None:
+def burst(snapshot):
     """30,000 events wait, and one left in the last 15 s."""
     calm(snapshot)
     waits = {"waiting_events": 30_000, "wait_seconds": 42.0, "out_per_second": 0.067, "trend": "rising"}
@@ -33,28 +30,37 @@ def burst(snapshot: Snapshot) -> None:
     snapshot["totals"] |= {"backlog_events": 30_000, "backlog_seconds": 42.0, "backlog_trend": "rising"}
 
 
-def frozen_node(snapshot: Snapshot) -> None:
+def frozen_node(snapshot):
     """n2 has not reported for 14 s."""
     calm(snapshot)
     snapshot["nodes"]["n2"] |= {"state": "OFFLINE", "stale": True, "age_seconds": 14.0}
 
 
-def failed_pipeline(snapshot: Snapshot) -> None:
+def failed_pipeline(snapshot):
     """The process has failed; its application's figures are those of before."""
     calm(snapshot)
     snapshot["pipeline"] |= {"state": "failed", "error": "Spark's workers timed out"}
 
 
-def unknown(snapshot: Snapshot) -> None:
+def unknown(snapshot):
     """Nobody knows what waits."""
     calm(snapshot)
     snapshot["queues"]["alert"] |= {"waiting_events": None, "wait_seconds": None, "oldest_seconds": None}
 
 
-TROUBLES: tuple[Callable[[Snapshot], None], ...] = (calm, burst, frozen_node, failed_pipeline, unknown)
+def starting_application(snapshot):
+    """It has worked nothing yet."""
+    calm(snapshot)
+    row = snapshot["pipeline"]["applications"]["performance"]
+    row["state"] = "starting"
+    for part in (*row["replicas"].values(), *row["operators"].values()):
+        part |= {"in_per_second": 0.0, "utilisation": 0.0}
 
 
-def wrong(page: Page, observer: Observer) -> list[Any]:
+TROUBLES = (calm, burst, frozen_node, failed_pipeline, unknown, starting_application)
+
+
+def wrong(page, observer):
     """What the page says of a subject that isn't what it was evaluated to be, nor marked old."""
     states = observer.snapshot["states"]
     return [said for said in page.evaluate(SAID) if not is_true(said, states.get(said["subject"]))]
@@ -68,7 +74,7 @@ def test_whatever_is_wrong_a_page_says_what_was_evaluated(path, open_page, obser
     for trouble in TROUBLES:
         observer.publish(trouble)
 
-        def says_so() -> bool:
+        def says_so():
             return not wrong(page, observer)
 
         try:
@@ -81,38 +87,18 @@ def test_whatever_is_wrong_a_page_says_what_was_evaluated(path, open_page, obser
         expect(page.locator(".strip .sentence")).to_have_text(observer.snapshot["health"]["sentence"])
 
 
-def starting_application(snapshot: Snapshot) -> None:
-    """It has worked nothing yet."""
-    calm(snapshot)
-    row = snapshot["pipeline"]["applications"]["performance"]
-    row["state"] = "starting"
-    for part in (*row["replicas"].values(), *row["operators"].values()):
-        part |= {"in_per_second": 0.0, "utilisation": 0.0}
-
-
-@pytest.mark.thorough
-def test_no_part_of_an_application_that_starts_is_idle(open_page, observer):
-    page = open_page("/pipeline/")
-    live(page, observer)
-    observer.publish(starting_application)
-    expect(page.locator(".title [data-subject]")).to_have_text("Starting")
-    expect(page.locator("#pipeline-map .at-BUSY").first).to_contain_text("Starting")
-    expect(page.locator("#pipeline-map")).not_to_contain_text("Idle")
-    expect(page.locator("#pipeline-map .hatch")).to_have_count(0)
-
-
 @pytest.mark.thorough
 def test_what_an_application_did_before_its_process_began_anew_is_old(open_page, observer):
     """A process that has begun anew says nothing of its applications yet."""
     page, applications = open_page("/pipeline/"), {}
     live(page, observer)
 
-    def gone(snapshot: Snapshot) -> None:
+    def gone(snapshot):
         applications.update(snapshot["pipeline"]["applications"])
         snapshot["pipeline"]["applications"] = {}
         del snapshot["states"]["application/performance"]
 
-    def back(snapshot: Snapshot) -> None:
+    def back(snapshot):
         snapshot["pipeline"]["applications"] = applications
 
     observer.publish(calm)
@@ -126,27 +112,6 @@ def test_what_an_application_did_before_its_process_began_anew_is_old(open_page,
     observer.publish(back)
     expect(parts.locator(".at-NORMAL").first).to_be_visible()
     expect(parts).not_to_contain_text("Unknown")
-
-
-@pytest.mark.thorough
-def test_a_page_opened_while_the_pipelines_process_begins_anew_shows_it_when_it_is_there(open_page, observer):
-    applications = observer.snapshot["pipeline"]["applications"]
-    observer.publish(lambda snapshot: snapshot["pipeline"].update(applications={}, state="starting"))
-    page = open_page("/pipeline/")
-    live(page, observer)
-    expect(page.locator("#pipeline-missing")).to_be_visible()
-    observer.publish(lambda snapshot: snapshot["pipeline"].update(applications=applications, state="running"))
-    comes(observer, page.locator("#pipeline-map"))
-
-
-@pytest.mark.thorough
-def test_a_part_that_the_server_writes_no_more_leaves_no_empty_frame(open_page, observer):
-    page = open_page("/pipeline/")
-    live(page, observer)
-    rules = page.locator("#pipeline-rules")
-    expect(rules).to_be_visible()
-    rules.evaluate("(part) => part.replaceChildren()")  # as values/refresh.js does it
-    expect(rules).to_be_hidden()
 
 
 @pytest.mark.thorough

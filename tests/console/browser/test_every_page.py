@@ -1,78 +1,41 @@
 """Every page can be used by everybody: by its rules, on a phone, from the keyboard, without scripts."""
 
 import itertools
-import os
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
-import redis
 from django.urls import resolve, reverse
-from playwright.sync_api import BrowserContext, Error, Page, expect
+from playwright.sync_api import expect
 
 from console.input.form_values import format_iso_time
 from console.navigation import on_rail
 from tests.console.accounts.route_permissions import ROUTE_PERMISSIONS
 from tests.console.browser.furnished import clear, furnish, with_objective
-from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Snapshot, live, overhang, violations
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 from tests.console.pipeline_sample import DECLARATION
-from tests.console.served import Served
 from workers.history.snapshot_archive import Recorder
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
 
 pytestmark = BROWSER
-# Whatever stands on the rail, and pages behind it.
+# Whatever stands on the rail, and pages behind it; /loops/1/ is the rebalancing loop, which is made first.
 PAGES = (
-    *(reverse(name) for name, *_ in on_rail()),
-    "/nodes/n1/",
-    "/queues/alert/",
-    "/queues/alert/waiting/?node=n1",
-    "/queues/alert/definition/",
-    "/queues/new",
-    "/workers/jobs@here/",
-    "/loops/1/",  # the rebalancing loop: it is made first
-    "/loops/2/",
-    "/loops/2/what-if/",
-    "/settings/plant/",
-    "/proposals/",
-    "/plants/",
-    "/plants/main/",
-    "/settings/users/",
-    "/alerts/review/",
-    "/reports/",
-    "/alerts/silences/",
-    "/alerts/rules/",
-    "/alerts/rules/node-lost/",
-    "/alerts/receivers/",
-    "/costs/",
-    "/tasks/retention/",
-    "/help/understand/",
-    "/help/operate/alerts/node-lost/",
-    "/help/reference/laws/flow/",
-    "/help/?q=override",
-)
+    *(reverse(name) for name, *_ in on_rail()), "/nodes/n1/", "/queues/alert/", "/queues/alert/waiting/?node=n1",
+    "/queues/alert/definition/", "/queues/new", "/workers/jobs@here/", "/loops/1/", "/loops/2/",
+    "/loops/2/what-if/", "/settings/plant/", "/proposals/", "/plants/", "/plants/main/", "/settings/users/",
+    "/alerts/review/", "/reports/", "/alerts/silences/", "/alerts/rules/", "/alerts/rules/node-lost/",
+    "/alerts/receivers/", "/costs/", "/tasks/retention/", "/help/understand/", "/help/operate/alerts/node-lost/",
+    "/help/reference/laws/flow/", "/help/?q=override",
+)  # fmt: skip
 # Pages of single things, of which the console is given one each.
 SINGLE_PAGES = (
-    "/alerts/{alert}/",
-    "/alerts/{alert}/incident/",
-    "/plans/{plan}/",
-    "/service-levels/{objective}/",
-    "/service-levels/new/",
-    "/loops/{loop}/",
-    "/ledger/{entry}/",
-    "/tasks/{task}/",
-    "/runs/{run}/",
-    "/lab/{experiment}/",
-    "/pipeline/performance/",
-    "/pipeline/performance/declaration/",
-    "/plants/attach",
-    "/differences/?from=2026-11-24T02:00:00Z&to=2026-11-24T02:10:00Z",
-    "/settings/second-factor/",
-)
+    "/alerts/{alert}/", "/alerts/{alert}/incident/", "/plans/{plan}/", "/service-levels/{objective}/",
+    "/service-levels/new/", "/loops/{loop}/", "/ledger/{entry}/", "/tasks/{task}/", "/runs/{run}/",
+    "/lab/{experiment}/", "/lab/compare?id={experiment}", "/pipeline/performance/",
+    "/pipeline/performance/declaration/", "/plants/attach",
+    "/differences/?from=2026-11-24T02:00:00Z&to=2026-11-24T02:10:00Z", "/settings/second-factor/",
+)  # fmt: skip
 # Walked where their things are: by the tests of these pages.
 WALKED_ELSEWHERE = {
     "dead-letters/<str:queue>/<str:node>/<str:dead_id>/",
@@ -83,12 +46,10 @@ WALKED_ELSEWHERE = {
 # Nobody is logged in yet, or what is shown is somebody's own.
 OF_NOBODY = {"login/", "login/code/", "logged-out/", "confirm/", "oidc/begin/", "oidc/callback/"}
 VISITS = {"desk": (DESKTOP, "light"), "phone": (PHONE, "dark")}
-SCREENS = {"light": (DESKTOP, "light"), "dark": (DESKTOP, "dark"), "phone": (PHONE, "light")}
-PHOTOGRAPHS = os.environ.get("WEIR_SCREENSHOTS")  # a folder for the pictures of every page
 
 
 @pytest.fixture(scope="module")
-def tab(shared: BrowserContext) -> Iterator[Page]:
+def tab(shared):
     """One for all visits: a new one takes as long as the visit."""
     page = shared.new_page()
     yield page
@@ -96,11 +57,11 @@ def tab(shared: BrowserContext) -> Iterator[Page]:
 
 
 @pytest.fixture
-def walk(tab: Page, shared: BrowserContext, session: dict[str, Any]) -> Iterator[Page]:
+def walk(tab, shared, session):
     """The tab, logged in; the test fails when a page logs an error."""
-    errors: list[str] = []
+    errors = []
 
-    def note(error: Error) -> None:
+    def note(error):
         errors.append(str(error))
 
     shared.add_cookies(session["cookies"])
@@ -111,14 +72,14 @@ def walk(tab: Page, shared: BrowserContext, session: dict[str, Any]) -> Iterator
 
 
 @pytest.fixture(scope="module")
-def things(served: Served) -> Iterator[dict[str, Any]]:
+def things(served):
     found = furnish(served)
     yield found
     clear(served, found)
 
 
 @pytest.fixture
-def declared(control: redis.Redis) -> None:
+def declared(control):
     """The pipeline says which declaration it works by."""
     Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
 
@@ -152,7 +113,7 @@ def test_every_page_is_walked():
     assert pages - walked - WALKED_ELSEWHERE - OF_NOBODY == set()
 
 
-def used_by_everybody(page: Page, path: str, *visits: tuple[dict[str, int], str]) -> None:
+def used_by_everybody(page, path, *visits):
     page.set_viewport_size(DESKTOP)
     page.emulate_media(color_scheme="light")
     page.goto(path)
@@ -188,24 +149,6 @@ def test_a_shared_link_is_made_on_the_timeline_and_can_be_used_by_everybody_with
         stranger.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("screen", SCREENS)
-@pytest.mark.parametrize("path", (*PAGES, *SINGLE_PAGES))
-def test_a_page_is_photographed_whole_and_as_wide_as_its_screen(
-    path, screen, open_page, observer, tmp_path, things, declared
-):
-    viewport, scheme = SCREENS[screen]
-    observer.publish(with_objective)
-    page = open_page(path.format(**things), viewport=viewport, color_scheme=scheme)
-    live(page, observer)
-    name = path.partition("?")[0].strip("/").replace("/", "-") or "overview"
-    file = Path(PHOTOGRAPHS or tmp_path) / f"{name}-{screen}.png"
-    picture = page.screenshot(path=file, full_page=True)
-    # Of a PNG: its signature, and the width in the header.
-    assert picture.startswith(b"\x89PNG") and int.from_bytes(picture[16:20]) == viewport["width"]
-    assert overhang(page) <= 0
-
-
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("path", ["/", "/timeline/"])
 def test_nothing_moves_for_who_asked_for_stillness(path, open_page, observer):
@@ -234,7 +177,7 @@ def test_a_phone_shows_the_most_important_columns_without_scrolling(path, heads,
         assert box is not None and box["x"] + box["width"] <= PHONE["width"], head
 
 
-def long_names(snapshot: Snapshot) -> None:
+def long_names(snapshot):
     """Names as long as they may be, of a node that nobody ever heard of, too."""
     nodes, queues = snapshot["nodes"], snapshot["queues"]
     nodes["node-" + "a" * 35] = nodes["n2"]
@@ -248,7 +191,7 @@ def long_names(snapshot: Snapshot) -> None:
 
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("path", ["/", "/nodes/", "/queues/", "/queues/alert/", "/workers/", "/plans/"])
-def test_names_as_long_as_they_may_be_fit_a_phone(path, open_page, observer, tmp_path):
+def test_names_as_long_as_they_may_be_fit_a_phone(path, open_page, observer):
     page = open_page(path, viewport=PHONE)
     live(page, observer)
     observer.publish(long_names)
@@ -256,8 +199,6 @@ def test_names_as_long_as_they_may_be_fit_a_phone(path, open_page, observer, tmp
     live(page, observer)
     for label in page.locator("#hand-rows label").all():  # of the nodes of the database
         label.evaluate("(label) => { label.textContent = 'n'.repeat(40); }")
-    picture = f"long-names{path.replace('/', '-')}.png"
-    page.screenshot(path=Path(PHOTOGRAPHS or tmp_path) / picture, full_page=True)
     assert overhang(page) <= 0
     for table in page.locator("#phone-nodes table, #hand-rows table").all():
         assert table.evaluate("(table) => table.offsetWidth <= table.parentElement.clientWidth")

@@ -1,17 +1,23 @@
-"""The figures follow the plant, and say so when they can't."""
+"""The figures follow the plant, and say so when they can't, whatever a browser's clock says."""
 
 import re
 import threading
+import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import orjson
 import pytest
-from playwright.sync_api import Page, Route, WebSocketRoute, expect
+from playwright.sync_api import expect
 
+from tests.console.browser import screen
 from tests.console.browser.screen import BROWSER, Observer, comes, figure, live, violations, whole_snapshot
+from tests.console.browser.test_forms import reverting
 from tests.waiting import until
 
 pytestmark = BROWSER
+
+
 SOCKET = re.compile(r"/live/\?")
 LIVE = re.compile("/api/v1/live")
 
@@ -46,8 +52,8 @@ def test_what_is_wrong_with_a_part_stands_on_its_own_page_and_not_in_a_title_alo
     page = open_page(address)
     live(page, observer)
 
-    def set_clock(seconds: float) -> None:
-        def change(snapshot) -> None:
+    def set_clock(seconds):
+        def change(snapshot):
             row = snapshot
             for key in part:
                 row = row[key]
@@ -91,7 +97,7 @@ def test_last_ticks_are_sorted_by_their_instant_also_over_midnight(open_page, ob
     evening, morning = datetime(2026, 11, 19, 20, tzinfo=UTC), datetime(2026, 11, 20, 9, tzinfo=UTC)
     times = {"yesterday": evening, "today": morning}
 
-    def add(snapshot) -> None:
+    def add(snapshot):
         like = snapshot["loops"]["worker_rate/alert/n1"]
         snapshot["loops"] |= {name: {**like, "at": at.timestamp()} for name, at in times.items()}
 
@@ -116,22 +122,22 @@ def test_a_silent_observer_is_said_and_its_numbers_dim(open_page, observer):
     live(page, observer)
     colour = "element => [document.body.dataset.connection, getComputedStyle(element).color]"
 
-    def fresh() -> list[str]:
+    def fresh():
         observer.publish()  # on a busy host it may be silent for as long as it takes to look
         return figure(page, "totals.in_per_second").evaluate(colour)
 
-    seen: list[list[str]] = []
+    seen = []
     until(lambda: seen.append(fresh()) or seen[-1][0] == "live", every_seconds=0.2)
     expect(page.locator("#disconnected")).to_contain_text("Observer not responding for")
     # A busy host draws it a little after it has said so.
     until(lambda: figure(page, "totals.in_per_second").evaluate(colour)[1] != seen[-1][1])
 
 
-def without_socket(page: Page) -> None:
+def without_socket(page):
     page.route_web_socket(SOCKET, close)
 
 
-def close(route: WebSocketRoute) -> None:
+def close(route):
     route.close()
 
 
@@ -151,13 +157,13 @@ def test_without_a_socket_the_page_polls_and_says_so(open_page, observer):
 
 
 def test_a_console_that_is_gone_is_said_with_its_time(open_page, observer):
-    sockets: list[WebSocketRoute] = []
+    sockets = []
     gone = threading.Event()
 
-    def breakable(page: Page) -> None:
+    def breakable(page):
         page.route_web_socket(SOCKET, connect)
 
-    def connect(route: WebSocketRoute) -> None:
+    def connect(route):
         if gone.is_set():
             route.close()
         else:
@@ -179,10 +185,10 @@ def test_a_console_that_is_gone_is_said_with_its_time(open_page, observer):
 @pytest.mark.thorough
 def test_a_connection_that_died_unsaid_is_replaced_by_another(open_page, observer):
     """A phone that changed its network, a firewall that forgot: the browser calls the socket open."""
-    sockets: list[WebSocketRoute] = []
+    sockets = []
     dead = threading.Event()
 
-    def connect(route: WebSocketRoute) -> None:
+    def connect(route):
         server, first = route.connect_to_server(), not sockets
         sockets.append(route)
         server.on_message(lambda message: None if first and dead.is_set() else route.send(message))
@@ -191,7 +197,7 @@ def test_a_connection_that_died_unsaid_is_replaced_by_another(open_page, observe
     live(page, observer)
     dead.set()
 
-    def another() -> bool:
+    def another():
         observer.publish()
         state = page.locator("#connection").get_attribute("data-connection")
         return len(sockets) > 1 and state == "live"
@@ -235,9 +241,9 @@ def test_a_page_that_polls_says_silent_as_long_as_the_observer_is(open_page, obs
 
 @pytest.mark.thorough
 def test_a_console_that_answers_slowly_is_polled_once_at_a_time(open_page, observer):
-    polls: list[Route] = []
+    polls = []
 
-    def prepare(page: Page) -> None:
+    def prepare(page):
         page.clock.install()
         without_socket(page)
         page.route(LIVE, lambda route: polls.append(route))
@@ -259,7 +265,7 @@ def test_an_answer_that_is_older_than_what_is_shown_changes_nothing(open_page, o
     body = orjson.dumps({"topic": "plant", **old, "snapshot": late}).decode()
     answers = 0
 
-    def answer(route: Route) -> None:
+    def answer(route):
         nonlocal answers
         answers += 1
         if answers == 1:
@@ -267,7 +273,7 @@ def test_an_answer_that_is_older_than_what_is_shown_changes_nothing(open_page, o
         else:
             route.fulfill(status=200, content_type="application/json", body=body)
 
-    def prepare(page: Page) -> None:
+    def prepare(page):
         without_socket(page)
         page.route(LIVE, answer)
 
@@ -286,3 +292,44 @@ def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page
     observer = Observer(control, whole_snapshot())
     live(page, observer)
     comes(observer, page.locator('[data-row="nodes.n1"]'))
+
+
+HOURS = {"two hours fast": 2, "two hours slow": -2}
+
+
+@pytest.mark.sweep(2)
+@pytest.mark.parametrize("case", HOURS)
+def test_a_wrong_clock_makes_no_data_old_and_moves_no_countdown(case, open_page, observer):
+    shift = f"const now = Date.now; Date.now = () => now() + {HOURS[case] * 3_600_000};"
+    page = open_page("/nodes/", before=lambda page: page.add_init_script(shift))
+    live(page, observer)
+    observer.publish(reverting(observer, 600))
+    expect(page.locator("#connection")).to_have_attribute("data-connection", "live")
+    expect(page.locator("#connection .age")).to_have_text(re.compile(r"^· [0-2](\.\d)? s$"))
+    expect(page.locator("#strip-overrides [data-until]")).to_have_text(re.compile(r"^(9:5\d|10:00)$"))
+    assert abs(page.evaluate("Date.now()") / 1000 - time.time()) > 7_000
+
+
+@pytest.mark.thorough
+def test_a_clock_that_is_put_right_while_a_page_is_open_makes_nothing_old(open_page, observer):
+    page = open_page("/nodes/")
+    live(page, observer)
+    follow_on(page, observer, 1_234)
+    page.evaluate("() => { const now = Date.now; Date.now = () => now() + 10_000; }")
+    follow_on(page, observer, 4_321)
+
+
+@pytest.mark.thorough
+def test_a_plants_clock_that_is_put_back_makes_nothing_old(open_page, observer, monkeypatch):
+    page = open_page("/nodes/")
+    live(page, observer)
+    follow_on(page, observer, 1_234)
+    monkeypatch.setattr(screen, "time", SimpleNamespace(time=lambda: time.time() - 10))
+    follow_on(page, observer, 4_321)
+
+
+def follow_on(page, observer, rate):
+    """The page has heard of this change, and calls what it shows live."""
+    observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(in_per_second=rate))
+    expect(figure(page, "nodes.n1.in_per_second")).to_have_text(f"{rate:,}")
+    live(page, observer)

@@ -7,8 +7,7 @@ import orjson
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.browser.screen import BROWSER, Observer
-from tests.console.served import Served
+from tests.console.browser.screen import BROWSER
 from workers.history.snapshot_archive import Recorder
 
 pytestmark = BROWSER
@@ -16,7 +15,7 @@ AT = re.compile(r"\?at=20\d\d-")
 
 
 @pytest.fixture
-def past(observer: Observer, served: Served) -> str:
+def past(observer, served):
     """The plant of twenty minutes ago, as an address names it."""
     then = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=20)
     was = {**observer.snapshot, "at": then.timestamp()}

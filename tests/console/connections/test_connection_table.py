@@ -11,16 +11,16 @@ ATTACKER, SOMEBODY, PROXY = "198.51.100.9", "203.0.113.7", "10.0.3.4"
 class FakeTransport:
     """A transport that notes how it was ended."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.is_aborted = self.is_closed = False
 
-    def abort(self) -> None:
+    def abort(self):
         self.is_aborted = True
 
-    def close(self) -> None:
+    def close(self):
         self.is_closed = True
 
-    def is_closing(self) -> bool:
+    def is_closing(self):
         return self.is_closed
 
 
@@ -29,27 +29,27 @@ class Clock:
 
     seconds = 0.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.seconds
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
 @pytest.fixture
-def table(clock: Clock) -> ConnectionTable:
+def table(clock):
     return ConnectionTable(8, 4, parse_networks("10.0.3.0/24"), clock)
 
 
-def connect(table: ConnectionTable, address: str) -> FakeTransport:
+def connect(table, address):
     transport = FakeTransport()
     table.enter(transport, address, transport.close)
     return transport
 
 
-def work(table: ConnectionTable, address: str) -> FakeTransport:
+def work(table, address):
     """Connect, and send a whole request."""
     transport = connect(table, address)
     table.record_received_head(transport)

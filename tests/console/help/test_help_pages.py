@@ -13,12 +13,7 @@ from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.rules import rules
 from workers.alerts.rules.rules import FIRST_RULES
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def viewer(browsers, stored_snapshot):
-    return browsers["viewer"]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("stored_snapshot")]
 
 
 def test_help_begins_with_the_four_parts_and_the_reference(viewer):

@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from django.contrib.auth.models import User
 
@@ -17,7 +16,6 @@ from console.models import AuditEntry, Mark
 from queues.models import Node
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.lifecycle.models import Alert, Incident
-from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 
 ONSET = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
@@ -42,11 +40,11 @@ class World:
     restarted: dict[str, datetime] = field(default_factory=dict)
     sequence: int = 0
 
-    def snapshot(self, data: Any, at: float) -> Snapshot:
+    def snapshot(self, data, at):
         """In place of `workers.history.snapshot_archive.snapshot_at`."""
         moment = datetime.fromtimestamp(at, UTC)
 
-        def is_gone(part: str) -> bool:
+        def is_gone(part):
             return part in self.gone and moment >= self.gone[part]
 
         nodes = {
@@ -77,17 +75,12 @@ class World:
         loops = {loop.name: {"law": loop.law, "target": loop.target} for loop in Loop.objects.all()}
         return snapshot_of(
             {
-                "at": at,
-                "nodes": nodes,
-                "producers": producers,
-                "queues": queues,
-                "hosts": hosts,
-                "loops": loops,
+                "at": at, "nodes": nodes, "producers": producers, "queues": queues, "hosts": hosts, "loops": loops,
                 "pipeline": {"state": "running", "applications": applications},
-            }
-        )
+            },
+        )  # fmt: skip
 
-    def _rate(self, name: str, moment: datetime) -> float:
+    def _rate(self, name, moment):
         since, rate = self.rates.get(name, (ONSET, 100.0))
         return rate if moment >= since else 100.0
 
@@ -104,7 +97,7 @@ class Scenario:
     causes: tuple[str, ...]
 
 
-def loops() -> None:
+def loops():
     """Of the plant's laws, as they are named."""
     rows = [("flow", {"application": name}, f"flow/{name}") for name in READS]
     rows += [("rebalancing", {}, "rebalancing")]
@@ -116,28 +109,23 @@ def loops() -> None:
     Loop.objects.bulk_create(Loop(name=name, law=law, target=target) for law, target, name in rows)
 
 
-def override(world: World, at: datetime, loop: str = "") -> str:
+def override(world, at, loop=""):
     found = Loop.objects.get(name=loop) if loop else world.draw.choice(list(Loop.objects.order_by("pk")))
     name = world.draw.choice(("upper_limit", "start", "mode", "setpoint"))
     made = Override.objects.create(
-        loop=found,
-        name=name,
-        value=1,
-        owner=world.owner,
-        reason="a reason",
-        created_at=at,
+        loop=found, name=name, value=1, owner=world.owner, reason="a reason", created_at=at,
         expires_at=at + timedelta(hours=world.draw.choice((1, 8, 24))),
-    )
+    )  # fmt: skip
     return f"override:{made.pk}"
 
 
-def deploy(world: World, at: datetime, *parts: str) -> str:
+def deploy(world, at, *parts):
     world.sequence += 1
     made = Mark.objects.create(kind="deploy", title=f"release {world.sequence}", at=at, author="ci", parts=list(parts))
     return f"mark:{made.pk}"
 
 
-def declaration(world: World, at: datetime, application: str = "") -> str:
+def declaration(world, at, application=""):
     application = application or world.draw.choice(list(READS))
     number = PipelineVersion.objects.filter(application=application).count() + 1
     PipelineVersion.objects.create(
@@ -146,61 +134,41 @@ def declaration(world: World, at: datetime, application: str = "") -> str:
     return f"declaration:{application}:{number}"
 
 
-def audited(world: World, at: datetime, action: str, target: str, before: Any = 1, after: Any = 2) -> str:
+def audited(world, at, action, target, before=1, after=2):
     world.sequence += 1
     made = AuditEntry.objects.create(
-        sequence=world.sequence,
-        previous="",
-        digest=str(world.sequence),
-        at=at,
-        actor="operator",
-        action=action,
-        target=target,
-        before=before,
-        after=after,
-    )
+        sequence=world.sequence, previous="", digest=str(world.sequence), at=at, actor="operator", action=action,
+        target=target, before=before, after=after,
+    )  # fmt: skip
     return f"audit:{made.pk}"
 
 
-def setting(world: World, at: datetime) -> str:
+def setting(world, at):
     return audited(world, at, "settings.change", "quota.events_per_second")
 
 
-def queue_change(world: World, at: datetime, queue: str = "") -> str:
+def queue_change(world, at, queue=""):
     return audited(world, at, "queue.change", queue or world.draw.choice(list(QUEUES)), {}, {})
 
 
-def plan(world: World, at: datetime, queue: str = "") -> str:
+def plan(world, at, queue=""):
     queue = queue or world.draw.choice(list(QUEUES))
     here = PLACES[queue].split()
     made = Plan.objects.create(
-        kind="rebalance",
-        state="done",
-        title="moves points",
-        reason="",
-        moves=[{"queue": queue, "from": here[0], "to": here[-1], "points": 200}],
-        base={},
-        base_revision=1,
-        hash="0" * 64,
-        owner=world.owner,
-        created_at=at,
-        started_at=at,
-        expires_at=at + timedelta(hours=1),
-    )
+        kind="rebalance", state="done", title="moves points", reason="",
+        moves=[{"queue": queue, "from": here[0], "to": here[-1], "points": 200}], base={}, base_revision=1,
+        hash="0" * 64, owner=world.owner, created_at=at, started_at=at, expires_at=at + timedelta(hours=1),
+    )  # fmt: skip
     return f"plan:{made.pk}"
 
 
-INNOCENT: dict[str, Callable[[World, datetime], str]] = {
-    "override": override,
-    "deploy": deploy,
-    "declaration": declaration,
-    "setting": setting,
-    "plan": plan,
+INNOCENT = {
+    "override": override, "deploy": deploy, "declaration": declaration, "setting": setting, "plan": plan,
     "queue": queue_change,
-}
+}  # fmt: skip
 
 
-def background(world: World) -> None:
+def background(world):
     """A month as a busy plant has it (about two changes a day), three hours with four to sixteen innocent
     changes (far more than usual), the half of them within the last, and loops that act all the time.
     """
@@ -226,7 +194,7 @@ def background(world: World) -> None:
     LedgerEntry.objects.bulk_create(entries)
 
 
-def earlier_incidents(world: World, condition: str, kind: str) -> None:
+def earlier_incidents(world, condition, kind):
     """Up to eight of this condition: half of them after a change of the cause's kind, all with others."""
     for at in range(world.draw.randint(0, 8)):
         kinds = {world.draw.choice(("deploy", "override start", "queue.change", "loop flow", "loop ladder"))}
@@ -238,43 +206,36 @@ def earlier_incidents(world: World, condition: str, kind: str) -> None:
         Incident.objects.create(alert=made, changes=kept, changes_at=began)
 
 
-def an_alert(condition: str, labels: dict[str, str], began: datetime, resolved: datetime | None = None) -> Alert:
+def an_alert(condition, labels, began, resolved=None):
     return Alert.objects.create(
-        rule_name="a-rule",
-        condition=condition,
-        fingerprint=f"{condition}{labels}{began}",
-        labels=labels,
-        severity="warning",
-        title=f"{condition} {labels}",
-        threshold=1.0,
-        state="resolved" if resolved else "firing",
-        began_at=began,
-        fired_at=began + timedelta(seconds=30),
+        rule_name="a-rule", condition=condition, fingerprint=f"{condition}{labels}{began}", labels=labels,
+        severity="warning", title=f"{condition} {labels}", threshold=1.0,
+        state="resolved" if resolved else "firing", began_at=began, fired_at=began + timedelta(seconds=30),
         resolved_at=resolved,
-    )
+    )  # fmt: skip
 
 
-def _wild(world: World, at: datetime) -> str:
+def _wild(world, at):
     world.rates["shop"] = (at, world.draw.choice((300.0, 900.0)))
     return "part:producer/shop"
 
 
-def _node_dies(world: World, at: datetime) -> str:
+def _node_dies(world, at):
     world.gone["node/n2"] = at
     return "part:node/n2"
 
 
-def _host_leaves(world: World, at: datetime) -> str:
+def _host_leaves(world, at):
     world.gone["host/jobs@h1"] = at
     return "part:host/jobs@h1"
 
 
-def _restarts(world: World, at: datetime) -> str:
+def _restarts(world, at):
     world.restarted["fraud"] = at
     return "part:application/fraud"
 
 
-def _harmful(world: World, at: datetime) -> str:
+def _harmful(world, at):
     loop = Loop.objects.get(name="ladder/orders")
     made = LedgerEntry.objects.create(
         loop=loop, at=at, mode="auto", parameters={}, action={"level": 3}, acted=True, reason="acts",
@@ -294,7 +255,7 @@ class Cause:
 
 
 WAITS = "queue_wait"
-CAUSES: dict[str, Cause] = {
+CAUSES = {
     "a bad deploy of an application": Cause(
         lambda world, at: deploy(world, at, "application/fraud"), "deploy", (60, 1_800),
         ((WAITS, {"queue": "orders"}), ("pipeline_lag", {"pipeline": "pipeline"})),
@@ -332,7 +293,7 @@ CAUSES: dict[str, Cause] = {
 TWO_AT_ONCE = (("a producer gone wild", "a bad deploy of an application"), ("a dying node", "a bad declaration"))
 
 
-def scenario(seed: int, owner: User) -> Scenario:
+def scenario(seed, owner):
     """The seed decides all of it; its cause is the next of CAUSES, every seventh time two at once."""
     draw = random.Random(seed)
     world = World(draw, owner)

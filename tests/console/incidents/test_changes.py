@@ -3,17 +3,15 @@
 import re
 import shutil
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-import redis
 from django.utils import timezone
 
 from common.errors import BadInput
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.incidents import changes
-from console.incidents.change_sources import _describe_appearance, find_changes
+from console.incidents.change_sources import find_changes
 from console.incidents.changes import ChangeKeeper
 from console.incidents.quick_actions import build_change_rows
 from console.models import AuditEntry, Mark
@@ -21,7 +19,6 @@ from queues.models import Node, Queue
 from tests.workers.alerts.checks import node, queue
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.lifecycle.models import Alert, AlertRule, Incident
-from workers.history.appearances import Appearance
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.plants.influences import build_influences, list_alert_parts
@@ -32,45 +29,29 @@ NOW = timezone.now().replace(microsecond=0)
 MINUTE = timedelta(minutes=1)
 
 
-@pytest.fixture
-def loop(db) -> Loop:
-    target = {"queue": "alert", "node": "n1"}
-    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target)
-
-
-def an_alert(ago: timedelta = MINUTE, **more) -> Alert:
+def an_alert(ago=MINUTE, **more):
     given = {
-        "rule_name": "queue-behind",
-        "condition": "queue_wait",
-        "fingerprint": f"f{Alert.objects.count()}",
-        "labels": {"queue": "alert"},
-        "severity": "warning",
-        "title": "Queue alert falls behind",
-        "threshold": 30.0,
-        "state": "firing",
-        "began_at": NOW - ago,
-        "fired_at": NOW - ago,
-    }
+        "rule_name": "queue-behind", "condition": "queue_wait", "fingerprint": f"f{Alert.objects.count()}",
+        "labels": {"queue": "alert"}, "severity": "warning", "title": "Queue alert falls behind", "threshold": 30.0,
+        "state": "firing", "began_at": NOW - ago, "fired_at": NOW - ago,
+    }  # fmt: skip
     return Alert.objects.create(**{**given, **more})
 
 
-def an_override(owner, loop: Loop, ago: timedelta, **more) -> Override:
+def an_override(owner, loop, ago, **more):
     given = {"loop": loop, "name": "upper_limit", "value": 1, "owner": owner, "reason": "a test"}
     given |= {"created_at": NOW - ago, "expires_at": NOW + timedelta(hours=1), **more}
     return Override.objects.create(**given)
 
 
-def plant(**parts) -> dict:
+def plant(**parts):
     return {
-        "at": NOW.timestamp(),
-        "nodes": {"n1": node(), "n2": node()},
+        "at": NOW.timestamp(), "nodes": {"n1": node(), "n2": node()},
         "queues": {"alert": queue(), "telemetry": queue(kind="pipeline", nodes=("n2",))},
-        "producers": {"host": {"queues": {"telemetry": 40.0}}},
-        "hosts": {"jobs@h1": {"role": "jobs"}},
+        "producers": {"host": {"queues": {"telemetry": 40.0}}}, "hosts": {"jobs@h1": {"role": "jobs"}},
         "loops": {"worker_rate/alert/n1": {"target": {"queue": "alert", "node": "n1"}}},
-        "pipeline": {"applications": {"flow": {"queues": ["telemetry"], "sinks": {"seen": ["alert"]}}}},
-        **parts,
-    }
+        "pipeline": {"applications": {"flow": {"queues": ["telemetry"], "sinks": {"seen": ["alert"]}}}}, **parts,
+    }  # fmt: skip
 
 
 def test_what_acts_on_a_queue_is_where_it_is_who_works_it_and_what_steers_it():
@@ -89,7 +70,7 @@ def test_what_acts_on_an_attached_plant_is_what_steers_it():
     assert list_alert_parts({"plant": "kafka", "group": "orders"}) == [], "its consumers may run anywhere"
 
 
-def test_tasks_set_by_hand_and_a_producers_revoked_token_are_changes(tmp_path: Path):
+def test_tasks_set_by_hand_and_a_producers_revoked_token_are_changes(tmp_path):
     by = Actor("admin", "administrator")
     for target, before, after in (
         ("shop", {"score": 4, "mail": 2}, {"score": 1}),
@@ -108,7 +89,7 @@ def test_tasks_set_by_hand_and_a_producers_revoked_token_are_changes(tmp_path: P
     }
 
 
-def test_what_failed_hides_nothing_that_the_same_person_had_done_shortly_before(tmp_path: Path):
+def test_what_failed_hides_nothing_that_the_same_person_had_done_shortly_before(tmp_path):
     by = Actor("token:east", "operator")
     with audit_log.record_attempt(by, "plant.intervene", "shop", reason="once"):
         pass
@@ -119,7 +100,7 @@ def test_what_failed_hides_nothing_that_the_same_person_had_done_shortly_before(
     assert change.ref == f"audit:{AuditEntry.objects.order_by('pk')[0].pk}"
 
 
-def test_what_failed_changed_nothing_and_what_a_controller_repeats_is_one_change(tmp_path: Path):
+def test_what_failed_changed_nothing_and_what_a_controller_repeats_is_one_change(tmp_path):
     by = Actor("token:east", "operator")
     for tasks in (2, 3, 4):
         audit_log.record(by, "plant.scale", "shop", before={"score": tasks - 1}, after={"score": tasks})
@@ -130,7 +111,7 @@ def test_what_failed_changed_nothing_and_what_a_controller_repeats_is_one_change
     assert found == {"Plant scale, shop score 3 → 4 (and 2 times before)"}
 
 
-def test_each_record_is_a_source(people, loop, tmp_path: Path):
+def test_each_record_is_a_source(people, loop, tmp_path):
     owner = people["operator"]
     Queue.objects.create(name="alert", kind="jobs")
     an_override(owner, loop, 5 * MINUTE)
@@ -165,7 +146,7 @@ def test_each_record_is_a_source(people, loop, tmp_path: Path):
     assert found["override ended"].parts == {"loop/worker_rate/alert/n1"}
 
 
-def test_a_setting_that_disturbs_nothing_is_none(tmp_path: Path):
+def test_a_setting_that_disturbs_nothing_is_none(tmp_path):
     steering = {"worker_rate/alert/n1 delay", "quota.events_per_second"}
     for target in ("price.worker_hour", "report.hour", *steering):
         audit_log.record(Actor("admin", "administrator"), "settings.change", target)
@@ -174,26 +155,14 @@ def test_a_setting_that_disturbs_nothing_is_none(tmp_path: Path):
     assert found == {f"Settings change, {target}" for target in steering}
 
 
-def test_advice_is_no_change(loop, tmp_path: Path):
+def test_advice_is_no_change(loop, tmp_path):
     LedgerEntry.objects.create(
         loop=loop, at=NOW, mode="advise", parameters={}, action={"start": 1}, reason="Start 1 worker"
     )
     assert find_changes(NOW - MINUTE, NOW + MINUTE, tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("part", "how", "said"),
-    [
-        ("type/shop/cpu", "left", "Events of type cpu at shop disappeared"),
-        ("type/shop/cpu", "came", "Events of type cpu at shop appeared"),
-        ("node/n2", "left", "Node n2 disappeared"),
-    ],
-)
-def test_what_appeared_or_left_is_said_in_the_number_of_its_subject(part, how, said):
-    assert _describe_appearance(Appearance(part, how, 0.0)) == said
-
-
-def test_the_nearest_is_first_by_the_snapshot_of_the_onset(people, loop, tmp_path: Path):
+def test_the_nearest_is_first_by_the_snapshot_of_the_onset(people, loop, tmp_path):
     """From the real archive: the producer that jumped upstream, and a node that is gone."""
     recorder, began = Recorder(tmp_path), (NOW - 10 * MINUTE).timestamp()
     for step in range(10 * 60 // 5):
@@ -207,7 +176,7 @@ def test_the_nearest_is_first_by_the_snapshot_of_the_onset(people, loop, tmp_pat
     assert 80 <= rows[1].delay_seconds <= 95
 
 
-def test_a_lost_node_is_no_cause_of_itself_nor_is_its_recovery_and_what_came_before_it_is(people, loop, tmp_path: Path):
+def test_a_lost_node_is_no_cause_of_itself_nor_is_its_recovery_and_what_came_before_it_is(people, loop, tmp_path):
     """The node fell silent a threshold before its alert began."""
     recorder, silent = Recorder(tmp_path), NOW - MINUTE - timedelta(seconds=30)
     for step in range(10 * 60 // 5):
@@ -228,7 +197,7 @@ def test_a_lost_node_is_no_cause_of_itself_nor_is_its_recovery_and_what_came_bef
     assert "part:node/n2" in [row.ref for row in changes.search_changes(beside, tmp_path)]
 
 
-def test_what_is_found_is_kept_and_counted_for_the_next(people, loop, tmp_path: Path):
+def test_what_is_found_is_kept_and_counted_for_the_next(people, loop, tmp_path):
     an_override(people["operator"], loop, 3 * MINUTE)
     first = an_alert(2 * MINUTE, state="resolved", resolved_at=NOW)
     kept = [{"kind": "override upper_limit", "steps": 1, "at": NOW.isoformat(), "ref": "override:0"}]
@@ -238,7 +207,7 @@ def test_what_is_found_is_kept_and_counted_for_the_next(people, loop, tmp_path: 
     assert changes.load_changes(Alert.objects.order_by("pk").last()) == rows
 
 
-def test_alerts_of_the_same_outage_say_nothing_of_how_often_a_change_came_before(people, loop, tmp_path: Path):
+def test_alerts_of_the_same_outage_say_nothing_of_how_often_a_change_came_before(people, loop, tmp_path):
     """What another explains, and what began together with this and may be explained in a while."""
     an_override(people["operator"], loop, 3 * MINUTE)
     first = an_alert(4 * MINUTE, state="resolved", resolved_at=NOW)
@@ -250,9 +219,7 @@ def test_alerts_of_the_same_outage_say_nothing_of_how_often_a_change_came_before
     assert [(row.before, row.incidents) for row in rows] == [(1, 1)]
 
 
-def test_what_was_found_at_the_start_stays_where_the_snapshots_of_then_are_gone_at_the_end(
-    people, loop, tmp_path: Path
-):
+def test_what_was_found_at_the_start_stays_where_the_snapshots_of_then_are_gone_at_the_end(people, loop, tmp_path):
     """An alert that is open for longer than snapshots are kept is searched once more, when it ends."""
     recorder, began = Recorder(tmp_path), (NOW - 10 * MINUTE).timestamp()
     for step in range(10 * 60 // 5):
@@ -268,7 +235,7 @@ def test_what_was_found_at_the_start_stays_where_the_snapshots_of_then_are_gone_
     assert changes.load_changes(alert) == first and Incident.objects.get().changes_at == end
 
 
-def test_while_it_is_young_a_late_deploy_is_found_without_a_snapshot_too(tmp_path: Path):
+def test_while_it_is_young_a_late_deploy_is_found_without_a_snapshot_too(tmp_path):
     alert = an_alert()
     Mark.objects.create(kind="deploy", title="a", at=NOW - 2 * MINUTE, author="ci")
     changes.keep_changes(alert, tmp_path, NOW)
@@ -276,7 +243,7 @@ def test_while_it_is_young_a_late_deploy_is_found_without_a_snapshot_too(tmp_pat
     assert len(changes.keep_changes(alert, tmp_path, NOW + 3 * MINUTE)) == 2
 
 
-def test_a_change_counts_for_the_first_incident_that_it_came_before(people, loop, tmp_path: Path):
+def test_a_change_counts_for_the_first_incident_that_it_came_before(people, loop, tmp_path):
     """A deploy at eight in the evening has not caused each of the incidents until eleven."""
     deploy = {"kind": "deploy", "steps": 1, "at": NOW.isoformat(), "ref": "mark:1"}
     for minutes in (50, 40, 30):
@@ -286,7 +253,7 @@ def test_a_change_counts_for_the_first_incident_that_it_came_before(people, loop
     assert (records["deploy"].before, records["deploy"].incidents) == (1, 3)
 
 
-def test_what_came_before_incidents_far_away_says_nothing_of_those_near(tmp_path: Path):
+def test_what_came_before_incidents_far_away_says_nothing_of_those_near(tmp_path):
     """A deploy at another queue on the same node is upstream, two steps away."""
     for steps in (0, 1, 2, None):
         deploy = {"kind": "deploy", "steps": steps, "at": NOW.isoformat(), "ref": f"mark:{steps}"}
@@ -304,7 +271,7 @@ def test_nodes_of_a_queue_are_a_step_away_and_other_queues_there_two():
     assert changes.compute_steps_upstream(touched, snapshot_of(plant(queues=shared)))["queue/mail"] == 2
 
 
-def test_what_one_person_sets_of_several_loops_at_once_is_one_change_and_so_is_its_end(people, loop, tmp_path: Path):
+def test_what_one_person_sets_of_several_loops_at_once_is_one_change_and_so_is_its_end(people, loop, tmp_path):
     loops = [loop, *(Loop.objects.create(name=f"x/alert/n{n}", law="x", target={}) for n in range(2, 6))]
     more = {"name": "mode", "value": "hold", "reason": "maintenance"}
     made = [an_override(people["operator"], each, 3 * MINUTE, **more) for each in loops]
@@ -325,9 +292,7 @@ def test_what_one_person_sets_of_several_loops_at_once_is_one_change_and_so_is_i
     assert [row.by for row in ranked if row.kind == "override mode"] == ["administrator", "operator"]
 
 
-def test_on_a_plant_of_this_hour_its_own_start_and_what_its_loops_do_come_after_what_people_change(
-    loop, tmp_path: Path
-):
+def test_on_a_plant_of_this_hour_its_own_start_and_what_its_loops_do_come_after_what_people_change(loop, tmp_path):
     for sequence, (action, ago) in enumerate([("queue.create", 9), ("queue.change", 2)], start=1):
         entry = {"sequence": sequence, "actor": "ada", "action": action, "target": "alert"}
         AuditEntry.objects.create(at=NOW - ago * MINUTE, **entry)
@@ -343,7 +308,7 @@ def test_on_a_plant_of_this_hour_its_own_start_and_what_its_loops_do_come_after_
     assert rows[0].kind == "queue.change"
 
 
-def test_of_an_incident_that_came_back_what_changed_since_is_found_too(people, loop, tmp_path: Path):
+def test_of_an_incident_that_came_back_what_changed_since_is_found_too(people, loop, tmp_path):
     rule = AlertRule.objects.create(
         name="queue-behind", condition="queue_wait", title="t", threshold=30.0, clear_threshold=15.0
     )
@@ -354,7 +319,7 @@ def test_of_an_incident_that_came_back_what_changed_since_is_found_too(people, l
     assert [row.kind for row in changes.search_changes(alert, tmp_path)] == ["override upper_limit"]
 
 
-def test_the_keeper_checks_soon_again_while_young_and_at_the_end(tmp_path: Path):
+def test_the_keeper_checks_soon_again_while_young_and_at_the_end(tmp_path):
     keeper, alert = ChangeKeeper(tmp_path), an_alert()
     an_alert(labels={"queue": "b"}, under=alert)  # explained: no incident
     assert [keeper.step(NOW), keeper.step(NOW + timedelta(seconds=9))] == [1, 0]
@@ -364,14 +329,14 @@ def test_the_keeper_checks_soon_again_while_young_and_at_the_end(tmp_path: Path)
     assert [keeper.step(NOW + 62 * MINUTE), keeper.step(NOW + 63 * MINUTE)] == [1, 0]
 
 
-def test_half_a_minute_later_the_last_snapshots_before_an_incident_are_kept_and_it_is_examined_again(tmp_path: Path):
+def test_half_a_minute_later_the_last_snapshots_before_an_incident_are_kept_and_it_is_examined_again(tmp_path):
     keeper = ChangeKeeper(tmp_path)
     an_alert(timedelta(seconds=4))
     seconds = (0, 20, 35, 70, 160)
     assert [keeper.step(NOW + timedelta(seconds=each)) for each in seconds] == [1, 0, 1, 0, 1]
 
 
-def test_of_many_incidents_each_is_examined_before_any_is_examined_again(tmp_path: Path):
+def test_of_many_incidents_each_is_examined_before_any_is_examined_again(tmp_path):
     keeper = ChangeKeeper(tmp_path)
     for minutes in range(1, 9):
         an_alert(minutes * MINUTE)
@@ -407,7 +372,7 @@ def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_s
     assert "Reset to" not in administrator.get(f"/alerts/{alert.pk}/").content.decode()
 
 
-def test_the_api_has_the_same(browsers, people, loop, stored_snapshot, control: redis.Redis):
+def test_the_api_has_the_same(browsers, people, loop, stored_snapshot, control):
     Node.objects.create(name="n1", url="redis://n1")
     made = an_override(people["operator"], loop, 3 * MINUTE)
     alert = an_alert()

@@ -1,7 +1,6 @@
 """The true cause of a seeded bad stretch is among the first three of what is different in it."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from common.errors import BadInput
 from console.incidents import differences
 from console.models import AuditEntry
-from controllers.diagnosis.differences import Difference
 from tests.workers.history.test_stretches import START, STRETCH, keep, plant
 from tests.workers.snapshots import snapshot_of
 from workers.batch.files import show, write_table
@@ -32,10 +30,10 @@ CAUSES = {
 }
 
 
-def compared(seed: int, cause: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> list[Difference]:
+def compared(seed, cause, data, monkeypatch):
     """The bad stretch and the one before it: some 4,000 archived events in bursts, and snapshots."""
     random = np.random.default_rng(seed)
-    rows: list[tuple[float, str, str, str | None]] = []
+    rows = []
     keys = random.dirichlet(np.full(40, 3.0))
     sources = random.dirichlet(np.full(8, 3.0))
     for place in range(-12, 12):
@@ -53,7 +51,7 @@ def compared(seed: int, cause: str, data: Path, monkeypatch: pytest.MonkeyPatch)
         rows += [(float(a), str(kind), f"k{k}", f"s{s}") for a, kind, k, s in zip(at, kinds, key, source, strict=True)]
     keep(data, rows)
 
-    def read(_: Path, at: float) -> object:
+    def read(_, at):
         document, bad = plant(at), at > START
         noise = random.gamma(100, 0.01)
         queue = document["queues"]["alert"]
@@ -75,12 +73,12 @@ def compared(seed: int, cause: str, data: Path, monkeypatch: pytest.MonkeyPatch)
     return differences.compare(SINCE, UNTIL, "before", "", data).rows
 
 
-def is_found(rows: list[Difference], cause: str) -> bool:
+def is_found(rows, cause):
     return CAUSES[cause] in [(row.dimension, row.value) for row in rows[:FIRST]]
 
 
 @pytest.mark.slow
-def test_in_nine_of_ten_stretches_it_is(tmp_path: Path, monkeypatch, record_property):
+def test_in_nine_of_ten_stretches_it_is(tmp_path, monkeypatch, record_property):
     found = []
     for seed in SEEDS:
         cause = list(CAUSES)[seed % len(CAUSES)]
@@ -90,11 +88,11 @@ def test_in_nine_of_ten_stretches_it_is(tmp_path: Path, monkeypatch, record_prop
     assert sum(found) >= MIN_SHARE * len(SEEDS)
 
 
-def test_where_nothing_went_wrong_nothing_is_different(tmp_path: Path, monkeypatch):
+def test_where_nothing_went_wrong_nothing_is_different(tmp_path, monkeypatch):
     assert compared(5, "nothing", tmp_path, monkeypatch) == []
 
 
-def test_keys_that_are_all_rare_differ_in_nothing(tmp_path: Path):
+def test_keys_that_are_all_rare_differ_in_nothing(tmp_path):
     """300 keys drawn alike: of each stretch other ones are the most frequent, by chance."""
     random = np.random.default_rng(3)
     times = START - 120 + 240 * random.random(40_000)
@@ -104,7 +102,7 @@ def test_keys_that_are_all_rare_differ_in_nothing(tmp_path: Path):
 
 
 @pytest.mark.django_db
-def test_one_comparison_runs_at_a_time(browsers, stored_snapshot, settings, tmp_path: Path):
+def test_one_comparison_runs_at_a_time(browsers, stored_snapshot, settings, tmp_path):
     settings.WEIR_DATA = tmp_path
     asked = {"from": SINCE.isoformat(), "to": UNTIL.isoformat()}
     with differences._ONE_AT_A_TIME:
@@ -123,14 +121,14 @@ def test_one_comparison_runs_at_a_time(browsers, stored_snapshot, settings, tmp_
         (SINCE, UNTIL, "never", "against"),
     ],
 )
-def test_a_stretch_that_can_not_be_compared_is_refused_by_name(since, until, against, field, tmp_path: Path):
+def test_a_stretch_that_can_not_be_compared_is_refused_by_name(since, until, against, field, tmp_path):
     with pytest.raises(BadInput) as refused:
         differences.compare(since, until, against, "", tmp_path)
     assert refused.value.field == field
 
 
 @pytest.fixture
-def long_comparison(settings, tmp_path: Path):
+def long_comparison(settings, tmp_path):
     """An archive, and what is asked of it: more hours than a page reads."""
     settings.WEIR_DATA = tmp_path
     keep(tmp_path, [(START + at * 60, "order", f"k{at % 4}", "s") for at in range(600)])
@@ -140,7 +138,7 @@ def long_comparison(settings, tmp_path: Path):
 
 @pytest.mark.django_db
 def test_what_is_too_much_for_a_page_spark_counts_and_the_page_shows(
-    browsers, stored_snapshot, long_comparison, tmp_path: Path
+    browsers, stored_snapshot, long_comparison, tmp_path
 ):
     offered = browsers["operator"].get("/differences/", long_comparison)
     assert offered.status_code == 200 and "Count in Spark" in offered.content.decode()
@@ -178,7 +176,7 @@ def test_a_count_that_can_not_be_is_refused_by_name(browsers, stored_snapshot, l
 
 
 @pytest.mark.django_db
-def test_the_page_and_the_api_show_the_same(browsers, stored_snapshot, settings, tmp_path: Path):
+def test_the_page_and_the_api_show_the_same(browsers, stored_snapshot, settings, tmp_path):
     settings.WEIR_DATA = tmp_path
     rows = [(START + at / 20, "order", f"k{at % 4}", "s") for at in range(2_400)]
     rows += [(START - 120 + at / 20, "order", f"k{at % 8}", "s") for at in range(2_400)]
@@ -192,9 +190,7 @@ def test_the_page_and_the_api_show_the_same(browsers, stored_snapshot, settings,
     assert "must be a time such as" in refused.content.decode()
 
 
-def test_an_archive_that_one_of_both_stretches_has_is_not_compared_with_samples_of_the_other(
-    tmp_path: Path, monkeypatch
-):
+def test_an_archive_that_one_of_both_stretches_has_is_not_compared_with_samples_of_the_other(tmp_path, monkeypatch):
     """Since a queue is archived all of its keys are counted; of the week before, the eight most frequent."""
     keep(tmp_path, [(START + at / 10, "order", f"k{at % 20}", "shop") for at in range(1_200)])
     sample = {"events": 20, "type": {"order": 20}, "key": {f"k{at}": 1 for at in range(8)}, "source": {"shop": 20}}

@@ -1,14 +1,12 @@
 """An incident: its timeline, roles and severity, a review drafted from what is recorded, and follow-ups."""
 
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from console.incidents.incident_timeline import draft, list_timeline_events
 from console.models import AuditEntry, Mark
-from tests.console.incidents.test_changes import MINUTE, NOW, an_alert, an_override, loop  # noqa: F401
+from tests.console.incidents.test_changes import MINUTE, NOW, an_alert, an_override
 from workers.alerts import actions, incidents, review
 from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident
 from workers.control.ledger.ledger import select_due_entries
@@ -30,7 +28,7 @@ HEADINGS = [
 
 
 @pytest.fixture
-def night(people, loop: Loop) -> Alert:  # noqa: F811
+def night(people, loop):
     """An alert that began 10 min ago, was acknowledged after 4, and ended a minute ago; a loop helped."""
     alert = an_alert(9 * MINUTE, began_at=NOW - 10 * MINUTE, labels={"queue": "alert", "node": "n1"})
     actions.acknowledge(alert.pk, people["operator"], "I have it", NOW - 5 * MINUTE)
@@ -49,11 +47,11 @@ def night(people, loop: Loop) -> Alert:  # noqa: F811
     return alert
 
 
-def post(browser: Any, address: str, **posted: str) -> Any:
+def post(browser, address, **posted):
     return browser.post(address, posted, headers={"accept": "application/json"})
 
 
-def test_its_timeline_has_what_changed_what_loops_did_and_what_people_did_in_order(night, tmp_path: Path):
+def test_its_timeline_has_what_changed_what_loops_did_and_what_people_did_in_order(night, tmp_path):
     rows = list_timeline_events(night, tmp_path)
     assert [row.kind for row in rows] == ["change", "alert", "loop", "alert", "person"]
     assert [row.at for row in rows] == sorted(row.at for row in rows)
@@ -66,7 +64,7 @@ def test_its_times_are_those_of_its_events(night):
     assert incidents.compute_incident_times(night) == incidents.IncidentTimes(60.0, 240.0, 420.0, 480.0)
 
 
-def test_the_draft_has_times_changes_what_helped_and_asks_for_the_rest(night, tmp_path: Path):
+def test_the_draft_has_times_changes_what_helped_and_asks_for_the_rest(night, tmp_path):
     text = draft(night, tmp_path)
     assert [line for line in text.splitlines() if line.startswith("## ")] == HEADINGS
     assert "| acknowledged | 4 min |" in text and "| mitigated | not recorded |" in text
@@ -75,22 +73,18 @@ def test_the_draft_has_times_changes_what_helped_and_asks_for_the_rest(night, tm
     assert "_To be written._" in text
 
 
-def helped(alert: Alert, data: Path) -> str:
+def helped(alert, data):
     (section,) = [each for each in draft(alert, data).split("## ") if each.startswith("Effective actions")]
     return section
 
 
-def acted(loop: Loop, ago: timedelta, reason: str, verdict: str = "effective") -> None:  # noqa: F811
+def acted(loop, ago, reason, verdict="effective"):
     LedgerEntry.objects.create(
         loop=loop, at=NOW - ago, mode="auto", parameters={}, action={}, reason=reason, verdict=verdict
     )
 
 
-def test_what_helped_is_all_that_had_an_effect_before_it_was_over_and_nothing_after(
-    people,
-    loop,  # noqa: F811
-    tmp_path: Path,
-):
+def test_what_helped_is_all_that_had_an_effect_before_it_was_over_and_nothing_after(people, loop, tmp_path):
     given = {"began_at": NOW - 90 * MINUTE, "state": "resolved", "resolved_at": NOW - MINUTE}
     alert = an_alert(90 * MINUTE, labels={"queue": "alert", "node": "n1"}, **given)
     for number in range(13):
@@ -106,11 +100,7 @@ def test_what_helped_is_all_that_had_an_effect_before_it_was_over_and_nothing_af
     assert [f"Start {number} early" in said for number in range(4)] == [True, True, True, False]
 
 
-def test_of_too_many_changes_the_newest_of_every_kind_are_there_and_how_many_more_there_were(
-    people,
-    loop,  # noqa: F811
-    tmp_path: Path,
-):
+def test_of_too_many_changes_the_newest_of_every_kind_are_there_and_how_many_more_there_were(people, loop, tmp_path):
     """Sixty overrides filled the timeline, and the deploy after them that helped stood nowhere."""
     given = {"began_at": NOW - 90 * MINUTE, "state": "resolved", "resolved_at": NOW - MINUTE}
     alert = an_alert(90 * MINUTE, labels={"queue": "alert", "node": "n1"}, **given)
@@ -125,7 +115,7 @@ def test_of_too_many_changes_the_newest_of_every_kind_are_there_and_how_many_mor
     assert "try 0" in helped(Alert.objects.get(pk=alert.pk), tmp_path)
 
 
-def test_of_too_many_events_the_first_and_the_newest_are_in_the_timeline(tmp_path: Path):
+def test_of_too_many_events_the_first_and_the_newest_are_in_the_timeline(tmp_path):
     alert = an_alert(10 * MINUTE)
     kinds = ["fired", *["came back"] * 250, "resolved"]
     AlertEvent.objects.bulk_create(
@@ -137,7 +127,7 @@ def test_of_too_many_events_the_first_and_the_newest_are_in_the_timeline(tmp_pat
     assert "Omitted here: 52 events." in words and len(words) == 202
 
 
-def test_who_ended_an_override_is_named_and_of_one_that_ran_out_nobody(people, loop, tmp_path: Path):  # noqa: F811
+def test_who_ended_an_override_is_named_and_of_one_that_ran_out_nobody(people, loop, tmp_path):
     given = {"began_at": NOW - 30 * MINUTE, "state": "resolved", "resolved_at": NOW - MINUTE}
     alert = an_alert(30 * MINUTE, labels={"queue": "alert", "node": "n1"}, **given)
     ran_out = {"expires_at": NOW - 10 * MINUTE, "ended_at": NOW - 9 * MINUTE}
@@ -153,7 +143,7 @@ def test_who_ended_an_override_is_named_and_of_one_that_ran_out_nobody(people, l
     assert "administrator: Override lower limit" in said and "upper limit" not in said
 
 
-def test_words_from_outside_make_no_heading_and_no_link_in_it(night, tmp_path: Path):
+def test_words_from_outside_make_no_heading_and_no_link_in_it(night, tmp_path):
     actions.note(night.pk, None, "# a heading\n[a](javascript:b) <script>", NOW)
     text = draft(Alert.objects.get(pk=night.pk), tmp_path)
     assert r"\# a heading \[a\](javascript:b) \<script\>" in text
@@ -194,7 +184,7 @@ def test_mitigated_is_said_once(browsers, night):
 
 
 def test_retention_leaves_its_data_until_somebody_lets_them_go(browsers, night, stored_snapshot):
-    def due() -> int:
+    def due():
         later = select_due_entries(NOW + timedelta(days=400))
         return later.filter(at__gte=night.began_at - 3 * HOUR, at__lte=night.resolved_at).count()
 

@@ -1,16 +1,13 @@
 """The true cause of a seeded incident is among the first three of what changed."""
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import transaction
 
 from console.incidents import changes
-from console.incidents.changes import IncidentChange
-from tests.console.incidents.scenarios import Scenario, scenario
+from tests.console.incidents.scenarios import scenario
 from workers.history import appearances
 
 pytestmark = pytest.mark.django_db
@@ -18,7 +15,7 @@ FIRST, MIN_SHARE = 3, 0.9
 UNSEEN = [first + at for first in (1_000, 2_000, 3_000, 4_000) for at in range(30)]
 
 
-def found_for(seed: int, owner: User, monkeypatch: pytest.MonkeyPatch) -> tuple[Scenario, list[IncidentChange]]:
+def found_for(seed, owner, monkeypatch):
     made = scenario(seed, owner)
     monkeypatch.setattr(appearances, "snapshot_at", made.world.snapshot)
     monkeypatch.setattr(changes, "snapshot_at", made.world.snapshot)
@@ -26,7 +23,7 @@ def found_for(seed: int, owner: User, monkeypatch: pytest.MonkeyPatch) -> tuple[
     return made, changes.search_changes(made.alert, Path("nowhere"))
 
 
-def is_found(made: Scenario, rows: Sequence[IncidentChange]) -> bool:
+def is_found(made, rows):
     """Each cause of it among the first three, also where there are two."""
     return set(made.causes) <= {row.ref for row in rows[:FIRST]}
 
@@ -37,11 +34,11 @@ def test_the_cause_of_an_incident_is_among_the_first(seed, people, monkeypatch):
     assert is_found(made, rows), (made.name, [(row.ref, row.words, row.weight) for row in rows[:6]])
 
 
-def newest_first(rows: Sequence[IncidentChange]) -> list[IncidentChange]:
+def newest_first(rows):
     return sorted(rows, key=lambda row: row.delay_seconds)
 
 
-def nearest_first(rows: Sequence[IncidentChange]) -> list[IncidentChange]:
+def nearest_first(rows):
     """Of those that are as near, the newest."""
     return sorted(rows, key=lambda row: (row.steps is None, row.steps or 0, row.delay_seconds))
 
@@ -49,7 +46,7 @@ def nearest_first(rows: Sequence[IncidentChange]) -> list[IncidentChange]:
 @pytest.mark.slow
 def test_the_cause_is_among_the_first_three_in_nine_of_ten_incidents(people, monkeypatch, record_property):
     """Of seeds that nobody looked at while the weights were chosen; the peers are simpler orders."""
-    found: Counter[str] = Counter()
+    found = Counter()
     for seed in UNSEEN:
         with transaction.atomic():
             made, rows = found_for(seed, people["operator"], monkeypatch)

@@ -3,10 +3,8 @@
 import json
 import re
 import time
-from typing import Any
 
 import pytest
-from django.test import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,8 +27,7 @@ containers = st.dictionaries(
 )
 snapshots = st.fixed_dictionaries(
     {
-        "seq": st.integers(1, 9),
-        "totals": st.fixed_dictionaries({"in_per_second": numbers}),
+        "seq": st.integers(1, 9), "totals": st.fixed_dictionaries({"in_per_second": numbers}),
         "nodes": st.dictionaries(
             st.sampled_from(("n1", "n2")),
             st.fixed_dictionaries({"state": st.sampled_from(("IDLE", "BUSY")), "raw": numbers}),
@@ -43,11 +40,11 @@ snapshots = st.fixed_dictionaries(
             st.sampled_from(("alert", "process")),
             st.fixed_dictionaries({"waiting_events": numbers, "containers": containers}),
         ),
-    }
-)
+    },
+)  # fmt: skip
 
 
-def known(document: Any) -> Any:
+def known(document):
     """A document as its receiver reads it: null and absent are the same, unknown."""
     if not isinstance(document, dict):
         return document
@@ -63,7 +60,7 @@ def test_narrowed_patches_lead_to_the_narrowed_snapshot(name, before, after):
     assert known(followed) == known(view.narrow(after))
 
 
-def shown(value: Any) -> Any:
+def shown(value):
     """Of a row bound as a whole, a page shows its state and whether it is stale."""
     return (value.get("state"), value.get("stale")) if isinstance(value, dict) else value
 
@@ -74,7 +71,7 @@ def test_a_view_that_is_not_there_is_refused_by_name(name):
         find_view(name)
 
 
-def value_at(document: Any, path: str) -> Any:
+def value_at(document, path):
     for part in path.split("."):
         document = document.get(part) if isinstance(document, dict) else None
     return document
@@ -116,13 +113,13 @@ def test_the_overview_shows_a_loop_that_stands_still_as_it_is_judged(browsers, p
     }
 
 
-def missed(browser: Client, whole: dict[str, Any]) -> dict[str, list[str]]:
+def missed(browser, whole):
     """Of each page, what its scripts miss."""
     found = {path: missing(browser.get(path).content.decode(), whole) for path in PAGES}
     return {path: names for path, names in found.items() if names}
 
 
-def missing(page: str, whole: dict[str, Any]) -> list[str]:
+def missing(page, whole):
     """The paths bound on a page that its view has not as the whole snapshot has them."""
     (view,) = re.findall(r'data-view="([^"]+)"', page)
     narrow = find_view(view).narrow(whole)

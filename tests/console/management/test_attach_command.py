@@ -16,23 +16,18 @@ from workers.plants.plant import PlantUnavailable
 
 pytestmark = pytest.mark.django_db
 FOUND = FoundPlant(
-    what="A broker with 2 pools of workers",
-    said=["12 tasks wait"],
+    what="A broker with 2 pools of workers", said=["12 tasks wait"],
     parts=[
         FoundPart(name="mail", tasks=2, minimum=1, maximum=8),
         FoundPart(name="reports", tasks=1, fixed="its pool can't be resized"),
     ],
-    needs=["events of tasks (start workers with -E)"],
-    choices={"queue": ["mail", "reports"]},
-)
+    needs=["events of tasks (start workers with -E)"], choices={"queue": ["mail", "reports"]},
+)  # fmt: skip
 SENTENCES = [
-    "A broker with 2 pools of workers.",
-    "12 tasks wait.",
-    "Choices for queue: mail, reports.",
-    "Weir can set: mail (now 2 tasks, 1 to 8).",
-    "Weir would only observe: reports (its pool can't be resized).",
+    "A broker with 2 pools of workers.", "12 tasks wait.", "Choices for queue: mail, reports.",
+    "Weir can set: mail (now 2 tasks, 1 to 8).", "Weir would only observe: reports (its pool can't be resized).",
     "Required: events of tasks (start workers with -E).",
-]
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -20,14 +20,14 @@ from console.upkeep.management import commands as upkeep_commands
 from tests.console.served import ROOT
 
 
-def ask(monkeypatch, command: str, document: str, *arguments: str) -> dict:
+def ask(monkeypatch, command, document, *arguments):
     monkeypatch.setattr("sys.stdin", io.StringIO(document))
     out = io.StringIO()
     call_command(command, *arguments, stdout=out)
     return json.loads(out.getvalue())
 
 
-def refusal(monkeypatch, command: str, document: str, *arguments: str) -> str:
+def refusal(monkeypatch, command, document, *arguments):
     monkeypatch.setattr("sys.stdin", io.StringIO(document))
     out, err = io.StringIO(), io.StringIO()
     with pytest.raises(SystemExit) as ended:
@@ -57,7 +57,7 @@ assert not apps.ready
     assert done.stderr.count("\n") == len(command_line.PLAIN)
 
 
-def split(document: bytes, **more) -> subprocess.CompletedProcess[bytes]:
+def split(document, **more):
     """The command itself, as a shell starts it."""
     asked = [sys.executable, str(ROOT / "manage.py"), "split", "-"]
     return subprocess.run(asked, input=document, stderr=subprocess.PIPE, **more)
@@ -101,17 +101,12 @@ def test_split_gives_the_smooth_sequence(monkeypatch):
     ("document", "field"),
     [
         ('{"points": {"a": -1}, "count": 3}', "points"),
-        ('{"points": {"a": 1.5}, "count": 3}', "points"),
         ('{"points": {"a": true}, "count": 3}', "points"),
         ('{"points": {"a": NaN}, "count": 3}', "finite"),
-        ('{"points": {"a": 1e999}, "count": 3}', "finite"),
-        ('{"points": {"a": 0}, "count": 3}', "points"),
         ('{"points": {}, "count": 3}', "points"),
-        ('{"points": [1], "count": 3}', "points"),
         ('{"count": 3}', "points"),
         ('{"points": {"a": 1}}', "count"),
         ('{"points": {"a": 1}, "count": -3}', "count"),
-        ('{"points": {"a": 1}, "count": "3"}', "count"),
         ('{"points": {"a": 1}, "count": 3, "colour": "red"}', "colour"),
         ("[1, 2]", "document"),
         ("{", "document"),
@@ -129,23 +124,6 @@ def test_a_refusal_steers_no_terminal(monkeypatch):
 
 def test_a_file_that_is_not_there_is_named(monkeypatch):
     assert "absent.json" in refusal(monkeypatch, "split", "", "absent.json")
-
-
-def test_lab_lists_every_scenario_of_the_contract_and_those_of_our_own(monkeypatch):
-    scenarios = ask(monkeypatch, "lab", "", "list")["scenarios"]
-    assert set(scenarios) - {"churn"} == {
-        "manager",
-        "queues",
-        "crash",
-        "concurrency",
-        "concurrency-live",
-        "flow",
-        "balance",
-        "shedding",
-        "elasticity",
-        "ladder",
-    }
-    assert scenarios["manager"]["laws"] == ["worker_rate", "thesis", "static"]
 
 
 def test_an_unknown_bench_scenario_or_law_is_named_with_the_known_ones(monkeypatch):
@@ -192,12 +170,6 @@ def test_match_finds_and_refuses_by_name(monkeypatch):
     assert refused.startswith("pattern")
 
 
-def test_on_a_terminal_matches_are_counted_as_one_says_it():
-    words = load_command_class("console", "match").format_output
-    assert words({"matches": [["a", "b"]]}) == "a b\n1 match"
-    assert words({"matches": []}) == "0 matches"
-
-
 def json_commands():
     names = [found.name for found in pkgutil.iter_modules(commands.__path__)]
     loaded = {name: load_command_class("console", name) for name in names}
@@ -223,7 +195,7 @@ def every_command():
     ]
 
 
-def usage_error(capsys, app: str, name: str, *arguments: str) -> str:
+def usage_error(capsys, app, name, *arguments):
     """What a command line that can't be read prints on standard error, in one line."""
     with pytest.raises(SystemExit) as ended:
         load_command_class(app, name).run_from_argv(["manage.py", name, *arguments])

@@ -97,12 +97,10 @@ def test_a_closed_standard_input_is_refused(monkeypatch, name):
 @pytest.mark.parametrize(
     ("field", "text", "arguments"),
     [
-        ("u", "x,y\n1,2\n", ["identify", "-"]),
         ("y", "u\n1\n", ["identify", "-"]),
         ("y", "u,y, y\n1,2,3\n", ["identify", "-"]),
         ("rows", "u,y\n1,2\n2,3\n", ["identify", "-"]),
         ("u", "u,y\n" + "1,{}\n" * 20, ["identify", "-"]),
-        ("FILE", "u,y\n1,nan\n", ["identify", "-"]),
         ("FILE", "u,y\n1,2\n1\n", ["identify", "-"]),
         ("FILE", "", ["identify", "/nowhere.csv"]),
         ("--delay", "", ["identify", "-", "--delay=99"]),
@@ -110,10 +108,8 @@ def test_a_closed_standard_input_is_refused(monkeypatch, name):
         ("a", '{"a": NaN}', ["check", "-"]),
         ("NAME", "", ["sorcery"]),
         ("b", '{"a": 0.9, "b": 1e-320, "poles": [0.5, 0.4]}', ["place"]),
-        ("b", '{"a": 0.9, "b": -1e-200, "delay": 1, "poles": [0.5, 0.4, 0.3]}', ["place"]),
         ("a", '{"a": 1e-300, "b": 1, "poles": [0.5, 0.4, 0.3]}', ["place"]),
         ("stations[0].service_seconds", NETWORK % ("1e-310", 1, 0), ["network"]),
-        ("stations[0].visits", NETWORK % (1, "1e-310", 0), ["network"]),
         ("think_seconds", NETWORK % (1, 1, "1e-320"), ["network"]),
     ],
 )

@@ -24,12 +24,6 @@ def run(*arguments):
     return json.loads(out)
 
 
-def test_the_list_says_which_scenarios_are_ready():
-    scenarios = json.loads(lab("list", "--json")[1])["scenarios"]
-    assert scenarios["queues"]["ready"] and scenarios["crash"]["ready"]
-    assert scenarios["queues"]["laws"][0] == "rebalancing"
-
-
 @pytest.mark.parametrize(
     ("field", "arguments"),
     [("SCENARIO", ["flow"]), ("--set", ["--set", "zz=1"]), ("--law", ["--law", "pi"]), ("--seed", ["--seed", "0"])],
@@ -141,20 +135,6 @@ def test_a_trace_is_scaled_so_that_its_maximum_is_the_scenarios(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--seed", "3", "run", "crash", "--law", "thesis", "--json"),
-        ("run", "--seed", "3", "--json", "crash", "--law", "thesis"),
-        ("run", "--law", "thesis", "--json", "--seed", "3", "crash"),
-    ],
-)
-def test_options_may_stand_before_the_scenario(arguments):
-    code, out, err = lab(*arguments)
-    assert (code, err) == (0, "")
-    assert json.loads(out) == run("crash", "--law", "thesis", "--seed", "3")
-
-
-@pytest.mark.parametrize(
     ("field", "arguments"),
     [
         ("SCENARIO", ["weather"]),
@@ -163,16 +143,13 @@ def test_options_may_stand_before_the_scenario(arguments):
         ("--set colour", ["queues", "--set", "colour=1"]),
         ("--set", ["queues", "--set", "noise"]),
         ("--set noise", ["queues", "--set", "noise=nan"]),
-        ("--set noise", ["queues", "--set", "noise=1_0"]),
         ("--set", ["queues", "--set", "noise=1", "--set", "noise=1"]),
         ("--seed", ["queues", "--seed", "-1"]),
         ("--trace", ["queues", "--trace", "nowhere.csv", "--column", "x"]),
         ("--column", ["queues", "--column", "x"]),
         # As a shell writes it where a variable is empty: no other run than the one that was asked for.
         ("--trace", ["crash", "--trace", "", "--column", "x"]),
-        ("--series", ["crash", "--series", ""]),
         ("--html", ["crash", "--html", ""]),
-        ("--series", ["crash", "--series", "/nowhere/at/all.csv"]),
         ("--html", ["crash", "--html", "/tmp"]),
         *(("--set p", ["concurrency", "--law", law, "--set", "p=0.17"]) for law in ("tcc", "aimd", "envoy")),
     ],

@@ -5,13 +5,9 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-import redis
 from django.core.management import call_command
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -20,13 +16,12 @@ from hypothesis import strategies as st
 from queues.events.block import decode
 from queues.publishing.replay import Pace, limit_events, multiply_events
 from queues.segments.segment import Segment
-from tests.servers import Server
 from tests.workers.samples import TIME_US, batch_of
 
 pytestmark = pytest.mark.usefixtures("plant_topology")
 
 
-def publish(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any], str]:
+def publish(capsys, *arguments):
     """(exit code, the document, standard error)."""
     code = 0
     try:
@@ -37,31 +32,21 @@ def publish(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, d
     return code, json.loads(captured.out) if captured.out.strip() else {}, captured.err
 
 
-def stored(nodes: dict[str, Server], queue: str = "alert") -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def stored(nodes, queue="alert"):
+    rows = []
     for server in nodes.values():
         for _, block_id, data in Segment(server.client(), queue).read("0-0", "+"):
             rows += decode(block_id, data).batch.to_pylist()
     return rows
 
 
-def jsonl(path: Path, count: int) -> Path:
+def jsonl(path, count):
     lines = [json.dumps({"id": f"e{n}", "time": 1_790_000_000 + n, "type": "t", "value": n}) for n in range(count)]
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
-def test_options_may_stand_before_the_file(
-    tmp_path: Path, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = str(jsonl(tmp_path / "e.jsonl", 20))
-    code, document, _ = publish(capsys, "--limit", "5", "alert", "--format", "jsonl", path)
-    assert (code, document["published"]) == (0, 5)
-
-
-def test_every_line_is_published_and_counted(
-    tmp_path: Path, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_line_is_published_and_counted(tmp_path, nodes, capsys):
     code, document, _ = publish(capsys, "alert", str(jsonl(tmp_path / "e.jsonl", 2000)))
     assert code == 0
     assert (document["published"], document["rejected"]) == (2000, 0)
@@ -69,9 +54,7 @@ def test_every_line_is_published_and_counted(
     assert {row["id"] for row in stored(nodes)} == {f"e{n}" for n in range(2000)}
 
 
-def test_a_zipped_table_is_read_by_its_columns(
-    tmp_path: Path, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_zipped_table_is_read_by_its_columns(tmp_path, nodes, capsys):
     path = tmp_path / "jobs.csv.gz"
     path.write_bytes(gzip.compress(b"when_s,kind,job,cpu\n1790000000,start,j1,0.5\n1790000001,end,j1,\n"))
     named = ("--time", "when_s", "--type", "kind", "--key", "job", "--value", "cpu")
@@ -81,9 +64,7 @@ def test_a_zipped_table_is_read_by_its_columns(
     assert [(row["type"], row["key"], row["value"]) for row in rows] == [("start", "j1", 0.5), ("end", "j1", None)]
 
 
-def test_malformed_lines_are_named_counted_and_skipped(
-    tmp_path: Path, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_malformed_lines_are_named_counted_and_skipped(tmp_path, nodes, capsys):
     path = tmp_path / "e.jsonl"
     bad = ['{"value": "much"}', "not json", '{"time": "yesterday"}']
     path.write_text("\n".join(['{"type": "a"}', *bad, '{"type": "b"}']) + "\n")
@@ -95,7 +76,7 @@ def test_malformed_lines_are_named_counted_and_skipped(
     assert sorted(row["type"] for row in stored(nodes)) == ["a", "b"]
 
 
-def test_only_the_first_twenty_malformed_lines_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_first_twenty_malformed_lines_are_named(tmp_path, capsys):
     path = tmp_path / "e.jsonl"
     path.write_text('{"type": "a"}\n' + "oops\n" * 30)
     _, document, errors = publish(capsys, "alert", str(path))
@@ -104,9 +85,7 @@ def test_only_the_first_twenty_malformed_lines_are_named(tmp_path: Path, capsys:
     assert "10 more" in errors
 
 
-def test_strict_stops_at_the_first_malformed_line_and_names_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_strict_stops_at_the_first_malformed_line_and_names_it(tmp_path, capsys):
     path = tmp_path / "e.jsonl"
     path.write_text('{"type": "a"}\nnot json\n{"type": "b"}\n')
     code, document, errors = publish(capsys, "alert", str(path), "--strict")
@@ -114,9 +93,7 @@ def test_strict_stops_at_the_first_malformed_line_and_names_it(
     assert "line 2" in errors and "stored before the error: 0 events" in errors
 
 
-def test_of_a_damaged_file_all_that_was_read_is_stored_and_counted(
-    tmp_path: Path, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_a_damaged_file_all_that_was_read_is_stored_and_counted(tmp_path, nodes, capsys):
     packed = gzip.compress(jsonl(tmp_path / "e.jsonl", 30_000).read_bytes())
     path = tmp_path / "damaged.jsonl.gz"
     path.write_bytes(packed[: len(packed) // 2])
@@ -126,7 +103,7 @@ def test_of_a_damaged_file_all_that_was_read_is_stored_and_counted(
     assert count and f"stored before the error: {count:,} events" in errors
 
 
-def test_an_unknown_queue_is_refused_with_the_known_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_queue_is_refused_with_the_known_ones(tmp_path, capsys):
     code, _, errors = publish(capsys, "alarms", str(jsonl(tmp_path / "e.jsonl", 1)))
     assert code == 2
     assert "alarms" in errors and "alert, process, telemetry" in errors
@@ -142,24 +119,20 @@ def test_an_unknown_queue_is_refused_with_the_known_ones(tmp_path: Path, capsys:
         (("alert", "-", "--limit=0"), "limit"),
     ],
 )
-def test_what_is_wrong_is_named_and_nothing_is_published(
-    nodes: dict[str, Server], capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], field: str
-) -> None:
+def test_what_is_wrong_is_named_and_nothing_is_published(nodes, capsys, arguments, field):
     code, _, errors = publish(capsys, *arguments)
     assert code == 2 and errors.startswith(f"{field}: ")
     assert stored(nodes) == []
 
 
-def test_a_column_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_column_that_is_not_there_is_named(tmp_path, capsys):
     path = tmp_path / "e.csv"
     path.write_text("a,b\n1,2\n")
     code, _, errors = publish(capsys, "alert", str(path), "--type", "c")
     assert code == 2 and "column c is not in the file" in errors
 
 
-def test_events_come_from_standard_input(
-    nodes: dict[str, Server], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_come_from_standard_input(nodes, capsys, monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(b'{"type": "a"}\n{"type": "b"}\n'))
     monkeypatch.setattr(sys, "stdin", stream)
     assert publish(capsys, "alert", "-", "--limit", "1")[1]["published"] == 1
@@ -167,9 +140,7 @@ def test_events_come_from_standard_input(
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/start/first-steps.md"])
-def test_the_second_step_of_a_newcomer_publishes_what_it_says(
-    page: str, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_step_of_a_newcomer_publishes_what_it_says(page, nodes, capsys, monkeypatch):
     text = (Path(__file__).parents[3] / page).read_text(encoding="utf-8")
     ((line, arguments),) = re.findall(r"echo '(.+)' \| \.venv/bin/python manage\.py publish ([^`]+)`", text)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{line}\n".encode())))
@@ -178,25 +149,19 @@ def test_the_second_step_of_a_newcomer_publishes_what_it_says(
     assert {row["type"] for row in stored(nodes)} == {"login"}
 
 
-def test_copies_are_events_of_their_own(
-    tmp_path: Path, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_copies_are_events_of_their_own(tmp_path, nodes, capsys):
     publish(capsys, "alert", str(jsonl(tmp_path / "e.jsonl", 2)), "--multiply", "3")
     ids = [row["id"] for row in stored(nodes)]
     assert sorted(ids) == ["e0", "e0#2", "e0#3", "e1", "e1#2", "e1#3"]
 
 
-def test_a_plant_without_topology_says_what_to_do(
-    control: redis.Redis, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plant_without_topology_says_what_to_do(control, tmp_path, capsys):
     control.flushall()
     code, _, errors = publish(capsys, "alert", str(jsonl(tmp_path / "e.jsonl", 1)))
     assert code != 0 and "seed" in errors
 
 
-def test_what_was_rejected_is_in_the_producers_figures(
-    control: redis.Redis, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_rejected_is_in_the_producers_figures(control, tmp_path, capsys):
     path = tmp_path / "e.jsonl"
     path.write_text('{"type": "a"}\noops\n')
     publish(capsys, "alert", str(path))
@@ -206,10 +171,8 @@ def test_what_was_rejected_is_in_the_producers_figures(
 
 @pytest.mark.thorough
 @pytest.mark.faults
-def test_a_node_killed_while_publishing_loses_nothing(
-    tmp_path: Path, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killing(batches: Iterator[pa.RecordBatch], events: int) -> Iterator[pa.RecordBatch]:
+def test_a_node_killed_while_publishing_loses_nothing(tmp_path, nodes, capsys, monkeypatch):
+    def killing(batches, events):
         for place, batch in enumerate(limit_events(batches, events)):
             if place == 1:
                 nodes["n2"].kill()
@@ -228,10 +191,10 @@ def test_a_node_killed_while_publishing_loses_nothing(
 
 
 @pytest.mark.parametrize("speed", [1.0, 10.0])
-def test_replay_keeps_the_distances_of_event_time(speed: float) -> None:
+def test_replay_keeps_the_distances_of_event_time(speed):
     now, sleeps = [100.0], []
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds):
         sleeps.append(seconds)
         now[0] += seconds
 
@@ -245,10 +208,10 @@ def test_replay_keeps_the_distances_of_event_time(speed: float) -> None:
 
 @hypothesis_settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 10_000_000), min_size=1, max_size=20), min_size=1, max_size=5))
-def test_replay_loses_no_event_and_waits_no_longer_than_the_latest_time(offsets: list[list[int]]) -> None:
+def test_replay_loses_no_event_and_waits_no_longer_than_the_latest_time(offsets):
     now = [0.0]
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds):
         now[0] += seconds
 
     batches = [batch_of(len(each), time=[TIME_US + offset for offset in each]) for each in offsets]
@@ -259,10 +222,10 @@ def test_replay_loses_no_event_and_waits_no_longer_than_the_latest_time(offsets:
 
 
 @given(st.lists(st.integers(0, 5), max_size=6), st.integers(1, 12))
-def test_a_limit_takes_the_first_events_and_reads_no_further(sizes: list[int], limit: int) -> None:
+def test_a_limit_takes_the_first_events_and_reads_no_further(sizes, limit):
     read = []
 
-    def source() -> Iterator[pa.RecordBatch]:
+    def source():
         for size in sizes:
             read.append(size)
             yield batch_of(size)
@@ -271,6 +234,6 @@ def test_a_limit_takes_the_first_events_and_reads_no_further(sizes: list[int], l
     assert sum(read[:-1]) < limit
 
 
-def test_a_copy_of_an_event_without_an_id_derives_one_from_its_own_block() -> None:
+def test_a_copy_of_an_event_without_an_id_derives_one_from_its_own_block():
     copies = list(multiply_events([batch_of(2)], 2))
     assert [copy["id"].null_count for copy in copies] == [2, 2]

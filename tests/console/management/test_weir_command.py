@@ -3,7 +3,6 @@
 import io
 import json
 import shlex
-from typing import Any
 
 import httpx
 import pytest
@@ -16,10 +15,10 @@ from console.accounts.access import ACTIONS
 from console.api.v1 import api
 from console.management.commands import publish, weir
 from console.management.commands.weir import format_answer
-from console.management.operations import Operation, find_operation, list_operations
+from console.management.operations import find_operation, list_operations
 from console.models import AuditEntry
 from queues.models import Queue
-from tests.console.accounts.route_permissions import API_BODIES, ROUTE_PERMISSIONS, of_api, request_route
+from tests.console.accounts.route_permissions import API_BODIES, ROUTE_PERMISSIONS, request_route
 from tests.console.accounts.things import things
 from workers.models import Loop, Override
 from workers.steering import overrides
@@ -29,25 +28,25 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def loop(people, control) -> Loop:
+def loop(people, control):
     Queue.objects.create(name="alert", kind="jobs")
     target = {"queue": "alert", "node": "n1"}
     return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target)
 
 
-def found() -> list[Operation]:
+def found():
     """Every operation of the API."""
     return list_operations(api.get_openapi_schema(path_prefix="/api/"))
 
 
-def run(line: str) -> Any:
+def run(line):
     """What the command prints, as JSON."""
     output = io.StringIO()
     call_command("weir", *shlex.split(line), stdout=output)
     return json.loads(output.getvalue())
 
 
-def refusal(line: str) -> tuple[int, str]:
+def refusal(line):
     """The exit status and what stands on standard error."""
     errors = io.StringIO()
     with pytest.raises(SystemExit) as left:
@@ -80,7 +79,7 @@ def test_a_choice_and_many_loops_at_once(loop):
     assert held == {"guard.direction": "up only", "mode": "hold"}
 
 
-def noted(actor: str) -> bool:
+def noted(actor):
     """Whether the audit has one change, by that actor, beside what was refused."""
     changes = AuditEntry.objects.exclude(action__startswith="refused.")
     return [each.actor for each in changes] == [actor]
@@ -99,16 +98,13 @@ def test_it_acts_as_a_user_with_no_more_than_that_users_role(loop):
     [
         ("loops 999", "path:"),
         ("overrides create --queue alert --name upper_limit --value -1 --minutes 5 --reason x", "value:"),
-        ("overrides create --queue alert --name upper_limit --value 5 --minutes 5", "reason:"),
         ("overrides create --colour red", "--colour: is unknown; overrides create accepts --name"),
         ("overrides create --minutes soon", "--minutes: must be a number"),
-        ("overrides create --minutes inf", "--minutes: must be a number"),
         ("overrides create --endless perhaps", "--endless: must be true or false"),
         ("overrides create --name a --name b", "--name: is given twice"),
         ("overrides create --name", "--name: requires a value"),
         ("overrides create --name a b", "b: is not an option"),
         ("overrides 5 forget", "command: 'overrides 5 forget' is unknown; similar commands: overrides;"),
-        ("nonsense", "command: 'nonsense' is unknown"),
         ("ledger --verdict good", "verdict: must be"),
         ("--as nobody loops", "--as: nobody is not an active user"),
     ],
@@ -143,7 +139,7 @@ def test_an_export_is_written_as_it_comes(loop, monkeypatch):
 def test_over_http_it_says_the_same(loop, secrets, monkeypatch):
     """The request that would travel is handed to the console as it is."""
 
-    def handed(request: httpx.Request) -> httpx.Response:
+    def handed(request):
         path = request.url.raw_path.decode()
         headers = {name: value for name, value in request.headers.items() if name != "host"}
         answer = Client().generic(
@@ -183,115 +179,29 @@ def test_what_a_console_elsewhere_refuses_is_a_plain_line(status, body, said, mo
     assert refusal("--url http://elsewhere loops") == (2, said)
 
 
-# What a page posts → the command that does it. A page that posts something new stands here, too.
-PAGES = {
-    "alerts/<int:alert_id>/acknowledge": "alerts 1 acknowledge",
-    "alerts/<int:alert_id>/snooze": "alerts 1 snooze",
-    "alerts/<int:alert_id>/escalate": "alerts 1 escalate",
-    "alerts/<int:alert_id>/note": "alerts 1 notes",
-    "alerts/<int:alert_id>/incident/change": "alerts 1 incident create",
-    "alerts/<int:alert_id>/incident/review": "alerts 1 review create",
-    "alerts/<int:alert_id>/incident/follow-ups": "alerts 1 follow-ups",
-    "alerts/<int:alert_id>/incident/follow-ups/<int:follow_up_id>": "alerts 1 follow-ups 1 change",
-    "alerts/silences/add": "silences create",
-    "alerts/silences/preview": "silences preview",
-    "alerts/silences/<int:silence_id>/end": "silences 1 end",
-    "alerts/rules/preview": "alert-rules lag preview",
-    "alerts/rules/change": "alert-rules lag change",
-    "alerts/receivers/change": "receivers desk change",
-    "alerts/receivers/<int:receiver_id>/delete": "receivers desk delete",
-    "alerts/receivers/<int:receiver_id>/test": "receivers desk test",
-    "dead-letters/act": "dead-letters requeue",
-    "dead-letters/<str:queue>/<str:node>/<str:dead_id>/fix": "dead-letters alert n1 1-0 fix",
-    "tasks/define": "tasks create",
-    "tasks/<str:name>/run": "tasks retention run",
-    "tasks/<str:name>/change": "tasks retention change",
-    "differences/count": "tasks retention run",
-    "lab/begin": "experiments create",
-    "lab/<int:experiment_id>/cancel": "experiments 1 cancel",
-    "lab/<int:experiment_id>/apply": "experiments 1 apply",
-    "lab/<int:experiment_id>/plan": "experiments 1 plan",
-    "runs/<int:run_id>/cancel": "runs 1 cancel",
-    "runs/<int:run_id>/resume": "runs 1 resume",
-    "timeline/marks": "marks create",
-    "pipeline/<str:name>/declare": "applications create",
-    "pipeline/<str:name>/operators/<str:operator>/tasks": "applications performance operators watch tasks",
-    "pipeline/<str:name>/criteria/hold": "applications performance criteria slow change",
-    "pipeline/<str:name>/criteria/<str:criterion>/release": "applications performance criteria slow release",
-    "timeline/marks/remove": "marks 1 remove",
-    "timeline/share": "shared-links create",
-    "timeline/share/end": "shared-links 1 end",
-    "plants/register": "plants create",
-    "plants/attach": "plants inspect",
-    "plants/<str:name>/tasks": "plants main tasks",
-    "plants/<str:name>/release": "plants main release",
-    "plants/<str:name>/resume": "plants main resume",
-    "plants/<str:name>/interventions": "plants east interventions create",
-    "plants/<str:name>/interventions/undo": "plants east interventions undo",
-    "plants/<str:name>/remove": "plants east remove",
-    "overrides/create": "overrides create",
-    "overrides/<int:override_id>/end": "overrides 1 end",
-    "overrides/<int:override_id>/undo": "overrides 1 undo",
-    "overrides/<int:override_id>/extend": "overrides 1 extend",
-    "nodes/use": "nodes n1 use",
-    "nodes/<str:name>/thresholds": "overrides create",
-    "queues/<str:name>/points": "queues alert points",
-    "queues/<str:name>/cap": "queues alert cap",
-    "queues/<str:name>/pause": "queues alert pause",
-    "queues/<str:name>/change": "queues alert definition create",
-    "queues/create": "queues new create",
-    "workers/<str:name>/drain": "workers jobs@here drain",
-    "processes/restart": "processes beat restart",
-    "pipeline/<str:name>/order": "applications performance restart",
-    "loops/<int:loop_id>/override": "overrides create",
-    "loops/<int:loop_id>/mode": "loops 1 mode",
-    "loops/<int:loop_id>/tasks": "overrides create",
-    "loops/<int:loop_id>/weigh": "overrides create",
-    "loops/<int:loop_id>/tuning": "tunings 1 approve",
-    "service-levels/change": "objectives late change",
-    "service-levels/<str:name>/remove": "objectives late remove",
-    "plans/rebalance": "plans create",
-    "plans/<int:plan_id>/approve": "plans 1 approve",
-    "plans/<int:plan_id>/reject": "plans 1 reject",
-    "plans/<int:plan_id>/stop": "plans 1 stop",
-    "plans/<int:plan_id>/roll-back": "plans 1 roll-back",
-    "settings/plant/<str:name>": "settings plan.expires_seconds change",
-    "settings/plant/loops/<int:loop_id>": "loops 1 settings",
-    "settings/users/create": "users create",
-    "settings/users/<int:user_id>": "users desk role",
-    "settings/users/<int:user_id>/reset": "users desk reset",
-    "settings/sessions/<int:session_id>/end": "sessions 1 end",
-    "settings/tokens": "tokens create",
-    "settings/tokens/<int:token_id>/revoke": "tokens 1 revoke",
-}
+# What pages post, as commands.
+COMMANDS = """
+alerts 1 acknowledge, alerts 1 snooze, alerts 1 escalate, alerts 1 notes, alerts 1 incident create, alerts 1 review
+create, alerts 1 follow-ups, alerts 1 follow-ups 1 change, silences create, silences preview, silences 1 end,
+alert-rules lag preview, alert-rules lag change, receivers desk change, receivers desk delete, receivers desk test,
+dead-letters requeue, dead-letters alert n1 1-0 fix, tasks create, tasks retention run, tasks retention change,
+experiments create, experiments 1 cancel, experiments 1 apply, experiments 1 plan, runs 1 cancel, runs 1 resume, marks
+create, applications create, applications performance operators watch tasks, applications performance criteria slow
+change, applications performance criteria slow release, marks 1 remove, shared-links create, shared-links 1 end,
+plants create, plants inspect, plants main tasks, plants main release, plants main resume, plants east interventions
+create, plants east interventions undo, plants east remove, overrides create, overrides 1 end, overrides 1 undo,
+overrides 1 extend, nodes n1 use, queues alert points, queues alert cap, queues alert pause, queues alert definition
+create, queues new create, workers jobs@here drain, processes beat restart, applications performance restart, loops 1
+mode, tunings 1 approve, objectives late change, objectives late remove, plans create, plans 1 approve, plans 1
+reject, plans 1 stop, plans 1 roll-back, settings plan.expires_seconds change, loops 1 settings, users create, users
+desk role, users desk reset, sessions 1 end, tokens create, tokens 1 revoke
+"""
 
 
-# One's own password is typed by oneself, into a page; and who is logged in nowhere needs no way out. What a
-# form would change is shown before it does, lists keep filters, and people decide on what assistants propose,
-# on pages alone.
-ONLY_PAGES = (
-    "proposals/<int:proposal_id>/decide",
-    "queues/<str:name>/definition/preview",
-    "pipeline/<str:name>/declaration/preview",
-    "filters/save",
-    "filters/remove",
-    "login/",
-    "logout/",
-    "confirm/",
-    "settings/",
-    "login/code/",
-    "settings/second-factor/",
-)
-
-
-def test_every_page_that_posts_stands_in_the_table():
-    posted = {door.removeprefix("POST ") for door in ROUTE_PERMISSIONS if door.startswith("POST ") and not of_api(door)}
-    assert posted - set(ONLY_PAGES) == set(PAGES)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_posts_has_a_command(page):
-    assert find_operation(found(), PAGES[page].split()).method == "POST"
+def test_what_a_page_posts_has_a_command():
+    operations = found()
+    for command in " ".join(COMMANDS.split()).split(", "):
+        assert find_operation(operations, command.split()).method == "POST", command
 
 
 def test_every_action_of_the_table_has_a_command(browsers, things, stored_snapshot, monkeypatch):
@@ -299,7 +209,7 @@ def test_every_action_of_the_table_has_a_command(browsers, things, stored_snapsh
     asked = set()
     real = access.Actor.may
 
-    def may(actor: access.Actor, action: str) -> bool:
+    def may(actor, action):
         asked.add(action)
         return real(actor, action)
 

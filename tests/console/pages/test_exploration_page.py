@@ -3,7 +3,7 @@
 import pytest
 
 from console.pages.loops import exploration
-from tests.console.page_text import source_of
+from tests.console.page_form import source_of
 from tests.workers.pool.pool_plant import HOST, RATE, Plant, station
 from workers.models import Loop
 

@@ -10,7 +10,7 @@ from django.test import RequestFactory
 from console.templatetags.listing import MAX_ROWS, listed
 from queues import keys
 from tests.console.conftest import sample_snapshot
-from tests.console.page_text import source_of
+from tests.console.page_form import source_of
 from tests.workers.snapshots import judged, snapshot_of
 
 
@@ -71,7 +71,7 @@ def test_a_page_of_a_large_plant_shows_the_worst_and_says_what_it_leaves_out(lar
     assert rows_of(source_of(large.get(f"{path}?rows=all"))) == 200
 
 
-def rows_of(page: str) -> int:
+def rows_of(page):
     """Without the worker hosts, which stand above the containers."""
     return page.count("<tr data-href") - page.count('<tr data-href="/workers/')
 

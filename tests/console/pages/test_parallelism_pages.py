@@ -6,8 +6,8 @@ import pytest
 from django.utils import timezone
 
 from console.models import AuditEntry
-from tests.console.page_form import form_of
-from tests.console.page_text import source_of
+from tests.console.page_form import form_of, source_of
+from tests.console.rows import held as hold_value
 from tests.workers.control.task_plant import SECONDS, TaskPlant
 from workers.models import Loop, Override
 from workers.steering import overrides
@@ -74,15 +74,7 @@ def test_tasks_that_a_colleague_has_set_meanwhile_stay_set(browsers, plant, peop
     loop = loop_of("parallelism_joint")
     address = f"/loops/{loop.pk}/tasks"
     form = form_of(browsers["operator"].get(f"/loops/{loop.pk}/"), address)
-    overrides.set_override(
-        name="tasks_of",
-        value={"performance/hosts": 7},
-        owner=people["administrator"],
-        reason="load test",
-        now=timezone.now(),
-        loop=loop,
-        minutes=30,
-    )
+    hold_value(people["administrator"], "tasks_of", {"performance/hosts": 7}, loop=loop)
     posted = {**form, "tasks-performance/sites": "2", "reason": "a test"}
     assert browsers["operator"].post(address, posted).status_code == 302
     (held,) = overrides.list_active(timezone.now())

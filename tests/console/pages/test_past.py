@@ -2,12 +2,9 @@
 
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
-from django.test import Client
 
 from common.stored_document import encode_document
 from console.input.form_values import format_iso_time
@@ -32,7 +29,7 @@ PAGES = (
 
 
 @pytest.fixture
-def past(settings, tmp_path: Path, stored_snapshot) -> dict[str, Any]:
+def past(settings, tmp_path, stored_snapshot):
     """What was kept at 03:12: the plant of now, but a node too busy and an override in force."""
     settings.WEIR_DATA = tmp_path
     was = deepcopy(sample_snapshot())
@@ -43,11 +40,6 @@ def past(settings, tmp_path: Path, stored_snapshot) -> dict[str, Any]:
     Node.objects.create(name="n1", url="redis://127.0.0.1:1/0")
     Queue.objects.create(name="alert", kind="jobs")
     return was
-
-
-@pytest.fixture
-def viewer(browsers) -> Client:
-    return browsers["viewer"]
 
 
 @pytest.mark.parametrize("page", PAGES)

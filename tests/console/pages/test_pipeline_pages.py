@@ -10,8 +10,7 @@ from console.api.routes import pipelines
 from console.models import AuditEntry, QueueLimit
 from queues import keys
 from queues.models import Queue
-from tests.console.page_form import form_of
-from tests.console.page_text import source_of
+from tests.console.page_form import form_of, source_of
 from tests.console.pipeline_sample import DECLARATION
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.controls import Controls
@@ -43,12 +42,6 @@ def test_an_operator_shows_its_patterns_and_what_it_feeds(client_of, at_work):
     assert "Set tasks" not in text
 
 
-def test_a_rule_shows_what_comes_to_it_and_what_it_lets_through(client_of, at_work):
-    text = source_of(client_of("viewer").get(reverse("pipeline")))
-    row = text.partition('<th scope="row" class="wide">discard</th>')[2].partition("</tr>")[0]
-    assert row.split() == ["<td", 'class="number">30.0</td>', "<td", 'class="number">20.0</td>']
-
-
 def test_an_application_or_operator_that_is_not_there_is_not_found(client_of, at_work):
     client = client_of("viewer")
     for address in (
@@ -67,14 +60,6 @@ def test_an_application_whose_process_begins_anew_is_not_said_to_be_missing(clie
         text = source_of(client_of("viewer").get(reverse(name, args=args)))
         assert "The pipeline is restarting" in text and "it ran out of memory" in text
     assert client_of("viewer").get(reverse("pipeline-application", args=["other"])).status_code == 404
-
-
-def test_an_application_is_waited_for_while_no_process_has_ever_reported_one(client_of, stored_snapshot, control):
-    snapshot = json.loads(control.get(keys.SNAPSHOT))
-    snapshot["pipeline"] |= {"applications": {}, "state": "starting", "error": None}
-    control.set(keys.SNAPSHOT, json.dumps(snapshot))
-    text = source_of(client_of("viewer").get(reverse("pipeline-application", args=["performance"])))
-    assert "performance has not reported yet" in text
 
 
 def test_a_pipeline_that_should_have_reported_by_now_is_not_waited_for_but_says_what_to_do(
@@ -138,7 +123,7 @@ def test_many_versions_are_given_newest_first_page_by_page(client_of, at_work, p
     assert [each["number"] for each in rest["versions"]] == [1] and rest["next"] is None
 
 
-def declare(client, text: str, name: str = "performance"):
+def declare(client, text, name="performance"):
     return client.post(reverse("pipeline-declare", args=[name]), {"text": text, "reason": "sharper"})
 
 
@@ -180,8 +165,6 @@ def test_a_new_application_does_not_take_the_place_of_another(client_of, at_work
     [
         (("SEQ(busy; load)", "SEQ(busy; "), "line 10"),
         (("[telemetry]", "[nowhere]"), "nowhere is not a queue"),
-        (("sink: alert", "sink: nowhere"), "nowhere is not a queue"),
-        (("[telemetry]", "[alert]"), "alert"),
         (("SEQ(busy; load)", "SEQ(busy; outage)"), "cycle"),
         (("name: performance", "name: other"), "other"),
         ((DECLARATION, "  "), "text"),
@@ -198,7 +181,7 @@ def test_a_declaration_that_is_wrong_is_refused_with_its_place_and_kept_in_the_f
     assert "performance" not in Declarations(control).load_wanted()
 
 
-def previewed(client, text: str):
+def previewed(client, text):
     return client.post(reverse("pipeline-declaration-preview", args=["performance"]), {"text": text}).json()
 
 
@@ -266,7 +249,6 @@ def test_a_criterion_is_held_until_it_expires_or_somebody_ends_it_and_all_is_aud
     [
         ({"criterion": "other"}, "criterion"),
         ({"value": "x"}, "value"),
-        ({"value": "inf"}, "value"),
         ({"minutes": "-1"}, "minutes"),
         ({"reason": " "}, "reason"),
     ],
@@ -287,7 +269,7 @@ def test_only_an_administrator_holds_a_criterion_without_an_end(client_of, with_
     assert client_of("administrator").post(address, given).status_code == 302
 
 
-def order_of(control) -> dict:
+def order_of(control):
     return json.loads(control.hget(keys.PIPELINE_ORDERS, "performance"))
 
 
@@ -324,12 +306,9 @@ def test_the_page_says_why_it_failed_when_the_next_try_is_and_what_the_log_says(
     row = stored_snapshot["pipeline"]["applications"]["performance"]
     row["state"] = "failed"
     row["restarts"] = {
-        "count": 3,
-        "tries": 2,
-        "failed_at": 1_795_000_000.0,
-        "next_try_at": 1_795_000_004.0,
+        "count": 3, "tries": 2, "failed_at": 1_795_000_000.0, "next_try_at": 1_795_000_004.0,
         "last_error": "a worker timed out",
-    }
+    }  # fmt: skip
     control.set(keys.SNAPSHOT, json.dumps(stored_snapshot))
     text = source_of(client_of("operator").get(reverse("pipeline-application", args=["performance"])))
     for said in ("3 restarts", "2 attempts: a worker timed out", "Next attempt", "first exception &lt;b&gt;"):

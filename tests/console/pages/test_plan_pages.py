@@ -1,7 +1,6 @@
 """Plans on pages: proposed with a click, approved as shown, refused with the reason, all of it audited."""
 
 import time
-from typing import Any
 
 import pytest
 from django.test import Client
@@ -14,10 +13,10 @@ from console.pages.plant.plan_view import build_dumbbells, describe_plan
 from queues import keys, projection
 from queues.models import Node
 from queues.topology import Topology
-from tests.console.page_form import form_of
+from tests.console.page_form import audited, fetch, form_of
 from tests.workers.placement.plan_plant import Plant, loaded
 from workers.documents.plans import NodeForecast, PlanDocument, PlanMove
-from workers.documents.snapshot import NOTHING_SEEN, Snapshot
+from workers.documents.snapshot import NOTHING_SEEN
 from workers.models import Plan
 from workers.placement import execution, recovery
 from workers.steering import plant_settings
@@ -35,23 +34,18 @@ def plant(control, nodes):
 
 
 @pytest.fixture
-def operator(browsers) -> Client:
-    return browsers["operator"]
-
-
-@pytest.fixture
-def calm(plant) -> Snapshot:
+def calm(plant):
     return stored(plant, plant.pass_seconds(3))
 
 
-def stored(plant: Plant, snapshot: Snapshot) -> Snapshot:
+def stored(plant, snapshot):
     """The snapshot as the newest on the control server, observed just now."""
     seen = replace_fields(snapshot, at=time.time())
     plant.control.set(keys.SNAPSHOT, seen.to_json())
     return seen
 
 
-def busy(plant: Plant) -> dict[str, Any]:
+def busy(plant):
     """n1 is over BUSY by what alert causes there."""
     projection.set_points(plant.control, "alert", {"n1": 700, "n2": 200, "n3": 100})
     loads = {
@@ -62,19 +56,10 @@ def busy(plant: Plant) -> dict[str, Any]:
     return stored(plant, loaded(plant.pass_seconds(3), loads))
 
 
-def fetch(browser: Client, address: str, posted: dict[str, Any] | None = None) -> Any:
-    """As forms.js posts."""
-    return browser.post(address, posted or {}, headers={"accept": "application/json"})
-
-
-def by_hand(browser: Client, n1: int = 200, n2: int = 467, n3: int = 333) -> Any:
+def by_hand(browser, n1=200, n2=467, n3=333):
     return fetch(
         browser, "/queues/alert/points", {"points-n1": str(n1), "points-n2": str(n2), "points-n3": str(n3), **REASON}
     )
-
-
-def audited() -> list[tuple[str, str, str]]:
-    return [(each.actor, each.action, each.target) for each in AuditEntry.objects.order_by("id")]
 
 
 def test_points_by_hand_open_a_plan_and_move_nothing(operator, plant, calm):
@@ -108,7 +93,6 @@ def test_a_division_that_was_made_from_other_points_is_refused(operator, plant, 
         ({"n1": 1000, "n2": 0, "n3": 0}, "moves"),
         ({"n1": 334, "n2": 333, "n3": 333}, "points"),
         ({"n1": -1, "n2": 668, "n3": 333}, "points-n1"),
-        ({"n1": "1.5", "n2": 666, "n3": 333}, "points-n1"),
         ({"n1": 0, "n2": 500, "n9": 500}, "points-n9"),
     ],
 )
@@ -187,20 +171,6 @@ def test_a_rejected_plan_is_over(operator, plant, calm):
     assert audited()[-1] == ("operator", "plan.reject", f"plan {plan.pk}")
 
 
-def test_a_done_plan_says_what_it_did_and_an_open_one_what_it_would(operator, plant, calm):
-    by_hand(operator)
-    plan = Plan.objects.get()
-    proposed = operator.get(f"/plans/{plan.pk}/").content.decode()
-    assert "<dt>Duration</dt>" in proposed and "<dt>Result</dt>" not in proposed
-    assert f'value="{REASON["reason"]}"' not in proposed, "who approves says why"
-    fetch(operator, f"/plans/{plan.pk}/approve", {"hash": plan.hash, **REASON})
-    execution.advance(plan, plant.control, plant.now)
-    page = operator.get(f"/plans/{plan.pk}/")
-    done = " ".join(page.content.decode().split())
-    assert "<dt>Duration</dt>" not in done and "Moved 134 of 134 points in" in done
-    assert page.context["plan"].took_seconds >= 0
-
-
 def test_an_approved_plan_is_stopped_and_a_done_one_rolled_back_by_a_plan(browsers, operator, plant, calm):
     by_hand(operator)
     stopped = Plan.objects.get()
@@ -263,10 +233,8 @@ def test_a_cordoned_node_says_so_to_producers_and_is_taken_back(operator, plant,
     [
         ({"use": "drain", **REASON}, "node"),
         ({"node": "n2", "use": "drain"}, "reason"),
-        ({"node": "n2", "use": "cordon"}, "reason"),
         ({"node": "n2", "use": "burn", **REASON}, "use"),
         ({"node": "n9", "use": "cordon", **REASON}, "node"),
-        ({"node": "n9", "use": "return", **REASON}, "node"),
         ({"node": "n2", "use": "return", **REASON}, "node"),
     ],
 )
@@ -292,7 +260,7 @@ def test_a_token_approves_a_plan_over_the_api_as_it_was_seen(secrets, operator, 
     busy(plant)
     headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
 
-    def post(address: str, body: dict[str, Any]) -> Any:
+    def post(address, body):
         return Client().post(f"/api/v1/plans{address}", body, content_type="application/json", **headers)
 
     made = post("", {"goal": "below-busy"}).json()
@@ -321,12 +289,6 @@ def test_every_kind_of_plan_has_a_headline(kind):
     move = PlanMove(queue="alert", source="n1", target="n2", points=120)
     plan = PlanDocument(id=4, state="proposed", kind=kind, points=120, moves=[move], empties="n1", undoes=3)
     assert "120 points" in describe_plan(plan)
-
-
-def test_a_plan_that_saves_a_lost_nodes_points_names_the_node():
-    move = PlanMove(queue="alert", source="n1", target="n2", points=120)
-    plan = PlanDocument(id=4, state="done", kind=Plan.Kind.RESTORE, points=120, moves=[move])
-    assert describe_plan(plan) == "Move 120 points from n1, which is lost, to live nodes"
 
 
 def test_two_persons_approve_where_their_role_is_set_so(browsers, people, plant, calm):

@@ -13,7 +13,7 @@ from console.models import AuditEntry
 from console.pages.plant.plant_view import list_loops
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import keys
-from tests.console.page_text import source_of
+from tests.console.page_form import fetch, source_of
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.snapshots import snapshot_of
 from workers.models import FirstReport, Loop
@@ -26,16 +26,9 @@ from workers.plants.steered import PublishedPlant
 pytestmark = pytest.mark.django_db
 HOSTS = "performance/hosts"
 POSTED = {
-    "name": "east",
-    "kind": "weir",
-    "url": "http://east.example/control/main/v1",
-    "secret_environment": "WEIR_EAST_TOKEN",
-    "reason": "a test",
-}
-
-
-def fetch(browser, address, posted):
-    return browser.post(address, posted, headers={"accept": "application/json"})
+    "name": "east", "kind": "weir", "url": "http://east.example/control/main/v1",
+    "secret_environment": "WEIR_EAST_TOKEN", "reason": "a test",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -57,16 +50,9 @@ def east(stored_snapshot, control):
 
     def change(**more):
         row = {
-            "kind": "weir",
-            "state": "seen",
-            "age_seconds": 1.0,
-            "error": None,
-            "tasks": None,
-            "in_per_second": None,
-            "latency_seconds": None,
-            "steered_by": None,
-            "topology": topology,
-        }
+            "kind": "weir", "state": "seen", "age_seconds": 1.0, "error": None, "tasks": None,
+            "in_per_second": None, "latency_seconds": None, "steered_by": None, "topology": topology,
+        }  # fmt: skip
         stored_snapshot["plants"] = {"east": {**row, **more}}
         control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
 
@@ -133,9 +119,7 @@ def test_nothing_is_set_by_hand_on_what_was_seen_long_ago(browsers, stored_snaps
     ("changed", "field"),
     [
         ({"tasks": "65"}, f"tasks.{HOSTS}"),
-        ({"tasks": "1.5"}, "tasks"),
         ({"operator": "nobody"}, "tasks.nobody"),
-        ({"minutes": "0"}, "minutes"),
         ({"minutes": "61"}, "minutes"),
         ({"reason": ""}, "reason"),
     ],
@@ -269,20 +253,6 @@ def test_sections_and_orders_come_and_go_while_the_page_is_open(browsers, east, 
     assert ("loop x" in part_of(page, "plant-orders")) == bool(rows)
 
 
-def test_the_slowest_path_is_named_by_its_ends_and_a_plant_where_nothing_is_says_so(browsers, east):
-    operators = {
-        "in": MeasuredOperator("in", "source", 1, fixed="a source"),
-        "work": MeasuredOperator("work", "operator", 1, 1, 8, tasks=({"latency_seconds": 0.1},)),
-    }
-    east(topology=MeasuredTopology("east", 5.0, 10.0, operators, (Link("in", "work", 0.2),)).to_document())
-    page = browsers["viewer"].get("/plants/east/").content.decode()
-    assert "in → work" in " ".join(part_of(page, "plant-figures").split())
-    east(topology=MeasuredTopology("east", 5.0, 10.0, {}, ()).to_document())
-    page = browsers["viewer"].get("/plants/east/").content.decode()
-    assert "No operators. The plant is responding but runs no operators." in part_of(page, "plant-operators")
-    assert "No adjustable operators" in part_of(page, "plant-figures")
-
-
 def test_the_api_registers_lists_sets_and_removes_like_the_pages(browsers, east, control):
     administrator = browsers["administrator"]
 
@@ -311,15 +281,6 @@ def test_the_control_api_is_served_for_each_plant(browsers, east):
     east(state="stale", age_seconds=9.0, error="east did not answer within 2 s.")
     answer = browsers["viewer"].get("/control/east/v1/gettopology")
     assert answer.status_code == 503 and "did not answer" in answer.json()["errors"]["plant"][0]
-
-
-def test_a_loop_that_steers_another_plant_has_its_page_and_leads_there(browsers, east):
-    loop = Loop.objects.create(
-        name="parallelism_queueing/plant:east", law="parallelism_queueing", target={"plant": "east"}
-    )
-    page = source_of(browsers["viewer"].get(f"/loops/{loop.pk}/"))
-    assert 'of plant <a class="link" href="/plants/east/">east</a>' in page
-    assert "plant east" in browsers["viewer"].get("/loops/").content.decode()
 
 
 def test_the_page_of_a_plant_lists_the_loops_of_its_pools_after_those_of_all_of_it():
@@ -355,18 +316,13 @@ def test_consumer_groups_are_shown_with_their_lag_furthest_behind_first(browsers
         return {"topic": "orders", "partition": number, "member": "", "said": "", **more}
 
     late = {
-        "state": "stable",
-        "members": [{"client": "worker-1", "host": "/10.0.0.7", "partitions": 2}],
-        "topics": ["orders"],
-        "lag_events": 4_200,
-        "lag_seconds": 93.4,
-        "trend": "rising",
-        "partition_count": 2,
+        "state": "stable", "members": [{"client": "worker-1", "host": "/10.0.0.7", "partitions": 2}],
+        "topics": ["orders"], "lag_events": 4_200, "lag_seconds": 93.4, "trend": "rising", "partition_count": 2,
         "partitions": [
             row(0, committed=10, end=4_210, lag_events=4_200, lag_seconds=93.4, member="worker-1"),
             row(1, committed=7, end=None, said="the topic is gone"),
         ],
-    }
+    }  # fmt: skip
     early = {"state": "empty", "lag_events": 3, "lag_seconds": 5.0, "at_least": True, "topics": ["orders"]}
     east(groups={"early": early, "late": late})
     page = source_of(browsers["viewer"].get("/plants/east/"))
@@ -379,35 +335,13 @@ def test_consumer_groups_are_shown_with_their_lag_furthest_behind_first(browsers
     assert "plants.east.groups.late.lag_seconds" in page
 
 
-def test_a_plant_that_only_observes_has_no_empty_course_and_no_empty_tasks(browsers, east):
-    page = source_of(browsers["viewer"].get("/plants/east/"))
-    for card in ("course-title", "tasks-title", "plants.east.tasks", "plants.east.in_per_second"):
-        assert card in page, card
-    operators = {
-        "topic": MeasuredOperator("topic", "source", 1, fixed="a topic"),
-        "group": MeasuredOperator(
-            "group", "operator", 2, fixed="Kafka starts no consumers", tasks=({"latency_seconds": 0.0},)
-        ),
-    }
-    for latency, course in ((None, False), (0.2, True)):
-        links = (Link("topic", "group", latency),)
-        east(topology=MeasuredTopology("east", 5.0, 10.0, operators, links).to_document())
-        page = source_of(browsers["viewer"].get("/plants/east/"))
-        assert "Kafka starts no consumers" in page
-        assert "tasks-title" not in page and "plants.east.tasks" not in page
-        assert ("course-title" in page, "plants.east.latency_seconds" in page) == (course, course)
-
-
 SENSORS = {
     "requests": {"value": 41.5, "silent_seconds": 0.0, "unit": "1/s", "title": "Requests", "error": None},
     "waiting": {
-        "value": None,
-        "silent_seconds": 75.0,
-        "unit": "jobs",
-        "title": "",
+        "value": None, "silent_seconds": 75.0, "unit": "jobs", "title": "",
         "error": "Sensor waiting: shop (prometheus:9090) did not answer within 2 s.",
     },
-}
+}  # fmt: skip
 
 
 def test_the_sensors_of_a_declared_plant_are_shown_and_charted_and_why_one_has_no_number(browsers, east):
@@ -443,14 +377,9 @@ def test_the_first_report_of_a_loop_stands_on_its_page_its_plant_s_page_and_in_t
     assert "First report" not in viewer.get(f"/loops/{loop.pk}/").content.decode()
     since = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
     figures = {
-        "measured_seconds": 3480.0,
-        "task_hours": 8.0,
-        "advised_task_hours": 5.2,
-        "events": 7200.0,
-        "waiting_event_seconds": 24_480.0,
-        "advised_waiting_event_seconds": 4_320.0,
-        "changes": 4,
-    }
+        "measured_seconds": 3480.0, "task_hours": 8.0, "advised_task_hours": 5.2, "events": 7200.0,
+        "waiting_event_seconds": 24_480.0, "advised_waiting_event_seconds": 4_320.0, "changes": 4,
+    }  # fmt: skip
     FirstReport.objects.create(loop=loop, since=since, until=since + timedelta(hours=1), figures=figures)
     report = viewer.get(f"/api/v1/loops/{loop.pk}").json()["first_report"]
     assert report["figures"] == {**figures, "pause_seconds": 0.0}

@@ -9,6 +9,7 @@ from queues.models import Queue
 from queues.topology import QueueSpec, Topology
 from tests.console.page_form import form_of
 from tests.console.pipeline_sample import DECLARATION
+from tests.console.rows import held as hold_value
 from tests.workers.control.kinds.test_shedding_loops import Plant
 from tests.workers.loops import PIPELINE, ensured
 from workers.models import Loop, Override
@@ -39,7 +40,7 @@ def plant(control, settings):
     return made
 
 
-def page_of(client, loop: Loop, **asked) -> str:
+def page_of(client, loop, **asked):
     return client.get(f"/loops/{loop.pk}/", asked).content.decode()
 
 
@@ -77,8 +78,7 @@ def test_weights_put_in_force_leave_a_bound_that_a_colleague_has_set_meanwhile(b
     asked = {**form_of(operator.get(f"/loops/{loop.pk}/"), "weigh"), "weight-outage": "3"}
     address = f"/loops/{loop.pk}/weigh"
     form = form_of(operator.get(f"/loops/{loop.pk}/", asked), address)
-    bound = {"name": "latency_bound_seconds", "value": 20, "minutes": 30, "loop": loop}
-    overrides.set_override(owner=people["administrator"], reason="a burst", now=timezone.now(), **bound)
+    hold_value(people["administrator"], "latency_bound_seconds", 20, loop=loop)
     assert operator.post(address, {**form, "reason": "a test"}).status_code == 302
     held = {each.name: each.value for each in overrides.list_active(timezone.now())}
     assert held == {"latency_bound_seconds": 20, "sink_weights": {"outage": 3.0}}
@@ -105,15 +105,7 @@ def test_a_queue_is_set_never_to_shed_on_its_page_and_then_it_does_not(browsers,
 
 
 def capped_by_override(people, value):
-    return overrides.set_override(
-        name="cap",
-        value=value,
-        owner=people["administrator"],
-        reason="a drill",
-        now=timezone.now(),
-        minutes=60,
-        loop=Loop.objects.get(name="ladder/telemetry"),
-    )
+    return hold_value(people["administrator"], "cap", value, loop=Loop.objects.get(name="ladder/telemetry"))
 
 
 def test_a_queue_is_not_said_never_to_shed_while_an_override_lets_it(browsers, people, plant):
@@ -150,13 +142,6 @@ def test_who_set_a_cap_stands_beside_it_among_the_overrides(browsers, plant, con
     [shown] = page.context["hands"]
     assert (shown.owner, shown.reason) == ("operator", "orders must not be lost")
     assert "orders must not be lost" in page.content.decode()
-
-
-def test_a_loop_that_has_shed_nothing_says_so(browsers, control):
-    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
-    ensured(control, PIPELINE)
-    page = page_of(browsers["viewer"], Loop.objects.get(law="shedding"))
-    assert "No active shedding table." in page
 
 
 def test_over_the_api_a_ladder_is_capped_likewise_and_an_unknown_level_is_named(browsers, plant):

@@ -2,16 +2,13 @@
 
 import json
 from datetime import UTC, datetime, time, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
-import redis
 from django.test import Client
 
 from console.models import AuditEntry
 from console.templatetags.live import durations, lasting
-from tests.console.page_form import form_of
+from tests.console.page_form import fetch, form_of, refused
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.models import Run, Task
@@ -24,41 +21,26 @@ SCHEDULE = {"when": "interval", "interval": "10", "unit": "minutes", "parallel":
 
 
 @pytest.fixture(autouse=True)
-def plant(control: redis.Redis, tmp_path: Path, settings) -> redis.Redis:
+def plant(control, tmp_path, settings):
     settings.WEIR_DATA = tmp_path
     task_definitions.define("parts", NUMBERED, parameters={"chunks": 2})
     return control
 
 
-@pytest.fixture
-def operator(browsers) -> Client:
-    return browsers["operator"]
-
-
-def fetch(browser: Client, address: str, posted: dict[str, Any]) -> Any:
-    """As forms.js posts."""
-    return browser.post(address, posted, headers={"accept": "application/json"})
-
-
-def refused(answer: Any) -> list[str]:
-    assert answer.status_code == 422, answer.content
-    return list(answer.json()["errors"])
-
-
-def begun(operator: Client, **parameters: str) -> Run:
+def begun(operator, **parameters):
     posted = {f"set-{name}": value for name, value in parameters.items()}
     answer = fetch(operator, "/tasks/parts/run", {**posted, **REASON})
     assert answer.status_code == 200, answer.content
     return Run.objects.get(pk=answer.json()["run"])
 
 
-def worked(run: Run, control: redis.Redis, data: Path) -> Run:
+def worked(run, control, data):
     """The run with all its work done, by a manager and a worker in this process."""
 
-    def now() -> datetime:
+    def now():
         return datetime.now(UTC)
 
-    def work(number: int, worker: str, role: str, is_requested: bool) -> None:
+    def work(number, worker, role, is_requested):
         batch_worker.work_at(number, worker, control, data, now)
 
     while run.state in runs.OPEN:
@@ -139,7 +121,7 @@ def test_a_deadline_of_another_zone_is_refused_and_not_taken_as_utc(browsers, op
 def test_the_api_refuses_a_change_of_a_task_as_it_was_before_another(secrets):
     headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
 
-    def post(body: dict[str, Any]) -> Any:
+    def post(body):
         text = json.dumps({"job": NUMBERED, **body, **REASON})
         return Client().post("/api/v1/tasks/parts", text, content_type="application/json", **headers)
 
@@ -164,26 +146,15 @@ def test_a_run_is_cancelled_once_resumed_once_and_each_is_audited(operator):
     ]
 
 
-def test_a_second_open_run_of_a_single_instance_task_is_refused(operator):
-    first = begun(operator)
-    answer = fetch(operator, "/tasks/parts/run", REASON)
-    assert refused(answer) == ["task"]
-    assert f"run {first.pk}" in answer.json()["errors"]["task"][0]
-
-
 @pytest.mark.parametrize(
     ("posted", "field"),
     [
         ({"interval": "0"}, "interval"),
-        ({"interval": "-5"}, "interval"),
-        ({"interval": "1.5"}, "interval"),
-        ({"interval": ""}, "interval"),
         ({"interval": "9999", "unit": "days"}, "interval"),
         ({"unit": "fortnights"}, "unit"),
         ({"when": "never"}, "when"),
         ({"when": "calendar", "crontab": "61 * * * *"}, "crontab"),
         ({"when": "calendar", "crontab": "0 0 31 2 *"}, "crontab"),
-        ({"when": "calendar", "crontab": "daily"}, "crontab"),
         ({"done_by": "26:00"}, "done_by"),
         ({"parallel": "0"}, "parallel"),
         ({"requirement": "gpu"}, "requirements"),
@@ -251,7 +222,7 @@ def test_an_operator_may_change_a_task_but_not_its_job(browsers, secrets):
     headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
     body = {"job": "python:tests.workers.batch.job_samples.UNKNOWN", **REASON}
 
-    def post(body: dict[str, Any]) -> int:
+    def post(body):
         address, kind = "/api/v1/tasks/parts", "application/json"
         return Client().post(address, json.dumps(body), content_type=kind, **headers).status_code
 
@@ -278,7 +249,7 @@ def test_a_task_that_is_switched_off_has_no_next_run(operator):
 def test_the_api_runs_shows_cancels_and_resumes(secrets):
     headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
 
-    def post(address: str, body: dict[str, Any]) -> Any:
+    def post(address, body):
         kind = "application/json"
         return Client().post(f"/api/v1/{address}", json.dumps(body), content_type=kind, **headers)
 
@@ -307,16 +278,7 @@ def test_the_snapshot_shows_open_runs_and_for_a_while_those_that_ended(operator,
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (None, "—"),
-        (0.84, "0.8 s"),
-        (42.4, "42 s"),
-        (60, "1 min"),
-        (66, "1 min 6 s"),
-        (3_600, "1 h"),
-        (7_500, "2 h 5 min"),
-    ],
+    ("seconds", "said"), [(None, "—"), (0.84, "0.8 s"), (42.4, "42 s"), (60, "1 min"), (7_500, "2 h 5 min")]
 )
 def test_a_duration_is_said_as_people_say_it(seconds, said):
     assert lasting(seconds) == said

@@ -1,8 +1,5 @@
 """What workers may do with each table is declared once, for all tables, and every test enforces it."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from django.contrib.auth.models import User
 from django.db import ProgrammingError
@@ -49,12 +46,12 @@ def test_each_declared_name_is_that_of_a_table_or_an_app():
         ("sessions", "django_invented", HIDDEN),
     ],
 )
-def test_a_new_table_of_a_known_app_has_the_access_of_its_app(app: str, table: str, access: str):
+def test_a_new_table_of_a_known_app_has_the_access_of_its_app(app, table, access):
     assert get_declared_access(app, table) == access
 
 
 @pytest.mark.parametrize(("app", "table"), [("console", "console_invented"), ("invented", "invented_row")])
-def test_a_new_table_of_the_console_or_a_new_app_needs_a_declaration(app: str, table: str):
+def test_a_new_table_of_the_console_or_a_new_app_needs_a_declaration(app, table):
     with pytest.raises(TableUndeclaredError, match=f"Add {table} to"):
         get_declared_access(app, table)
 
@@ -76,23 +73,22 @@ def test_a_new_table_of_the_console_or_a_new_app_needs_a_declaration(app: str, t
         ('DELETE FROM "workers_ledgerentry" WHERE "id" IN (SELECT "id" FROM "workers_loop")', ""),
     ],
 )
-def test_tests_refuse_a_statement_as_postgresql_would(statement: str, refused: str):
+def test_tests_refuse_a_statement_as_postgresql_would(statement, refused):
     assert refused_table(statement) == refused
 
 
-def function_in(place: str) -> Callable[[Callable[[], Any]], Any]:
+def function_in(place):
     """Return a function that calls what it is given, as if it stood in this file."""
-    names: dict[str, Any] = {}
+    names = {}
     exec(compile("def call(work): return work()", f"{ROOT}/{place}", "exec"), names)
-    function: Callable[[Callable[[], Any]], Any] = names["call"]
-    return function
+    return names["call"]
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     "place", ["workers/invented.py", "queues/invented.py", "console/audit/watch.py", "console/timeline/rollouts.py"]
 )
-def test_a_test_fails_when_a_worker_writes_an_account(place: str):
+def test_a_test_fails_when_a_worker_writes_an_account(place):
     assert function_in(place)(User.objects.count) == 0
     with pytest.raises(ProgrammingError, match="permission denied for table auth_user"):
         function_in(place)(lambda: User.objects.filter(pk=1).update(password="x"))

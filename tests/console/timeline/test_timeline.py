@@ -5,13 +5,10 @@ import io
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import orjson
 import pytest
-import redis
-from django.test import Client
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -125,7 +122,7 @@ def test_values_have_few_round_ticks_from_nothing_to_above_the_highest(highest):
 # Figures
 
 
-def columns_of(rows: dict[float, dict[str, float]], nodes: tuple[str, ...] = ()) -> dict[str, list[Any]]:
+def columns_of(rows, nodes=()):
     """Rows by their second before NOW, as `metric_history` gives them."""
     names = [*PATHS, *map(format_state_path, nodes)]
     at = sorted(NOW.timestamp() + second for second in rows)
@@ -165,13 +162,7 @@ def test_of_many_nodes_the_worst_are_shown_in_their_order_and_the_rest_counted()
 # What happened
 
 
-@pytest.fixture
-def loop() -> Loop:
-    target = {"queue": "alert", "node": "n1"}
-    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target)
-
-
-def act(loop: Loop, before: timedelta, verdict: str = "effective", **fields: Any) -> LedgerEntry:
+def act(loop, before, verdict="effective", **fields):
     values = {"mode": "auto", "parameters": {}, "reason": "9,000 events wait.", "action": {"start": 3}}
     return LedgerEntry.objects.create(loop=loop, at=NOW - before, verdict=verdict, **{**values, **fields})
 
@@ -196,20 +187,6 @@ def test_decisions_too_near_to_one_another_are_one_sign_as_grave_as_the_worst(lo
     assert sign.url.startswith("/ledger/?law=worker_rate&acted=1&from=2026-11-20T03%3A2")
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.3), st.text("abc ", max_size=40)), max_size=12))
-def test_bars_of_a_row_never_stand_over_one_another(wanted):
-    bars = [
-        bars_of_a_lane.Bar(begin, min(1.0, begin + width), "note", label, "", NOW, None)
-        for begin, width, label in sorted(wanted)
-    ]
-    placed = bars_of_a_lane.arrange_in_rows(bars)
-    assert all(bar.row < bars_of_a_lane.MAX_ROWS for bar in placed)
-    for row in range(bars_of_a_lane.MAX_ROWS - 1):
-        mine = [bar for bar in placed if bar.row == row]
-        for one, other in pairwise(mine):
-            assert other.begin >= one.end
-
-
 def test_what_the_guard_limited_is_counted_by_stretches_and_leads_to_its_decisions(loop, browsers):
     for second in (100, 101, 102, 1_800):
         entry = {"mode": "auto", "parameters": {}, "reason": "No action", "limited_by": "guard slew"}
@@ -232,14 +209,20 @@ OVERLAPPING = [(0.5, 0.25, ""), (0.625, 0.0, ""), (0.625, 0.0, ""), (0.625, 0.25
 
 @example(OVERLAPPING)
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.3), st.text("abc ", max_size=40)), max_size=30))
-def test_the_labels_of_a_row_never_meet_however_many_there_are(wanted):
-    bars = [
-        bars_of_a_lane.Bar(begin, min(1.0, begin + width), "note", label, "", NOW, None)
-        for begin, width, label in sorted(wanted)
-    ]
+def test_neither_bars_nor_labels_of_a_row_meet_however_many_there_are(wanted):
+    placed = bars_of_a_lane.arrange_in_rows(
+        [
+            bars_of_a_lane.Bar(begin, min(1.0, begin + width), "note", label, "", NOW, None)
+            for begin, width, label in sorted(wanted)
+        ]
+    )
+    assert all(bar.row < bars_of_a_lane.MAX_ROWS for bar in placed)
+    for row in range(bars_of_a_lane.MAX_ROWS - 1):
+        for one, other in pairwise(bar for bar in placed if bar.row == row):
+            assert other.begin >= one.end
     for row, space in (("row", "space"), ("phone_row", "phone_space")):
-        by_row: dict[int, list[tuple[float, float]]] = {}
-        for bar in bars_of_a_lane.arrange_in_rows(bars):
+        by_row = {}
+        for bar in placed:
             room = getattr(bar, space)
             first = bar.begin - room if bar.before else bar.label_begin
             by_row.setdefault(getattr(bar, row), []).append((first, first + room))
@@ -277,15 +260,9 @@ def test_without_a_supervisor_s_log_there_are_no_restarts(tmp_path):
 
 def test_overrides_and_alerts_are_as_long_as_they_were(people, loop):
     Override.objects.create(
-        loop=loop,
-        name="upper_limit",
-        value=500,
-        owner=people["operator"],
-        reason="a burst",
-        created_at=NOW - 30 * MINUTE,
-        expires_at=NOW + 30 * MINUTE,
-        ended_at=NOW - 15 * MINUTE,
-    )
+        loop=loop, name="upper_limit", value=500, owner=people["operator"], reason="a burst",
+        created_at=NOW - 30 * MINUTE, expires_at=NOW + 30 * MINUTE, ended_at=NOW - 15 * MINUTE,
+    )  # fmt: skip
     fields = {"rule_name": "r", "condition": "c", "labels": {}, "threshold": 1.0}
     fired = {"began_at": NOW - 90 * MINUTE, "fired_at": NOW - 90 * MINUTE}
     whole = Alert.objects.create(fingerprint="a", severity="critical", title="n2 lost", **fields, **fired)
@@ -327,7 +304,7 @@ def test_a_chart_is_given_the_decisions_of_what_it_shows(browsers, loop):
     entries = {each.name: act(each, (10 + 5 * place) * MINUTE) for place, each in enumerate((loop, whole, other))}
     asked = {"from": HOUR.since.timestamp(), "to": HOUR.until.timestamp()}
 
-    def shown(**about: Any) -> set[str]:
+    def shown(**about):
         rows = browsers["viewer"].get("/api/v1/decisions", {**asked, **about}).json()["decisions"]
         return {name for name, entry in entries.items() if f"/ledger/{entry.pk}/" in {row["url"] for row in rows}}
 
@@ -345,12 +322,7 @@ def test_a_chart_is_given_the_decisions_of_what_it_shows(browsers, loop):
 
 
 @pytest.fixture
-def viewer(browsers) -> Client:
-    return browsers["viewer"]
-
-
-@pytest.fixture
-def past(control: redis.Redis, settings, tmp_path, snapshot) -> None:
+def past(control, settings, tmp_path, snapshot):
     """Ten measured minutes before NOW, the snapshots of the last of them, and a deploy."""
     settings.WEIR_DATA = tmp_path
     Node.objects.create(name="n1", url="redis://127.0.0.1:1/0")
@@ -402,7 +374,7 @@ def test_ticks_stand_in_the_zone_that_the_browser_sent(viewer, past):
     assert viewer.get("/timeline/", day).status_code == 200
 
 
-def rows_of(answer: Any) -> list[list[str]]:
+def rows_of(answer):
     assert answer.streaming
     return list(csv.reader(io.StringIO(b"".join(answer.streaming_content).decode())))
 

@@ -1,7 +1,6 @@
 """What tests of backups are made on: empty servers, and a data folder."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -12,17 +11,17 @@ Fresh = Callable[[str], Server]
 
 
 @pytest.fixture(autouse=True)
-def at_rest_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_rest_at_once(monkeypatch):
     """Whether nothing is at work is asked once, and not again after some seconds."""
     monkeypatch.setattr(rest, "IDLE_SECONDS", 0.0)
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Fresh]:
+def fresh(tmp_path):
     """Makes an empty server."""
-    made: list[Server] = []
+    made = []
 
-    def new(name: str) -> Server:
+    def new(name):
         made.append(new_server(tmp_path / f"fresh-{name}", appendonly=False))
         return made[-1]
 
@@ -32,7 +31,7 @@ def fresh(tmp_path: Path) -> Iterator[Fresh]:
 
 
 @pytest.fixture
-def data(tmp_path: Path, settings) -> Path:
+def data(tmp_path, settings):
     settings.WEIR_DATA = tmp_path / "data"
     settings.WEIR_DATA.mkdir(mode=0o700)
     return settings.WEIR_DATA

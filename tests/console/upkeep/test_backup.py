@@ -4,7 +4,6 @@ import os
 import shutil
 import sqlite3
 import zipfile
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
@@ -29,6 +28,7 @@ from console.upkeep.backup import archive, backup, database, files, rest, server
 from queues import keys, pausing
 from queues.models import Queue
 from queues.segments.segment import Segment
+from tests.console.rows import held
 from tests.queues.samples import blocks_of
 from tests.races import another_thread
 from workers.steering import overrides
@@ -39,7 +39,7 @@ UNITS = ("events", "blocks", "bytes")
 CHECKPOINT = "pipeline/performance/spark/iap1/offsets/3"
 
 
-def of(server: redis.Redis, on_nodes: bool) -> list[bytes]:
+def of(server, on_nodes):
     return list(servers.export_lines(server, on_nodes))
 
 
@@ -57,7 +57,7 @@ def test_a_segment_comes_back_with_what_was_claimed_and_how_often(node, fresh):
     assert again.claim("a third", 100, 0) and again.measure()["length_blocks"] == segment.measure()["length_blocks"]
 
 
-def copied(server: redis.Redis, on_nodes: bool, meanwhile: Callable[[], object]) -> list[bytes]:
+def copied(server, on_nodes, meanwhile):
     """The lines, where something happens after each of them: between a stream's head and its entries, too."""
     lines = []
     for line in servers.export_lines(server, on_nodes):
@@ -136,7 +136,7 @@ def test_of_the_folder_what_lasts_is_kept_and_a_database_in_it_is_of_one_instant
 
 
 @pytest.fixture
-def made(control, nodes, data, tmp_path) -> Path:
+def made(control, nodes, data, tmp_path):
     """A backup of a small plant with waiting events."""
     seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
     Segment(nodes["n2"].client(), "alert").publish(blocks_of(40, 8))
@@ -150,11 +150,11 @@ def made(control, nodes, data, tmp_path) -> Path:
     return path
 
 
-def clients(url: str) -> redis.Redis:
+def clients(url):
     return redis.Redis.from_url(url)
 
 
-def emptied() -> None:
+def emptied():
     """A database without entries, as a new plant has it."""
     tables = database.list_models()
     database.protect(False)
@@ -204,7 +204,7 @@ def test_an_empty_plant_becomes_the_one_of_the_backup(made, nodes, control, data
 
 
 def test_half_a_restored_plant_is_not_started(made, nodes, data, fresh, monkeypatch, capsys):
-    def die(*unused: object) -> None:
+    def die(*unused):
         raise KeyboardInterrupt
 
     emptied()
@@ -221,7 +221,7 @@ def test_half_a_restored_plant_is_not_started(made, nodes, data, fresh, monkeypa
 
 
 @pytest.fixture
-def empty_plant(made, nodes, data, fresh, settings, monkeypatch) -> dict[str, str]:
+def empty_plant(made, nodes, data, fresh, settings, monkeypatch):
     """An empty one in place of the plant of the backup, for `manage.py restore`: its nodes' URLs."""
     emptied()
     shutil.rmtree(data)
@@ -245,7 +245,7 @@ def test_a_plant_with_data_is_not_overwritten(made, nodes, control, data):
         backup.restore(found, data, control, urls, clients)
 
 
-def altered(path: Path, change: Callable[[dict], object]) -> Path:
+def altered(path, change):
     """A copy with another manifest."""
     copy = path.with_name("altered.backup")
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(copy, "w") as target:
@@ -307,16 +307,7 @@ def test_who_laid_something_at_a_backup_s_place_before_reads_nothing_of_it(tmp_p
 def test_while_it_rests_nothing_is_handed_out_and_what_was_paused_stays_so(control, nodes, data):
     seed(control, {"WEIR_NODES": "n1=" + nodes["n1"].url})
     by = User.objects.get(username="admin")
-    mine = overrides.set_override(
-        queue="process",
-        name="consumption",
-        value="paused",
-        minutes=30,
-        reason="mine",
-        owner=by,
-        now=timezone.now(),
-        control=control,
-    )
+    mine = held(by, "consumption", "paused", queue="process", control=control)
     with rest.quiesce(control, data, by) as still:
         assert {each.queue for each in still.pauses} == {"alert", "telemetry"}
         assert set(pausing.load_pauses(control, ["alert", "telemetry", "process"], "consumption")) == {
@@ -332,7 +323,7 @@ def test_while_it_rests_nothing_is_handed_out_and_what_was_paused_stays_so(contr
 def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
     place, control, nodes, data, fresh, tmp_path, monkeypatch, django_capture_on_commit_callbacks
 ):
-    def sign_in() -> None:
+    def sign_in():
         with django_capture_on_commit_callbacks(execute=True):
             entry = audit_log.record(Actor(name="ada", role=None), "mark.add", "plant", after={})
         witness.keep(data, witness.Head(entry.sequence, entry.digest))

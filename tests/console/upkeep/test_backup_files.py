@@ -41,7 +41,7 @@ def test_the_command_makes_the_folder_of_backups_and_leaves_it_out(control, node
 
 
 def test_what_a_killed_worker_had_archived_but_not_shown_is_shown_after_a_restore(data, tmp_path, monkeypatch):
-    def die(path: Path) -> None:
+    def die(path):
         raise KeyboardInterrupt
 
     block, target = delivery_of(3), tmp_path / "restored"

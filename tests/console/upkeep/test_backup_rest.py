@@ -16,21 +16,21 @@ from console.upkeep.backup import backup, rest
 from console.upkeep.backup.rest import QuiesceFailed
 from queues import keys, pausing
 from queues.segments.segment import Segment
+from tests.console.rows import held
 from tests.queues.samples import blocks_of
 from tests.workers.placement.plan_plant import Plant, loaded
 from workers.coordination.leases import Lease, create_backup_lease, is_copied
-from workers.models import Override, Plan
 from workers.placement import execution, plans, proposals
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 
 
-def clients(url: str) -> redis.Redis:
+def clients(url):
     return redis.Redis.from_url(url)
 
 
-def begun(control, nodes) -> User:
+def begun(control, nodes):
     seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
     return User.objects.get(username="admin")
 
@@ -43,7 +43,7 @@ def plant(control, nodes):
 
 
 @pytest.fixture
-def emptying(plant, django_user_model) -> Plan:
+def emptying(plant, django_user_model):
     """A plan that empties n3, on which blocks wait."""
     user = django_user_model.objects.create_user("ada", password="x")
     plant.segment("alert", "n3").publish(blocks_of(40, 8))
@@ -108,22 +108,15 @@ def test_pauses_are_short_and_prolonged_as_long_as_the_backup_lives(control, nod
         assert still.pauses[0].queue not in {each.queue for each in in_force()}, "somebody ended it"
 
 
-def in_force() -> list[Override]:
+def in_force():
     return list(overrides.list_active(timezone.now()))
 
 
 def test_the_next_backup_ends_pauses_that_one_has_left_that_was_killed(control, nodes, data):
     by, now = begun(control, nodes), timezone.now()
     for queue, reason in (("alert", rest.REASON), ("process", "mine")):
-        overrides.set_override(
-            queue=queue,
-            name=pausing.CONSUMPTION,
-            value=overrides.PAUSED,
-            owner=by,
-            reason=reason,
-            now=now,
-            minutes=100,
-            control=control,
+        held(
+            by, pausing.CONSUMPTION, overrides.PAUSED, queue=queue, reason=reason, now=now, minutes=100, control=control
         )
     with rest.quiesce(control, data, by) as still:
         assert {each.queue for each in still.pauses} == {"alert", "telemetry"}
@@ -154,57 +147,39 @@ def test_a_backup_that_is_asked_to_end_leaves_no_queue_paused_and_no_half_file(
     assert not list(tmp_path.glob("weir.backup*"))
 
 
-def ended_pause(control, nodes) -> None:
-    pausing.resume(control, "alert", pausing.CONSUMPTION)
-
-
-def lost_lease(control, nodes) -> None:
-    control.delete(keys.LEASE.build("backup"))
-
-
-def transferred(control, nodes) -> None:
+def transferred(control, nodes):
     source, target = (Segment(nodes[name].client(), "alert") for name in ("n2", "n1"))
     for block in source.depart({"n1": 1}, 10, 10**6):
         target.receive("n2", block)
         source.confirm([block.entry_id])
 
 
-def handled(control, nodes) -> None:
+def handled(control, nodes):
     segment = Segment(nodes["n2"].client(), "alert")
     segment.acknowledge([each.entry_id for each in segment.claim("frozen", 8, 0)])
 
 
-def dispatched(control, nodes) -> None:
-    control.hset(keys.PIPELINE_CURSOR.build("performance"), mapping={"tick": 8, "cursor": "{}"})
-
-
-def given_out(control, nodes) -> None:
-    control.hset(keys.PIPELINE_ROOM.build("performance"), "published:iap1", 8)
-
-
-def complex_events_gone_out(control, nodes) -> None:
-    control.hdel(keys.PIPELINE_OUTBOX.build("performance"), "alert|3/run/0/4")
-
-
-def pipeline_at_work(control, nodes) -> None:
+def pipeline_at_work(control, nodes):
     control.set(keys.PIPELINE, orjson.dumps({"state": "running", "at": time.time() + 60}))
     control.hset(keys.PIPELINE_ROOM.build("performance"), "in_flight_events", 7)
 
 
-UNREST = [
-    ended_pause,
-    lost_lease,
-    transferred,
-    handled,
-    dispatched,
-    given_out,
-    complex_events_gone_out,
-    pipeline_at_work,
-]
+UNREST = {
+    "an ended pause": lambda control, nodes: pausing.resume(control, "alert", pausing.CONSUMPTION),
+    "a lost lease": lambda control, nodes: control.delete(keys.LEASE.build("backup")),
+    "a transfer": transferred,
+    "handled events": handled,
+    "a dispatch": lambda control, nodes: control.hset(keys.PIPELINE_CURSOR.build("performance"), "tick", 8),
+    "room given out": lambda control, nodes: control.hset(keys.PIPELINE_ROOM.build("performance"), "published:iap1", 8),
+    "complex events gone out": lambda control, nodes: control.hdel(
+        keys.PIPELINE_OUTBOX.build("performance"), "alert|3/run/0/4"
+    ),
+    "a pipeline at work": pipeline_at_work,
+}
 
 
-@pytest.mark.parametrize("what", UNREST)
-def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(control, nodes, data, tmp_path, monkeypatch, what):
+@pytest.mark.parametrize("case", UNREST)
+def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(control, nodes, data, tmp_path, monkeypatch, case):
     by, lines_of = begun(control, nodes), backup.servers.export_lines
     Segment(nodes["n2"].client(), "alert").publish(blocks_of(40, 8))
     control.hset(keys.PIPELINE_CURSOR.build("performance"), mapping={"tick": 7, "cursor": "{}"})
@@ -214,7 +189,7 @@ def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(control, nodes, data
     def meanwhile(server, on_nodes):
         yield from lines_of(server, on_nodes)
         if not on_nodes:
-            what(control, nodes)
+            UNREST[case](control, nodes)
 
     monkeypatch.setattr(backup.servers, "export_lines", meanwhile)
     with pytest.raises(QuiesceFailed, match="again"), rest.quiesce(control, data, by) as still:

@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from pathlib import Path
 from urllib.parse import quote
 
 import orjson
@@ -18,7 +17,7 @@ SECRET = "the-word-that-nobody-may-read"
 
 
 @pytest.fixture(autouse=True)
-def data(tmp_path: Path, settings, monkeypatch) -> Path:
+def data(tmp_path, settings, monkeypatch):
     settings.WEIR_DATA = tmp_path
     monkeypatch.setitem(variables.PROCESS, "WEIR_AUDIT_KEY", SECRET)
     (tmp_path / "logs").mkdir()
@@ -30,7 +29,7 @@ def data(tmp_path: Path, settings, monkeypatch) -> Path:
     return tmp_path
 
 
-def parts_of(path: Path) -> dict[str, str]:
+def parts_of(path):
     with zipfile.ZipFile(path) as found:
         return {name: found.read(name).decode() for name in found.namelist()}
 
@@ -58,7 +57,7 @@ def test_what_cannot_be_made_is_named_and_the_rest_is_there(data, settings):
 
 
 def test_a_disk_that_is_full_leaves_no_half_of_a_file_and_the_next_try_may_have_its_name(data, monkeypatch):
-    def full(*_arguments: object) -> None:
+    def full(*_arguments):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:

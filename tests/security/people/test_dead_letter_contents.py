@@ -1,7 +1,6 @@
 """What is in a dead letter is for who may peek into its queue; that somebody saw it stands in the audit."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -19,7 +18,7 @@ PERSON = "ada@example.org"
 
 
 @pytest.fixture
-def letters(poisoned: dict[str, Any], stored_snapshot: Any) -> list[str]:
+def letters(poisoned, stored_snapshot):
     """Addresses of two letters of queue alert on n1: events about a person, and bytes that can't be read."""
     client = poisoned["n1"].client()
     segment = Segment(client, "alert")
@@ -32,27 +31,27 @@ def letters(poisoned: dict[str, Any], stored_snapshot: Any) -> list[str]:
     return [f"alert/n1/{letter['id']}" for letter in found]
 
 
-def _listed(browser: Client, name: str) -> list[dict[str, Any]]:
+def _listed(browser, name):
     browser.force_login(User.objects.get(username=name))
     return browser.get("/api/v1/dead-letters").json()["letters"]
 
 
 @pytest.fixture
-def limited(people: Any, browsers: Any) -> Client:
+def limited(people, browsers):
     """An operator of another queue."""
     Queue.objects.create(name="orders", kind="jobs")
     QueueLimit.objects.create(user=people["operator"], queues=["orders"])
     return browsers["operator"]
 
 
-def addresses(letters: list[str]) -> list[str]:
+def addresses(letters):
     lists = ["/api/v1/dead-letters", "/dead-letters/", "/queues/alert/"]
     one = [f"{api}dead-letters/{letter}" for letter in letters for api in ("/api/v1/", "/")]
     return [*lists, *(each if each.startswith("/api/") else f"{each}/" for each in one)]
 
 
 @pytest.fixture(params=["viewer", "limited"])
-def outsider(request: Any, people: Any, browsers: Any, letters: list[str]) -> Client:
+def outsider(request, people, browsers, letters):
     return browsers["viewer"] if request.param == "viewer" else request.getfixturevalue("limited")
 
 

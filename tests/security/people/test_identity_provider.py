@@ -2,8 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -34,38 +32,38 @@ ENVIRONMENT = {
 
 
 @pytest.fixture(scope="module")
-def provider() -> Iterator[str]:
+def provider():
     with oidc_provider_mock.run_server_in_thread() as server:
         yield f"http://localhost:{server.server_port}"
 
 
 @pytest.fixture
-def configured(provider, settings) -> str:
+def configured(provider, settings):
     settings.WEIR_OIDC = identity_settings.read({**ENVIRONMENT, "WEIR_OIDC_ISSUER": provider})
     settings.OIDC_RP_SCOPES = "openid profile email"
     identity_provider._fetch_discovery.cache_clear()
     return provider
 
 
-def known(provider: str, subject: str, **claims: Any) -> None:
+def known(provider, subject, **claims):
     """The provider knows somebody, with these claims."""
     httpx.put(f"{provider}/users/{subject}", json=claims).raise_for_status()
 
 
-def begun(browser: Client, address: str = "/oidc/begin/?next=/settings/") -> str:
+def begun(browser, address="/oidc/begin/?next=/settings/"):
     answer = browser.get(address)
     assert answer.status_code == 302, answer.content
     return answer.url
 
 
-def vouched(address: str, subject: str) -> str:
+def vouched(address, subject):
     """Where the provider leads back to once `subject` has logged in there."""
     answer = httpx.post(address, data={"sub": subject}, follow_redirects=False)
     assert answer.status_code in (302, 303), answer.text
     return answer.headers["location"].removeprefix("http://testserver")
 
 
-def log_in(browser: Client, subject: str, address: str = "/oidc/begin/?next=/settings/") -> Any:
+def log_in(browser, subject, address="/oidc/begin/?next=/settings/"):
     return browser.get(vouched(begun(browser, address), subject))
 
 
@@ -287,7 +285,7 @@ def test_an_answer_in_the_name_of_another_issuer_is_refused(configured, control)
     assert browser.get(address, {"iss": issuer, **query_of(address)}).url == "/settings/"
 
 
-def query_of(address: str) -> dict[str, str]:
+def query_of(address):
     return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
 
 

@@ -1,7 +1,6 @@
 """Alerts about Weir's own integrity are an administrator's: nobody else makes them quiet, in any way."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,6 +11,7 @@ from console.accounts.access import Actor
 from console.actions import alerts
 from console.actions.proposals import assistant_proposals
 from console.models import AuditEntry
+from tests.console.rows import an_alert
 from workers.alerts.conditions.catalog import CONDITIONS, INTEGRITY
 from workers.alerts.lifecycle.models import Alert, AlertRule, Receiver, Silence
 from workers.alerts.rules import rules, silences
@@ -24,7 +24,7 @@ BROAD = {"label": "severity", "is": "=", "value": "critical"}
 
 
 @pytest.fixture(autouse=True)
-def shipped(db: None) -> None:
+def shipped(db):
     """The rules that a plant starts with."""
     Receiver.objects.get_or_create(name="consoles", defaults={"channel": "console", "settings": {}})
     for name in ("audit-altered", "audit-unchecked", "node-lost"):
@@ -32,30 +32,18 @@ def shipped(db: None) -> None:
             rules.define(name, FIRST_RULES[name], timezone.now())
 
 
-def fired(name: str) -> Alert:
+def fired(name):
     rule = AlertRule.objects.get(name=name)
-    return Alert.objects.create(
-        rule=rule,
-        rule_name=name,
-        condition=rule.condition,
-        severity=rule.severity,
-        title=rule.title,
-        fingerprint=name.ljust(64, "0"),
-        threshold=rule.threshold,
-        labels={},
-        touches={},
-        state=Alert.State.FIRING,
-        began_at=timezone.now(),
-        fired_at=timezone.now(),
-    )
+    given = {"rule": rule, "rule_name": name, "title": rule.title, "threshold": rule.threshold}
+    return an_alert(rule.condition, severity=rule.severity, fingerprint=name.ljust(64, "0"), touches={}, **given)
 
 
-def actor(role: str) -> Actor:
+def actor(role):
     user, _ = User.objects.get_or_create(username=f"a-{role}")
     return Actor(f"a-{role}", role, user=user)
 
 
-def state_of(name: str) -> dict[str, Any]:
+def state_of(name):
     return rules.document(AlertRule.objects.get(name=name))
 
 
@@ -170,15 +158,12 @@ def test_pages_api_and_proposals_ask_the_same_place(browsers, client, secrets, c
         page.post(
             "/alerts/silences/add",
             {
-                "matcher-label": "rule",
-                "matcher-is": "=",
-                "matcher-value": "audit-altered",
-                "reason": "x",
+                "matcher-label": "rule", "matcher-is": "=", "matcher-value": "audit-altered", "reason": "x",
                 "minutes": "5",
             },
             headers=json,
         ),
-    ]
+    ]  # fmt: skip
     bearer = {"Authorization": f"Bearer {secrets['operator']}"}
     for address, body in (
         (f"alerts/{alert.pk}/acknowledge", {"note": ""}),

@@ -1,13 +1,11 @@
 """Who is limited to some queues gets no other queue's values by way of the lab or of a comparison."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
-import redis
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
@@ -33,7 +31,7 @@ LEGACY = "extracts/day.csv"
 
 
 @pytest.fixture(autouse=True)
-def plant(control: redis.Redis, tmp_path: Path, settings: Any, people) -> JobContext:
+def plant(control, tmp_path, settings, people):
     """The operator is limited to queue alert; extracts of two queues, and one of an earlier version."""
     settings.WEIR_DATA = tmp_path
     task_definitions.ensure_tasks()
@@ -46,18 +44,18 @@ def plant(control: redis.Redis, tmp_path: Path, settings: Any, people) -> JobCon
     return JobContext(tmp_path, control, timezone.now())
 
 
-def begin(browser: Client, **fields: Any) -> Any:
+def begin(browser, **fields):
     body = {"scenario": "crash", "laws": ["thesis"], "column": "rate", **fields}
     return browser.post("/api/v1/experiments", body, content_type="application/json")
 
 
-def upload(browser: Client, name: str = "mine.csv") -> Any:
+def upload(browser, name="mine.csv"):
     file = SimpleUploadedFile(name, ROWS.encode())
     posted = {"scenario": "crash", "law": ["thesis"], "seed": "1", "trace": "upload", "column": "rate"}
     return browser.post("/lab/begin", {**posted, "file": file}, headers={"accept": "application/json"})
 
 
-def offered(browser: Client) -> list[str]:
+def offered(browser):
     return browser.get("/api/v1/lab").json()["traces"]
 
 
@@ -79,7 +77,7 @@ def test_a_refused_trace_is_noted_in_the_audit(browsers):
 
 
 @pytest.fixture
-def anothers(browsers, tmp_path) -> Experiment:
+def anothers(browsers, tmp_path):
     """An administrator's experiment on values of queue process, with its series."""
     number = begin(browsers["administrator"], trace=PROCESS).json()["id"]
     found = Experiment.objects.get(pk=number)
@@ -146,15 +144,12 @@ def test_a_comparison_without_a_queue_is_of_ones_own(browsers):
     assert (page.context["queue"], page.context["queues"]) == ("alert", ["alert"])
 
 
-def extracted(owner: Any, name: str = "day", state: str = Run.State.DONE) -> Run:
+def extracted(owner, name="day", state=Run.State.DONE):
     run = Run.objects.create(
-        task=Task.objects.get(name="replay_extract"),
-        parameters={"queue": "alert", "format": "csv"},
-        single_instance=False,
-        owner=owner,
-        state=state,
+        task=Task.objects.get(name="replay_extract"), parameters={"queue": "alert", "format": "csv"},
+        single_instance=False, owner=owner, state=state,
         ended_at=timezone.now() if state == Run.State.DONE else None,
-    )
+    )  # fmt: skip
     Chunk.objects.create(run=run, identifier=f"extract={name}", place=0, state=Chunk.State.DONE)
     return run
 
@@ -176,7 +171,7 @@ def test_nobody_replaces_what_somebody_else_extracted(plant, people):
     assert runs.OPEN
 
 
-def application(read: str, written: str) -> Application:
+def application(read, written):
     made = {"queues": (read,), "sinks": {"pattern": (written,)}}
     return cast(Application, SimpleNamespace(**made))
 

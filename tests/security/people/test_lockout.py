@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 HERE, ELSEWHERE = "192.0.2.7", "198.51.100.9"
 
 
-def log_in(username: str, password: str = "wrong", address: str = HERE, **headers: str) -> int:
+def log_in(username, password="wrong", address=HERE, **headers):
     posted = {"username": username, "password": password}
     return Client(REMOTE_ADDR=address).post("/login/", posted, headers=headers).status_code
 
@@ -80,7 +80,7 @@ def test_failures_lockouts_and_logins_are_audited_and_no_typed_name_that_is_none
 
 
 def test_wrong_tokens_are_limited_per_address_and_good_ones_are_not(people, secrets, control):
-    def ask(secret: str, address: str = HERE):
+    def ask(secret, address=HERE):
         return Client(REMOTE_ADDR=address).get("/api/v1/loops", headers={"Authorization": f"Bearer {secret}"})
 
     answers = [ask(f"weir_{number}") for number in range(authentication.MAX_FAILURES + 1)]
@@ -131,7 +131,7 @@ def test_the_form_of_another_password_is_no_way_to_guess_the_old_one(people, sto
     browser.force_login(people["viewer"])
     new = "another long pass phrase"
 
-    def change(old: str) -> int:
+    def change(old):
         posted = {"old_password": old, "new_password1": new, "new_password2": new}
         return browser.post("/settings/", posted).status_code
 

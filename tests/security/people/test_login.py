@@ -1,11 +1,11 @@
-"""Logging in with a second factor, and proving anew who one is before acts of consequence."""
+"""Logging in with a second factor, proving anew who one is, and sessions that nobody else has."""
 
 import time
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.db.models import F
 from django.test import Client
 from django.utils import timezone
@@ -17,10 +17,12 @@ from tests.console.conftest import PASSWORD
 from workers.steering import plant_settings
 
 pytestmark = pytest.mark.django_db
+
+
 WHY = {"reason": "a test"}
 
 
-def code_of(user: User, steps_ahead: int = 0) -> str:
+def code_of(user, steps_ahead=0):
     """What the app shows; of a later step, since each code holds once."""
     app = TOTP(SecondFactor.objects.get(user=user).bin_key)
     app.time = time.time() + 30 * steps_ahead
@@ -28,18 +30,18 @@ def code_of(user: User, steps_ahead: int = 0) -> str:
 
 
 @pytest.fixture
-def codes(people) -> list[str]:
+def codes(people):
     """The viewer has a second factor; its recovery codes."""
     second_factor.begin(people["viewer"])
     return second_factor.confirm(people["viewer"], code_of(people["viewer"]))
 
 
-def unthrottled() -> None:
+def unthrottled():
     """As if the seconds after a wrong code had passed."""
     SecondFactor.objects.update(throttling_failure_timestamp=None, throttling_failure_count=0)
 
 
-def begin_login(username: str = "viewer") -> Client:
+def begin_login(username="viewer"):
     browser = Client()
     answer = browser.post("/login/?next=/nodes/", {"username": username, "password": PASSWORD})
     assert answer.url == "/login/code/?next=%2Fnodes%2F"
@@ -135,7 +137,7 @@ def test_administrators_without_one_act_as_viewers_where_the_setting_says_so(bro
     assert browsers["administrator"].get("/settings/users/").status_code == 200
 
 
-def aged(browser: Client, seconds: float = access.CONFIRMED_SECONDS + 1) -> Client:
+def aged(browser, seconds=access.CONFIRMED_SECONDS + 1):
     """The browser, its person's last proof so long ago."""
     session = browser.session
     session[access.CONFIRMED_AT] = time.time() - seconds
@@ -231,7 +233,7 @@ def test_the_api_asks_an_old_login_too_and_a_token_not(browsers, people, control
     assert post_by(secret).status_code == 201
 
 
-def post_by(secret: str) -> Any:
+def post_by(secret):
     headers = {"Authorization": f"Bearer {secret}"}
     return Client().post("/api/v1/users", CREATE, content_type="application/json", headers=headers)
 
@@ -260,3 +262,28 @@ def test_a_page_that_follows_the_plant_by_itself_does_not_keep_a_session(people,
     assert row.get().seen_at == before
     browser.get("/nodes/")
     assert row.get().seen_at > before
+
+
+def everything_kept():
+    """All rows of all tables, as text."""
+    with connection.cursor() as cursor:
+        rows = []
+        for table in connection.introspection.django_table_names(only_existing=True):
+            cursor.execute(f'SELECT * FROM "{table}"')
+            rows += cursor.fetchall()
+    return str(rows)
+
+
+def test_the_database_holds_no_key_of_a_session(browsers, stored_snapshot):
+    browser = browsers["viewer"]
+    assert browser.get("/nodes/").status_code == 200
+    assert browser.cookies["sessionid"].value not in everything_kept()
+
+
+def test_a_session_that_was_never_used_stays_dead_when_its_owner_is_enabled_again(people, browsers, stored_snapshot):
+    unused = Client()
+    unused.post("/login/", {"username": "operator", "password": PASSWORD})
+    for change in ("disable", "enable"):
+        posted = {"change": change, "reason": "a test"}
+        browsers["administrator"].post(f"/settings/users/{people['operator'].pk}", posted)
+    assert unused.get("/nodes/").status_code == 302

@@ -1,7 +1,6 @@
 """A role that is limited to queues: what reaches beyond them is refused on pages, API and commands alike."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.core.exceptions import PermissionDenied
@@ -14,15 +13,16 @@ from console.actions.dead_letters import Name
 from console.actions.proposals import plans
 from console.models import AuditEntry, QueueLimit
 from queues.models import Container, Node, Queue
+from tests.console.rows import a_plan, held
 from workers.batch import task_definitions
-from workers.models import Loop, Override, Plan, Run
+from workers.models import Loop, Override, Run
 
 pytestmark = pytest.mark.django_db
 WHY = {"reason": "a test"}
 
 
 @pytest.fixture
-def loops(people, control) -> dict[str, Loop]:
+def loops(people, control):
     """A loop a queue, one of the plant; the operator is limited to queue alert."""
     node = Node.objects.create(name="n1", url="redis://127.0.0.1:1/0")
     found = {"plant": Loop.objects.create(name="rebalancing", law="rebalancing")}
@@ -34,7 +34,7 @@ def loops(people, control) -> dict[str, Loop]:
     return found
 
 
-def fetch(browser: Client, address: str, posted: dict[str, Any]) -> int:
+def fetch(browser, address, posted):
     answer = browser.post(address, posted, headers={"accept": "application/json"})
     assert answer.status_code != 302, answer.url
     return answer.status_code
@@ -53,7 +53,7 @@ def test_modes_and_overrides_of_other_loops_are_refused(which, status, loops, br
 def test_overrides_over_a_law_or_a_node_reach_too_far_and_over_the_queue_do_not(loops, browsers):
     body = {"name": "upper_limit", "value": 500, "minutes": 5, **WHY}
 
-    def put(**scope: str) -> int:
+    def put(**scope):
         address, posted = "/api/v1/overrides", {**body, **scope}
         return browsers["operator"].post(address, posted, content_type="application/json").status_code
 
@@ -62,46 +62,24 @@ def test_overrides_over_a_law_or_a_node_reach_too_far_and_over_the_queue_do_not(
 
 
 def test_who_is_limited_neither_ends_nor_extends_anothers_override(loops, people, browsers):
-    held = Override.objects.create(
-        loop=loops["process"],
-        name="upper_limit",
-        value=5,
-        owner=people["administrator"],
-        reason="x",
-        expires_at=timezone.now() + timedelta(hours=1),
-    )
+    override = held(people["administrator"], "upper_limit", 5, loop=loops["process"])
     for what in ("end", "extend"):
-        assert fetch(browsers["operator"], f"/overrides/{held.pk}/{what}", {"minutes": 5}) == 403
+        assert fetch(browsers["operator"], f"/overrides/{override.pk}/{what}", {"minutes": 5}) == 403
     assert AuditEntry.objects.filter(action__startswith="override").count() == 0
-
-
-def plan_of(*queues: str, empties: str = "", undoes: Plan | None = None) -> Plan:
-    return Plan.objects.create(
-        kind="hand",
-        title="t",
-        reason="r",
-        moves=[{"queue": queue, "from": "n1", "to": "n2", "points": 1} for queue in queues],
-        base={},
-        base_revision=1,
-        hash="0" * 64,
-        empties=empties,
-        undoes=undoes,
-        expires_at=timezone.now() + timedelta(minutes=5),
-    )
 
 
 def test_only_plans_that_move_their_queues_alone_are_theirs(loops, people):
     actor, now = build_user_actor(people["operator"]), timezone.now()
-    drain = plan_of("alert", empties="n1")
+    drain = a_plan("alert", empties="n1")
     # Which puts the node to use again, for every queue.
-    roll_back = plan_of("alert", undoes=drain)
-    for other in (plan_of("process"), plan_of("alert", "process"), drain, roll_back):
+    roll_back = a_plan("alert", undoes=drain)
+    for other in (a_plan("process"), a_plan("alert", "process"), drain, roll_back):
         with pytest.raises(PermissionDenied):
             plans.approve(actor, other, other.hash, "a test", None, now)
         for act in (plans.reject, plans.stop):
             with pytest.raises(PermissionDenied):
                 act(actor, other, "a test", now)
-    plans.reject(actor, plan_of("alert"), "a test", now)
+    plans.reject(actor, a_plan("alert"), "a test", now)
     with pytest.raises(PermissionDenied, match="process"):
         plans.propose_points(actor, "process", {"n1": 1000}, "a test", None, now)
     with pytest.raises(PermissionDenied, match="whole plant"):
@@ -118,7 +96,7 @@ def test_dead_letters_caps_tasks_and_silences_of_other_queues_are_refused(loops,
     with pytest.raises(PermissionDenied):
         tasks.cancel(actor, run, "a test", now)
 
-    def silence(*matchers: tuple[str, str, str]) -> None:
+    def silence(*matchers):
         rows = [{"label": label, "is": how, "value": value} for label, how, value in matchers]
         alerts.silence(actor, rows, reason="a test", minutes=5, now=now)
 

@@ -1,7 +1,6 @@
 """What is refused to somebody who is known stands in the audit, whatever was rolled back; no floods."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -21,14 +20,14 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def monotonic(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def monotonic(monkeypatch):
     """What time it is for the folding: the test sets it."""
     now = [0.0]
     monkeypatch.setattr(refused, "fold", refused.Fold(lambda: now[0]))
     return now
 
 
-def refusals() -> list[AuditEntry]:
+def refusals():
     return list(AuditEntry.objects.filter(action__startswith="refused.").order_by("id"))
 
 
@@ -68,14 +67,14 @@ def test_the_entry_stays_when_the_refused_request_is_rolled_back():
 
 
 def test_under_asgi_too():
-    async def view(request: HttpRequest) -> HttpResponse:
+    async def view(request):
         audit_log.record_refusal(Actor("desk-2", "operator"), "plant.register", "east", "a loopback address")
         return HttpResponse(status=422)
 
     request = HttpRequest()
     request.method, request.path = "POST", "/plants/register"
-    handler: Callable[..., object] = refused.refusals_recorded(view)
-    written: list[refused.Refusal] = []
+    handler = refused.refusals_recorded(view)
+    written = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refused, "_write", lambda refusal, asked: written.append(refusal))
         asyncio.run(handler(request))

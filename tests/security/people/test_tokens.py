@@ -1,7 +1,6 @@
 """API tokens: what one is able to do never exceeds what it was made for, nor outlives it."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -17,11 +16,11 @@ from workers.models import Loop
 pytestmark = pytest.mark.django_db
 
 
-def made(owner: User, name: str, role: str, days: float = 1, **scope: Any) -> str:
+def made(owner, name, role, days=1, **scope):
     return create_token(owner, name, role, timezone.now() + timedelta(days=days), **scope)[1]
 
 
-def post(secret: str, address: str, body: dict[str, Any]) -> Any:
+def post(secret, address, body):
     headers = {"Authorization": f"Bearer {secret}"}
     return Client().post(address, body, content_type="application/json", headers=headers)
 
@@ -78,12 +77,12 @@ def test_a_password_that_an_administrator_resets_ends_the_tokens_too(people, bro
 
 
 @pytest.fixture
-def queues(db) -> None:
+def queues(db):
     for name in ("alert", "process"):
         Queue.objects.create(name=name, kind="jobs")
 
 
-def minted(secret: str, **wanted: Any) -> Any:
+def minted(secret, **wanted):
     body = {"name": "child", "role": "viewer", "days": 9, **wanted}
     return post(secret, "/api/v1/tokens", body)
 
@@ -210,7 +209,7 @@ def test_an_answer_is_not_repeated_to_who_may_not_have_it(end, people, control):
     headers = {"Authorization": f"Bearer {secret}", "Idempotency-Key": "0123456789abcdef"}
     body = {"loop": loop.pk, "name": "upper_limit", "value": 500, "reason": "a test", "minutes": 2}
 
-    def ask() -> int:
+    def ask():
         return Client().post("/api/v1/overrides", body, content_type="application/json", headers=headers).status_code
 
     assert [ask(), ask()] == [201, 201]
@@ -224,7 +223,7 @@ def test_an_answer_is_not_repeated_to_who_may_not_have_it(end, people, control):
     assert "upper_limit" not in Submission.objects.get().body  # nor does the database say what was answered
 
 
-def test_the_settings_page_limits_a_token_to_queues_and_actions_and_says_so(people, browsers, stored_snapshot) -> None:
+def test_the_settings_page_limits_a_token_to_queues_and_actions_and_says_so(people, browsers, stored_snapshot):
     Queue.objects.get_or_create(name="alert", defaults={"kind": "jobs"})
     form = {"name": "shop", "role": "operator", "days": "3", "queues": ["alert"], "actions": "events"}
     answer = browsers["operator"].post("/settings/tokens", form)
@@ -234,7 +233,7 @@ def test_the_settings_page_limits_a_token_to_queues_and_actions_and_says_so(peop
     assert "Queues: alert" in browsers["operator"].get("/settings/").content.decode()
 
 
-def test_who_logs_in_at_a_provider_is_offered_no_password_and_can_set_none(people, browsers, stored_snapshot) -> None:
+def test_who_logs_in_at_a_provider_is_offered_no_password_and_can_set_none(people, browsers, stored_snapshot):
     Identity.objects.create(user=people["operator"], issuer="https://id.example", subject="4711")
     assert b'name="old_password"' not in browsers["operator"].get("/settings/").content
     before = people["operator"].password

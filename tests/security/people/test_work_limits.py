@@ -1,12 +1,8 @@
 """What a request may set going: an experiment of some size, so many runs at once, so much work in an hour."""
 
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
-import redis
-from django.test import Client
 from django.utils import timezone
 
 from common.errors import BadInput
@@ -22,13 +18,13 @@ SMALL = {"scenario": "crash", "laws": ["thesis"]}
 
 
 @pytest.fixture(autouse=True)
-def plant(control: redis.Redis, tmp_path: Path, settings: Any) -> JobContext:
+def plant(control, tmp_path, settings):
     settings.WEIR_DATA = tmp_path
     task_definitions.ensure_tasks()
     return JobContext(tmp_path, control, timezone.now())
 
 
-def begin(browser: Client, **fields: Any) -> Any:
+def begin(browser, **fields):
     return browser.post("/api/v1/experiments", {**SMALL, **fields}, content_type="application/json")
 
 
@@ -70,7 +66,7 @@ def test_a_scenario_is_refused_where_its_largest_settings_are_too_large_or_is_sm
             job.check_cost(scenario, {**scenario.read_settings({}), **largest}, len(scenario.laws))
 
 
-def _largest(scenario: Any, name: str) -> float:
+def _largest(scenario, name):
     """The end of a setting's range that makes more work."""
     declared = next(each for each in scenario.settings if each.name == name)
     return declared.minimum if name in ("compression", "interval_seconds") else declared.maximum

@@ -6,7 +6,6 @@ Skipped where the program `caddy` is not installed (Debian's package is enough).
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,14 +33,14 @@ class Proxied:
     port: int
     control: redis.Redis
 
-    def ask(self, *fields: bytes, path: bytes = b"/healthz", method: bytes = b"GET") -> bytes:
+    def ask(self, *fields, path=b"/healthz", method=b"GET"):
         """Return the answer to a request of CLIENT."""
         head = [method + b" " + path + b" HTTP/1.1", HOST.strip(), b"Connection: close", *fields]
         return exchange(self.port, b"\r\n".join([*head, b"", b""]), CLIENT)
 
 
 @pytest.fixture(scope="module")
-def proxied(_control_server, _node_servers, tmp_path_factory) -> Iterator[Proxied]:
+def proxied(_control_server, _node_servers, tmp_path_factory):
     """Caddy with the Caddyfile that ships: without TLS, so that a test can send any bytes."""
     data, port = tmp_path_factory.mktemp("proxied"), free_port()
     with serving(_control_server, _node_servers, data, WEIR_TRUSTED_PROXIES="127.0.0.1/32") as console:
@@ -99,7 +98,7 @@ def test_metrics_are_not_open_behind_the_proxy(proxied):
         assert statuses(proxied.ask(*fields, path=b"/metrics")) == [401]
 
 
-def check_answers_belong_to_their_requests(proxied: Proxied) -> None:
+def check_answers_belong_to_their_requests(proxied):
     """The proxy keeps connections to the console: one that is out of step gives somebody another's answer."""
     for _ in range(3):
         assert proxied.ask().endswith(b"ok\n")

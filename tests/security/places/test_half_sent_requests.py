@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from common.own_process import raise_open_file_limit
 from console.connections.connection_table import MAX_HEAD_SECONDS
 from console.connections.web_protocols import MAX_HEAD_BYTES
-from tests.console.served import Served, serving
+from tests.console.served import serving
 from tests.waiting import MAX_SECONDS
 
 MANY = 1_100
@@ -29,7 +28,7 @@ HALF_HEADS = {
 
 
 @pytest.fixture(scope="module")
-def narrow(_control_server, _node_servers, tmp_path_factory) -> Iterator[Served]:
+def narrow(_control_server, _node_servers, tmp_path_factory):
     """A console that may hold USUAL_LIMIT files open, and can't raise that."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     data = tmp_path_factory.mktemp("narrow")
@@ -40,7 +39,7 @@ def narrow(_control_server, _node_servers, tmp_path_factory) -> Iterator[Served]
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def get(served: Served, path: str, source: str) -> int:
+def get(served, path, source):
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=MAX_SECONDS, source_address=(source, 0))
     with closing(connection):
         connection.request("GET", path)

@@ -13,7 +13,7 @@ SMUGGLED = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 CHUNKED, LAST_CHUNK = b"Transfer-Encoding: chunked", b"0\r\n\r\n" + SMUGGLED
 
 
-def exchange(port: int, sent: bytes, source: str = "127.0.0.1", silence_seconds: float = MAX_SECONDS) -> bytes:
+def exchange(port, sent, source="127.0.0.1", silence_seconds=MAX_SECONDS):
     """Return what is answered to these bytes, until the server closes the connection or is silent so long."""
     answer = b""
     with socket.create_connection(("127.0.0.1", port), MAX_SECONDS, source_address=(source, 0)) as connection:
@@ -27,11 +27,11 @@ def exchange(port: int, sent: bytes, source: str = "127.0.0.1", silence_seconds:
     return answer
 
 
-def statuses(answer: bytes) -> list[int]:
+def statuses(answer):
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", answer)]
 
 
-def post(*headers: bytes, body: bytes = b"", path: bytes = b"/login/") -> bytes:
+def post(*headers, body=b"", path=b"/login/"):
     return b"POST " + path + b" HTTP/1.1\r\n" + HOST + b"".join(each + b"\r\n" for each in headers) + b"\r\n" + body
 
 

@@ -1,15 +1,12 @@
 """Whoever reads an answer slowly, or asks too often from one address, shuts nobody else out."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import asynccontextmanager
-from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.http import StreamingHttpResponse
-from django.http.response import HttpResponseBase
 from django.test import Client
 
 from console.actions import exports
@@ -25,7 +22,7 @@ ATTACKER, SOMEBODY = "198.51.100.9", "203.0.113.7"
 MANY = 60
 
 
-async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
+async def answer(scope, receive, send):
     """An application whose answer is larger than what a connection takes unread."""
     while (await receive()).get("more_body"):
         pass
@@ -34,15 +31,15 @@ async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def reads_nothing(message: dict[str, Any]) -> None:
+async def reads_nothing(message):
     if message["type"] == "http.response.body":
         await asyncio.Event().wait()
 
 
-async def ask(application: Any, path: str, address: str, send: Any, *headers: tuple[bytes, bytes]) -> None:
+async def ask(application, path, address, send, *headers):
     messages = iter([{"type": "http.request", "body": b"", "more_body": False}])
 
-    async def receive() -> Any:
+    async def receive():
         for message in messages:
             return message
         return await asyncio.Event().wait()
@@ -52,11 +49,11 @@ async def ask(application: Any, path: str, address: str, send: Any, *headers: tu
     await application({**scope, **peer, "raw_path": path.encode(), "query_string": b""}, receive, send)
 
 
-async def status(application: Any, path: str, address: str = SOMEBODY) -> int:
+async def status(application, path, address=SOMEBODY):
     """What somebody who reads gets, at once."""
-    found: list[int] = []
+    found = []
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message):
         found.extend([message["status"]] if "status" in message else [])
 
     began = asyncio.get_running_loop().time()
@@ -66,7 +63,7 @@ async def status(application: Any, path: str, address: str = SOMEBODY) -> int:
 
 
 @asynccontextmanager
-async def slow_readers(application: Any, path: str, address: str = ATTACKER, many: int = MANY) -> Any:
+async def slow_readers(application, path, address=ATTACKER, many=MANY):
     tasks = [asyncio.create_task(ask(application, path, address.format(at), reads_nothing)) for at in range(many)]
     for _ in range(20):
         await asyncio.sleep(0)
@@ -92,11 +89,11 @@ async def test_one_customer_of_a_provider_has_many_ipv6_addresses_and_counts_as_
 
 
 @asynccontextmanager
-async def slow_person(application: Any, path: str, credentials: list[tuple[bytes, bytes]], many: int) -> Any:
+async def slow_person(application, path, credentials, many):
     """Read nothing of many answers as one person, from four addresses and with these credentials by turns."""
-    refused: list[int] = []
+    refused = []
 
-    async def reads_no_body(message: dict[str, Any]) -> None:
+    async def reads_no_body(message):
         refused.extend([message["status"]] if message.get("status", 200) >= 400 else [])
         await reads_nothing(message)
 
@@ -114,7 +111,7 @@ async def slow_person(application: Any, path: str, credentials: list[tuple[bytes
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def answer_the_viewer(scope: dict[str, Any], receive: Any, send: Any) -> None:
+async def answer_the_viewer(scope, receive, send):
     """An application that finds every credential to be the viewer's."""
     while (await receive()).get("more_body"):
         pass
@@ -163,9 +160,9 @@ async def test_exports_keep_nobody_from_the_api():
 
 @pytest.mark.django_db
 def test_sessions_tokens_and_assistants_are_counted_for_their_person(browsers, secrets, stored_snapshot, monkeypatch):
-    claimed: list[str] = []
+    claimed = []
 
-    def refuse(scope: Any, person: str) -> None:
+    def refuse(scope, person):
         claimed.append(person)
         raise RequestRefused(429, "you have too many requests at work at once.", 1, field="")
 
@@ -210,7 +207,7 @@ async def test_who_reads_nothing_is_let_go_and_the_next_is_served(line):
 async def test_a_long_export_goes_on_as_long_as_its_reader_takes_it(bytes_per_second, is_read):
     seconds, piece = [0.0], b"x" * 32_768
 
-    async def slowly(message: dict[str, Any]) -> None:
+    async def slowly(message):
         seconds[0] += len(message["body"]) / bytes_per_second
 
     reader = Reader(slowly, clock=lambda: seconds[0])
@@ -230,7 +227,7 @@ async def test_what_lies_in_buffers_buys_no_time():
     """Megabytes are taken at once by the network's buffers, and then nothing is read."""
     pieces = iter(range(100))
 
-    async def stuck_after_many(message: dict[str, Any]) -> None:
+    async def stuck_after_many(message):
         if next(pieces, None) is None:
             await asyncio.Event().wait()
 
@@ -249,7 +246,7 @@ async def test_what_lies_in_buffers_buys_no_time():
 async def test_the_time_in_which_an_answer_is_made_is_not_its_readers():
     seconds = [0.0]
 
-    async def at_once(message: dict[str, Any]) -> None:
+    async def at_once(message):
         pass
 
     reader = Reader(at_once, clock=lambda: seconds[0])
@@ -264,7 +261,7 @@ async def test_django_closes_an_export_whose_reader_has_left(settings):
     settings.ALLOWED_HOSTS = ["*"]
     closed = asyncio.Event()
 
-    def pieces() -> Iterator[str]:
+    def pieces():
         try:
             while True:
                 yield "x" * 65_536
@@ -272,7 +269,7 @@ async def test_django_closes_an_export_whose_reader_has_left(settings):
             loop.call_soon_threadsafe(closed.set)
 
     class Export(ASGIHandler):
-        async def run_get_response(self, request: Any) -> HttpResponseBase:
+        async def run_get_response(self, request):
             return StreamingHttpResponse(exports._iterate_asynchronously(pieces()))
 
     loop = asyncio.get_running_loop()

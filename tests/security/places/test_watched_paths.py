@@ -3,8 +3,6 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
-from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -24,7 +22,7 @@ OK = {"database": ReadinessPart(True, 0.0, "answers")}
 async def test_of_a_flood_from_everywhere_few_are_at_work_and_few_wait(path, most):
     working, go = [], asyncio.Event()
 
-    async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def answer(scope, receive, send):
         await receive()
         working.append(scope["path"])
         await go.wait()
@@ -37,7 +35,7 @@ async def test_of_a_flood_from_everywhere_few_are_at_work_and_few_wait(path, mos
         assert path == "/healthz" or await _is_served(application, go)
 
 
-async def _is_served(application: Admission, go: asyncio.Event) -> bool:
+async def _is_served(application, go):
     """Whether who asks for a page beside the flood gets to work."""
     task = asyncio.create_task(ask(application, "/", SOMEBODY, None))
     await asyncio.sleep(0)
@@ -49,7 +47,7 @@ async def _is_served(application: Admission, go: asyncio.Event) -> bool:
 def test_however_many_ask_readiness_is_found_once_a_second():
     found, seconds, begun = [], [0.0], threading.Event()
 
-    def find(now: datetime) -> dict[str, ReadinessPart]:
+    def find(now):
         found.append(now)
         begun.wait()
         return OK
@@ -71,13 +69,13 @@ async def test_no_token_is_searched_for_an_assistant_that_finds_no_place(monkeyp
     monkeypatch.setattr(authentication, "authenticate_token", lambda *said: looked_up.append(said))
     application = Admission(AssistantEndpoint(None), at_once=0)
 
-    async def post(path: str) -> int:
-        sent: list[int] = []
+    async def post(path):
+        sent = []
 
-        async def send(message: dict[str, Any]) -> None:
+        async def send(message):
             sent.extend([message["status"]] if "status" in message else [])
 
-        async def receive() -> dict[str, Any]:
+        async def receive():
             return {"type": "http.request", "body": b"{}", "more_body": False}
 
         headers = [(b"authorization", b"Bearer weir_made_up")]

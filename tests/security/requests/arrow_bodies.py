@@ -1,7 +1,6 @@
 """Arrow streams as an attacker writes them: by Arrow's own writer, and put together by hand."""
 
 import struct
-from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -9,7 +8,7 @@ CONTINUATION = b"\xff\xff\xff\xff"
 END = CONTINUATION + b"\0\0\0\0"
 
 
-def stream(*batches: pa.RecordBatch, **options: object) -> bytes:
+def stream(*batches, **options):
     """Batches of one schema as Arrow writes them."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
@@ -18,22 +17,16 @@ def stream(*batches: pa.RecordBatch, **options: object) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def columns(**arrays: pa.Array) -> pa.RecordBatch:
+def columns(**arrays):
     return pa.RecordBatch.from_pydict(arrays)
 
 
-def schema_of(schema: pa.Schema) -> bytes:
+def schema_of(schema):
     """A stream that has got no further than its schema."""
     return schema.serialize().to_pybytes()
 
 
-def batch_of(
-    rows: int,
-    nodes: Sequence[tuple[int, int]],
-    buffers: Sequence[tuple[int, int]],
-    body: bytes,
-    body_bytes: int | None = None,
-) -> bytes:
+def batch_of(rows, nodes, buffers, body, body_bytes=None):
     """A record batch's message with a header that says what it is told to, then the body."""
     vectors = [_pairs(nodes), _pairs(buffers)]
     # Tables: root (at 24), batch (at 64), then the vectors; each with its vtable before it.
@@ -54,6 +47,6 @@ def batch_of(
     return CONTINUATION + struct.pack("<i", len(whole)) + whole + body
 
 
-def _pairs(pairs: Sequence[tuple[int, int]]) -> bytes:
+def _pairs(pairs):
     """A vector of structs; its length is padded so that the structs lie on 8 bytes."""
     return struct.pack("<I", len(pairs)) + b"".join(struct.pack("<qq", *pair) for pair in pairs) + b"\0" * 4

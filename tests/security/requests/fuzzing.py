@@ -8,11 +8,9 @@ import inspect
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
-from typing import Any
 from urllib.parse import quote
 
 from django.conf import settings
@@ -53,7 +51,7 @@ MOMENTS = (
 )  # fmt: skip
 
 
-def text_of(chance: Random) -> str:
+def text_of(chance):
     """One text, by a cheaper die than Hypothesis has: most requests of the long form are thrown with it."""
     kind = chance.random()
     if kind < 0.45:
@@ -79,14 +77,14 @@ class Tally:
     failure: str = ""  # the first: what is found after it may be its consequence
     began: float = field(default_factory=time.monotonic)
 
-    def count(self, route: str, role: str, status: int, seconds: float) -> None:
+    def count(self, route, role, status, seconds):
         self.requests += 1
         self.statuses[status] += 1
         self.routes.add(route)
         self.roles.add(role)
         self.slowest = max(self.slowest, (seconds, route))
 
-    def report(self, name: str) -> str:
+    def report(self, name):
         seconds = time.monotonic() - self.began
         said = ", ".join(f"{status}: {count:,}" for status, count in sorted(self.statuses.items()))
         return (
@@ -104,7 +102,7 @@ class Caller:
     cookies: Mapping[str, str]
     headers: Mapping[str, str]
 
-    def browser(self) -> Client:
+    def browser(self):
         """A fresh one, so that no answer's cookie changes who asks next."""
         browser = Client(raise_request_exception=False)
         for name, value in self.cookies.items():
@@ -112,7 +110,7 @@ class Caller:
         return browser
 
 
-def callers_of(browsers: Mapping[str, Client], secrets: Mapping[str, str]) -> list[Caller]:
+def callers_of(browsers, secrets):
     """Everybody, with a session and with a token. Administrators get furthest, so they ask most often."""
     name = settings.SESSION_COOKIE_NAME
     people = [
@@ -125,7 +123,7 @@ def callers_of(browsers: Mapping[str, Client], secrets: Mapping[str, str]) -> li
     return [*people, *tokens]
 
 
-def caller_for(chance: Random, callers: list[Caller]) -> Caller:
+def caller_for(chance, callers):
     """Anybody; most often who gets furthest: an administrator."""
     if chance.random() < 0.3:
         return chance.choice(callers)
@@ -133,7 +131,7 @@ def caller_for(chance: Random, callers: list[Caller]) -> Caller:
     return next(each for each in callers if each.name == name)
 
 
-def taken_back(work: Callable[[], Any]) -> Any:
+def taken_back(work):
     """What `work` gives; what it changed in the database is as before."""
     with transaction.atomic():
         try:
@@ -142,13 +140,13 @@ def taken_back(work: Callable[[], Any]) -> Any:
             transaction.set_rollback(True)
 
 
-def resume() -> None:
+def resume():
     """What a request has paused would refuse the events of those that follow, as it should."""
     if names := list(control().scan_iter(keys.PAUSE.pattern)):
         control().delete(*names)
 
 
-def send(tally: Tally, caller: Caller, route: str, work: Callable[[Client], Any]) -> Any:
+def send(tally, caller, route, work):
     """One request; fails for 500 or more and for a hang, but what MAY_BE_AWAY may say so."""
     begun = time.process_time()
     answer = taken_back(lambda: work(caller.browser()))
@@ -170,20 +168,20 @@ class Page:
     route: str
     fields: tuple[str, ...]
 
-    def address(self, values: Mapping[str, Any], chosen: list[str]) -> str:
+    def address(self, values, chosen):
         """The route filled: a place takes its usual value, or a chosen hostile one."""
         hostile = iter(chosen)
 
-        def fill(match: re.Match[str]) -> str:
+        def fill(match):
             text = next(hostile, "")
             return quote(str(text or values.get(match[0], values.get(f"<{match[1]}>", "alert"))), safe="")
 
         return "/" + PLACE.sub(fill, self.route)
 
 
-def pages(patterns: Any = None, before: str = "") -> list[Page]:
+def pages(patterns=None, before=""):
     """Every address that is none of the API's."""
-    found: list[Page] = []
+    found = []
     for pattern in get_resolver().url_patterns if patterns is None else patterns:
         route = before + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
@@ -194,20 +192,20 @@ def pages(patterns: Any = None, before: str = "") -> list[Page]:
 
 
 @functools.cache
-def fields_of(path: str) -> tuple[str, ...]:
+def fields_of(path):
     """Names of fields that the source of a page reads, and those of every form."""
     own = FIELD_NAME.findall(Path(path).read_text()) if "console" in path else []
     return tuple(dict.fromkeys([*own * 3, *input_names()]))
 
 
 @functools.cache
-def input_names() -> tuple[str, ...]:
+def input_names():
     shared = ("reason", "minutes", "expires_at", "name", "value", "page", "before", "after", "at", "from", "to")
     found = [name for path in TEMPLATES.rglob("*.html") for name in INPUT_NAME.findall(path.read_text())]
     return tuple(dict.fromkeys([*shared, *found]))
 
 
-def fields_for(chance: Random, page: Page) -> dict[str, list[str]]:
+def fields_for(chance, page):
     """Some of a page's fields, with one or more values each; most have a reason, which all else waits for."""
     names = {
         chance.choice(page.fields[:60] if chance.random() < 0.8 else page.fields) for _ in range(chance.randint(0, 9))

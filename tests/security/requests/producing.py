@@ -1,8 +1,5 @@
 """A producer that posts bodies to queue alert: import the fixture `producer`."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import pytest
 from django.test import Client
 
@@ -14,10 +11,10 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 @pytest.fixture
-def producer(secrets, plant_topology) -> Iterator[Callable[..., Any]]:
+def producer(secrets, plant_topology):
     """Posts a body with a producer's token."""
 
-    def post(body: bytes, content_type: str = LINES, query: str = "", **headers: str) -> Any:
+    def post(body, content_type=LINES, query="", **headers):
         token = {"HTTP_AUTHORIZATION": f"Bearer {secrets['producer']}"}
         return Client().post(ADDRESS + query, body, content_type=content_type, **token, **headers)
 

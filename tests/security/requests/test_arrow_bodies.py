@@ -24,7 +24,7 @@ ALL_NULL = pa.schema([("type", pa.null())])
 TWO = struct.pack("<dd", 1.0, 2.0)
 
 
-def texts(data: bytes, *offsets: int) -> bytes:
+def texts(data, *offsets):
     """A column of text with these bytes and offsets, whatever they mean."""
     places = np.array(offsets, np.int32).tobytes()
     start = -(-len(places) // 8) * 8
@@ -34,7 +34,7 @@ def texts(data: bytes, *offsets: int) -> bytes:
     return schema_of(pa.schema([("type", TEXT)])) + batch_of(rows, [(rows, 0)], buffers, body) + END
 
 
-def run_ends() -> pa.Array:
+def run_ends():
     return pa.RunEndEncodedArray.from_arrays(pa.array([2**30], pa.int32()), pa.array([1.0]))
 
 

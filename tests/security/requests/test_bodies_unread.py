@@ -3,8 +3,6 @@
 import asyncio
 import itertools
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -13,7 +11,7 @@ from django.db import connection
 
 from console.accounts.access import Actor
 from console.accounts.authentication import run_in_thread
-from console.accounts.tokens import Quota, get_actor_quota
+from console.accounts.tokens import get_actor_quota
 from console.api.ingestion import body_limit
 from console.api.ingestion import events as publisher
 from console.api.ingestion.body_limit import LARGE_OF_ONE, STRANGER_BYTES, Allowance, BodyLimit
@@ -31,7 +29,7 @@ MIB = 2**20
 class Sent:
     """One request to an ASGI application: what was read of its body, and the answer."""
 
-    def __init__(self, path: str, size_bytes: int, announced: bool = True, method: str = "POST", **headers: str):
+    def __init__(self, path, size_bytes, announced=True, method="POST", **headers):
         self.left_bytes = size_bytes
         self.read_bytes = 0
         self.status, self.headers = 0, {}
@@ -40,30 +38,30 @@ class Sent:
             named["content-length"] = str(size_bytes)
         self.scope = scope_of(method, path, named)
 
-    async def receive(self) -> dict[str, Any]:
+    async def receive(self):
         chunk = CHUNK[: self.left_bytes]
         self.left_bytes -= len(chunk)
         self.read_bytes += len(chunk)
         return {"type": "http.request", "body": chunk, "more_body": self.left_bytes > 0}
 
-    async def send(self, message: dict[str, Any]) -> None:
+    async def send(self, message):
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
 
-    async def to(self, application: Any) -> "Sent":
+    async def to(self, application):
         await application(self.scope, self.receive, self.send)
         return self
 
 
 @pytest.fixture
-def limit(plant_topology) -> Iterator[BodyLimit]:
+def limit(plant_topology):
     """The console's own limit, in front of an application that reads all of a body."""
     yield BodyLimit(reading_all, allowed=body_limit.load_allowance)
     publisher._get_client.cache_clear()
 
 
-async def reading_all(scope: Any, receive: Any, send: Any) -> None:
+async def reading_all(scope, receive, send):
     while (await receive())["more_body"]:
         pass
     await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -103,7 +101,7 @@ async def test_a_connection_to_the_database_that_broke_keeps_no_body_out(limit, 
     bearer = f"Bearer {secrets['producer']}"
     assert (await Sent(ADDRESS, LARGE, authorization=bearer).to(limit)).status == 200
 
-    def broken() -> None:
+    def broken():
         connection.ensure_connection()
         connection.connection.close()
 
@@ -114,7 +112,7 @@ async def test_a_connection_to_the_database_that_broke_keeps_no_body_out(limit, 
 async def test_who_sends_a_body_is_asked_while_another_is_waited_for(limit, secrets, monkeypatch):
     both = threading.Barrier(2)
 
-    def quota_after_both(actor: Actor) -> Quota:
+    def quota_after_both(actor):
         both.wait(MAX_SECONDS)
         return get_actor_quota(actor)
 
@@ -125,7 +123,7 @@ async def test_who_sends_a_body_is_asked_while_another_is_waited_for(limit, secr
 
 
 async def test_a_body_whose_sender_nobody_knows_in_time_is_not_read():
-    async def nobody(scope: Any) -> Allowance:
+    async def nobody(scope):
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -155,7 +153,7 @@ def test_a_token_over_its_quota_is_answered_so_before_its_body_is_read(limit, se
     assert int(sent.headers["retry-after"]) > 900
 
 
-async def everybody(scope: Any) -> Allowance:
+async def everybody(scope):
     return Allowance(LARGE, "somebody")
 
 
@@ -170,7 +168,7 @@ async def test_a_body_that_does_not_arrive_in_time_ends():
 async def test_one_sender_has_only_so_many_large_bodies_in_work():
     answers = []
 
-    async def nested(scope: Any, receive: Any, send: Any) -> None:
+    async def nested(scope, receive, send):
         await receive()
         if len(answers) <= LARGE_OF_ONE:
             answers.append(await Sent("/", MIB).to(limit))

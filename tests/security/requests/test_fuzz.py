@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from random import Random
-from typing import Any
 from urllib.parse import urlencode
 
 import orjson
@@ -31,8 +30,7 @@ from queues.models import Node
 from tests.console.accounts.route_permissions import ROUTE_PERMISSIONS
 from tests.console.accounts.things import things as things
 from tests.console.api.test_api import publishing as publishing
-from tests.security.requests.fuzzing import Caller, Tally, caller_for, callers_of, fields_for, pages, send, text_of
-from tests.servers import Server
+from tests.security.requests.fuzzing import Tally, caller_for, callers_of, fields_for, pages, send, text_of
 
 pytestmark = pytest.mark.django_db
 SHORT, LONG = 100, int(os.environ.get("WEIR_FUZZ_REQUESTS", "10100"))
@@ -46,25 +44,20 @@ CHECKS = [
 METHODS = ("get", "post", "post", "put", "delete", "head", "options")
 
 
-def quietly(examples: int) -> Any:
+def quietly(examples):
     """So many examples, whatever they cost and however seldom one is good; the same each time for a seed."""
     return examples_of(
-        max_examples=max(1, examples),
-        deadline=None,
-        database=None,
-        derandomize=False,
-        suppress_health_check=list(HealthCheck),
-        phases=(Phase.generate, Phase.shrink),
-        report_multiple_bugs=False,
-    )
+        max_examples=max(1, examples), deadline=None, database=None, derandomize=False,
+        suppress_health_check=list(HealthCheck), phases=(Phase.generate, Phase.shrink), report_multiple_bugs=False,
+    )  # fmt: skip
 
 
 @pytest.fixture
-def callers(browsers, secrets) -> list[Caller]:
+def callers(browsers, secrets):
     return callers_of(browsers, secrets)
 
 
-def fuzz_api(tally: Tally, callers: list[Caller], things: dict[str, Any], requests: int) -> None:
+def fuzz_api(tally, callers, things, requests):
     """Every operation of the OpenAPI document, with what fits it and what does not, on rows that are there
     and on others; its answer is one that the document states.
     """
@@ -83,22 +76,22 @@ def fuzz_api(tally: Tally, callers: list[Caller], things: dict[str, Any], reques
         _ask_operation(tally, callers, st.one_of(cases), requests // len(operations), SEED + place)
 
 
-def known(things: dict[str, Any]) -> dict[str, Any]:
+def known(things):
     """A value for each place of the API's addresses."""
     usual = {"plant": "main", "name": "performance", "operator": "hosts", "criterion": "x"}
     return {**usual, **{place.strip("<>"): value for place, value in things.items() if ":" not in place}}
 
 
-def _ask_operation(tally: Tally, callers: list[Caller], cases: Any, examples: int, begin: int) -> None:
+def _ask_operation(tally, callers, cases, examples, begin):
     @seed(begin)
     @quietly(examples)
     @given(cases, st.sampled_from(callers))
-    def ask(case: Any, caller: Caller) -> None:
+    def ask(case, caller):
         query = urlencode(case.query or {}, doseq=True)
         address = f"{case.formatted_path}?{query}"
         kind, body = case.media_type or "application/json", body_of(case)
 
-        def work(browser: Any) -> Any:
+        def work(browser):
             return browser.generic(case.method, address, body, kind, **caller.headers)
 
         answer = send(tally, caller, f"{case.method} {case.operation.path}", work)
@@ -110,7 +103,7 @@ def _ask_operation(tally: Tally, callers: list[Caller], cases: Any, examples: in
     ask()
 
 
-def body_of(case: Any) -> bytes:
+def body_of(case):
     if isinstance(case.body, bytes):
         return case.body
     if case.media_type != "application/json" or isinstance(case.body, NotSet):
@@ -118,14 +111,14 @@ def body_of(case: Any) -> bytes:
     return json.dumps(case.body).encode()
 
 
-def told(answer: Any, request: requests.PreparedRequest) -> Response:
+def told(answer, request):
     """Django's answer as schemathesis reads it."""
     content = b"".join(answer.streaming_content) if answer.streaming else answer.content
     headers = {name: [value] for name, value in answer.items()}
     return Response(answer.status_code, headers, content, request, 0.0, verify=False)
 
 
-def throw_at_pages(tally: Tally, callers: list[Caller], things: dict[str, Any], requests: int) -> None:
+def throw_at_pages(tally, callers, things, requests):
     """Every page: queries, forms sent by a script and by a plain form, and addresses with hostile parts."""
     chance, every = Random(SEED), pages()
     for _ in range(requests):
@@ -139,8 +132,8 @@ def throw_at_pages(tally: Tally, callers: list[Caller], things: dict[str, Any], 
         send(tally, caller, f"{method} {page.route}", asking(method, address, fields, headers, caller))
 
 
-def asking(method: str, address: str, fields: Any, headers: Any, caller: Caller) -> Any:
-    def work(browser: Any) -> Any:
+def asking(method, address, fields, headers, caller):
+    def work(browser):
         given = {"data": fields} if method in ("get", "head", "post") else {}
         return getattr(browser, method)(address, headers=headers, **given, **caller.headers)
 
@@ -152,7 +145,7 @@ PARTS = {"pages": (throw_at_pages, 80), "API": (fuzz_api, 20)}
 
 
 @pytest.fixture
-def plant(things, nodes: dict[str, Server], plant_topology, control, snapshot, publishing, settings, tmp_path):
+def plant(things, nodes, plant_topology, control, snapshot, publishing, settings, tmp_path):
     """One of everything that an address may name, on servers that answer; a snapshot that stays young."""
     settings.WEIR_DATA = tmp_path
     Node.objects.update(url=nodes["n1"].url)

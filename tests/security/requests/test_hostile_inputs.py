@@ -3,7 +3,6 @@ calendar, numbers of 5,000 digits. Each is refused with its field, and changes n
 """
 
 import json
-from typing import Any
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
@@ -27,17 +26,17 @@ FORMS = [door for door in ROUTE_PERMISSIONS if door.startswith("POST ") and not 
 
 
 @pytest.fixture
-def administrator(browsers, control) -> Client:
+def administrator(browsers, control):
     browsers["administrator"].raise_request_exception = False
     return browsers["administrator"]
 
 
 @pytest.fixture
-def token(secrets, control) -> dict[str, str]:
+def token(secrets, control):
     return {"HTTP_AUTHORIZATION": f"Bearer {secrets['administrator']}"}
 
 
-def refused(answer: Any, *fields: str) -> None:
+def refused(answer, *fields):
     """A refusal that names one of the fields."""
     assert 400 <= answer.status_code < 500, answer.status_code
     told = answer.json()
@@ -73,12 +72,9 @@ def test_a_query_with_nul_names_the_field(administrator):
 @pytest.mark.parametrize("charset", ["utf-7", "rot13", "unicode_escape", "idna", "nothing"])
 async def test_a_charset_of_ones_own_decodes_nothing(charset, application):
     scope = {
-        "type": "http",
-        "method": "GET",
-        "path": "/ledger/",
-        "query_string": b"text=%5Cud800",
+        "type": "http", "method": "GET", "path": "/ledger/", "query_string": b"text=%5Cud800",
         "headers": [(b"host", b"localhost"), (b"content-type", f"text/plain; charset={charset}".encode())],
-    }
+    }  # fmt: skip
     wire = ApplicationCommunicator(application, scope)
     await wire.send_input({"type": "http.request", "body": b""})
     assert (await wire.receive_output(10))["status"] == 415
@@ -137,17 +133,10 @@ def test_the_api_refuses_the_ends_of_the_calendar(at, administrator, token):
 
 
 NUMBERS = {
-    "/lab/compare": "id",
-    "/ledger/": "before",
-    "/alerts/silences/": "alert",
-    "/pipeline/new/declaration/": "version",
-    "/plans/": "page",
-    "/settings/plant/": "loop",
-    "/api/v1/ledger": "before",
-    "/api/v1/audit": "rows",
-    "/api/v1/decisions": "from",
-    "/api/v1/history": "to",
-}
+    "/lab/compare": "id", "/ledger/": "before", "/alerts/silences/": "alert",
+    "/pipeline/new/declaration/": "version", "/plans/": "page", "/settings/plant/": "loop",
+    "/api/v1/ledger": "before", "/api/v1/audit": "rows", "/api/v1/decisions": "from", "/api/v1/history": "to",
+}  # fmt: skip
 
 
 @pytest.mark.sweep(3)

@@ -23,17 +23,14 @@ PRODUCTION = {
 }
 
 
-def in_production(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def in_production(*command, **environment):
     """A command of Weir in the environment of production."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("WEIR_")}
     data = os.environ.get("WEIR_DATA", "")
     return subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env={**kept, **PRODUCTION, "WEIR_DATA": data, **environment},
-        capture_output=True,
-        text=True,
-    )
+        [sys.executable, *command], cwd=ROOT, env={**kept, **PRODUCTION, "WEIR_DATA": data, **environment},
+        capture_output=True, text=True,
+    )  # fmt: skip
 
 
 def test_strangers_hear_names_and_states_of_parts_and_no_errors_of_servers(settings):
@@ -126,7 +123,7 @@ print(json.dumps(told))
 """
 
 
-def told_in_production(tmp_path: Path, **environment: str) -> dict:
+def told_in_production(tmp_path, **environment):
     (tmp_path / "static").mkdir()
     (tmp_path / "static" / "staticfiles.json").write_text('{"paths": {}, "version": "1.1"}')
     sqlite = {"WEIR_DATA": str(tmp_path), "DATABASE_URL": f"sqlite:///{tmp_path}/weir.sqlite3", **environment}

@@ -1,7 +1,6 @@
 """Every error that a program gets is an RFC 9457 document: whoever refuses, and when the console fails."""
 
 import logging
-from typing import Any
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
@@ -15,11 +14,11 @@ CAUSE = "the password of the database is hunter2"
 
 
 @pytest.fixture
-def viewer(secrets) -> dict[str, str]:
+def viewer(secrets):
     return {"HTTP_AUTHORIZATION": f"Bearer {secrets['viewer']}"}
 
 
-def told(answer: Any, status: int) -> dict[str, Any]:
+def told(answer, status):
     """The problem that an answer is."""
     assert answer.status_code == status
     assert answer["Content-Type"] == "application/problem+json"
@@ -78,12 +77,9 @@ def test_a_forged_post_is_answered_so(people, control):
 async def test_a_body_over_the_limit_is_a_problem(application):
     headers = [(b"content-length", b"99999999999"), (b"host", b"localhost")]
     scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/api/v1/queues/alert/events",
-        "headers": headers,
+        "type": "http", "method": "POST", "path": "/api/v1/queues/alert/events", "headers": headers,
         "query_string": b"",
-    }
+    }  # fmt: skip
     wire = ApplicationCommunicator(application, scope)
     await wire.send_input({"type": "http.request", "body": b""})
     begin, body = await wire.receive_output(5), await wire.receive_output(5)
@@ -94,7 +90,7 @@ async def test_a_body_over_the_limit_is_a_problem(application):
 
 @pytest.mark.parametrize("address", ["/api/v1/loops", "/control/main/v1/getalloperators", "/loops/"])
 def test_a_failure_has_its_id_and_nothing_of_its_cause(address, browsers, monkeypatch, caplog, control):
-    def fail(*_: Any, **__: Any) -> None:
+    def fail(*_, **__):
         raise RuntimeError(CAUSE)
 
     for place in ("console.api.routes.control.describe_loops", "console.pages.loops.loops.describe_loops"):

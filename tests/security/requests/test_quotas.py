@@ -20,7 +20,7 @@ SAME_SERVER = settings(suppress_health_check=[HealthCheck.function_scoped_fixtur
 EVENTS = b'{"type":"a"}\n'
 
 
-def limit(events: int | None = None, size_bytes: int | None = None) -> ApiToken:
+def limit(events=None, size_bytes=None):
     """The producer's token with its own quota."""
     token = ApiToken.objects.get(name="of-producer")
     token.quota_events_per_second, token.quota_bytes_per_second = events, size_bytes
@@ -28,7 +28,7 @@ def limit(events: int | None = None, size_bytes: int | None = None) -> ApiToken:
     return token
 
 
-def pass_seconds(control, subject: str, seconds: float) -> None:
+def pass_seconds(control, subject, seconds):
     """Let the bucket believe that it was looked at so much earlier."""
     control.hincrbyfloat(keys.QUOTA.build(subject), "at", -seconds)
 
@@ -65,7 +65,7 @@ def test_bytes_are_counted_as_they_are_unpacked(producer, control):
 def test_what_is_stored_is_answered_so_also_where_its_quota_can_not_be_booked(
     producer, nodes, monkeypatch, body, status
 ):
-    def charge(*_) -> None:
+    def charge(*_):
         raise NotReplicated("no replica has it yet")
 
     monkeypatch.setattr(Quota, "charge", charge)
@@ -114,7 +114,7 @@ def test_a_request_is_admitted_when_retry_after_has_passed(control, owed_seconds
     assert quota.wait_seconds(1) == 0
 
 
-def set_quota(browser, token: ApiToken, **body):
+def set_quota(browser, token, **body):
     return browser.post(f"/api/v1/tokens/{token.pk}/quota", body, content_type="application/json")
 
 

@@ -30,30 +30,20 @@ OBJECTS = st.recursive(
     max_leaves=6,
 )
 ATTRIBUTES = st.one_of(
-    st.none(),
-    st.dictionaries(st.text("ab", max_size=2), OBJECTS, max_size=3).map(lambda each: orjson_text(each)),
+    st.none(), st.dictionaries(st.text("ab", max_size=2), OBJECTS, max_size=3).map(lambda each: orjson_text(each)),
     st.text('{}[]":,1a\\ ', max_size=8),
     st.sampled_from(
         [
-            '{"a":NaN}',
-            '{"a":1e999}',
-            '{"a":"\\ud800"}',
-            '{"a":"\\u0000"}',
-            '{"a":' + "9" * 5_000 + "}",
-            '{"a":' + "[" * 250 + "]" * 250 + "}",
-            '{"a":' + "[" * 300 + "]" * 300 + "}",
-            '{"a":' + "[" * 3_000 + "]" * 3_000 + "}",
-            '{"a":"' + "x" * MAX_ATTRIBUTES + '"}',
-            '{"a":"' + "ä" * (MAX_ATTRIBUTES - 8) + '"}',
-            "[]",
-            "{}{}",
-            "",
-        ]
+            '{"a":NaN}', '{"a":1e999}', '{"a":"\\ud800"}', '{"a":"\\u0000"}', '{"a":' + "9" * 5_000 + "}",
+            '{"a":' + "[" * 250 + "]" * 250 + "}", '{"a":' + "[" * 300 + "]" * 300 + "}",
+            '{"a":' + "[" * 3_000 + "]" * 3_000 + "}", '{"a":"' + "x" * MAX_ATTRIBUTES + '"}',
+            '{"a":"' + "ä" * (MAX_ATTRIBUTES - 8) + '"}', "[]", "{}{}", "",
+        ],
     ),
-)
+)  # fmt: skip
 
 
-def orjson_text(document: dict) -> str:
+def orjson_text(document):
     try:
         return orjson.dumps(document).decode()
     except TypeError:  # an integer of more than 64 bits
@@ -62,24 +52,19 @@ def orjson_text(document: dict) -> str:
 
 EVENTS = st.fixed_dictionaries(
     {
-        "id": TEXTS,
-        "time": TIMES,
-        "type": TEXTS,
-        "source": TEXTS,
-        "key": TEXTS,
-        "value": VALUES,
+        "id": TEXTS, "time": TIMES, "type": TEXTS, "source": TEXTS, "key": TEXTS, "value": VALUES,
         "attributes": ATTRIBUTES,
-    }
-)
+    },
+)  # fmt: skip
 TYPES = {"time": pa.float64(), "value": pa.float64()}
 PLAIN = dict.fromkeys(("id", "time", "type", "source", "key", "value", "attributes"))
 
 
-def as_columns(event: dict) -> pa.RecordBatch:
+def as_columns(event):
     return pa.RecordBatch.from_pydict({name: pa.array([event[name]], TYPES.get(name, pa.string())) for name in PLAIN})
 
 
-def outcome(read) -> list[dict] | None:
+def outcome(read):
     """The events that were read; None: refused."""
     try:
         return read()
@@ -87,7 +72,7 @@ def outcome(read) -> list[dict] | None:
         return None
 
 
-def ways(event: dict) -> dict[str, list[dict] | None]:
+def ways(event):
     batch = as_columns(event)
     return {
         "mapping": outcome(lambda: from_events([event], NOW_US).to_pylist()),

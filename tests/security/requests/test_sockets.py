@@ -4,14 +4,12 @@ import asyncio
 import socket
 import time
 from contextlib import AsyncExitStack
-from typing import Any
 
 import orjson
 import pytest
 import websockets
 from channels.routing import URLRouter
 from channels.sessions import CookieMiddleware
-from django.contrib.auth.models import User
 from django.urls import path
 from websockets.exceptions import ConnectionClosed
 
@@ -20,31 +18,22 @@ from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.console.live.sockets import Socket
 from tests.console.live.test_live import HOST, OUR_ORIGIN, cookie_of, opened
-from tests.console.served import Served
 from tests.waiting import MAX_SECONDS
 
 PER_PERSON = 20
 NONSENSE = [
-    "",
-    "null",
-    "[1, 2",
-    '{"ask": 7}',
-    '{"ask": {"ask": "snapshot"}}',
-    '{"command": "stop"}',
-    "[" * 4000,
-    '"\\ud800"',
-    b"\x00\xff",
-    "\N{GRINNING FACE}" * 1000,
-]
+    "", "null", "[1, 2", '{"ask": 7}', '{"ask": {"ask": "snapshot"}}', '{"command": "stop"}', "[" * 4000,
+    '"\\ud800"', b"\x00\xff", "\N{GRINNING FACE}" * 1000,
+]  # fmt: skip
 
 
-def options_of(served: Served) -> dict[str, Any]:
+def options_of(served):
     """max_queue: a socket that is held and not read must still hear the answer to its closing frame."""
     headers = {"Cookie": served.log_in()}
     return {"origin": f"http://127.0.0.1:{served.port}", "additional_headers": headers, "max_queue": None}
 
 
-async def closing(connection: Any) -> tuple[int, str]:
+async def closing(connection):
     """The close code and reason; what is sent before is passed over."""
     with pytest.raises(ConnectionClosed) as closed:
         async with asyncio.timeout(MAX_SECONDS):
@@ -127,7 +116,7 @@ async def test_a_change_reaches_many_sockets_at_once(served, control):
     control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     options = options_of(served)
 
-    async def numbered(connection: Any) -> Any:
+    async def numbered(connection):
         """The next message with a number: on a slow machine others say first that nothing came for a while."""
         while "seq" not in (message := orjson.loads(await asyncio.wait_for(connection.recv(), MAX_SECONDS))):
             pass
@@ -138,12 +127,8 @@ async def test_a_change_reaches_many_sockets_at_once(served, control):
         firsts = [orjson.loads(await asyncio.wait_for(each.recv(), MAX_SECONDS)) for each in sockets]
         assert all("snapshot" in first or "silent_seconds" in first for first in firsts)
         message = {
-            "seq": 2,
-            "at": time.time(),
-            "topic": "plant",
-            "snapshot": {**snapshot, "seq": 2},
-            "delta": {"seq": 2},
-        }
+            "seq": 2, "at": time.time(), "topic": "plant", "snapshot": {**snapshot, "seq": 2}, "delta": {"seq": 2},
+        }  # fmt: skip
         control.publish(keys.LIVE, orjson.dumps(message))
         assert {(await numbered(each))["seq"] for each in sockets} == {2}
 
@@ -158,7 +143,7 @@ async def test_a_change_reaches_many_sockets_at_once(served, control):
     ids=["person", "process"],
 )
 async def test_so_many_sockets_are_open_and_the_next_is_answered_so(
-    name, limit, roles, code, application, control, browsers, people: dict[str, User], stored_snapshot, settings
+    name, limit, roles, code, application, control, browsers, people, stored_snapshot, settings
 ):
     assert settings.WEIR_LIVE_SOCKETS_PER_PERSON == PER_PERSON
     setattr(settings, name, limit)

@@ -1,7 +1,5 @@
 """Queues that people pause and worker hosts that they drain: authorised, audited, undone."""
 
-from typing import Any
-
 import orjson
 import pytest
 from django.utils import timezone
@@ -10,6 +8,7 @@ from console.api.ingestion import events as publisher
 from console.embedded.seeding import seed
 from console.models import AuditEntry
 from queues import keys, pausing
+from tests.console.page_form import fetch
 from workers.models import Loop, Override
 
 pytestmark = pytest.mark.django_db
@@ -25,16 +24,12 @@ def plant(control, settings):
         control.hset(keys.HOSTS, name, orjson.dumps({"role": role, "slots": 2, "busy": 0, "pid": 1, "at": 0.0}))
 
 
-def fetch(browser, address: str, posted: dict[str, Any]):
-    return browser.post(address, posted, headers={"accept": "application/json"})
-
-
-def ask(browser, address: str, body: dict[str, Any], secret: str | None = None):
+def ask(browser, address, body, secret=None):
     headers = {"authorization": f"Bearer {secret}"} if secret else {}
     return browser.post(f"/api/v1/{address}", body, content_type="application/json", headers=headers)
 
 
-def audited() -> list[tuple[str, str, str]]:
+def audited():
     rows = AuditEntry.objects.order_by("id")
     return [(each.actor, each.action, each.target) for each in rows if each.actor != "system"]
 

@@ -4,18 +4,16 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import orjson
 import pytest
-from playwright.sync_api import Page, WebSocketRoute, expect
+from playwright.sync_api import expect
 
-from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
+from tests.console.browser.screen import BROWSER, PHONE, live, overhang, violations
 from tests.console.browser.test_forms import reverting
-from tests.console.served import ROOT, Served
+from tests.console.served import ROOT
 from tests.waiting import MAX_SECONDS, until
 from workers.history.snapshot_archive import Recorder
 
@@ -41,10 +39,10 @@ OF_NO_LOOPS = "UPDATE workers_alertrule SET enabled = ? WHERE name = 'loops-stop
 
 
 @pytest.fixture(scope="module")
-def no_loops_missed(served: Served) -> Iterator[None]:
+def no_loops_missed(served):
     """No loop ticks here. Its alert, 20 s after the start, would come before those that tests wait for."""
 
-    def enable(enabled: bool) -> None:
+    def enable(enabled):
         database = served.log.parent / "weir.sqlite3"
         with closing(sqlite3.connect(database, timeout=MAX_SECONDS)) as connection, connection:
             assert connection.execute(OF_NO_LOOPS, (enabled,)).rowcount == 1
@@ -55,31 +53,27 @@ def no_loops_missed(served: Served) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def alerter(served: Served, no_loops_missed: None) -> Iterator[None]:
+def alerter(served, no_loops_missed):
     """`manage.py alert` on the console's database."""
     process = subprocess.Popen(
-        [sys.executable, "manage.py", "alert"],
-        cwd=ROOT,
-        env=served.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+        [sys.executable, "manage.py", "alert"], cwd=ROOT, env=served.environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
     yield
     process.terminate()
     process.wait(MAX_SECONDS)
 
 
 @pytest.fixture(scope="module")
-def cookie(served: Served) -> str:
+def cookie(served):
     return served.log_in()
 
 
 @pytest.fixture
-def alert(served: Served, alerter: None, cookie: str, observer: Observer) -> dict[str, Any]:
+def alert(served, alerter, cookie, observer):
     """Node n3 has been silent for 14 s, and the alerter has seen it; the observer says so too."""
 
-    def fired() -> Any:
+    def fired():
         observer.publish()
         with closing(served.connection()) as connection:
             connection.request("GET", "/api/v1/alerts", headers={"Cookie": cookie})
@@ -111,7 +105,7 @@ def test_the_panel_stays_on_its_incident_while_another_comes_first(open_page, ob
     expect(head).to_contain_text(alert["title"])
     silent = {"state": "OFFLINE", "stale": True, "age_seconds": 15.0}
 
-    def rows() -> list[Any]:
+    def rows():
         with closing(served.connection()) as connection:
             connection.request("GET", "/api/v1/alerts", headers={"Cookie": cookie})
             found = orjson.loads(connection.getresponse().read())["alerts"]
@@ -155,7 +149,7 @@ def test_a_silence_says_what_it_would_hide_before_it_is_set(open_page, observer,
 
 
 def test_the_test_of_the_browsers_shows_in_this_one_and_stands_in_the_list(open_page, observer, alert):
-    def prepared(page: Page) -> None:
+    def prepared(page):
         page.context.grant_permissions(["notifications"])
         page.add_init_script(COUNTED)
 
@@ -165,22 +159,24 @@ def test_the_test_of_the_browsers_shows_in_this_one_and_stands_in_the_list(open_
     # The alert itself may be announced as well.
     until(lambda: shown(page)[-1:] == ["Notice: Receiver test weir-alert-test"])
     expect(page.locator("#messages")).to_contain_text("Receiver test")
+    page.get_by_label("Channel").select_option("apprise")
+    expect(page.get_by_label("the secret that authenticates chat replies")).to_be_visible()
 
 
-def announced(observer: Observer, alert: dict[str, Any], announce: str) -> None:
+def announced(observer, alert, announce):
     """The alert calls (again): a step of its escalation tells the browsers."""
     calls = {**alert, "state": "firing", "quiet": None, "announce": announce}
     observer.publish(lambda snapshot: snapshot.update(alerts=[calls]))
 
 
-def shown(page: Page) -> list[str]:
+def shown(page):
     return page.evaluate("window.shown")
 
 
 def test_each_step_is_a_notification_once_also_after_a_reload_and_a_lost_connection(open_page, observer, alert):
-    sockets: list[WebSocketRoute] = []
+    sockets = []
 
-    def prepared(page: Page) -> None:
+    def prepared(page):
         page.context.grant_permissions(["notifications"])
         page.add_init_script(COUNTED)
         page.route_web_socket("**/live/**", lambda route: sockets.append(route) or route.connect_to_server())
@@ -216,7 +212,7 @@ ServiceWorkerRegistration.prototype.showNotification = async function (title, op
 
 @pytest.mark.parametrize("failures", [0, 1])
 def test_the_first_alert_that_a_phone_is_open_for_is_shown_there(failures, open_page, observer, alert):
-    def prepared(page: Page) -> None:
+    def prepared(page):
         page.add_init_script(ON_A_PHONE.replace("FAILURES", str(failures)))
 
     page = open_page("/nodes/", before=prepared, viewport=PHONE)
@@ -231,7 +227,7 @@ def test_the_first_alert_that_a_phone_is_open_for_is_shown_there(failures, open_
 def test_a_page_of_the_past_notifies_nobody_of_what_called_then(open_page, observer, alert, served):
     """Neither of the alert, in the step that it was in, nor of an override that was about to end."""
 
-    def prepared(page: Page) -> None:
+    def prepared(page):
         page.context.grant_permissions(["notifications"])
         page.add_init_script(COUNTED)
 
@@ -247,41 +243,3 @@ def test_a_page_of_the_past_notifies_nobody_of_what_called_then(open_page, obser
     assert shown(page) == []
     assert page.locator(".toast").count() == 0
     expect(page).to_have_title(re.compile("^Nodes"))
-
-
-RECEIVERS = """
-from workers.alerts.delivery import receivers
-names = {"secret_environment": "WEIR_SECRET_CHAT", "answers_environment": "WEIR_SECRET_ANSWERS"}
-receivers.define("chat", "apprise", names)
-"""
-
-
-@pytest.fixture(scope="module")
-def chat(served: Served) -> None:
-    """A receiver whose address nobody has set."""
-    command = [sys.executable, "manage.py", "shell", "-c", RECEIVERS]
-    subprocess.run(command, cwd=ROOT, env=served.environment, check=True, capture_output=True)
-
-
-@pytest.mark.parametrize(
-    ("viewport", "theme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")], ids=("light", "dark", "phone")
-)
-def test_who_is_notified_and_why_not_is_read_on_every_screen(
-    open_page, observer, alert, chat, tmp_path, viewport, theme
-):
-    for name, address, words in (
-        ("alert", f"/alerts/{alert['id']}/?act=acknowledge", "notified"),
-        ("receivers", "/alerts/receivers/", "WEIR_SECRET_CHAT is not set"),
-        ("report", "/reports/", alert["title"]),
-    ):
-        page = open_page(address, viewport=viewport, color_scheme=theme)
-        live(page, observer)
-        expect(page.locator("main")).to_contain_text(words)
-        if name == "receivers":
-            expect(page.locator("main")).to_contain_text("replies go to /api/v1/chat/chat")
-            page.get_by_label("Channel").select_option("apprise")
-            expect(page.get_by_label("the secret that authenticates chat replies")).to_be_visible()
-        page.screenshot(path=tmp_path / f"{name}-{viewport['width']}-{theme}.png", full_page=True)
-        assert violations(page) == [] and overhang(page) <= 0
-        if name == "alert":
-            expect(page.locator("[data-acknowledge]")).to_be_focused()

@@ -4,14 +4,13 @@ import re
 import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import orjson
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from queues import keys
-from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live
 from tests.waiting import until
 from tests.workers.snapshots import snapshot_of
 from workers.history import metrics
@@ -22,7 +21,7 @@ MINUTES = 12
 
 
 @pytest.fixture
-def measured(observer: Observer, control, served) -> float:
+def measured(observer, control, served):
     """Twelve measured minutes up to now, kept as the observer keeps them; gives when they began."""
     begin = time.time() - MINUTES * 60
     recorder = Recorder(served.log.parent)
@@ -36,15 +35,15 @@ def measured(observer: Observer, control, served) -> float:
     return begin
 
 
-def csrf_of(cookie: str) -> str:
+def csrf_of(cookie):
     return next(each.split("=", 1)[1] for each in cookie.split("; ") if each.startswith("csrftoken="))
 
 
-def rate(page: Page) -> float:
+def rate(page):
     return float(page.locator('[data-value="totals.in_per_second"]').inner_text().replace(",", ""))
 
 
-def at_share(page: Page, share: float) -> tuple[float, float]:
+def at_share(page, share):
     plots = page.locator("[data-plots]")
     expect(plots).to_be_visible()
     # A part that is just written anew has no box for an instant.
@@ -116,7 +115,7 @@ def test_keys_move_the_cursor_and_it_keeps_the_focus(open_page, observer, measur
 
 
 def test_a_clock_that_is_wrong_in_the_browser_changes_no_time(open_page, observer, measured):
-    def yesterday(page: Page) -> None:
+    def yesterday(page):
         page.clock.set_fixed_time(datetime.now(UTC) - timedelta(days=1, hours=3))
 
     page = open_page("/timeline/?minutes=10", before=yesterday, timezone_id="Asia/Kathmandu")
@@ -127,7 +126,7 @@ def test_a_clock_that_is_wrong_in_the_browser_changes_no_time(open_page, observe
     assert abs(datetime.now(UTC) - timedelta(minutes=5) - at) < timedelta(minutes=2)
 
 
-def test_the_exported_file_is_read_without_the_console(open_page, observer, measured, tmp_path: Path, chromium):
+def test_the_exported_file_is_read_without_the_console(open_page, observer, measured, tmp_path, chromium):
     page = open_page("/timeline/?minutes=10")
     live(page, observer)
     with page.expect_download() as download:

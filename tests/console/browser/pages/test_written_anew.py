@@ -5,13 +5,12 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import expect
 
 from queues import keys
 from tests.console.browser.pages.test_plant_page import row
-from tests.console.browser.screen import BROWSER, Observer, comes, live
+from tests.console.browser.screen import BROWSER, comes, live
 from tests.console.browser.test_live_figures import LIVE, SOCKET, close
-from tests.console.served import Served
 from tests.waiting import MAX_SECONDS, until
 
 pytestmark = BROWSER
@@ -29,11 +28,11 @@ def east(ask):
         ask("POST", "plants/east/remove", {"reason": "a test"})
 
 
-def written_anew(page: Page, observer: Observer, change) -> None:
+def written_anew(page, observer, change):
     """Publishes this change until the page asks anew, of a server that has no snapshot when it answers."""
-    heard: list[bool] = []
+    heard = []
 
-    def without_snapshot(route: Route) -> None:
+    def without_snapshot(route):
         if PARTS_ONLY not in route.request.headers:
             route.fallback()
             return
@@ -42,7 +41,7 @@ def written_anew(page: Page, observer: Observer, change) -> None:
         heard.append(answer.ok)
         route.fulfill(response=answer)
 
-    def asks() -> bool:
+    def asks():
         observer.publish(change)
         page.wait_for_timeout(250)
         return bool(heard)
@@ -53,7 +52,7 @@ def written_anew(page: Page, observer: Observer, change) -> None:
     page.wait_for_timeout(500)  # it is put in place as soon as it has come
 
 
-def overload(snapshot) -> None:
+def overload(snapshot):
     snapshot["nodes"]["n1"].update(state="TOOBUSY", utilisation=0.97)
 
 
@@ -85,11 +84,11 @@ def test_a_page_whose_subject_is_gone_says_so(open_page, observer, east, ask):
 
 
 @pytest.fixture
-def checked(served: Served):
+def checked(served):
     """Sets when the alerter checked last, s ago; after the test it never did."""
     path = served.environment["DATABASE_URL"].removeprefix("sqlite:///")
 
-    def check(seconds_ago: float | None) -> None:
+    def check(seconds_ago):
         with closing(sqlite3.connect(path, timeout=MAX_SECONDS)) as connection, connection:
             connection.execute("DELETE FROM workers_alertwatch")
             if seconds_ago is not None:
@@ -112,7 +111,7 @@ def test_while_the_plant_is_silent_an_open_page_says_that_nobody_evaluates_alert
 
 
 def test_who_polls_and_may_not_see_any_more_is_not_called_disconnected(open_page, observer):
-    def refused(page: Page) -> None:
+    def refused(page):
         page.route_web_socket(SOCKET, close)
         page.route(LIVE, lambda route: route.fulfill(status=403, content_type="application/json", body="{}"))
 

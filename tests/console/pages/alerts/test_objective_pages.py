@@ -3,7 +3,6 @@
 import html
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import orjson
 import pytest
@@ -12,35 +11,23 @@ from django.utils import timezone
 
 from console.models import AuditEntry, QueueLimit
 from queues import keys
-from workers.alerts.lifecycle.models import Alert
+from tests.console.rows import an_alert
 from workers.objectives.models import Objective, ObjectiveMinute
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("stored_snapshot")]
 FIELDS = {
-    "kind": "queue",
-    "subject": "alert",
-    "condition": "wait_seconds <= 30",
-    "lost": "",
-    "of": "",
-    "target": "99.9",
-    "window_days": "30",
-    "pays_for": "",
-    "reason": "promised to the customer",
-}
+    "kind": "queue", "subject": "alert", "condition": "wait_seconds <= 30", "lost": "", "of": "", "target": "99.9",
+    "window_days": "30", "pays_for": "", "reason": "promised to the customer",
+}  # fmt: skip
 
 
-def post(browser: Client, **more: Any) -> Any:
+def post(browser, **more):
     body = {**FIELDS, "name": "late", **more}
     return browser.post("/service-levels/change", body, headers={"accept": "application/json"})
 
 
 @pytest.fixture
-def operator(browsers, stored_snapshot) -> Client:
-    return browsers["operator"]
-
-
-@pytest.fixture
-def burnt(operator, control, stored_snapshot) -> Objective:
+def burnt(operator, control, stored_snapshot):
     """An objective about each queue that was missed for 12 min yesterday, 9 of them during an alert."""
     row = Objective.objects.create(name="late", kind="queue", condition="wait_seconds <= 30", target=0.999)
     begin = int(time.time() // 86_400 * 1_440) - 1_440 + 120
@@ -49,36 +36,17 @@ def burnt(operator, control, stored_snapshot) -> Objective:
         parts = {"alert": 40.0, "telemetry": 20.0} if bad else {}
         ObjectiveMinute.objects.create(objective=row, minute=begin + minute, bad=bad, total=120.0, burnt=parts)
     since = datetime.fromtimestamp(60 * (begin + 3), UTC)
+    times = {"began_at": since, "fired_at": since, "resolved_at": since + timedelta(minutes=20)}
     for name, condition in (("Node n1 is lost", "node_lost"), ("late: budget burns", "budget_burn_fast")):
-        Alert.objects.create(
-            rule_name=condition,
-            condition=condition,
-            fingerprint=condition,
-            labels={},
-            severity="critical",
-            title=name,
-            threshold=1,
-            state="resolved",
-            began_at=since,
-            fired_at=since,
-            resolved_at=since + timedelta(minutes=20),
-        )
-    status = {
-        "target": 0.999,
-        "window_days": 30,
-        "kind": "queue",
-        "bad": 720.0,
-        "total": 3_600.0,
-        "left": -716.4,
-        "left_share": -199.0,
-        "burn": {"fast": 20.0, "medium": None, "slow": 200.0},
-    }
+        an_alert(condition, severity="critical", title=name, state="resolved", **times)
+    status = {"target": 0.999, "window_days": 30, "kind": "queue", "bad": 720.0, "total": 3_600.0, "left": -716.4}
+    status |= {"left_share": -199.0, "burn": {"fast": 20.0, "medium": None, "slow": 200.0}}
     stored_snapshot["objectives"] = {"late": status}
     control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
     return row
 
 
-def text_of(answer: Any) -> str:
+def text_of(answer):
     return html.unescape(" ".join(answer.content.decode().split()))
 
 
@@ -98,7 +66,6 @@ def test_an_objective_is_made_by_its_form_and_audited(operator):
     [
         ({"condition": "wait <= 30"}, "condition"),
         ({"target": "100"}, "target"),
-        ({"target": ""}, "target"),
         ({"name": ""}, "name"),
         ({"reason": ""}, "reason"),
         ({"pays_for": "shed"}, "pays_for"),

@@ -12,7 +12,8 @@ from console.incidents.quick_actions import build_change_rows
 from console.models import AuditEntry
 from queues import keys
 from queues.models import Queue
-from tests.console.pages.alerts.checks import REASON, audited, fetch, opened
+from tests.console.page_form import audited, fetch
+from tests.console.pages.alerts.checks import REASON, opened
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.alerts.checks import lost
 from tests.workers.snapshots import snapshot_of
@@ -69,15 +70,9 @@ def test_a_host_that_is_gone_is_linked_where_something_of_it_is_shown(operator, 
 
 def test_a_part_that_is_gone_is_linked_to_the_list_of_its_kind(db):
     change = IncidentChange(
-        kind="part gone",
-        at=timezone.now(),
-        words="Host jobs@gone is gone",
-        by="",
-        ref="part:host/jobs@gone",
-        steps=None,
-        delay_seconds=1.0,
-        weight=1.0,
-    )
+        kind="part gone", at=timezone.now(), words="Host jobs@gone is gone", by="", ref="part:host/jobs@gone",
+        steps=None, delay_seconds=1.0, weight=1.0,
+    )  # fmt: skip
     (shown,) = build_change_rows([change], NOBODY)
     assert shown.url == "/workers/"
 

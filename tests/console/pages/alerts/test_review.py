@@ -68,7 +68,7 @@ def test_a_severity_that_a_person_says_is_that_of_the_lists_and_of_the_review(op
     assert page.context["alerts"][0].document()["severity"] == "notice"
 
 
-def kept(name: str, minutes: float, ended_minutes: float = 1.0, **more) -> Alert:
+def kept(name, minutes, ended_minutes=1.0, **more):
     """An alert that fired so many minutes ago, and has ended."""
     now, made = timezone.now(), opened(name, node="n1")
     times = {"fired_at": now - timedelta(minutes=minutes), "resolved_at": now - timedelta(minutes=ended_minutes)}

@@ -1,7 +1,6 @@
 """For machines that watch: alive, ready, and in numbers."""
 
 from datetime import timedelta
-from typing import Any
 
 import orjson
 import pytest
@@ -27,11 +26,11 @@ ELSEWHERE = {"REMOTE_ADDR": "192.0.2.7"}
 HERE = {"HTTP_HOST": "localhost:8000"}  # from 127.0.0.1
 
 
-def ready() -> dict[str, Any]:
+def ready():
     return Client().get("/readyz").json()
 
 
-def store(control: Any, snapshot: dict[str, Any]) -> None:
+def store(control, snapshot):
     control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
 
 
@@ -155,7 +154,7 @@ def test_what_is_unknown_is_left_out_of_the_metrics(snapshot):
     assert "\nweir_plant_latency_p95_seconds " not in text
 
 
-def metrics() -> dict[str, float]:
+def metrics():
     """{sample: value} of what the address says."""
     lines = Client(**HERE).get("/metrics").content.decode().splitlines()
     return {name: float(value) for name, value in (row.rsplit(" ", 1) for row in lines if row[0] != "#")}
@@ -166,7 +165,7 @@ def test_metrics_count_decisions_and_actions_that_are_open_or_failed():
     loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", ticked_at=now, decided_at=now)
     other = Loop.objects.create(name="worker_rate/alert/n2", law="worker_rate", ticked_at=now, decided_at=now)
 
-    def decided(minutes: float, of: Loop = loop, **entry: Any) -> None:
+    def decided(minutes, of=loop, **entry):
         entry = {"mode": "auto", "parameters": {}, "reason": "a test", "action": {"start": 1}, **entry}
         LedgerEntry.objects.create(loop=of, at=now - timedelta(minutes=minutes), **entry)
 
@@ -202,7 +201,7 @@ def test_metrics_never_read_the_whole_ledger():
 def test_metrics_count_messages_that_wait_or_were_given_up():
     now, receiver = timezone.now(), Receiver.objects.create(name="desk", channel="browser")
 
-    def message(state: str, minutes: float, error: str = "") -> None:
+    def message(state, minutes, error=""):
         at, key = now - timedelta(minutes=minutes), f"{state} {minutes}"
         Message.objects.create(key=key, receiver=receiver, content={}, state=state, created_at=at, error=error)
 
@@ -227,7 +226,7 @@ def test_metrics_count_the_requests_that_overload_refused(rf):
 
 
 def test_metrics_leave_the_ledger_out_while_the_database_is_away(stored_snapshot, monkeypatch):
-    def away(_now: Any) -> None:
+    def away(_now):
         raise DatabaseError
 
     monkeypatch.setattr(health, "record_figures", away)

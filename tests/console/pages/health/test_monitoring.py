@@ -20,97 +20,74 @@ from workers.history import metrics
 
 SHIPPED = Path(__file__).resolve().parents[4] / "docs/start/monitoring"
 RULES, DASHBOARD = SHIPPED / "rules.yml", SHIPPED / "dashboard.json"
+
+
+def fires(at, alert, value=None, **labels):
+    """A rule that fires once at this time, with these labels and this value in its text."""
+    return {"eval_time": at, "alertname": alert, "exp_alerts": [{"exp_labels": labels, "value": value or ""}]}
+
+
+def quiet(at, alert):
+    return {"eval_time": at, "alertname": alert, "exp_alerts": []}
+
+
+def build_case(series, *alerts, **more):
+    rows = [{"series": name, "values": values} for name, values in series]
+    return {"interval": "15s", "input_series": rows, "alert_rule_test": list(alerts), **more}
+
+
 CASES = {
     "evaluation_interval": "15s",
     "rule_files": [str(RULES)],
     "tests": [
-        {
-            "interval": "15s",
-            "input_series": [
-                {"series": 'up{job="weir", instance="a"}', "values": "1x4 0x16"},
-                {"series": 'weir_part_up{part="pipeline"}', "values": "0x20"},
-                {"series": 'weir_part_up{part="beat"}', "values": "1x20"},
-                {"series": 'weir_subject_severity{kind="node", name="n1"}', "values": "4x20"},
-                {"series": 'weir_subject_severity{kind="node", name="n2"}', "values": "3x20"},
-                {"series": 'weir_subject_severity{kind="loop", name="l"}', "values": "4x20"},
-                {"series": "weir_plant_dead_letters", "values": "7x20"},
-                {"series": "weir_message_wait_seconds", "values": "0+1x20"},
-                {"series": 'weir_console_refused_requests_total{line="people"}', "values": "9x20"},
+        build_case(
+            [
+                ('up{job="weir", instance="a"}', "1x4 0x16"),
+                ('weir_part_up{part="pipeline"}', "0x20"),
+                ('weir_part_up{part="beat"}', "1x20"),
+                ('weir_subject_severity{kind="node", name="n1"}', "4x20"),
+                ('weir_subject_severity{kind="node", name="n2"}', "3x20"),
+                ('weir_subject_severity{kind="loop", name="l"}', "4x20"),
+                ("weir_plant_dead_letters", "7x20"),
+                ("weir_message_wait_seconds", "0+1x20"),
+                ('weir_console_refused_requests_total{line="people"}', "9x20"),
             ],
-            "alert_rule_test": [
-                {
-                    "eval_time": "5m",
-                    "alertname": "WeirDoesNotAnswer",
-                    "exp_alerts": [{"exp_labels": {"severity": "critical", "job": "weir", "instance": "a"}}],
-                },
-                {
-                    "eval_time": "5m",
-                    "alertname": "WeirPartDown",
-                    "exp_alerts": [{"exp_labels": {"severity": "warning", "part": "pipeline"}}],
-                },
-                {
-                    "eval_time": "5m",
-                    "alertname": "WeirCritical",
-                    "exp_alerts": [{"exp_labels": {"severity": "critical", "kind": "node", "name": "n1"}}],
-                },
-                {"eval_time": "5m", "alertname": "WeirDeadLetters", "exp_alerts": []},
-                {"eval_time": "5m", "alertname": "WeirLoopsLate", "exp_alerts": []},
-                {"eval_time": "5m", "alertname": "WeirMessagesWait", "exp_alerts": []},
-                {"eval_time": "5m", "alertname": "WeirRefusesRequests", "exp_alerts": []},
-            ],
-        },
-        {
-            "interval": "15s",
-            "input_series": [
+            fires("5m", "WeirDoesNotAnswer", severity="critical", job="weir", instance="a"),
+            fires("5m", "WeirPartDown", severity="warning", part="pipeline"),
+            fires("5m", "WeirCritical", severity="critical", kind="node", name="n1"),
+            quiet("5m", "WeirDeadLetters"),
+            quiet("5m", "WeirLoopsLate"),
+            quiet("5m", "WeirMessagesWait"),
+            quiet("5m", "WeirRefusesRequests"),
+        ),
+        build_case(
+            [
                 # It decides each 5 s, and has not for as long as the test goes on; the other is on time.
-                {"series": 'weir_loop_age_seconds{law="flow", loop="a"}', "values": "0+15x80"},
-                {"series": 'weir_loop_interval_seconds{law="flow", loop="a"}', "values": "5x80"},
-                {"series": 'weir_loop_age_seconds{law="flow", loop="b"}', "values": "4x80"},
-                {"series": 'weir_loop_interval_seconds{law="flow", loop="b"}', "values": "5x80"},
-                {"series": "weir_plant_dead_letters", "values": "7x60 9x20"},
+                ('weir_loop_age_seconds{law="flow", loop="a"}', "0+15x80"),
+                ('weir_loop_interval_seconds{law="flow", loop="a"}', "5x80"),
+                ('weir_loop_age_seconds{law="flow", loop="b"}', "4x80"),
+                ('weir_loop_interval_seconds{law="flow", loop="b"}', "5x80"),
+                ("weir_plant_dead_letters", "7x60 9x20"),
                 # Instants are seconds since the beginning of a test.
-                {"series": "weir_snapshot_timestamp_seconds", "values": "0+15x20 300x60"},
-                {"series": "weir_snapshot_present", "values": "1x80"},
-                {"series": "weir_message_wait_seconds", "values": "0x30 315x50"},
-                {"series": 'weir_console_refused_requests_total{line="events"}', "values": "0+4x80"},
-                {"series": 'weir_console_refused_requests_total{line="people"}', "values": "4x80"},
+                ("weir_snapshot_timestamp_seconds", "0+15x20 300x60"),
+                ("weir_snapshot_present", "1x80"),
+                ("weir_message_wait_seconds", "0x30 315x50"),
+                ('weir_console_refused_requests_total{line="events"}', "0+4x80"),
+                ('weir_console_refused_requests_total{line="people"}', "4x80"),
             ],
-            "alert_rule_test": [
-                {"eval_time": "5m", "alertname": "WeirLoopsLate", "exp_alerts": []},
-                {"eval_time": "5m", "alertname": "WeirObserverSilent", "exp_alerts": []},
-                {"eval_time": "10m", "alertname": "WeirDeadLetters", "exp_alerts": []},
-                {
-                    "eval_time": "10m",
-                    "alertname": "WeirLoopsLate",
-                    "exp_alerts": [{"exp_labels": {"severity": "warning"}, "value": "1"}],
-                },
-                {
-                    "eval_time": "10m",
-                    "alertname": "WeirObserverSilent",
-                    "exp_alerts": [{"exp_labels": {"severity": "critical"}}],
-                },
-                {
-                    "eval_time": "12m",
-                    "alertname": "WeirMessagesWait",
-                    "exp_alerts": [{"exp_labels": {"severity": "critical"}, "value": "315"}],
-                },
-                {
-                    "eval_time": "12m",
-                    "alertname": "WeirRefusesRequests",
-                    "exp_alerts": [{"exp_labels": {"severity": "warning", "line": "events"}}],
-                },
-                {
-                    "eval_time": "17m",
-                    "alertname": "WeirDeadLetters",
-                    "exp_alerts": [{"exp_labels": {"severity": "warning"}, "value": "2"}],
-                },
-            ],
-        },
-        {
-            "interval": "15s",
-            # Two web processes, each scraped by itself, say the same of the plant; one saw it a little later.
-            "input_series": [
-                {"series": f'{name}instance="{web}"}}', "values": values}
+            quiet("5m", "WeirLoopsLate"),
+            quiet("5m", "WeirObserverSilent"),
+            quiet("10m", "WeirDeadLetters"),
+            fires("10m", "WeirLoopsLate", "1", severity="warning"),
+            fires("10m", "WeirObserverSilent", severity="critical"),
+            fires("12m", "WeirMessagesWait", "315", severity="critical"),
+            fires("12m", "WeirRefusesRequests", severity="warning", line="events"),
+            fires("17m", "WeirDeadLetters", "2", severity="warning"),
+        ),
+        # Two web processes, each scraped by itself, say the same of the plant; one saw it a little later.
+        build_case(
+            [
+                (f'{name}instance="{web}"}}', values)
                 for web in ("a", "b")
                 for name, values in {
                     'weir_queue_in_per_second{queue="alert",': "5x80",
@@ -122,40 +99,22 @@ CASES = {
                     "weir_plant_dead_letters{": "7x60 9x20",
                 }.items()
             ],
-            "promql_expr_test": [
+            fires("10m", "WeirLoopsLate", "1", severity="warning"),
+            fires("10m", "WeirPartDown", severity="warning", part="pipeline"),
+            fires("10m", "WeirMessagesWait", "400", severity="critical"),
+            fires("17m", "WeirDeadLetters", "2", severity="warning"),
+            promql_expr_test=[
                 {"expr": name, "eval_time": "10m", "exp_samples": [{"labels": name, "value": value}]}
                 for name, value in {"weir:events_in:rate": 12, "weir:loops_late:count": 1}.items()
             ],
-            "alert_rule_test": [
-                {
-                    "eval_time": "10m",
-                    "alertname": "WeirLoopsLate",
-                    "exp_alerts": [{"exp_labels": {"severity": "warning"}, "value": "1"}],
-                },
-                {
-                    "eval_time": "10m",
-                    "alertname": "WeirPartDown",
-                    "exp_alerts": [{"exp_labels": {"severity": "warning", "part": "pipeline"}}],
-                },
-                {
-                    "eval_time": "10m",
-                    "alertname": "WeirMessagesWait",
-                    "exp_alerts": [{"exp_labels": {"severity": "critical"}, "value": "400"}],
-                },
-                {
-                    "eval_time": "17m",
-                    "alertname": "WeirDeadLetters",
-                    "exp_alerts": [{"exp_labels": {"severity": "warning"}, "value": "2"}],
-                },
-            ],
-        },
+        ),
     ],
 }
 OF_THE_PLANT = re.compile(r"\b(?:max|min)(?: by \([\w, ]+\) ?)?\((?:rate\()?$")
 OF_EACH_PROCESS = re.compile(r"\bsum by \(line\) \(rate\($")
 
 
-def given() -> set[str]:
+def given():
     """Names of the metrics that a plant with one of everything has."""
     snapshot = sample_snapshot()
     snapshot["loops"] = {

@@ -3,6 +3,7 @@
 import pytest
 from django.utils import timezone
 
+from tests.console.rows import held
 from workers.models import LedgerEntry, Loop
 from workers.snapshot.control_record import control_record
 from workers.steering import overrides
@@ -17,15 +18,7 @@ def loop(people):
     target = {"queue": "alert", "node": "n1"}
     made = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target)
     for name, value in {"maximum_rate": 2, "guard.maximum": 3, "mode": "hold"}.items():
-        overrides.set_override(
-            name=name,
-            value=value,
-            owner=people["operator"],
-            reason="its database is slow",
-            now=timezone.now(),
-            minutes=480,
-            loop=made,
-        )
+        held(people["operator"], name, value, minutes=480, loop=made)
     Loop.objects.filter(pk=made.pk).update(parameters=OWN)
     made.refresh_from_db()
     return made

@@ -6,14 +6,14 @@ import pytest
 from django.utils import timezone
 
 from console.display import formats
-from tests.console.page_text import source_of
+from tests.console.page_form import source_of
 from workers.models import LedgerEntry, Loop, Setting
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def loop() -> Loop:
+def loop():
     made = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"})
     now = timezone.now()
     seen = {"queue_length": 0, "removed": 80, "started": 1, "waiting_to_run": 0, "running": 1}
@@ -55,17 +55,13 @@ def test_with_prices_savings_and_the_hold_are_money(browsers, loop, secrets, sto
     ("amount", "money", "hours"),
     [
         (0.0, "0.00", "0"),
-        (0.001, "0.001", "0.001"),
         (0.0005575, "0.000558", "0.000558"),
         (0.00000123, "0.000001", "0.000001"),
         (0.1 + 0.2 - 0.3, "0.00", "0"),
         (-0.0004, "-0.0004", "-0.0004"),
-        (0.5, "0.50", "0.5"),
         (0.9999, "1.00", "1"),
-        (3.14159, "3.14", "3.14"),
         (12.345, "12.34", "12.3"),
         (1234.5, "1,234.50", "1,234"),
-        (7, "7.00", "7"),
         (None, formats.UNKNOWN, formats.UNKNOWN),
     ],
 )

@@ -1,32 +1,23 @@
 """A loop's page: parameters in human units, in their places, and what other values would change."""
 
 import re
-from datetime import timedelta
-from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
-from django.test import Client
 from django.utils import timezone
 
 from console.display.formats import format_for_input, get_human_unit
 from controllers import catalog
 from controllers.framework import guard
-from tests.console.page_form import form_of
-from tests.console.page_text import source_of
+from tests.console.page_form import form_of, source_of
+from tests.console.rows import held as hold_value
 from workers.control.kinds.registry import KINDS
-from workers.models import LedgerEntry, Loop, Override
+from workers.models import Loop, Override
 from workers.steering import overrides
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("stored_snapshot")]
 
 
-@pytest.fixture
-def operator(browsers, stored_snapshot) -> Client:
-    return browsers["operator"]
-
-
-def loop_of(law: str, **target: str) -> Loop:
+def loop_of(law, **target):
     kind = KINDS[law]
     name = "/".join((law, *target.values()))
     return Loop.objects.create(
@@ -42,13 +33,6 @@ def test_values_stand_in_the_units_that_people_think_in(unit, value, shown):
     found = get_human_unit(unit)
     assert (found.convert(value), found.name) == pytest.approx(shown)
     assert found.back(found.convert(value)) == pytest.approx(value)
-
-
-def test_the_main_parameters_are_shown_and_the_others_are_folded_with_the_guard(operator):
-    bench = operator.get(f"/loops/{loop_of('worker_rate', queue='alert', node='n1').pk}/").context["bench"]
-    assert len(bench.main) == 5
-    titles = [topic.title for topic in bench.topics]
-    assert titles[-1].startswith("Guard") and "Forecast" in titles
 
 
 def test_a_value_typed_in_the_shown_unit_is_put_in_force_in_the_law_s_unit(operator):
@@ -75,18 +59,10 @@ def test_a_value_that_nobody_touched_is_not_rounded_by_its_unit(operator):
     assert [each.name for each in Override.objects.all()] == ["kp"]
 
 
-def overridden(loop: Loop, people: dict[str, User], **values: Any) -> None:
+def overridden(loop, people, **values):
     """What a colleague puts in force."""
     for name, value in values.items():
-        overrides.set_override(
-            name=name,
-            value=value,
-            owner=people["administrator"],
-            reason="a burst",
-            now=timezone.now(),
-            loop=loop,
-            minutes=30,
-        )
+        hold_value(people["administrator"], name, value, loop=loop)
 
 
 def test_a_form_that_was_opened_before_a_colleagues_override_leaves_it_in_force(operator, people):
@@ -198,26 +174,8 @@ def test_every_law_says_what_a_change_would_do_or_why_that_is_not_known(law, ope
     assert 'id="prediction"' in part and 'role="status"' in part
 
 
-def test_what_a_change_would_have_done_is_counted_and_the_limit_of_that_is_said(operator):
-    loop, now = loop_of("ladder", queue="alert"), timezone.now()
-    observation = {"demand_per_second": 10.0, "capacity_per_second": 100.0, "backlog_seconds": 8.0, "saturated": {}}
-    for second in range(4):
-        LedgerEntry.objects.create(
-            loop=loop,
-            at=now - timedelta(seconds=20 * (second + 1)),
-            mode="auto",
-            parameters=loop.parameters,
-            state_before={"law": None, "guard": None},
-            observation=observation,
-            reason="No action: the demand is met.",
-        )
-    part = operator.get(f"/loops/{loop.pk}/predicted?would-backlog_bound_seconds=5").content.decode()
-    assert "of the last 4 decisions" in part or "no decisions in the last" in part
-    assert "can't be predicted" in part.replace("&#x27;", "'") or "no decisions in the last" in part
-
-
 def test_a_ladder_that_only_advises_has_no_button_that_would_be_refused(operator):
-    def buttons(loop: Loop) -> list[str]:
+    def buttons(loop):
         return re.findall(r'<button name="mode" value="(\w+)"', source_of(operator.get(f"/loops/{loop.pk}/")))
 
     assert buttons(loop_of("ladder", plant="shop")) == ["advise", "hold"]

@@ -1,49 +1,37 @@
 """What was learned from a loop's record: shown with its proof, approved by its hash, refused once changed."""
 
 import html
-from typing import Any
 
 import pytest
-from django.test import Client
 
 from console.models import AuditEntry
 from tests.workers.control.records import WASTEFUL, wasteful_loop
 from workers.models import Loop, Override, Tuning
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("stored_snapshot")]
 HASH = "ab" * 32
 REASON = {"reason": "the record speaks for it", "minutes": "60"}
 
 
 @pytest.fixture
-def loop() -> Loop:
+def loop():
     return wasteful_loop()
 
 
 @pytest.fixture
-def tuning(loop) -> Tuning:
+def tuning(loop):
     return Tuning.objects.create(
-        loop=loop,
-        values={"fill_share": 0.8},
-        instead_of={"fill_share": WASTEFUL["fill_share"]},
-        days=[{"day": "2026-03-09", "before": 2.0, "after": 1.5}],
-        improvement=0.25,
-        confidence=0.99,
-        hash=HASH,
-    )
+        loop=loop, values={"fill_share": 0.8}, instead_of={"fill_share": WASTEFUL["fill_share"]},
+        days=[{"day": "2026-03-09", "before": 2.0, "after": 1.5}], improvement=0.25, confidence=0.99, hash=HASH,
+    )  # fmt: skip
 
 
-@pytest.fixture
-def operator(browsers, stored_snapshot) -> Client:
-    return browsers["operator"]
-
-
-def decide(browser: Client, tuning: Tuning, decision: str, **more: Any) -> Any:
+def decide(browser, tuning, decision, **more):
     body = {"tuning": tuning.pk, "decision": decision, "hash": HASH, **REASON, **more}
     return browser.post(f"/loops/{tuning.loop_id}/tuning", body)
 
 
-def unchanged(tuning: Tuning) -> bool:
+def unchanged(tuning):
     tuning.refresh_from_db()
     return tuning.state == "proposed" and not Override.objects.exists() and not AuditEntry.objects.exists()
 
@@ -107,7 +95,7 @@ def test_a_tuning_of_another_loop_is_not_found(operator, tuning):
 
 
 def test_the_api_lists_approves_and_rejects(operator, tuning):
-    def post(path: str, body: Any) -> Any:
+    def post(path, body):
         return operator.post(f"/api/v1/tunings/{path}", body, content_type="application/json")
 
     listed = operator.get("/api/v1/tunings").json()["tunings"]

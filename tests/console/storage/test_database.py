@@ -1,4 +1,4 @@
-"""A statement that hangs behind a lock of somebody's ends, and the page says so."""
+"""The database: its address, its limits, its version, and what is said while it is away."""
 
 import json
 import os
@@ -6,16 +6,68 @@ import subprocess
 import sys
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 from django.conf import settings
+from django.core.management import call_command
 from django.db import IntegrityError, OperationalError, ProgrammingError
+from django.db.migrations.recorder import MigrationRecorder
 
-from console.storage.database_address import parse_database_url
+from common.errors import BadInput
+from console.embedded.preparation import refuse_a_newer_database
+from console.storage.database_address import build_file_url, parse_database_url
 from console.storage.database_limits import hold_limits, is_away
+from console.storage.migrations import list_newer_migrations
+from console.upkeep import doctor
 from tests.postgres import postgres_url as postgres_url  # a fixture of the tests here
+
+
+def test_one_server_is_given_up_soon():
+    found = parse_database_url("postgres://weir:secret@database:5432/weir?sslmode=require")
+    assert (found["HOST"], found["PORT"], found["NAME"]) == ("database", 5432, "weir")
+    assert found["OPTIONS"]["sslmode"] == "require"
+    assert found["OPTIONS"]["connect_timeout"] == 3
+    assert "target_session_attrs" not in found["OPTIONS"]
+
+
+def test_of_several_the_one_that_takes_writes_is_meant():
+    found = parse_database_url("postgres://weir:s%40cret@a:5433,b/weir?connect_timeout=9")
+    assert (found["HOST"], found["PORT"]) == ("a,b", "5433,5432")
+    assert found["PASSWORD"] == "s@cret"
+    assert found["OPTIONS"]["target_session_attrs"] == "read-write"
+    assert found["OPTIONS"]["connect_timeout"] == 9
+
+
+def test_a_server_may_be_an_ipv6_address():
+    assert parse_database_url("postgres://weir:secret@[::1]:5433/weir")["HOST"] == "::1"
+    found = parse_database_url("postgres://weir:secret@a,[::1]:5433/weir")
+    assert (found["HOST"], found["PORT"]) == ("a,::1", "5432,5433")
+
+
+def test_a_file_stays_a_file(tmp_path):
+    assert parse_database_url(f"sqlite:///{tmp_path}/a,b")["NAME"] == f"{tmp_path}/a,b"
+    odd = tmp_path / "C#, 100%41?" / "weir.sqlite3"
+    assert parse_database_url(build_file_url(odd))["NAME"] == str(odd)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://weir:secret@a:1,:2/weir",
+        "postgres://weir:secret@a:1,b:secret/weir",
+        "postgres://weir:secret@a:secret/weir",
+        "postgres://weir:secret@[::1/weir",
+        "postgres://weir:secret@a,[::1/weir",
+        "unknown://weir:secret@a/weir",
+        "mysql://weir:secret@a,b/weir",
+    ],
+)
+def test_what_is_none_is_refused_by_name_and_never_quoted(url):
+    with pytest.raises(BadInput, match="DATABASE_URL") as refused:
+        parse_database_url(url)
+    assert "secret" not in str(refused.value)
+
 
 ROOT = Path(__file__).resolve().parents[3]
 URL = "postgres://weir:secret@database/weir"
@@ -88,13 +140,13 @@ print(json.dumps([[each.status_code, each.content.decode(), each.get("Retry-Afte
 """
 
 
-def limited(url: str, **limits: int) -> dict[str, Any]:
+def limited(url, **limits):
     found = parse_database_url(url)
     hold_limits(found, LIMITS | limits)
     return found["OPTIONS"]
 
 
-def test_a_page_waits_for_so_long_and_no_longer_unless_it_is_set_otherwise() -> None:
+def test_a_page_waits_for_so_long_and_no_longer_unless_it_is_set_otherwise():
     assert settings.WEIR_DATABASE_LIMITS == LIMITS
     text = "-c statement_timeout=30000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=60000"
     assert limited(URL)["options"] == text
@@ -107,7 +159,7 @@ def test_a_page_waits_for_so_long_and_no_longer_unless_it_is_set_otherwise() -> 
     assert "options" not in found.get("OPTIONS", {})
 
 
-def run(url: str, data: Path, *arguments: str, **set_to: str) -> str:
+def run(url, data, *arguments, **set_to):
     environment = {**os.environ, "DATABASE_URL": url, "WEIR_DATA": str(data), **set_to}
     command = [sys.executable, *arguments]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
@@ -126,18 +178,14 @@ def run(url: str, data: Path, *arguments: str, **set_to: str) -> str:
     ],
     ids=["web", "worker", "observer", "alerter", "any other command"],
 )
-def test_what_runs_all_the_time_is_limited_and_a_command_is_not(
-    postgres_url: str, tmp_path: Path, before: str, expected: dict[str, str]
-) -> None:
+def test_what_runs_all_the_time_is_limited_and_a_command_is_not(postgres_url, tmp_path, before, expected):
     code = f"{before}\n{SHOWN % list(LIMITS)}"
     begun = ("-c", code) if before else ("manage.py", "shell", "-v", "0", "-c", code)
     assert json.loads(run(postgres_url, tmp_path, *begun)) == expected
 
 
 @pytest.mark.slow
-def test_a_worker_behind_a_lock_gives_up_and_one_that_lies_in_a_transaction_is_in_nobodys_way(
-    postgres_url: str, tmp_path: Path
-) -> None:
+def test_a_worker_behind_a_lock_gives_up_and_one_that_lies_in_a_transaction_is_in_nobodys_way(postgres_url, tmp_path):
     run(postgres_url, tmp_path, "manage.py", "migrate", "-v", "0")
     limits = {"WEIR_LOCK_SECONDS": "1", "WEIR_TRANSACTION_SECONDS": "1"}
     with psycopg.connect(postgres_url) as other:
@@ -149,7 +197,7 @@ def test_a_worker_behind_a_lock_gives_up_and_one_that_lies_in_a_transaction_is_i
 
 
 @pytest.mark.slow
-def test_a_page_whose_statement_hangs_behind_a_lock_says_so(postgres_url: str, tmp_path: Path) -> None:
+def test_a_page_whose_statement_hangs_behind_a_lock_says_so(postgres_url, tmp_path):
     run(postgres_url, tmp_path, "manage.py", "migrate", "-v", "0")
     with psycopg.connect(postgres_url) as other:
         other.execute("LOCK TABLE auth_user, axes_accessattempt IN ACCESS EXCLUSIVE MODE")
@@ -161,7 +209,7 @@ def test_a_page_whose_statement_hangs_behind_a_lock_says_so(postgres_url: str, t
             assert unescape(page[1]).count(said) == 1 and "refresh" not in page[1]
 
 
-def test_a_page_whose_database_is_away_says_so_and_comes_back_by_itself(tmp_path: Path) -> None:
+def test_a_page_whose_database_is_away_says_so_and_comes_back_by_itself(tmp_path):
     sent, document, page = json.loads(run("postgres://weir:secret@127.0.0.1:1/weir", tmp_path, "-c", ASKED))
     assert sent[0] == page[0] == document[0] == 503 and page[2] == document[2] == "5"
     assert "refresh" not in sent[1] and "The outcome of your request is unknown" in sent[1]
@@ -172,7 +220,7 @@ def test_a_page_whose_database_is_away_says_so_and_comes_back_by_itself(tmp_path
 
 
 class DriverError(Exception):
-    def __init__(self, **names: str) -> None:
+    def __init__(self, **names):
         vars(self).update(names)
 
 
@@ -190,9 +238,31 @@ class DriverError(Exception):
         (IntegrityError, {"sqlstate": "23505"}, False),
     ],
 )
-def test_away_is_what_keeps_all_from_the_database_and_no_fault_of_a_statement(
-    error: type[Exception], cause: dict[str, str], away: bool
-) -> None:
+def test_away_is_what_keeps_all_from_the_database_and_no_fault_of_a_statement(error, cause, away):
     raised = error("no")
     raised.__cause__ = DriverError(**cause)
     assert is_away(raised) == away
+
+
+@pytest.mark.django_db
+def test_the_database_of_this_version_is_taken():
+    assert list_newer_migrations() == []
+    refuse_a_newer_database()
+
+
+@pytest.mark.django_db
+def test_one_of_a_newer_version_is_refused_by_what_it_has():
+    MigrationRecorder.Migration.objects.create(app="console", name="9999_of_tomorrow")
+    with pytest.raises(SystemExit, match=r"newer version of Weir \(migration console\.9999_of_tomorrow\)"):
+        refuse_a_newer_database()
+    assert "console.9999_of_tomorrow" in next(doctor.check_database()).text
+
+
+@pytest.mark.django_db
+def test_what_another_package_has_dropped_since_is_no_newer_weir():
+    MigrationRecorder.Migration.objects.create(app="axes", name="0001_squashed")
+    assert list_newer_migrations() == []
+
+
+def test_every_change_of_a_model_has_its_migration(db):
+    call_command("makemigrations", check_changes=True, dry_run=True, verbosity=0)

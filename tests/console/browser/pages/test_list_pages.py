@@ -1,9 +1,11 @@
-"""The nodes: worst first, taken out of use and back."""
+"""Nodes, queues and tasks: worst first, filtered, found by the keyboard, taken out of use."""
 
 import re
+import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import Request, Route, expect
+from playwright.sync_api import expect
 
 from tests.console.browser.screen import BROWSER, comes, live
 
@@ -53,7 +55,7 @@ def test_a_list_that_nobody_got_an_answer_for_is_asked_for_again(open_page, obse
     live(page, observer)
     refused = []
 
-    def refuse(route: Route) -> None:
+    def refuse(route):
         if "x-weir-parts" in route.request.headers and not refused:
             refused.append(route.request.url)
             route.fulfill(status=503, content_type="text/plain", body="busy")
@@ -93,13 +95,13 @@ def test_a_filter_that_is_being_typed_is_left_as_it_is_typed(open_page, observer
 def test_a_page_that_nobody_sees_fetches_its_lists_when_somebody_does(open_page, observer):
     page = open_page("/nodes/")
     live(page, observer)
-    fetched: list[str] = []
+    fetched = []
 
-    def note(request: Request) -> None:
+    def note(request):
         if "x-weir-parts" in request.headers:
             fetched.append(request.url)
 
-    def hide(hidden: str) -> None:
+    def hide(hidden):
         page.evaluate(
             f"""() => {{
               Object.defineProperty(document, "hidden", {{ value: {hidden}, configurable: true }});
@@ -127,3 +129,86 @@ def test_what_the_server_refuses_stands_beside_its_field(open_page, observer):
     page.locator("#steer button.primary").click()
     expect(page.locator("td", has=page.get_by_label("Too busy")).locator(".error")).to_be_visible()
     expect(page.locator("[data-override]")).to_have_count(0)
+
+
+@pytest.mark.thorough
+def test_what_waits_for_nobody_knows_how_long_stands_first(open_page, observer):
+    page = open_page("/queues/")
+    live(page, observer)
+
+    def stand_still(snapshot):
+        snapshot["queues"]["alert"].update(wait_seconds=None, waiting_events=5)
+        snapshot["queues"]["telemetry"].update(wait_seconds=90.0)
+
+    observer.publish(stand_still)
+    expect(page.locator("#queues-table tbody th")).to_have_text(["alert", "telemetry"])
+    observer.publish(lambda snapshot: snapshot["queues"]["alert"].update(waiting_events=0))
+    expect(page.locator("#queues-table tbody th")).to_have_text(["telemetry", "alert"])
+
+
+@pytest.mark.thorough
+def test_ctrl_k_finds_by_name_and_the_keyboard_goes_there(open_page, observer):
+    page = open_page("/queues/")
+    live(page, observer)
+    page.keyboard.press("Control+k")
+    field = page.get_by_role("combobox", name="Search pages, objects, and commands")
+    expect(field).to_be_focused()
+    field.fill("silence")
+    options = page.get_by_role("option")
+    expect(options.filter(has_text="Silence alerts")).to_be_visible()
+    expect(options.first).to_have_attribute("aria-selected", "true")
+    first = field.get_attribute("aria-activedescendant")
+    page.keyboard.press("ArrowDown")
+    expect(field).not_to_have_attribute("aria-activedescendant", first or "")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/alerts/silences/**")
+
+
+@pytest.mark.thorough
+def test_a_rate_that_went_to_another_level_has_a_line_on_its_chart(open_page, observer):
+    page = open_page("/queues/alert/")
+    live(page, observer)
+
+    def change_levels(snapshot):
+        changes = [{"at": time.time() - 500, "before": 41.26, "after": 12.5}]
+        band = {"low": 9.0, "high": 16.0, "days": 2.0, "minute": 12.4, "changes": changes}
+        snapshot["bands"] = {"totals": {}, "queues": {"alert": {"in_per_second": band}}}
+
+    observer.publish(change_levels)
+    for _ in range(3):
+        observer.publish()
+    page.wait_for_function(
+        """() => [...document.querySelectorAll("figure.chart .js-plotly-plot")].some(({ layout, data }) =>
+          layout.shapes.some(({ line }) => line.dash === "dot")
+          && layout.annotations.some(({ text }) => text === "41.3 → 12.5")
+          && data.some(({ customdata }) => customdata?.[0]?.endsWith("rate changed, 41.3 → 12.5")))"""
+    )
+
+
+def make_task(page, name="ledger_copy"):
+    """A task of a job that has one chunk after the other, as an administrator makes it."""
+    page.goto("/tasks/")
+    page.get_by_text("New task").click()
+    form = page.locator("form[action$=define]")
+    form.get_by_label("Name").fill(name)
+    form.get_by_label("Job").fill("metric_spill")
+    form.get_by_label("Reason").fill("a test of the form")
+    form.get_by_role("button", name="Create task").click()
+    title = name.replace("_", " ").capitalize()
+    expect(page.get_by_role("heading", name=title, level=1)).to_be_visible()
+
+
+@pytest.mark.sweep(2)
+@pytest.mark.parametrize("zone", ["America/New_York", "Europe/Berlin"])
+def test_a_deadline_typed_in_utc_is_that_time_in_utc_wherever_it_is_typed(zone, open_page, observer):
+    page = open_page("/tasks/", timezone_id=zone)
+    make_task(page, f"due_in_{zone.split('/')[1].lower()}")
+    live(page, observer)
+    due = (datetime.now(UTC) + timedelta(days=1)).replace(second=0, microsecond=0)
+    run = page.locator("form[action$=run]")
+    run.get_by_label("Deadline, UTC").fill(f"{due:%Y-%m-%dT%H:%M}")
+    run.get_by_label("Reason").fill("done by tomorrow")
+    run.get_by_role("button", name="Run task").click()
+    shown = page.locator("#run-figures .figure", has_text="Deadline").locator("time")
+    assert datetime.fromisoformat(shown.get_attribute("datetime")) == due

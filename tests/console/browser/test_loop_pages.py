@@ -1,13 +1,23 @@
-"""A loop's page: overrides and holds, refused as they are typed, undone in one click."""
+"""Pages of loops: overrides and holds, what gains promise, who sets tasks, what is shed."""
 
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import orjson
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.console.browser.screen import BROWSER, live
+from queues import keys
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
 from tests.console.browser.test_forms import reverting
-from tests.waiting import until
+from tests.console.served import ROOT
+from tests.waiting import MAX_SECONDS, until
 
 pytestmark = BROWSER
+
+
 MAX_COLD_BYTES = 600_000
 
 
@@ -82,7 +92,7 @@ def test_an_end_at_a_time_stays_chosen_where_the_form_is_written_anew(open_page,
     steer.get_by_label("Until").fill(end[:16])
     page.evaluate("document.activeElement.blur(); document.getElementById('steer').dataset.before = 'anew'")
 
-    def is_written_anew() -> bool:
+    def is_written_anew():
         observer.publish(lambda snapshot: snapshot.update(overrides=[]))
         return page.locator("#steer:not([data-before])").count() == 1
 
@@ -122,10 +132,10 @@ def test_what_was_asked_for_with_one_mode_is_not_sent_with_another(open_page, ob
 @pytest.mark.thorough
 def test_a_loops_page_weighs_little_for_who_opens_it_first(open_page, observer, worker_loop):
     """What comes over the wire, headers included, into a browser that has nothing of it yet."""
-    weights: dict[str, int] = {}
+    weights = {}
 
-    def weigh(page: Page) -> None:
-        addresses: dict[str, str] = {}
+    def weigh(page):
+        addresses = {}
         wire = page.context.new_cdp_session(page)
         wire.send("Network.enable")
         wire.on("Network.requestWillBeSent", lambda sent: addresses.update({sent["requestId"]: sent["request"]["url"]}))
@@ -139,3 +149,120 @@ def test_a_loops_page_weighs_little_for_who_opens_it_first(open_page, observer, 
     assert any("plotly" in address for address in weights), "the charts' library has come, or this measures nothing"
     heaviest = sorted(weights.items(), key=lambda item: -item[1])[:5]
     assert sum(weights.values()) <= MAX_COLD_BYTES, heaviest
+
+
+@pytest.fixture(scope="module")
+def steered(served, _control_server):
+    """What the control server holds of an application that was steered for three quarters of an hour."""
+    environment = {**served.environment, "DJANGO_SETTINGS_MODULE": "console.settings"}
+    command = [sys.executable, "-m", "tests.console.browser.steered"]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    control = _control_server.client()
+    return {key: control.dump(key) for key in control.keys("weir:*")}
+
+
+@pytest.fixture
+def watched(steered, control):
+    for key, value in steered.items():
+        control.restore(key, 0, value, replace=True)
+    return Observer(control, orjson.loads(control.get(keys.SNAPSHOT)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("law", "viewport", "scheme"),
+    [("joint/performance", DESKTOP, "dark"), ("forecast/performance/hosts", PHONE, "light")],
+    ids=["joint-desktop", "forecast-phone"],
+)
+def test_everybody_can_read_who_sets_tasks_and_why(law, viewport, scheme, open_page, watched):
+    loop = watched.snapshot["loops"][f"parallelism_{law}"]["id"]
+    page = open_page(f"/loops/{loop}/", viewport=viewport, color_scheme=scheme)
+    live(page, watched)
+    expect(page.locator("#deciders .steers")).to_contain_text("joint")
+    expect(page.locator("#foreseen path.spread")).to_have_count(1)
+    expect(page.locator("#operator-tasks tbody tr")).to_have_count(2)
+    assert violations(page) == [] and overhang(page) <= 0
+
+
+GAINS = {"kp": -0.005589, "ki": -0.001293, "kd": 0.685, "a": 0.985, "b": -134.0, "delay": 1}
+
+
+@pytest.fixture(scope="module")
+def pages(served):
+    """The pages of a flow loop and of a balance loop, put into the console's database."""
+    database = served.log.parent / "weir.sqlite3"
+    rows = [(law, law, "{}", orjson.dumps(values).decode()) for law, values in (("flow", GAINS), ("balance", {}))]
+    with closing(sqlite3.connect(database, timeout=MAX_SECONDS)) as connection, connection:
+        connection.executemany(
+            "insert into workers_loop (name, law, target, parameters, mode, guard, interval_seconds, fence, at_rest)"
+            " values (?, ?, ?, ?, 'auto', '{}', 2.0, 0, false)",
+            rows,
+        )
+        found = connection.execute("select law, id from workers_loop where law in ('flow', 'balance')")
+        return {law: f"/loops/{number}/" for law, number in found}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"])
+def test_gains_say_what_they_promise_while_they_are_typed(viewport, scheme, open_page, observer, pages):
+    page = open_page(pages["flow"], viewport=viewport, color_scheme=scheme)
+    live(page, observer)
+    card = page.locator("#prediction")
+    expect(card).to_contain_text("Settles in 20 s and overshoots by 0 %.")
+    expect(card.locator(".plane path")).to_have_count(1)
+    page.locator("#would-kp").fill("-0.0061")
+    expect(card).to_contain_text("Expected change")
+    expect(card.locator(".plane path")).to_have_count(2)
+    assert violations(page) == [] and overhang(page) <= 0
+    page.locator("#would-kd").fill("0")
+    page.locator("#would-ki").fill("-0.008")
+    expect(card).to_contain_text("Unstable in the model")
+    page.locator("#steer").get_by_role("button", name="Discard").click()
+    expect(card).to_contain_text("Expected behavior")
+
+
+NAME = "shedding/performance"
+FILL = f"""
+from workers.models import Loop
+from workers.control.kinds.registry import KINDS
+shedding_loop = Loop.objects.create(name="{NAME}", law="shedding", mode="auto",
+                           target={{"application": "performance"}},
+                           parameters=dict(KINDS["shedding"].defaults.parameters))
+print(shedding_loop.pk)
+"""
+
+
+@pytest.fixture(scope="module")
+def shedding_loop(served):
+    command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", FILL]
+    made = subprocess.run(command, cwd=ROOT, env=served.environment, check=True, capture_output=True, text=True)
+    return int(made.stdout.split()[-1])
+
+
+@pytest.mark.thorough
+def test_the_chart_of_what_is_shed_stays_when_the_loop_has_ticked(open_page, observer, shedding_loop):
+    page = open_page(f"/loops/{shedding_loop}/")
+    chart = page.locator("figure[data-chart^='Shed share'] .js-plotly-plot")
+
+    def tick(entry):
+        row = {**observer.snapshot["loops"]["worker_rate/alert/n1"], "id": shedding_loop, "law": "shedding"}
+        row |= {"target": {"application": "performance"}, "entry": entry}
+
+        def change(snapshot):
+            snapshot["loops"][NAME] = row
+            snapshot["pipeline"]["applications"]["performance"]["patterns"]["load-rises"]["shed_share"] = 0.2
+
+        observer.publish(change)
+
+    live(page, observer)
+    page.locator("figure[data-chart^='Shed share']").scroll_into_view_if_needed()
+    tick(1)
+    expect(chart).to_be_visible()
+    page.evaluate("document.getElementById('shed').dataset.before = 'the tick'")
+
+    def is_written_anew():
+        tick(2)
+        return page.locator("#shed:not([data-before])").count() == 1
+
+    until(is_written_anew, every_seconds=0.5)
+    expect(chart).to_be_visible()
