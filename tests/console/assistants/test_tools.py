@@ -27,6 +27,8 @@ from tests.waiting import MAX_SECONDS
 from tests.workers.snapshots import judged_document
 from workers.models import LedgerEntry, Loop, Override
 
+pytestmark = pytest.mark.django_db
+
 LOOP = "worker_rate/alert/n1"
 
 
@@ -52,7 +54,6 @@ def loop(db):
     return found
 
 
-@pytest.mark.django_db
 def test_a_state_names_what_is_not_well_and_a_subject_has_its_figures(tools, stored_snapshot):
     state = tools.plant_state()
     assert state["at"] == stored_snapshot["at"] and "node/n1" in state["subjects"]
@@ -64,7 +65,6 @@ def test_a_state_names_what_is_not_well_and_a_subject_has_its_figures(tools, sto
         tools.subject("node", "n9")
 
 
-@pytest.mark.django_db
 def test_a_state_says_how_old_it_is_and_an_old_one_is_not_given_for_the_plant(tools, assistant, stored_snapshot):
     assert tools.plant_state()["age_seconds"] == tools.subject("node", "n1")["age_seconds"] == 3.0
     late = Tools(InProcess(assistant), lambda: stored_snapshot["at"] + 120.0)
@@ -73,7 +73,6 @@ def test_a_state_says_how_old_it_is_and_an_old_one_is_not_given_for_the_plant(to
             ask()
 
 
-@pytest.mark.django_db
 def test_why_gives_the_last_decisions_with_their_reasons(tools, loop):
     found = tools.why(LOOP, 2)["decisions"]
     assert [each["reason"] for each in found] == ["No action: 2.", "No action: 1."]
@@ -81,7 +80,6 @@ def test_why_gives_the_last_decisions_with_their_reasons(tools, loop):
         tools.why("no-loop")
 
 
-@pytest.mark.django_db
 def test_the_ledger_is_searched_and_changes_are_listed(tools, loop):
     assert len(tools.search_ledger(text="No action", queue="alert")["decisions"]) == 3
     assert tools.search_ledger(acted=True)["decisions"] == []
@@ -89,7 +87,6 @@ def test_the_ledger_is_searched_and_changes_are_listed(tools, loop):
     assert set(changed) == {"marks", "overrides", "plans", "decisions"}
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("hours", [0, -1, 1e12, float("inf"), float("nan")])
 def test_hours_that_lead_out_of_the_calendar_are_refused_by_name(hours, tools):
     for ask in (tools.search_ledger, tools.what_changed):
@@ -97,7 +94,6 @@ def test_hours_that_lead_out_of_the_calendar_are_refused_by_name(hours, tools):
             ask(hours=hours)
 
 
-@pytest.mark.django_db
 def test_text_that_no_database_stores_is_refused_by_its_field(tools):
     with pytest.raises(RequestRejected, match="text: must be UTF-8 text without NUL"):
         tools.search_ledger(text="a\0b")
@@ -117,7 +113,6 @@ def test_a_database_that_is_away_is_a_sentence_of_the_tool():
     assert "10.0.0.5" not in str(answered.value)
 
 
-@pytest.mark.django_db
 def test_a_proposal_does_nothing_and_a_token_can_not_approve_it(tools, loop, assistant):
     made = tools.propose("hold", {"loop": LOOP, "minutes": 10}, "its last actions did harm")
     assert made["page"] == f"/proposals/{made['id']}/" and tools.proposal(made["id"])["state"] == "proposed"

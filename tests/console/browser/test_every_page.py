@@ -1,9 +1,10 @@
-"""Every page can be used by everybody: by its rules, on a phone, from the keyboard, without scripts."""
+"""Every page can be used by everybody: by its rules, on a phone, from the keyboard, without scripts, of the past."""
 
 import itertools
 import re
 from datetime import UTC, datetime, timedelta
 
+import httpx
 import orjson
 import pytest
 from django.urls import resolve, reverse
@@ -15,10 +16,13 @@ from tests.console.accounts.route_permissions import ROUTE_PERMISSIONS
 from tests.console.browser.furnished import clear, furnish, with_objective
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 from tests.console.pipeline_sample import DECLARATION
+from tests.waiting import MAX_SECONDS
 from workers.history.snapshot_archive import Recorder
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
 
 pytestmark = BROWSER
+
+
 # Whatever stands on the rail, and pages behind it; /loops/1/ is the rebalancing loop, which is made first.
 PAGES = (
     *(reverse(name) for name, *_ in on_rail()), "/nodes/n1/", "/queues/alert/", "/queues/alert/waiting/?node=n1",
@@ -234,3 +238,64 @@ def test_the_reader_chooses_the_theme_and_it_stays(open_page, observer):
     assert page.evaluate(ground) == "rgb(15, 19, 24)"
     page.goto("/")
     assert page.evaluate(ground) == "rgb(15, 19, 24)"
+
+
+WINDOW = "from=2026-11-20T00:00:00&to=2026-11-20T06:00:00"
+EXPORTS = (
+    "/api/v1/audit/export?format=json&to=2031-01-01T00:00:00Z&action=user",
+    f"/timeline/table.csv?what=figures&{WINDOW}",
+)
+
+
+def headers_of(session, encoding):
+    cookies = "; ".join(f"{each['name']}={each['value']}" for each in session["cookies"])
+    return {"Cookie": cookies, "Accept-Encoding": encoding}
+
+
+@pytest.mark.sweep(2)
+@pytest.mark.parametrize("address", EXPORTS)
+def test_an_export_is_the_same_compressed_plain_and_in_the_browser(address, served, session, open_page, tmp_path):
+    url = f"http://127.0.0.1:{served.port}{address}"
+    plain = httpx.get(url, headers=headers_of(session, "identity"), timeout=MAX_SECONDS)
+    packed = httpx.get(url, headers=headers_of(session, "gzip"), timeout=MAX_SECONDS)
+    assert plain.status_code == 200 and plain.headers["Content-Disposition"].startswith("attachment")
+    assert "Content-Encoding" not in plain.headers and packed.headers["Content-Encoding"] == "gzip"
+    assert packed.content == plain.content
+
+    page = open_page("/settings/")
+    with page.expect_download() as expected:
+        page.evaluate("address => { const a = document.createElement('a'); a.href = address; a.click(); }", address)
+    saved = tmp_path / "saved"
+    expected.value.save_as(saved)
+    assert saved.read_bytes() == plain.content
+
+
+AT = re.compile(r"\?at=20\d\d-")
+
+
+@pytest.fixture
+def past(observer, served):
+    """The plant of twenty minutes ago, as an address names it."""
+    then = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=20)
+    was = {**observer.snapshot, "at": then.timestamp()}
+    Recorder(served.log.parent).add(was["at"], orjson.dumps(was))
+    return f"at={then:%Y-%m-%dT%H:%M:%SZ}"
+
+
+@pytest.mark.thorough
+def test_what_the_palette_finds_is_shown_as_of_then(open_page, past):
+    page = open_page(f"/?{past}")
+    page.keyboard.press("/")
+    page.keyboard.type("workers")
+    expect(page.locator("#search-results [data-url]").first).to_contain_text("Workers")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(f"/workers/{AT.pattern}"))
+    expect(page.get_by_text("Plant state at")).to_be_visible()
+
+
+@pytest.mark.thorough
+def test_what_is_closed_leads_to_the_list_as_of_then(open_page, past):
+    page = open_page(f"/pipeline/performance/operators/hosts/?{past}")
+    expect(page.locator("a[data-close]")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(re.compile(f"/pipeline/performance/{AT.pattern}"))

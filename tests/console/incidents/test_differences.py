@@ -16,6 +16,8 @@ from workers.history import stretches
 from workers.history.stretches import build_counts_table, count_archived, get_counts_path
 from workers.models import Run
 
+pytestmark = pytest.mark.django_db
+
 FIRST, MIN_SHARE, SEEDS = 3, 0.9, range(30)
 SINCE = datetime.fromtimestamp(START, UTC)
 UNTIL = SINCE + timedelta(seconds=120)
@@ -101,7 +103,6 @@ def test_keys_that_are_all_rare_differ_in_nothing(tmp_path):
     assert differences.compare(SINCE, UNTIL, "before", "", tmp_path).rows == []
 
 
-@pytest.mark.django_db
 def test_one_comparison_runs_at_a_time(browsers, stored_snapshot, settings, tmp_path):
     settings.WEIR_DATA = tmp_path
     asked = {"from": SINCE.isoformat(), "to": UNTIL.isoformat()}
@@ -136,7 +137,6 @@ def long_comparison(settings, tmp_path):
     return {"from": SINCE.isoformat(), "to": (SINCE + timedelta(hours=9)).isoformat(), "against": "before"}
 
 
-@pytest.mark.django_db
 def test_what_is_too_much_for_a_page_spark_counts_and_the_page_shows(
     browsers, stored_snapshot, long_comparison, tmp_path
 ):
@@ -164,7 +164,6 @@ def test_what_is_too_much_for_a_page_spark_counts_and_the_page_shows(
     assert answer.status_code == 200 and answer.json()["compared"] > 0
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize(
     ("change", "field"), [({"to": "soon"}, "to"), ({"against": "never"}, "against"), ({"queue": "empty"}, "queue")]
 )
@@ -175,7 +174,6 @@ def test_a_count_that_can_not_be_is_refused_by_name(browsers, stored_snapshot, l
     assert not Run.objects.exists()
 
 
-@pytest.mark.django_db
 def test_the_page_and_the_api_show_the_same(browsers, stored_snapshot, settings, tmp_path):
     settings.WEIR_DATA = tmp_path
     rows = [(START + at / 20, "order", f"k{at % 4}", "s") for at in range(2_400)]

@@ -22,6 +22,8 @@ from console.storage.migrations import list_newer_migrations
 from console.upkeep import doctor
 from tests.postgres import postgres_url as postgres_url  # a fixture of the tests here
 
+pytestmark = pytest.mark.django_db
+
 
 def test_one_server_is_given_up_soon():
     found = parse_database_url("postgres://weir:secret@database:5432/weir?sslmode=require")
@@ -244,13 +246,11 @@ def test_away_is_what_keeps_all_from_the_database_and_no_fault_of_a_statement(er
     assert is_away(raised) == away
 
 
-@pytest.mark.django_db
 def test_the_database_of_this_version_is_taken():
     assert list_newer_migrations() == []
     refuse_a_newer_database()
 
 
-@pytest.mark.django_db
 def test_one_of_a_newer_version_is_refused_by_what_it_has():
     MigrationRecorder.Migration.objects.create(app="console", name="9999_of_tomorrow")
     with pytest.raises(SystemExit, match=r"newer version of Weir \(migration console\.9999_of_tomorrow\)"):
@@ -258,7 +258,6 @@ def test_one_of_a_newer_version_is_refused_by_what_it_has():
     assert "console.9999_of_tomorrow" in next(doctor.check_database()).text
 
 
-@pytest.mark.django_db
 def test_what_another_package_has_dropped_since_is_no_newer_weir():
     MigrationRecorder.Migration.objects.create(app="axes", name="0001_squashed")
     assert list_newer_migrations() == []

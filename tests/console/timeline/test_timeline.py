@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from common.errors import BadInput
 from console.accounts.access import Actor
 from console.actions import marks
+from console.actions.marks import RolloutMarks
 from console.models import Mark
 from console.timeline import happenings
 from console.timeline import happenings as bars_of_a_lane
@@ -24,10 +25,14 @@ from queues import keys
 from queues.models import Node
 from tests.workers.history.test_metric_history import roll_up
 from workers.alerts.lifecycle.models import Alert
+from workers.documents.plants import PlantStatus
+from workers.documents.snapshot import Snapshot
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop, Override
 
 pytestmark = pytest.mark.django_db
+
+
 NOW = datetime(2026, 11, 20, 3, 40, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 HOUR = Window(NOW - 60 * MINUTE, NOW)
@@ -424,3 +429,52 @@ def test_a_long_range_is_exported_with_each_window_once_across_slices(viewer, co
     times = [row[0] for row in rows]
     assert times[0] == "2026-11-19T00:30:00+00:00"
     assert times == sorted(set(times)) and len(times) == 8 * 60 * 2
+
+
+SEEN_AT = 1_790_000_000.0
+
+
+def seen_with(revision, at=SEEN_AT, state="seen", part="worker"):
+    status = PlantStatus(kind="kubernetes", state=state, revisions={part: revision})
+    return Snapshot(plant="main", at=at, plants={"shop": status})
+
+
+def titles():
+    return list(Mark.objects.order_by("pk").values_list("title", flat=True))
+
+
+def test_a_new_revision_is_a_mark_and_the_first_that_is_seen_is_none():
+    followed = RolloutMarks()
+    for revision in ("6", "6", "7", "7"):
+        followed.follow(seen_with(revision))
+    [mark] = Mark.objects.all()
+    assert (mark.kind, mark.title, mark.author) == ("deploy", "worker: revision 7", "plant:shop")
+    assert mark.at.timestamp() == SEEN_AT
+    assert "the previous revision was 6" in mark.text
+
+
+def test_whoever_follows_next_marks_what_came_meanwhile_and_nothing_twice():
+    first = RolloutMarks()
+    first.follow(seen_with("6"))
+    first.follow(seen_with("7"))
+    RolloutMarks().follow(seen_with("7"))
+    RolloutMarks().follow(seen_with("8"))
+    assert titles() == ["worker: revision 7", "worker: revision 8"]
+
+
+@pytest.mark.parametrize("letters", [20, 35, 50, 69, 75])
+def test_a_long_revision_that_was_marked_is_not_marked_again_by_whoever_follows_next(letters):
+    part = "k" * letters
+    first = RolloutMarks()
+    for revision in (f"{part}-6b7d", f"{part}-7c8e"):
+        first.follow(seen_with(revision, part=part))
+    for _ in range(2):
+        RolloutMarks().follow(seen_with(f"{part}-7c8e", part=part))
+    assert len(titles()) == 1
+
+
+def test_a_revision_with_a_nul_is_marked_like_any_other():
+    followed = RolloutMarks()
+    for revision in ("6", "7\0"):
+        followed.follow(seen_with(revision))
+    assert titles() == ["worker: revision 7\ufffd"]

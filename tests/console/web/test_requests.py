@@ -24,6 +24,8 @@ from tests.waiting import MAX_SECONDS
 from tests.workers.observability.collected import Collected
 from workers.objectives.models import Objective
 
+pytestmark = pytest.mark.django_db
+
 GIVEN = {
     "fields": {"kind": "queue", "subject": "alert", "condition": "wait_seconds <= 30", "target": 0.99},
     "reason": "a test",
@@ -50,7 +52,6 @@ def make(browser, name="fast", **headers):
     return browser.post(f"/api/v1/objectives/{name}", GIVEN, content_type="application/json", headers=headers)
 
 
-@pytest.mark.django_db
 def test_who_makes_what_somebody_else_makes_at_once_is_refused_and_may_send_it_again(browsers, overtaken):
     answer = make(browsers["operator"], **KEY)
     assert answer.status_code == 409
@@ -59,7 +60,6 @@ def test_who_makes_what_somebody_else_makes_at_once_is_refused_and_may_send_it_a
     assert make(browsers["operator"], **KEY).status_code == 200
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("page", ["/", "/nodes/", "/queues/", "/pipeline/", "/loops/", "/alerts/"])
 def test_pages_say_that_a_snapshot_of_another_version_can_not_be_read(browsers, control, page):
     control.set(keys.SNAPSHOT, b'{"seq": "of another version"}')
@@ -71,7 +71,6 @@ def test_pages_say_that_a_snapshot_of_another_version_can_not_be_read(browsers, 
     )
 
 
-@pytest.mark.django_db
 def test_while_the_snapshot_is_of_another_version_programs_get_a_refusal(browsers, control):
     control.set(keys.SNAPSHOT, b'{"seq": "of another version"}')
     assert browsers["viewer"].get("/api/v1/live").status_code == 503
@@ -85,7 +84,6 @@ def lines(caplog):
     return caplog
 
 
-@pytest.mark.django_db
 def test_a_request_is_named_by_the_id_that_its_answer_has(lines, monkeypatch):
     def noted(request):
         logging.getLogger("weir.page").warning("noted")
@@ -99,7 +97,6 @@ def test_a_request_is_named_by_the_id_that_its_answer_has(lines, monkeypatch):
     assert about["weir.page"] == about["django.request"] == {"request": answer["X-Request-ID"]}
 
 
-@pytest.mark.django_db
 def test_a_task_is_named_by_its_id(lines):
     @app.task(name="tests.noted")
     def noted():
@@ -119,7 +116,6 @@ def collected(monkeypatch):
     return Collected.instead_of_a_real_one(monkeypatch)
 
 
-@pytest.mark.django_db
 def test_a_request_is_a_span_of_its_callers_trace_named_by_its_route(collected):
     answer = Client().get("/healthz?secret=4711", headers=PARENT)
     found = collected.named("GET /healthz")
@@ -128,7 +124,6 @@ def test_a_request_is_a_span_of_its_callers_trace_named_by_its_route(collected):
     assert "4711" not in found.to_json()
 
 
-@pytest.mark.django_db
 def test_a_path_that_nobody_serves_is_not_quoted(collected):
     assert Client().get("/4711").status_code in (302, 404)
     (found,) = collected.spans()
@@ -151,14 +146,12 @@ def failing(browsers, things, ready):
             yield door, status
 
 
-@pytest.mark.django_db
 @pytest.mark.slow
 def test_while_nobody_has_observed_the_plant_nothing_fails(browsers, things, control):
     """An empty control server: no snapshot, no topology, no heartbeat."""
     assert list(failing(browsers, things, control.flushall)) == []
 
 
-@pytest.mark.django_db
 @pytest.mark.slow
 def test_while_the_control_server_is_away_nothing_fails(browsers, things, control, settings):
     settings.REDIS_URL = "redis://127.0.0.1:1/0"

@@ -1,12 +1,14 @@
-"""The review of a time: what fired, how long, and what nobody saw."""
+"""The review of a time: what fired, how long, and what nobody saw; and the weekly report."""
 
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from tests.console.pages.alerts.checks import look, opened
 from tests.workers.alerts.checks import lost, rule, the_alert
+from tests.workers.reports.weeks import eventful_week
 from workers.alerts import incidents
 from workers.alerts.delivery import outbox
 from workers.alerts.lifecycle.models import Alert, Message, Receiver
@@ -102,3 +104,22 @@ def test_a_test_message_that_was_given_up_is_no_message_of_the_night(operator, a
             key=f"{number:032}", receiver=receiver, content={"kind": kind}, state="failed", error="refused"
         )
     assert operator.get("/alerts/review/").context["summary"].failed == 1
+
+
+WEEK = "?until=2026-01-05T07:00:00Z"
+
+
+def test_a_report_s_page_and_the_api_say_the_same(browsers, stored_snapshot):
+    eventful_week(User.objects.get(username="operator"))
+    viewer = browsers["viewer"]
+    page = viewer.get(f"/reports/{WEEK}").content.decode()
+    document = viewer.get(f"/api/v1/reports{WEEK}").json()
+    assert document["objectives"][0]["missed"] and document["incidents"][0]["title"] == "Node n1 is lost"
+    for part in ("Node n1 is lost", "the sale begins at nine", "12 % lower cost"):
+        assert part in page and part in document["text"], part
+    assert "98.00" in page and "data since" not in page
+    assert document["objectives"][0]["known_from"] is None
+    earlier = "?until=2025-12-29T07:00:00Z"
+    assert "data since" in viewer.get(f"/reports/{earlier}").content.decode()
+    assert viewer.get(f"/api/v1/reports{earlier}").json()["objectives"][0]["known_from"]
+    assert "must be" in viewer.get("/reports/?until=never").content.decode()
