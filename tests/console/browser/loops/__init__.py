@@ -1,1 +1,0 @@
-"""The pages of loops, and of what is learned about them."""
