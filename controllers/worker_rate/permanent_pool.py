@@ -36,6 +36,7 @@ PERMANENT = "permanent"
 UNMEASURED = "unmeasured"
 # There are fewer processes once some were idle, and more within at least the settling time.
 FEWER_SECONDS, MIN_SETTLING_SECONDS = 30.0, 10.0
+MIN_SERVICE_SECONDS = 1e-9  # Division by a smaller time may overflow.
 Method = Callable[[WorkerRateParameters, Manager, WorkerRateObservation], tuple[Manager, Start]]
 
 
@@ -48,7 +49,9 @@ def decide(
         reason = format_no_action("the processing time per event is unknown", remarks=[queue_remark(length)])
         return before, Decision(None, reason, {}, UNMEASURED)
     life = max(parameters.life_seconds, seconds or 0.0)
-    size = parameters.target_utilisation * life / seconds if seconds else parameters.events_per_worker
+    size = parameters.events_per_worker
+    if seconds:
+        size = parameters.target_utilisation * life / max(seconds, MIN_SERVICE_SECONDS)
     asked = replace(parameters, events_per_worker=size, lead_seconds=life, start_when="always")
     # None is under way: permanent workers keep taking events and are counted anew.
     seen = replace(observation, started=0, waiting_to_run=0, running=None)

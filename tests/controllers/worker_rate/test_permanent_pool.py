@@ -153,3 +153,8 @@ def test_what_comes_in_very_many_intervals_is_summed_as_what_comes_in_few(level,
     each = sum(max(0.0, level + number * trend) for number in range(1, many + 1))
     assert rate.predict_ahead(many) == pytest.approx(each, rel=1e-9, abs=1e-6)
     assert math.isfinite(rate.predict_ahead(1e10))
+
+
+def test_a_service_time_that_is_nearly_zero_gives_finite_terms():
+    _, decision = decided(read(), None, queue_length=10.0, removed=10.0, service_seconds=2e-313)
+    assert all(math.isfinite(each) for each in decision.terms.values() if isinstance(each, float))
