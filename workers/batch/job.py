@@ -57,8 +57,8 @@ class ChunkResult:
 Values = Mapping[str, Any]
 
 
-class Lease(Protocol):
-    """A lease of a chunk as a job's work uses it; see `workers.batch.chunk_leases.ChunkLease`."""
+class HeldChunk(Protocol):
+    """A chunk and its lease, as the work of a job uses them; see `workers.batch.chunk_leases.ChunkLease`."""
 
     surroundings: JobContext
 
@@ -81,7 +81,7 @@ class Lease(Protocol):
     def guard_transaction(self) -> AbstractContextManager[None]: ...
 
 
-Work = Callable[[Lease], ChunkResult]
+Work = Callable[[HeldChunk], ChunkResult]
 Opened = Callable[[JobContext], AbstractContextManager[Work]]
 
 

@@ -17,7 +17,7 @@ from common.parameter import Parameter
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.scenario import Scenario
 from workers.batch import files
-from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Lease, Values, Work
+from workers.batch.job import ChunkResult, ChunkSpec, HeldChunk, Job, JobContext, Values, Work
 from workers.host.bounded_process import BYTES_PER_MEGABYTE, ProcessLimits, was_over_cpu
 from workers.host.environment import build_python_path, select_needed
 from workers.lab.models import Experiment, ExperimentResult
@@ -87,7 +87,7 @@ def open_job(where: JobContext) -> nullcontext[Work]:
     return nullcontext(work)
 
 
-def work(lease: Lease) -> ChunkResult:
+def work(lease: HeldChunk) -> ChunkResult:
     """Simulate one law. Raises BadInput, also for a law over LIMITS; SimulationFailed, ChunkLeaseLost."""
     experiment, law = _experiment(lease.parameters), lease.content["law"]
     final = get_series_file(experiment.pk, law)
@@ -118,7 +118,7 @@ def _experiment(values: Mapping[str, Any]) -> Experiment:
     return experiment
 
 
-def _run_in_process(request: dict[str, Any], lease: Lease) -> dict[str, Any]:
+def _run_in_process(request: dict[str, Any], lease: HeldChunk) -> dict[str, Any]:
     """Return the answer of a separate process, which ends when the lease is lost."""
     # One core: the lab shares the host with consumers and Spark.
     environment = {
@@ -141,7 +141,7 @@ def _run_in_process(request: dict[str, Any], lease: Lease) -> dict[str, Any]:
                     pipe.close()
 
 
-def _await_process(process: subprocess.Popen[str], request: dict[str, Any], lease: Lease) -> str:
+def _await_process(process: subprocess.Popen[str], request: dict[str, Any], lease: HeldChunk) -> str:
     assert process.stdin is not None and process.stdout is not None
     with suppress(BrokenPipeError):
         process.stdin.write(json.dumps(request) + "\n")

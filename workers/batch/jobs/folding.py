@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from datetime import datetime, timedelta
 
 from common.parameter import Parameter
-from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Lease, Values, Work
+from workers.batch.job import ChunkResult, ChunkSpec, HeldChunk, Job, JobContext, Values, Work
 from workers.control.ledger import folds
 from workers.models import Loop
 
@@ -34,7 +34,7 @@ def open_job(where: JobContext) -> nullcontext[Work]:
     return nullcontext(work)
 
 
-def work(lease: Lease) -> ChunkResult:
+def work(lease: HeldChunk) -> ChunkResult:
     """Fold each run in its own transaction, so that no tick waits for more than one of them."""
     since, before = (datetime.fromisoformat(lease.content[name]) for name in ("since", "before"))
     rows = 0

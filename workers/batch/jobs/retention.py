@@ -20,7 +20,7 @@ from common.parameter import Parameter
 from queues import keys
 from workers.alerts.lifecycle.open_alerts import select_due_alerts, select_due_messages, select_due_silences
 from workers.batch.files import list_files_written_before, sum_folder_bytes
-from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Lease, Values, Work
+from workers.batch.job import ChunkResult, ChunkSpec, HeldChunk, Job, JobContext, Values, Work
 from workers.consumer import handled_rows
 from workers.control.ledger.ledger import select_due_entries
 from workers.control.loops import select_due_loops
@@ -245,7 +245,7 @@ def _iterate_ledger_ranges(last_id: int | None, before: datetime) -> Iterator[Ch
         yield ChunkSpec(f"ledger/{begin}-{end}", content)
 
 
-def work(lease: Lease) -> ChunkResult:
+def work(lease: HeldChunk) -> ChunkResult:
     """Delete one chunk's share of the due data, except kept ranges."""
     rows = 0
     for deleted in _delete(lease, lease.content["kind"]):
@@ -254,7 +254,7 @@ def work(lease: Lease) -> ChunkResult:
     return ChunkResult(rows)
 
 
-def _delete(lease: Lease, kind: str) -> Iterator[int]:
+def _delete(lease: HeldChunk, kind: str) -> Iterator[int]:
     """Delete, and yield how much after each of many short transactions under the lease."""
     content, data = lease.content, lease.surroundings.data
     if kind in ("metrics", "snapshots"):
@@ -290,7 +290,7 @@ def _delete(lease: Lease, kind: str) -> Iterator[int]:
             yield from _delete_rows(lease, partial(select, before), most, FENCED.get(kind, ""))
 
 
-def _delete_rows(lease: Lease, due: Callable[[], QuerySet[Any]], most: int, fenced: str = "") -> Iterator[int]:
+def _delete_rows(lease: HeldChunk, due: Callable[[], QuerySet[Any]], most: int, fenced: str = "") -> Iterator[int]:
     """Delete the due rows, some per transaction, so that no tick waits long."""
     while True:
         with lease.guard_transaction():
@@ -305,7 +305,7 @@ def _delete_rows(lease: Lease, due: Callable[[], QuerySet[Any]], most: int, fenc
         yield len(ids)
 
 
-def _delete_day(lease: Lease, day: str) -> int:
+def _delete_day(lease: HeldChunk, day: str) -> int:
     """Delete a day's files, and its folder when it is empty, unless the day is kept in the meantime."""
     data, step = lease.surroundings.data, lease.content["step"]
     if lease.content["kind"] == "snapshots":
@@ -325,7 +325,7 @@ def _delete_day(lease: Lease, day: str) -> int:
     return len(paths)
 
 
-def _delete_handled(lease: Lease) -> Iterator[int]:
+def _delete_handled(lease: HeldChunk) -> Iterator[int]:
     """Delete rows of old events, and the oldest rows above the size limit.
 
     Some thousands are deleted at a time, because workers wait for the file. One that is small enough is not read.

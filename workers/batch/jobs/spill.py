@@ -14,7 +14,7 @@ import redis
 from queues import keys
 from queues.control.replies import Entries, expect_bytes
 from workers.batch import files
-from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Lease, Values, Work
+from workers.batch.job import ChunkResult, ChunkSpec, HeldChunk, Job, JobContext, Values, Work
 from workers.history import metric_history
 
 CHUNK_ROWS = 3_600
@@ -40,7 +40,7 @@ def build_next_chunk(values: Values, where: JobContext, after: str | None) -> Ch
     return ChunkSpec(f"{ids[0]}_{last}", {"first": ids[0], "last": last, "day": day})
 
 
-def work(lease: Lease) -> ChunkResult:
+def work(lease: HeldChunk) -> ChunkResult:
     """Write one chunk's rows to a file that is not published yet."""
     first, last, day = (lease.content[name] for name in ("first", "last", "day"))
     where = lease.surroundings

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 from common.errors import BadInput
 from common.parameter import Parameter
-from workers.batch.job import ChunkResult, ChunkSpec, Job, JobContext, Lease, Values, Work
+from workers.batch.job import ChunkResult, ChunkSpec, HeldChunk, Job, JobContext, Values, Work
 from workers.control import tuning
 from workers.models import Loop
 
@@ -34,7 +34,7 @@ def open_job(where: JobContext) -> nullcontext[Work]:
     return nullcontext(work)
 
 
-def work(lease: Lease) -> ChunkResult:
+def work(lease: HeldChunk) -> ChunkResult:
     """Learn from one loop's record and note why nothing is proposed, if so. Raises ChunkLeaseLost."""
     loop = Loop.objects.get(pk=lease.content["loop"])
     now = lease.surroundings.now

@@ -15,7 +15,7 @@ from typing import Any
 
 from common import environment as variables
 from common.errors import BadInput, WeirError
-from workers.batch.job import ChunkResult, JobContext, Lease, Opened, Work
+from workers.batch.job import ChunkResult, HeldChunk, JobContext, Opened, Work
 from workers.host.environment import PIPELINE_PREFIX, build_python_path, select_needed
 
 POLL_SECONDS = 0.5
@@ -36,7 +36,7 @@ class SparkProcess:
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
 
-    def work(self, lease: Lease) -> ChunkResult:
+    def work(self, lease: HeldChunk) -> ChunkResult:
         """Process a lease's chunk.
 
         Raises BadInput, SparkFailed; ChunkLeaseLost from the lease, after stopping Spark.
@@ -70,7 +70,7 @@ class SparkProcess:
                     continue
         self._process = None
 
-    def _ask(self, lease: Lease) -> None:
+    def _ask(self, lease: HeldChunk) -> None:
         process = self._process or self._start()
         request = {
             "job": self._job,
@@ -87,7 +87,7 @@ class SparkProcess:
             self.close()
             raise SparkFailed(f"The Spark process does not accept work: {error}") from None
 
-    def _take_next(self, lease: Lease) -> ChunkResult | None:
+    def _take_next(self, lease: HeldChunk) -> ChunkResult | None:
         """Return an answer, or None after passing on the progress; the lease is checked each time."""
         try:
             answer = self._answers.get(timeout=POLL_SECONDS)
