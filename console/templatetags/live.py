@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias
 
@@ -23,7 +24,6 @@ from console.display.formats import (
 )
 from console.display.script_rules import SEVERITY_STATES, VERDICT_WORDS
 from console.display.states import compute_tick_lateness, get_state_word
-from console.pages.frame.frame import RailItem
 from console.templatetags.filters import at
 from controllers.framework.reason import format_count
 from queues.nodes.node_state import BUSY, IDLE, OFFLINE, TOOBUSY
@@ -36,6 +36,20 @@ Moment: TypeAlias = datetime | float | None
 """A time, or the seconds since 1970."""
 
 TIME_FORMATS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "date": "%a %-d %b, %H:%M:%S"}
+
+
+@dataclass(frozen=True)
+class RailItem:
+    """A page on the rail. counted: the derived value that updates `count`; None: it has no count."""
+
+    name: str
+    label: str
+    icon: str
+    section: str
+    url: str
+    count: int | None
+    counted: str | None
+    counted_words: str | None
 
 
 @register.simple_tag

@@ -49,7 +49,7 @@ def decide(
         reason = format_no_action("the processing time per event is unknown", remarks=[queue_remark(length)])
         return before, Decision(None, reason, {}, UNMEASURED)
     life = max(parameters.life_seconds, seconds or 0.0)
-    size = parameters.events_per_worker
+    size: float = parameters.events_per_worker
     if seconds:
         size = parameters.target_utilisation * life / max(seconds, MIN_SERVICE_SECONDS)
     asked = replace(parameters, events_per_worker=size, lead_seconds=life, start_when="always")

@@ -15,6 +15,7 @@ from console.display.states import get_health_word, list_calling_alerts
 from console.navigation import get_page_permission, load_pages, on_rail
 from console.pages.frame import past
 from console.pages.frame.past import PastInstant
+from console.templatetags.live import RailItem
 from console.web.web_request import get_web_request
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
 from workers.documents.alerts import AlertStatus
@@ -36,20 +37,6 @@ class Absence(StrEnum):
     UNREAD = "The snapshot can't be read by this version. The state of the plant is unknown."
     UNKEPT = "No snapshot is available for that time. The state of the plant is unknown."
     NO_ROLE = "You need a role to see the plant. Ask an administrator for a role."
-
-
-@dataclass(frozen=True)
-class RailItem:
-    """A page on the rail. counted: the derived value that updates `count`; None: it has no count."""
-
-    name: str
-    label: str
-    icon: str
-    section: str
-    url: str
-    count: int | None
-    counted: str | None
-    counted_words: str | None
 
 
 @dataclass(frozen=True)
