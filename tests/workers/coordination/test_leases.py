@@ -25,6 +25,24 @@ def until_renewed(control: redis.Redis, name: str) -> None:
     until(lambda: 0 < control.pttl(keys.LEASE.build(name)) <= 30_000)
 
 
+def test_each_acquisition_gets_a_greater_fencing_number_also_after_expiry(control):
+    number = Lease(control, "loop:1", 30).acquire()
+    assert 0 < control.pttl(keys.LEASE.build("loop:1")) <= 30_000
+    expire(control, "loop:1")
+    assert Lease(control, "loop:1", 30).acquire() > number
+
+
+def test_a_holder_that_was_paused_past_its_expiry_neither_renews_nor_releases_its_successors_lease(control):
+    paused, successor = Lease(control, "loop:1", 30), Lease(control, "loop:1", 30)
+    paused.acquire()
+    expire(control, "loop:1")
+    assert successor.acquire()
+    assert not paused.renew()
+    assert not paused.release()
+    assert Lease(control, "loop:1", 30).acquire() is None
+    assert successor.renew()
+
+
 def test_a_lease_that_is_kept_lasts_as_long_as_what_it_protects_and_no_longer(control):
     first, other = Lease(control, "a", 30), Lease(control, "a", 30)
     first.acquire()
@@ -58,10 +76,26 @@ def test_what_is_to_last_as_long_as_a_lease_is_prolonged_with_it(control):
         assert prolonged.wait(MAX_SECONDS)
 
 
+def test_a_control_server_that_came_back_empty_gives_greater_numbers_than_those_it_has_forgotten(control):
+    forgotten = Lease(control, "loop:1", 30).acquire()
+    control.flushall()
+    assert Lease(control, "loop:1", 30).acquire() > forgotten
+
+
 def test_a_control_server_whose_clock_was_set_back_fences_nobody_out(control):
     """What was written came by a clock that was years ahead."""
     written = 3 * 10**15
     assert Lease(control, "loop:1", 30, at_least=written).acquire() == written + 1
+
+
+def test_who_holds_a_lease_and_never_heard_of_it_is_given_its_number_again(control):
+    lease = Lease(control, "loop:1", 30)
+    number = lease.acquire()
+    lease.fence = None  # the answer was lost
+    control.pexpire("weir:lease:loop:1", 500)
+    assert lease.acquire() == number
+    assert control.pttl("weir:lease:loop:1") > 15_000
+    assert Lease(control, "loop:1", 30).acquire() is None
 
 
 def test_the_block_gives_the_lease_back_also_when_it_fails(control):
