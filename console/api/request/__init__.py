@@ -1,1 +1,1 @@
-"""Requests to the API and their answers: authentication, formats, schemas, and rejections."""
+"""API requests and responses: authentication, formats, schemas, and errors."""

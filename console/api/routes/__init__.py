@@ -1,1 +1,1 @@
-"""The addresses of the API, with one area per module."""
+"""The routes of the API, with one module per area."""

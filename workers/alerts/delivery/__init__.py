@@ -1,1 +1,1 @@
-"""Delivery of messages: the selection of receivers, and the channels."""
+"""Delivery of alert messages: the selection of receivers, and the channels to them."""

@@ -1,1 +1,1 @@
-"""Dispatch: admits entries and assigns them to replicas; the queue of results."""
+"""Dispatch: admits entries, assigns them to replicas, and queues their results."""

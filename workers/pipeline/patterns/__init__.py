@@ -1,1 +1,1 @@
-"""Patterns, their conditions and automata, the graph between them, and shedding."""
+"""Patterns: their conditions, their automata, the graph that connects them, and load shedding."""
