@@ -177,7 +177,7 @@ def make_storable(value: object) -> Any:
     if isinstance(value, str):
         return UNSTORABLE_CHARACTER.sub("\ufffd", value)
     if isinstance(value, Mapping):
-        return {make_storable(key): make_storable(each) for key, each in value.items()}
+        return {make_storable(key): make_storable(item) for key, item in value.items()}
     return [make_storable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
@@ -251,7 +251,7 @@ def accept_mapping(check: Check, noun: str = "") -> Check:
 
     def read(value: object) -> dict[str, Any]:
         good = isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
-        return {name: check.read(each) for name, each in _validate_value(good, value).items()}
+        return {name: check.read(item) for name, item in _validate_value(good, value).items()}
 
     return Check(noun or f"an object in which each value is {check.takes}", read)
 
@@ -261,7 +261,7 @@ def record(**checks: Check) -> Check:
 
     def read(value: object) -> dict[str, Any]:
         good = isinstance(value, Mapping) and set(value) == set(checks)
-        return {name: checks[name].read(each) for name, each in _validate_value(good, value).items()}
+        return {name: checks[name].read(item) for name, item in _validate_value(good, value).items()}
 
     return Check(f"an object with the fields {', '.join(checks)}", read)
 

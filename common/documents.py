@@ -79,7 +79,7 @@ def decode_text(content: bytes, errors: str = "strict") -> str:
 
     Raises `UnicodeDecodeError`.
     """
-    encoding = next((each for mark, each in _MARKS if content.startswith(mark)), "utf-8")
+    encoding = next((codec for mark, codec in _MARKS if content.startswith(mark)), "utf-8")
     return content.decode(encoding, errors)
 
 

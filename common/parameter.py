@@ -119,7 +119,7 @@ class Parameter:
             return [read_values(self.items, row, f"{where}.{self.name}[{at}]") for at, row in enumerate(value)]
         if self.kind == "map":
             inner = f"{where}.{self.name}"
-            return {key: replace(self.items[0], name=key).check(each, inner) for key, each in value.items()}
+            return {key: replace(self.items[0], name=key).check(item, inner) for key, item in value.items()}
         return int(value) if self.kind == "integer" else value
 
     def clip(self, value: Any) -> Any:
@@ -137,7 +137,7 @@ class Parameter:
         if self.kind == "rows":
             return [clip_values(self.items, row) for row in value]
         if self.kind == "map":
-            return {key: self.items[0].clip(each) for key, each in value.items()}
+            return {key: self.items[0].clip(item) for key, item in value.items()}
         return value
 
     def _clip_numbers(self, value: float) -> float:
@@ -275,9 +275,9 @@ def _declare(name: str, annotated: object) -> Parameter:
     annotation = get_args(annotated)[0]
     parameter: Parameter = get_args(annotated)[1]
     is_union = get_origin(annotation) in (Union, types.UnionType)
-    options = [each for each in get_args(annotation) if each is not types.NoneType] if is_union else [annotation]
+    options = [option for option in get_args(annotation) if option is not types.NoneType] if is_union else [annotation]
     if len(options) > 1:
-        variants = tuple((str(each.__struct_config__.tag), list_parameters(each)) for each in options)
+        variants = tuple((str(option.__struct_config__.tag), list_parameters(option)) for option in options)
         return replace(parameter, name=name, kind="variant", variants=variants)
     of, inner = options[0], get_args(options[0])
     if get_origin(of) is Literal:

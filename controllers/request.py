@@ -107,7 +107,7 @@ def _read_run(law: Law, request: Mapping[str, Any]) -> tuple[Values, Json, list[
             raise BadInput("observation", "can't be combined with observations; provide only one of them")
         documents = {"observation": request["observation"]}
     elif isinstance(given, list) and given:
-        documents = {f"observations[{index}]": each for index, each in enumerate(given)}
+        documents = {f"observations[{index}]": observation for index, observation in enumerate(given)}
     else:
         raise BadInput("observations", "must be a list of one or more observations")
     observations: list[Values] = []

@@ -366,7 +366,7 @@ PIPELINE_LATE = Key(
 # Libraries
 CELERY = Key("weir:celery:", "prefix", "web workers → web workers", "Celery's queues")
 
-KEYS = tuple(each for each in tuple(globals().values()) if isinstance(each, Key))
+KEYS = tuple(key for key in tuple(globals().values()) if isinstance(key, Key))
 
 
 def list_queue_keys(queue: str) -> list[str]:

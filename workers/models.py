@@ -51,7 +51,7 @@ class Loop(models.Model):
 
 
 class ActionFlag(models.BooleanField):  # type: ignore[type-arg] # a field takes no types as it runs
-    """Whether there is an action, stored with every row so that filters find it in their index.
+    """A flag that says whether there is an action, stored with every row so that filters find it in their index.
 
     It is no generated column, since SQLite does not use an index as covering with one.
     """
@@ -179,7 +179,7 @@ class Tuning(models.Model):
 
 
 class FirstReport(models.Model):
-    """What a loop that advises at an attached plant would have saved in its first hour.
+    """The savings that a loop in *advise* mode at an attached plant would have made in its first hour.
 
     See `workers.control.loops`. figures: as `FirstReportFigures`; null: too little was measured, and the next
     hour is reported instead. An empty time range (`since` is `until`) marks a new plant since then.

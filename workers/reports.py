@@ -68,7 +68,7 @@ class LoopWeek:
 
 @dataclass(frozen=True)
 class WeekOverride:
-    """What a person set in place of a decision, and why."""
+    """The value that a person set in place of a decision, and why."""
 
     number: int
     what: str

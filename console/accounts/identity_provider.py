@@ -83,7 +83,7 @@ def discover() -> Mapping[str, Any]:
 def _fetch_discovery(issuer: str, hour: int) -> Mapping[str, Any]:
     try:
         document = _parse_json_object(requests.get(issuer + DISCOVERY, **_build_request_limits()))
-        endpoints = [document[f"{each}_endpoint"] for each in ("authorization", "token", "userinfo")]
+        endpoints = [document[f"{endpoint}_endpoint"] for endpoint in ("authorization", "token", "userinfo")]
         endpoints.append(document["jwks_uri"])
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
         raise ProviderError("The OpenID Connect provider's discovery document can't be read.") from error

@@ -204,8 +204,10 @@ class FoundDeadLetters:
         counts = Counter((letter.name.queue, letter.error[:ERROR_SHOWN]) for letter in self.letters)
         groups = []
         for (queue, error), count in counts.most_common(GROUPS):
-            mine = [each for each in self.letters if (each.name.queue, each.error[:ERROR_SHOWN]) == (queue, error)]
-            events, at = sum(each.event_count for each in mine), [each.at for each in mine]
+            mine = [
+                letter for letter in self.letters if (letter.name.queue, letter.error[:ERROR_SHOWN]) == (queue, error)
+            ]
+            events, at = sum(letter.event_count for letter in mine), [letter.at for letter in mine]
             groups.append(ErrorGroup(queue=queue, error=error, letters=count, events=events, at=min(at), last=max(at)))
         return groups
 

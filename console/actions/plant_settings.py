@@ -122,7 +122,7 @@ def _change_setting(row: Loop, name: str, value: object, back: bool) -> tuple[An
     """Return the previous value, and the new column, validated as a whole."""
     law, key = catalog.get_law(row.law), name.removeprefix("guard.")
     column = "guard" if name.startswith("guard.") else "parameters"
-    own = {each: kept for each, kept in getattr(row, column).items() if each != key}
+    own = {other_key: kept for other_key, kept in getattr(row, column).items() if other_key != key}
     if not back:
         own[key] = value
     read = guard.read_settings if column == "guard" else catalog.read_parameters

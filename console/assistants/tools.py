@@ -67,7 +67,7 @@ class Tools:
             "age_seconds": age_seconds,
             "state": _get_states(snapshot)[key],
             "figures": self._get_figures(snapshot, kind, name),
-            "loops": {each: row for each, row in loops.items() if name in row.get("target", {}).values()},
+            "loops": {loop: row for loop, row in loops.items() if name in row.get("target", {}).values()},
             "alerts": [alert for alert in snapshot.get("alerts", []) if name in _get_labels(alert).values()],
         }
 

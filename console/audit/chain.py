@@ -99,7 +99,7 @@ def encode_canonical_entry(content: Mapping[str, Any], sequence: int, previous: 
 
 def _normalize_value(value: object) -> object:
     if isinstance(value, Mapping):
-        return {_format_key(key): _normalize_value(each) for key, each in value.items()}
+        return {_format_key(key): _normalize_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_normalize_value(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -144,7 +144,7 @@ def _as_written(value: object) -> object:
     digits.
     """
     if isinstance(value, Mapping):
-        return {key: _as_written(each) for key, each in value.items()}
+        return {key: _as_written(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_as_written(item) for item in value]
     if isinstance(value, int) and EXACT < abs(value) < LARGEST and int(Decimal(repr(float(value)))) == value:

@@ -81,7 +81,9 @@ def read_disk_heads(folder: Path, lines: int | None = None) -> list[Head]:
     if not path.exists():
         return []
     with path.open(encoding="utf-8", errors="replace") as file:
-        numbered = deque((each for each in enumerate(file, 1) if each[1].endswith("\n")), lines)
+        numbered = deque(
+            (numbered_line for numbered_line in enumerate(file, 1) if numbered_line[1].endswith("\n")), lines
+        )
     return [_read(line, f"{FILE}, line {number},") for number, line in numbered]
 
 

@@ -173,7 +173,7 @@ def get_human_unit(unit: str, kind: str = "number") -> HumanUnit:
     """Return the unit in which to show values of a parameter; only numbers are converted."""
     if kind == "number" and unit in ("bytes", "bytes/s"):
         return HumanUnit(unit.replace("bytes", "MiB"), 1 / MEBIBYTE)
-    share = next((each for each in SHARES if unit.startswith(each)), None)
+    share = next((share_unit for share_unit in SHARES if unit.startswith(share_unit)), None)
     if kind == "number" and share is not None:
         return HumanUnit(f"%{unit.removeprefix(share)}", 100.0)
     return HumanUnit("" if unit in ("1", "choice", "flag") else unit)

@@ -39,7 +39,7 @@ def describe_ended(ended: Override, again: Override | None = None) -> str:
 
 def format_short_value(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {format_short_value(each)}" for name, each in value.items()) or "nothing"
+        return ", ".join(f"{name} {format_short_value(item)}" for name, item in value.items()) or "nothing"
     if checks.FLAG.accepts(value):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, int | float) and abs(value) < 1e6 else str(value)

@@ -194,11 +194,13 @@ def _describe_changes(alert: Alert) -> list[str]:
     if not rows:
         return ["No upstream changes in the 3 h before the incident."]
     lines = []
-    for at, each in enumerate(rows, 1):
-        by = f", by {_escape_line(each.by)}" if each.by else ""
-        before = f"; a similar change preceded {each.before} of {each.incidents} earlier similar incidents"
-        record = before if each.incidents else ""
-        lines.append(f"{at}. {_escape_line(each.words)} ({format_value(each.delay_seconds, 'age')} before{by}{record})")
+    for at, change in enumerate(rows, 1):
+        by = f", by {_escape_line(change.by)}" if change.by else ""
+        before = f"; a similar change preceded {change.before} of {change.incidents} earlier similar incidents"
+        record = before if change.incidents else ""
+        lines.append(
+            f"{at}. {_escape_line(change.words)} ({format_value(change.delay_seconds, 'age')} before{by}{record})"
+        )
     return lines
 
 

@@ -240,7 +240,7 @@ class Fanout:
         if self._position is None or position[0] != self._position[0] + 1:
             self._recent.clear()
         self._recent.append((position, delta))
-        kept = {each for each, _ in self._recent}
+        kept = {recent_position for recent_position, _ in self._recent}
         self._encoded = {key: value for key, value in self._encoded.items() if key[0] in kept}
         self._hold(position, snapshot)
 

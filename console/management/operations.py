@@ -52,7 +52,7 @@ class Operation:
                 _put(query, name, self.query[name], text)
             else:
                 known = [*self.query, *self.body]
-                takes = f"accepts {', '.join(f'--{each}' for each in known)}" if known else "accepts no options"
+                takes = f"accepts {', '.join(f'--{option}' for option in known)}" if known else "accepts no options"
                 raise BadInput(f"--{name}", f"is unknown; {' '.join(self.words)} {takes}.")
         return query, body
 
@@ -85,7 +85,7 @@ def find_operation(operations: Sequence[Operation], words: Sequence[str]) -> Ope
             f"{' '.join(words)[:60]!r} is unknown; "
             + (f"similar commands: {'; '.join(near)}." if near else "manage.py weir lists all commands."),
         )
-    return max(fitting, key=lambda each: sum(not PLACE.fullmatch(word) for word in each.words))
+    return max(fitting, key=lambda operation: sum(not PLACE.fullmatch(word) for word in operation.words))
 
 
 def _build_command_words(path: str, method: str, methods: Mapping[str, Any]) -> tuple[str, ...]:

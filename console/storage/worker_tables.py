@@ -1,4 +1,4 @@
-"""What a database role for workers may do with each table: read and write it, read it, or neither.
+"""The access of a database role for workers to each table: read and write it, read it, or neither.
 
 This is the only declaration. An app's tables belong to one kind of access; the console's own tables are listed one by
 one. A table that is listed nowhere raises TableUndeclaredError, so a new model needs a decision here. `manage.py

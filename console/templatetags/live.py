@@ -146,7 +146,11 @@ def judged(snapshot: Snapshot | None, kind: str, name: object) -> SafeString:
 def finding(snapshot: Snapshot | None, kind: str, name: object) -> SafeString:
     """Render all problems of a subject, and the first steps, for its own page: phones show no titles."""
     row = at(get_states(snapshot), f"{kind}/{name}") if snapshot else None
-    said = [at(row, "finding"), *(at(each, "sentence") for each in at(row, "also") or ()), at(row, "step")]
+    said = [
+        at(row, "finding"),
+        *(at(other_finding, "sentence") for other_finding in at(row, "also") or ()),
+        at(row, "step"),
+    ]
     text = " ".join(sentence for sentence in said if sentence)
     return format_html(
         '<p class="card notice" data-bind="states.{}/{}" data-format="finding"{}>{}</p>',

@@ -146,7 +146,7 @@ def compute_time_ticks(window: Window, zone: ZoneInfo) -> list[AxisTick]:
 
     From one day on they are midnights of the reader's zone, even if its clocks change in between.
     """
-    step = next((each for each in SECONDS if window.seconds / each <= MAX_TIMES), None)
+    step = next((seconds for seconds in SECONDS if window.seconds / seconds <= MAX_TIMES), None)
     if step is None:
         return [_tick(window, at, "day") for at in _iterate_midnights(window, zone)]
     offset = (window.since.astimezone(zone).utcoffset() or timedelta()).total_seconds()
@@ -158,7 +158,7 @@ def compute_time_ticks(window: Window, zone: ZoneInfo) -> list[AxisTick]:
 
 def _iterate_midnights(window: Window, zone: ZoneInfo) -> Iterator[datetime]:
     days = window.seconds / DAY_SECONDS
-    step = next((each for each in DAYS if days / each <= MAX_TIMES), math.ceil(days / MAX_TIMES))
+    step = next((interval for interval in DAYS if days / interval <= MAX_TIMES), math.ceil(days / MAX_TIMES))
     day = window.since.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
     while day <= window.until:
         # The first ordinal was a Monday: every seventh day is one, wherever the window starts.
@@ -177,6 +177,6 @@ def compute_value_ticks(highest: float) -> list[float]:
         return [0.0, 1.0]
     rough = highest / MAX_VALUES
     power = 10.0 ** math.floor(math.log10(rough))
-    step = power * next(each for each in NICE if power * each >= rough * (1 - 1e-9))
+    step = power * next(multiple for multiple in NICE if power * multiple >= rough * (1 - 1e-9))
     count = math.ceil(highest / step - 1e-9)
     return [step * place for place in range(count + 1)]

@@ -92,7 +92,7 @@ def _synchronous(pieces: Iterator[bytes], member: Member) -> Iterator[bytes]:
 
 async def _compress_pieces(pieces: AsyncGenerator[bytes], member: Member) -> AsyncIterator[bytes]:
     yield member.begin()
-    async with aclosing(pieces) as each:
-        async for piece in each:
+    async with aclosing(pieces) as open_pieces:
+        async for piece in open_pieces:
             yield (await asyncio.to_thread(member.add, piece) if len(piece) > LARGE_BYTES else member.add(piece))
     yield member.end()

@@ -130,11 +130,11 @@ class Hpa:
 def apply_dhalion(seen: SeenPath) -> Tasks:
     """Return tasks with a change of one operator at most."""
     tasks = {measured.name: measured.tasks for measured in seen.operators}
-    slow = max(seen.operators, key=lambda each: each.held_up_share)
+    slow = max(seen.operators, key=lambda operator: operator.held_up_share)
     if slow.held_up_share > HELD_UP:
         share = min(slow.held_up_share, MAX_HELD_UP)
         return tasks | {slow.name: seen.clip_tasks(math.ceil(slow.tasks * (1 + share / (1 - share))))}
-    idle = min(seen.operators, key=lambda each: each.utilisation)
+    idle = min(seen.operators, key=lambda operator: operator.utilisation)
     if idle.utilisation < IDLE:
         return tasks | {idle.name: seen.clip_tasks(math.ceil(idle.tasks * SHRINK))}
     return tasks

@@ -1,4 +1,4 @@
-"""What the concurrency law remembers between observations."""
+"""The state that the concurrency law remembers between observations."""
 
 from typing import Annotated
 

@@ -80,7 +80,7 @@ class ConcurrencyObservation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exploration(msgspec.Struct, frozen=True, kw_only=True):
-    """What both explorations remember: their phase, size, and steady state."""
+    """The state that both explorations remember: their phase, size, and steady state."""
 
     phase: Annotated[str, value("choice", "Phase of the exploration.", choices=("steady",))]
     # A pool that is not controlled may have no threads.

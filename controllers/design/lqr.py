@@ -65,7 +65,7 @@ def design_regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
         # The largest element of each matrix, or 1 for a matrix of zeros.
         sizes = {name: float(np.abs(m).max(initial=0.0)) or 1.0 for name, m in zip("ABQR", (a, b, q, r), strict=True)}
         if result is None and not all(1e-50 <= size <= 1e50 for size in sizes.values()):
-            name = max(sizes, key=lambda each: abs(math.log10(sizes[each])))
+            name = max(sizes, key=lambda matrix: abs(math.log10(sizes[matrix])))
             raise BadInput(name, f"has a magnitude of {sizes[name]:.2g}, at which the gains overflow; use other units")
         if result is None or not result.spectral_radius < STABLE_BELOW:
             raise _build_unsolvable_error(a, b, r)

@@ -56,7 +56,7 @@ class Gains:
 
 @dataclass(frozen=True)
 class GainsReport:
-    """What gains promise on a model. None: undefined, as in an unstable loop."""
+    """The predicted response of gains on a model. None: undefined, as in an unstable loop."""
 
     spectral_radius: float
     stable: bool

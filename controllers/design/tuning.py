@@ -59,7 +59,7 @@ def search(
 
     def judge(point: Sequence[float]) -> float:
         nonlocal best, least
-        values = {each.name: each.read(value) for each, value in zip(ranges, point, strict=True)}
+        values = {interval.name: interval.read(value) for interval, value in zip(ranges, point, strict=True)}
         result = cost(values)
         if result < least:
             best, least = values, result

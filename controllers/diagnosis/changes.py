@@ -122,7 +122,7 @@ def rank_changes(
         for place, change in enumerate(changes)
         if change.at <= onset + SLACK_SECONDS
     ]
-    return sorted(ranking, key=lambda each: (-each.weight, each.delay_seconds, each.place))
+    return sorted(ranking, key=lambda change: (-change.weight, change.delay_seconds, change.place))
 
 
 def _rank_change(

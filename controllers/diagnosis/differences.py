@@ -77,7 +77,11 @@ def find_differences(
     for (dimension, value, measure), (here, there) in measures.items():
         tested += compare_means(dimension, value, measure, here, there)
     kept = select_significant([test.probability for test in tested], RATE)
-    tests = [each for each, keep in zip(tested, kept, strict=True) if keep and abs(each.effect) >= MIN_EFFECT]
+    tests = [
+        difference
+        for difference, keep in zip(tested, kept, strict=True)
+        if keep and abs(difference.effect) >= MIN_EFFECT
+    ]
     tests.sort(key=lambda difference: (-abs(difference.effect), difference.dimension, difference.value))
     shares = _interleave_dimensions([difference_ for difference_ in tests if difference_.is_share])
     turns = zip_longest(shares, (difference_ for difference_ in tests if not difference_.is_share))
@@ -90,7 +94,7 @@ def _interleave_dimensions(shares: Sequence[Difference]) -> list[Difference]:
     for share in shares:
         placed.append((places[share.dimension], share))
         places[share.dimension] += 1
-    return [each for _, each in sorted(placed, key=lambda row: row[0])]
+    return [share for _, share in sorted(placed, key=lambda row: row[0])]
 
 
 def share_tests(dimension: str, here: Counts, there: Counts) -> Iterator[Difference]:

@@ -267,7 +267,9 @@ class Balance(Law[BalanceParameters, BalanceObservation, BalanceState]):
         if observation.incomparable is not None:
             return state, Decision(None, format_no_action(observation.incomparable), {"moved_share": 0.0})
         # A new replica has no past: its present difference counts as lasting.
-        before = np.array([state.differences.get(name, each) for name, each in zip(names, now, strict=True)])
+        before = np.array(
+            [state.differences.get(name, difference) for name, difference in zip(names, now, strict=True)]
+        )
         wanted = shares + total * _design_gains(parameters, names).change(now, before)
         spread = project_shares(wanted, compute_minimum_share(parameters, len(names)), total)
         decision = _build_decision(parameters, names, response, shares, wanted, spread)

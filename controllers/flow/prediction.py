@@ -1,4 +1,4 @@
-"""What the parameters of a law promise on its model before they are applied: poles, margin, and settling.
+"""The predicted response of a law's parameters on its model, before they are applied: poles, margin, and settling.
 
 | law | response | final value |
 |---|---|---|

@@ -409,10 +409,10 @@ class _Passage:
 def count_reversals(values: Sequence[float], swing: float) -> int:
     """Return how often a series reversed its direction, counting only swings of at least `swing`."""
     count, heading, edge = 0, 0, values[0] if values else 0.0
-    for each in values:
-        if heading * (each - edge) >= 0 and heading:
-            edge = each  # the direction is unchanged: the extreme moves along
-        elif abs(each - edge) >= swing and each != edge:
+    for sample in values:
+        if heading * (sample - edge) >= 0 and heading:
+            edge = sample  # the direction is unchanged: the extreme moves along
+        elif abs(sample - edge) >= swing and sample != edge:
             count += heading != 0
-            heading, edge = (1 if each > edge else -1), each
+            heading, edge = (1 if sample > edge else -1), sample
     return count

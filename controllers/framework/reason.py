@@ -15,7 +15,7 @@ MAX_NAMES = 5
 
 def format_reason(action: str, *causes: str, remarks: Sequence[str] = ()) -> str:
     """Return `action: cause; cause. (Remark; remark.)`; a cause may be a sentence with its own full stop."""
-    text = f"{action}: {'; '.join(each.removesuffix('.') for each in causes)}."
+    text = f"{action}: {'; '.join(cause.removesuffix('.') for cause in causes)}."
     return f"{text} ({capitalize('; '.join(remarks))}.)" if remarks else text
 
 

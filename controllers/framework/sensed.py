@@ -1,4 +1,4 @@
-"""What a sensor passes to its law, and how counters continue between observations."""
+"""The observation that a sensor passes to its law, and how counters continue between observations."""
 
 import json
 from collections.abc import Mapping

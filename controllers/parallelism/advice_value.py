@@ -76,12 +76,12 @@ def compute_advice_value(ticks: Sequence[AdvisedTick], longest_seconds: float) -
     ]
     operators = [(operator, after.at - tick.at) for tick, after in pairs for operator in tick.operators.values()]
     waiting = [_compute_waiting(stretch) for stretch in _split_at_gaps(pairs)]
-    measured = bool(waiting) and all(each.waiting_events is not None for each, _ in operators)
+    measured = bool(waiting) and all(operator.waiting_events is not None for operator, _ in operators)
     return AdviceValue(
         measured_seconds=sum(after.at - tick.at for tick, after in pairs),
-        task_hours=sum(each.tasks * dt for each, dt in operators) / HOUR_SECONDS,
-        advised_task_hours=sum(each.advised * dt for each, dt in operators) / HOUR_SECONDS,
-        events=sum(each.rate_per_second * dt for each, dt in operators),
+        task_hours=sum(operator.tasks * dt for operator, dt in operators) / HOUR_SECONDS,
+        advised_task_hours=sum(operator.advised * dt for operator, dt in operators) / HOUR_SECONDS,
+        events=sum(operator.rate_per_second * dt for operator, dt in operators),
         waiting_event_seconds=sum(was for was, _ in waiting) if measured else None,
         advised_waiting_event_seconds=sum(advised for _, advised in waiting) if measured else None,
         changes=_count_changes(ticks),
@@ -90,7 +90,9 @@ def compute_advice_value(ticks: Sequence[AdvisedTick], longest_seconds: float) -
 
 def _count_changes(ticks: Sequence[AdvisedTick]) -> int:
     """Count how often the advice differs from the previous tick's; the first advice counts, too."""
-    advised = [{name: each.advised for name, each in tick.operators.items()} for tick in ticks if tick.operators]
+    advised = [
+        {name: operator.advised for name, operator in tick.operators.items()} for tick in ticks if tick.operators
+    ]
     if not advised:
         return 0
     first = next(tick.operators for tick in ticks if tick.operators)
@@ -110,8 +112,8 @@ def _split_at_gaps(pairs: Sequence[tuple[AdvisedTick, AdvisedTick]]) -> Iterator
         gone = [name for name in open_stretches if not follows or name not in tick.operators]
         yield from (open_stretches.pop(name) for name in gone)
         last = after
-        for name, each in tick.operators.items():
-            step = each, after.operators.get(name), after.at - tick.at
+        for name, operator in tick.operators.items():
+            step = operator, after.operators.get(name), after.at - tick.at
             open_stretches.setdefault(name, []).append(step)
             if step[1] is None:
                 yield open_stretches.pop(name)
@@ -121,26 +123,26 @@ def _split_at_gaps(pairs: Sequence[tuple[AdvisedTick, AdvisedTick]]) -> Iterator
 def _compute_waiting(steps: Sequence[Step]) -> tuple[float, float]:
     was = advised = 0.0
     piled_up: float | None = None
-    for each, after, seconds in steps:
-        waits, at_random = each.waiting_events or 0.0, _compute_random_wait(each, each.tasks)
+    for operator, after, seconds in steps:
+        waits, at_random = operator.waiting_events or 0.0, _compute_random_wait(operator, operator.tasks)
         before = max(0.0, waits - at_random)
         piled_up = before if piled_up is None else piled_up
-        rest = max(0.0, waits - before + _compute_random_wait(each, each.advised) - at_random)
+        rest = max(0.0, waits - before + _compute_random_wait(operator, operator.advised) - at_random)
         was += waits * seconds
         advised += (piled_up + rest) * seconds
         if after is not None:
             left = max(0.0, (after.waiting_events or 0.0) - _compute_random_wait(after, after.tasks))
-            came = max(each.rate_per_second * seconds, left - before)
+            came = max(operator.rate_per_second * seconds, left - before)
             worked_off = came - (left - before)
-            if left == 0 and each.service_seconds > 0:
-                worked_off = max(worked_off, each.tasks * seconds / each.service_seconds)
-            piled_up = max(0.0, piled_up + came - worked_off * each.advised / each.tasks)
+            if left == 0 and operator.service_seconds > 0:
+                worked_off = max(worked_off, operator.tasks * seconds / operator.service_seconds)
+            piled_up = max(0.0, piled_up + came - worked_off * operator.advised / operator.tasks)
     return was, advised
 
 
-def _compute_random_wait(each: AdvisedOperator, tasks: int) -> float:
-    work = each.rate_per_second * each.service_seconds
+def _compute_random_wait(operator: AdvisedOperator, tasks: int) -> float:
+    work = operator.rate_per_second * operator.service_seconds
     if work <= 0:
         return 0.0
     use = min(work / tasks, MAX_UTILISATION)
-    return float(use ** math.sqrt(2 * (tasks + 1))) / (1 - use) * each.variability
+    return float(use ** math.sqrt(2 * (tasks + 1))) / (1 - use) * operator.variability

@@ -1,4 +1,4 @@
-"""What the parallelism laws observe of a topology, for every kind of plant.
+"""The part of a topology that the parallelism laws observe, for every kind of plant.
 
 It contains only operators whose tasks can be set, and the paths between them; everything else is outside the law. Rates
 are those of all tasks of an operator; times and variabilities are those of one event in one task:
@@ -95,7 +95,7 @@ def compute_service_seconds(operator: MeasuredOperator) -> float | None:
     events = sum(count or 0 for _, count in pairs)
     if not events:
         return 0.0 if operator.measure("inputs") == 0 else None
-    return sum((each or 0) * (count or 0) for each, count in pairs) / events
+    return sum((measure or 0) * (count or 0) for measure, count in pairs) / events
 
 
 def estimate_backlog_events(topology: MeasuredTopology, operator: MeasuredOperator) -> float:

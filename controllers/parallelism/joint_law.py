@@ -96,7 +96,7 @@ class JointGain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JointMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """What was learned about an operator."""
+    """The values learned about an operator."""
 
     tasks: Annotated[
         tuple[int, ...], value("tasks", "Tasks at the measured points.", 1, MAX_TASKS, required=True, most=REMEMBERED)
@@ -179,12 +179,12 @@ class JointParallelism(Law[JointParameters, JointObservation, JointState]):
             memory[name] = _learn(parameters, before, observation, name, passed, verdicts)
         known = [_estimate_operator(parameters, rows[name], name, memory[name]) for name in names]
         plan, needs = _plan_tasks(parameters, observation, known)
-        for each, count in zip(known, plan.tasks.tolist(), strict=True):
+        for operator, count in zip(known, plan.tasks.tolist(), strict=True):
             # What more tasks should bring is compared with the result later.
-            now, then = (each.curve.compute_capacity_per_second(n) for n in (each.row.tasks, count))
+            now, then = (operator.curve.compute_capacity_per_second(n) for n in (operator.row.tasks, count))
             expected = JointGain(tasks=count, from_per_second=now, to_per_second=then)
-            if count > each.row.tasks and math.isfinite(now) and math.isfinite(then) and expected.is_notable:
-                memory[each.name] = replace(memory[each.name], expected=expected)
+            if count > operator.row.tasks and math.isfinite(now) and math.isfinite(then) and expected.is_notable:
+                memory[operator.name] = replace(memory[operator.name], expected=expected)
         next_state = JointState(operators={**state.operators, **memory})
         return next_state, _build_decision(parameters, observation, known, needs, plan, verdicts)
 
@@ -309,13 +309,13 @@ def _build_decision(
     plan: ParallelismPlan,
     verdicts: Mapping[str, float],
 ) -> Decision:
-    tasks = {each.name: int(count) for each, count in zip(known, plan.tasks, strict=True)}
+    tasks = {operator.name: int(count) for operator, count in zip(known, plan.tasks, strict=True)}
     before = {row.name: row.row.tasks for row in known}
     capacity = compute_capacity_per_second(known, plan.tasks)
     by_hand = {name: count for name, count in parameters.tasks_of.items() if name in tasks}
     terms = {
         "tasks_before": before,
-        "tasks_needed": {each.name: int(n) for each, n in zip(known, needs.needed[0], strict=True)},
+        "tasks_needed": {operator.name: int(n) for operator, n in zip(known, needs.needed[0], strict=True)},
         "tasks_total": sum(tasks.values()),
         "windows_until_change": plan.changes_at,
         "cost_task_seconds": round(plan.cost, 3),
@@ -335,7 +335,7 @@ def _build_decision(
             *([f"set by a user: {format_names(list(by_hand))}"] if by_hand else []),
         ],
     )
-    most = [compute_task_range(parameters, each.row)[1] for each in known]
+    most = [compute_task_range(parameters, operator.row)[1] for operator in known]
     is_full = any(need >= limit for need, limit in zip(needs.needed[0], most, strict=True)) and not needs.keeps[0]
     is_short = is_full or any(name not in parameters.tasks_of for name in needs.short)
     limited = "effectiveness" if needs.blocked else "maximum" if is_short else None

@@ -290,7 +290,7 @@ class MeasuredTopology:
             "window_seconds": self.window_seconds,
             "holder": self.holder,
             "held_until": self.held_until,
-            "operators": {name: each.to_document() for name, each in self.operators.items()},
+            "operators": {name: operator.to_document() for name, operator in self.operators.items()},
             "links": [dict(vars(link)) for link in self.links],
         }
 

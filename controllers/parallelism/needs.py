@@ -1,4 +1,4 @@
-"""What the joint law takes, and the tasks that each operator needs in each forecast window.
+"""The inputs of the joint law, and the tasks that each operator needs in each forecast window.
 
 The module also says whether the current tasks suffice, and which choices exist. The cost of an event by the number of
 tasks of its operator is learned from past sizes (`ScalingCurve`). Tasks that share a resource slow each other down:
@@ -218,13 +218,15 @@ def build_demand(
     spread = np.sqrt(np.log1p((deviations / means) ** 2))
     rates = means * np.exp(DEVIATIONS[:, None] * spread - spread**2 / 2)
     # The largest backlog in events of the source; backlogs further down come out of it.
-    backlogs = {each.name: each.row.backlog_events / each.share if each.share else 0.0 for each in known}
+    backlogs = {
+        operator.name: operator.row.backlog_events / operator.share if operator.share else 0.0 for operator in known
+    }
     waiting = max(backlogs[name] for path in observation.paths for name in path)
     # Failed events return: as measured, or everything waiting beyond the deadline, once per deadline.
     if observation.failed_per_second is not None:
         again = float(observation.failed_per_second)
     else:
-        now = compute_capacity_per_second(known, np.asarray([each.row.tasks for each in known]))
+        now = compute_capacity_per_second(known, np.asarray([operator.row.tasks for operator in known]))
         again = max(0.0, waiting / float(parameters.deadline_seconds) - now)
     present = max(0.0, observation.source_per_second - again)
     rates[:, 0] = np.maximum(rates[:, 0], present)
@@ -233,7 +235,7 @@ def build_demand(
 
 def build_lateness(parameters: JointParameters, known: Sequence[PlannedOperator]) -> Lateness:
     """Return what an event costs; its work is that with the current tasks."""
-    work = math.fsum(each.share * each.curve.compute_service_seconds(each.row.tasks) for each in known)
+    work = math.fsum(operator.share * operator.curve.compute_service_seconds(operator.row.tasks) for operator in known)
     return Lateness(parameters.deadline_seconds, work, parameters.missed_cost)
 
 
@@ -276,9 +278,9 @@ class TaskNeeds:
         rows = [np.minimum(_compute_tasks(known, rate, BUSY), limits) for rate in choices]
         levels = np.unique(np.asarray(rows, dtype=np.int64), axis=0)
         blocked = [
-            each.name
-            for each, need in zip(known, np.max(needed, axis=0), strict=True)
-            if each.blocked_at is not None and need > each.blocked_at
+            operator.name
+            for operator, need in zip(known, np.max(needed, axis=0), strict=True)
+            if operator.blocked_at is not None and need > operator.blocked_at
         ]
         return cls(
             np.minimum(needed, limits).astype(np.int64),
@@ -287,16 +289,16 @@ class TaskNeeds:
             np.asarray([compute_capacity_per_second(known, level) for level in levels]),
             compute_capacity_per_second(known, current),
             blocked,
-            [each.name for each, count in zip(known, asked, strict=True) if count > each.limit],
+            [operator.name for operator, count in zip(known, asked, strict=True) if count > operator.limit],
         )
 
 
 def compute_capacity_per_second(known: Sequence[PlannedOperator], tasks: Ints) -> float:
     """Return what all operators pass of the source's events, in events/s."""
     passes = [
-        BUSY * each.curve.compute_capacity_per_second(count) / each.share
-        for each, count in zip(known, tasks.tolist(), strict=True)
-        if each.share
+        BUSY * operator.curve.compute_capacity_per_second(count) / operator.share
+        for operator, count in zip(known, tasks.tolist(), strict=True)
+        if operator.share
     ]
     return max(1e-9, min([UNLIMITED, *passes]))
 
@@ -316,7 +318,8 @@ def _keep_within_bound(
     """Return the tasks for the target, and as many more as keep the paths' bound, if any number does."""
     least = _compute_tasks(known, source, target)
     operators = {
-        each.name: each.build_queueing_operator(source, int(count)) for each, count in zip(known, least, strict=True)
+        operator.name: operator.build_queueing_operator(source, int(count))
+        for operator, count in zip(known, least, strict=True)
     }
     ways = []
     for path in paths:
@@ -326,7 +329,7 @@ def _keep_within_bound(
     if not kept:
         return least
     tasks = allocate_fewest_tasks(operators, kept)
-    return np.asarray([max(tasks[each.name], int(count)) for each, count in zip(known, least, strict=True)])
+    return np.asarray([max(tasks[operator.name], int(count)) for operator, count in zip(known, least, strict=True)])
 
 
 def estimate_slowest_path_seconds(
@@ -337,8 +340,8 @@ def estimate_slowest_path_seconds(
     Return None if an operator can't keep up.
     """
     source, seconds = observation.source_per_second, dict[str, float]()
-    for each, count in zip(known, tasks.tolist(), strict=True):
-        wait = each.build_queueing_operator(source, count).wait_seconds(count)
-        seconds[each.name] = each.row.latency_seconds + wait
+    for operator, count in zip(known, tasks.tolist(), strict=True):
+        wait = operator.build_queueing_operator(source, count).wait_seconds(count)
+        seconds[operator.name] = operator.row.latency_seconds + wait
     slowest = max(math.fsum(seconds[name] for name in path) for path in observation.paths)
     return round(slowest, 6) if math.isfinite(slowest) else None

@@ -126,11 +126,11 @@ class QueueingParallelism(Law[QueueingParameters, QueueingObservation, NoState])
             return state, held
         for name in names:
             low, high = compute_task_range(parameters, rows[name])
-            each = rows[name].build_operator(name, low, high, parameters.use_correction)
-            if each.utilisation >= parameters.bottleneck_threshold:
-                doubled = math.floor(2 * each.tasks * max(1.0, each.utilisation))
-                each = replace(each, minimum=max(low, min(doubled, high)))
-            operators[name] = each
+            operator = rows[name].build_operator(name, low, high, parameters.use_correction)
+            if operator.utilisation >= parameters.bottleneck_threshold:
+                doubled = math.floor(2 * operator.tasks * max(1.0, operator.utilisation))
+                operator = replace(operator, minimum=max(low, min(doubled, high)))
+            operators[name] = operator
         allowed = parameters.batching_share * parameters.bound_seconds
         paths = [
             Path(path, allowed - math.fsum(operators[name].latency_seconds for name in path))
@@ -145,8 +145,8 @@ class QueueingParallelism(Law[QueueingParameters, QueueingObservation, NoState])
             lost = {name for path in paths if path not in held_paths for name in path.operators}
             fewest = allocate_fewest_tasks(operators, held_paths) if held_paths else {}
             tasks = {
-                name: each.maximum if name in lost else fewest.get(name, min(each.fewest, each.maximum))
-                for name, each in operators.items()
+                name: operator.maximum if name in lost else fewest.get(name, min(operator.fewest, operator.maximum))
+                for name, operator in operators.items()
             }
             cause = _explain_shortage(parameters, operators, *worst)
         waits = {name: operators[name].wait_seconds(count) for name, count in tasks.items()}
@@ -155,10 +155,10 @@ class QueueingParallelism(Law[QueueingParameters, QueueingObservation, NoState])
             "expected_wait_seconds": {name: wait if math.isfinite(wait) else None for name, wait in waits.items()},
             "feasible": worst is None,
         }
-        before = {name: each.tasks for name, each in operators.items()}
+        before = {name: operator.tasks for name, operator in operators.items()}
         terms = {
             "tasks_before": before,
-            "utilisation": {name: round(each.utilisation, 6) for name, each in operators.items()},
+            "utilisation": {name: round(operator.utilisation, 6) for name, operator in operators.items()},
             "budget_seconds": [round(path.budget_seconds, 9) for path in paths],
             "tasks_total": sum(tasks.values()),
         }
@@ -175,7 +175,7 @@ def _explain_allocation(
     parameters: QueueingParameters, operators: Mapping[str, QueueingOperator], paths: Sequence[Path]
 ) -> str:
     threshold, bound = parameters.bottleneck_threshold, f"{parameters.bound_seconds:g} s"
-    busy = [name for name, each in operators.items() if each.utilisation >= threshold]
+    busy = [name for name, operator in operators.items() if operator.utilisation >= threshold]
     if busy:
         be, get = ("is a bottleneck", "gets") if len(busy) == 1 else ("are bottlenecks", "get")
         words = f"{format_names(busy)} {be} (utilization ≥ {threshold:g}) and {get} twice the tasks"

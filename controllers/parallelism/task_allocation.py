@@ -37,7 +37,7 @@ EXACT = 1e-9
 
 @dataclass(frozen=True)
 class QueueingOperator:
-    """What determines the waiting time of an operator; `tasks` is the current number."""
+    """The values that determine the waiting time of an operator; `tasks` is the current number."""
 
     name: str
     tasks: int
@@ -125,7 +125,7 @@ def find_lacking_path(operators: Mapping[str, QueueingOperator], paths: Sequence
 
     The waiting is in s, infinite if an operator can't keep up.
     """
-    most = {name: each.maximum for name, each in operators.items()}
+    most = {name: operator.maximum for name, operator in operators.items()}
     over = [
         (path.compute_excess_seconds(operators, most), at)
         for at, path in enumerate(paths)
@@ -138,7 +138,7 @@ def find_lacking_path(operators: Mapping[str, QueueingOperator], paths: Sequence
 
 
 def allocate_fewest_tasks(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
-    tasks = {name: min(each.fewest, each.maximum) for name, each in operators.items()}
+    tasks = {name: min(operator.fewest, operator.maximum) for name, operator in operators.items()}
     if len(paths) == 1:
         return tasks | _on_one_path(operators, paths[0])
     there = [operators[name] for name in dict.fromkeys(name for path in paths for name in path.operators)]
@@ -146,7 +146,7 @@ def allocate_fewest_tasks(operators: Mapping[str, QueueingOperator], paths: Sequ
     joint.fill()
     while joint.drop(joint.tasks) or (len(there) <= SWAPPED and joint.swap()):
         pass
-    return tasks | {each.name: int(count) for each, count in zip(there, joint.tasks, strict=True)}
+    return tasks | {operator.name: int(count) for operator, count in zip(there, joint.tasks, strict=True)}
 
 
 def _on_one_path(operators: Mapping[str, QueueingOperator], path: Path) -> dict[str, int]:
@@ -154,7 +154,7 @@ def _on_one_path(operators: Mapping[str, QueueingOperator], path: Path) -> dict[
     there = [operators[name] for name in path.operators]
     columns = _Columns.build(there)
     tasks = columns.fewest if columns.wait(columns.fewest) <= path.budget_seconds else _find_last_failing(columns, path)
-    allocation = {each.name: int(count) for each, count in zip(there, tasks, strict=True)}
+    allocation = {operator.name: int(count) for operator, count in zip(there, tasks, strict=True)}
     gains = [(-_compute_gain(operator, allocation[operator.name]), operator.name) for operator in there]
     heapq.heapify(gains)
     while not path.holds(operators, allocation):

@@ -108,8 +108,8 @@ class Allocation:
     @cached_property
     def loads(self) -> Floats:
         cells = self._cells
-        each = self.rate_per_point[cells.queue] * cells.points * ~self.offline[cells.node]
-        return np.asarray(np.bincount(cells.node, weights=each, minlength=len(self.nodes)), dtype=float)
+        cell_loads = self.rate_per_point[cells.queue] * cells.points * ~self.offline[cells.node]
+        return np.asarray(np.bincount(cells.node, weights=cell_loads, minlength=len(self.nodes)), dtype=float)
 
     @cached_property
     def at_node(self) -> tuple[Mapping[int, int], ...]:

@@ -51,5 +51,9 @@ def compute_allowed_per_second(budgets: Sequence[Budget] | None, level: Level, b
 def find_exhausted_objective(budgets: Sequence[Budget] | None, level: Level, is_enabled: bool) -> str | None:
     """Return an objective whose budget is too small to enable or keep a level; None if there is none."""
     least = MIN_TO_KEEP if is_enabled else MIN_TO_ENABLE
-    short = (each.name for each in budgets or () if each.level == level and (each.share is None or each.share < least))
+    short = (
+        budget.name
+        for budget in budgets or ()
+        if budget.level == level and (budget.share is None or budget.share < least)
+    )
     return next(short, None)

@@ -113,27 +113,36 @@ class Shedding(Law[SheddingParameters, SheddingObservation, SheddingState]):
         except SolverError as error:
             reason = format_no_action(f"the solver found no table ({error}), so the last table stays")
             return state, Decision(None, reason, before, limited_by="solver")
-        shed = {table.pattern.name: table.compute_shares() for each in bottlenecks for table in each.tables}
+        shed = {table.pattern.name: table.compute_shares() for bottleneck in bottlenecks for table in bottleneck.tables}
         action = {
             "shed": shed,
             "expected": compute_expected_output(inputs, made),
-            "utilisation": max((each.utilisation for each in bottlenecks), default=0.0),
+            "utilisation": max((bottleneck.utilisation for bottleneck in bottlenecks), default=0.0),
         }
-        limited_by = "never_shed" if any(each.utilisation > each.budget * (1 + 1e-9) for each in bottlenecks) else None
+        limited_by = (
+            "never_shed"
+            if any(bottleneck.utilisation > bottleneck.budget * (1 + 1e-9) for bottleneck in bottlenecks)
+            else None
+        )
         remarks = [
-            f"{each.operator}: offered load {format_percent(each.work)}, limit {format_percent(each.budget, 1)}"
-            for each in bottlenecks
-            if each.is_shedding
+            f"{bottleneck.operator}: offered load {format_percent(bottleneck.work)}, "
+            f"limit {format_percent(bottleneck.budget, 1)}"
+            for bottleneck in bottlenecks
+            if bottleneck.is_shedding
         ] or ["every operator can process its offered load"]
-        if any(each.is_limited for each in bottlenecks):
+        if any(bottleneck.is_limited for bottleneck in bottlenecks):
             limited_by = "error budget"
             most = format_number(inputs.most_shed_per_second or 0.0)
             remarks.append(f"the error budget allows {most} events/s to be shed")
-        shares = {each.operator: 1 - each.utilisation / each.work for each in bottlenecks if each.is_shedding}
+        shares = {
+            bottleneck.operator: 1 - bottleneck.utilisation / bottleneck.work
+            for bottleneck in bottlenecks
+            if bottleneck.is_shedding
+        }
         of_work = ", ".join(f"{format_percent(share)} of the work of {name}" for name, share in shares.items())
         reason = format_reason(f"Shed {of_work or 'nothing'}", why, remarks=remarks)
         after = work_shed(inputs, shed)
-        terms = {**{each.operator: _build_terms(inputs, each) for each in bottlenecks}, **after}
+        terms = {**{bottleneck.operator: _build_terms(inputs, bottleneck) for bottleneck in bottlenecks}, **after}
         decision = Decision(action, reason, terms, limited_by, expected=_build_expectation(before, after))
         return build_next_state(inputs, shed), decision
 
@@ -181,20 +190,20 @@ def _apply_error_budgets(
 ) -> tuple[list[Bottleneck], Floats]:
     """Return the same tables if error budgets allow them, else what they allow."""
     most = inputs.most_shed_per_second
-    shares = {table.pattern.name: table.compute_shares() for each in found for table in each.tables}
+    shares = {table.pattern.name: table.compute_shares() for bottleneck in found for table in bottleneck.tables}
     if most is None or (allowed := inputs.cut(shares, most)) is shares:
         return found, made
     offered, admitted = inputs.compute_flows(allowed)
     limited = [
         replace(
-            each,
+            bottleneck,
             is_limited=True,
             tables=[
                 replace(table, offered=offered[table.pattern.name], admitted=admitted[table.pattern.name])
-                for table in each.tables
+                for table in bottleneck.tables
             ],
         )
-        for each in found
+        for bottleneck in found
     ]
     return limited, inputs.application.compute_emissions(inputs.outside, admitted)
 

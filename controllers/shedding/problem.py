@@ -95,7 +95,7 @@ class SheddingProblem:
         application = self.overload.application
         made = application.compute_emissions(self.outside, self.admitted)
         offered = [application.compute_offered(pattern, self.outside, made) for pattern in self.bottleneck]
-        return [Table(each, rates, rates) for each, rates in zip(self.bottleneck, offered, strict=True)]
+        return [Table(pattern, rates, rates) for pattern, rates in zip(self.bottleneck, offered, strict=True)]
 
     def build_tables(self, flows: Flows) -> list[Table]:
         application, made = self.overload.application, self.untouched.copy()

@@ -116,7 +116,9 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     responses, received = simulate(law, settings, events, generate_capacities(settings, seed))
     calm, _ = simulate(law, settings, events, generate_capacities({**settings, "hog": 0.0}, seed))
     # Each event waits for the slowest replica of its second.
-    delay, undisturbed = (float((each.max(axis=1) * events).sum() / events.sum()) for each in (responses, calm))
+    delay, undisturbed = (
+        float((replica_seconds.max(axis=1) * events).sum() / events.sum()) for replica_seconds in (responses, calm)
+    )
     metrics = {
         "delay_mean_seconds": round(delay, 4),
         "delay_max_seconds": round(float(responses.max()), 4),

@@ -93,7 +93,8 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         # An event that is tried first at a dead node arrives elsewhere at once: only the first try counts.
         diverted = next((second - at for second in range(at, SECONDS) if sent[second]), 0.0)
     living = [
-        sum(points for held in each.points for node, points in held.items() if node != dead) for each in (before, plant)
+        sum(points for held in plant_state.points for node, points in held.items() if node != dead)
+        for plant_state in (before, plant)
     ]
     metrics = {
         "events_lost": (publisher.published - publisher.stored) * BLOCK_EVENTS,
@@ -116,8 +117,8 @@ class _Publisher:
         points = [{str(node): amount for node, amount in held.items()} for held in plant.points]
         if not self.splitters:
             self.splitters = [Splitter(point) for point in points]
-        for splitter, each in zip(self.splitters, points, strict=True):
-            splitter.set_points(each)
+        for splitter, queue_points in zip(self.splitters, points, strict=True):
+            splitter.set_points(queue_points)
 
     def exclude(self) -> None:
         for splitter in self.splitters:

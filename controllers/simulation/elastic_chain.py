@@ -40,7 +40,7 @@ KINDS = (
     Kind("sink", 0.0005, 0.0),
 )
 # Load offered to an operator per event at the source.
-SHARES = tuple(float(np.prod([each.selectivity for each in KINDS[:at]])) for at in range(len(KINDS)))
+SHARES = tuple(float(np.prod([kind.selectivity for kind in KINDS[:at]])) for at in range(len(KINDS)))
 SERVICES = tuple(kind.service_seconds * share for kind, share in zip(KINDS, SHARES, strict=True))
 
 

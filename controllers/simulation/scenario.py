@@ -34,7 +34,7 @@ Run = Callable[[str, Mapping[str, Any], int, Floats | None], ScenarioOutcome]
 
 @dataclass(frozen=True)
 class SimulationCost:
-    """What the simulation of one law is estimated to use, on a core of 2020."""
+    """The estimated cost of the simulation of one law, on a core of 2020."""
 
     cpu_seconds: float
     memory_bytes: float

@@ -1,4 +1,4 @@
-"""What both methods of the manager law share: parameters, observation, memory, numbers, and reasons."""
+"""The parts that both methods of the manager law share: parameters, observation, memory, numbers, and reasons."""
 
 import math
 from collections.abc import Mapping

@@ -43,7 +43,7 @@ def convert_number_to_us(number: float, unit: int | None = None) -> int:
     """Return the µs since 1970 of a number. Raises ValueError for one that is no time from 1970 to 2199."""
     if not math.isfinite(number):
         raise ValueError("the time is not finite")
-    unit = unit or next(each for size, each in _SIZES if abs(number) >= size)
+    unit = unit or next(unit_ns for size, unit_ns in _SIZES if abs(number) >= size)
     if isinstance(number, int) or unit < 1_000:
         time_us = int(number) * unit // 1_000
     else:
@@ -59,7 +59,7 @@ Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
 def convert_numbers_to_us(numbers: Numbers, unit: int | None = None) -> NDArray[np.int64]:
     """Return `number_us` of an array of int64 or float64, as int64. Raises ValueError for the same."""
     size = np.abs(numbers.astype(np.float64))
-    units = np.select([size >= least for least, _ in _SIZES], [each for _, each in _SIZES], 1)
+    units = np.select([size >= least for least, _ in _SIZES], [unit_ns for _, unit_ns in _SIZES], 1)
     units = np.full(len(numbers), unit) if unit else units
     with np.errstate(over="ignore"):
         is_known = size * units < MAX_TIME_US * 1e3  # also refuses NaN, and what int64 can't hold

@@ -20,7 +20,7 @@ JITTER_BEATS = 0.1
 
 @dataclass(frozen=True)
 class HeartbeatRecord:
-    """What is known of one node: its last `seq`, and when (monotonic seconds) that was seen to change.
+    """The last known heartbeat of one node: its `seq`, and when (monotonic seconds) that was seen to change.
 
     `is_certain` is False until a change was seen: a heartbeat found at the start may be old.
     """

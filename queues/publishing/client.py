@@ -121,7 +121,7 @@ Events: TypeAlias = pa.RecordBatch | pa.Table | Iterable[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class PublishResult:
-    """What was stored. `rerouted` counts events sent again to another container after the first failed."""
+    """The result of storing events. `rerouted` counts events sent again to another container after the first failed."""
 
     events: int = 0
     blocks: int = 0
@@ -333,7 +333,7 @@ class Client:
         except (redis.RedisError, OSError) as error:
             self._refreshed_at = self._monotonic()
             # The control server is unavailable: a pause then ends by our own clock.
-            self._paused = {n: each for n, each in self._paused.items() if self._clock() < each.until}
+            self._paused = {n: pause for n, pause in self._paused.items() if self._clock() < pause.until}
             if self._known.latest is None:
                 raise NodeUnavailable(
                     f"The control server is not responding ({describe_connection_error(error)})."

@@ -141,7 +141,7 @@ class DeadLetters:
         with self._segment.convert_errors():
             entries = expect_bytes(self._segment.node).xrange(self._key, "-", "+", count)
         dated = [(name, {b"since": name.split(b"-")[0]} | fields) for name, fields in entries]
-        return [(name.decode(), [part for pair in each.items() for part in pair]) for name, each in dated]
+        return [(name.decode(), [part for pair in fields.items() for part in pair]) for name, fields in dated]
 
     def receive(self, source: str, dead_id: str, content: Sequence[Any]) -> bool:
         """Receive a letter from node `source`, once."""

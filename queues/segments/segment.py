@@ -146,7 +146,7 @@ class ClaimedBlock:
 
 @dataclass(frozen=True)
 class Removal:
-    """What left a segment: only what was still there, so a second removal counts nothing."""
+    """The events that left a segment: only events that were still there, so a second removal counts nothing."""
 
     events: int
     blocks: int

@@ -1,4 +1,4 @@
-"""What the control loops did about an alert, and whether it had an effect."""
+"""The actions of the control loops in response to an alert, and whether they had an effect."""
 
 import statistics
 from collections import Counter
@@ -102,7 +102,7 @@ class AlertOutcome:
 
 @dataclass(frozen=True)
 class Response:
-    """What was done about an alert, each list the newest first and its first MAX_ACTIONS.
+    """The actions in response to an alert, each list the newest first and its first MAX_ACTIONS.
 
     `since`: from its onset on; `before`: up to BEFORE earlier, on a forecast; `advice`: what loops would have
     done.

@@ -1,4 +1,4 @@
-"""What an author of an event handler needs: its input, its outcome, its options, and its interface.
+"""The interfaces that the author of an event handler needs: its input, its outcome, its options, and its interface.
 
 Exactly-once effects of events that may be delivered more than once: delivery is at least once. A worker may die after
 its handler succeeded and before its acknowledgment, and a producer may resend a block whose outcome it never received.

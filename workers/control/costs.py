@@ -140,7 +140,7 @@ def compute_loop_costs(
     kind = KINDS.get(loop.law)
     replay = None if kind is None or "plant" in loop.target else kind.tuning.replay
     if replay is None:
-        known = ", ".join(name for name, each in KINDS.items() if each.tuning.replay is not None)
+        known = ", ".join(name for name, kind in KINDS.items() if kind.tuning.replay is not None)
         raise BadInput("loop", f"{loop.name} has no baseline to replay; laws with a baseline: {known}.")
     entries = folds.iterate_ticks(
         loop.entries.all(), now - timedelta(hours=hours), now, only=("at", "mode", "observation")

@@ -54,7 +54,7 @@ class RecordedDay:
 
 @dataclass(frozen=True)
 class LearnedValues:
-    """What a loop's record supports instead of the values in force: better values, or nothing and `why`."""
+    """The values that a loop's record supports instead of those in force: better values, or none and `why`."""
 
     loop: Loop
     why: str = ""
@@ -81,7 +81,7 @@ def learn(
     kind = KINDS.get(loop.law)
     rehearsal = None if kind is None or "plant" in loop.target else kind.tuning.rehearsal
     if rehearsal is None:
-        known = ", ".join(name for name, each in KINDS.items() if each.tuning.rehearsal is not None)
+        known = ", ".join(name for name, kind in KINDS.items() if kind.tuning.rehearsal is not None)
         raise BadInput("loop", f"{loop.name} cannot be tuned; laws that can be tuned: {known}.")
     law = catalog.get_law(loop.law)
     in_force = overrides.get_effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)

@@ -1,4 +1,4 @@
-"""What if: the recorded observations of a loop, decided again with other parameters.
+"""The replay behind *What if*: the recorded observations of a loop, decided again with other parameters.
 
 Each decision passes the law and the guard as it did then (`controllers.request`), with the changed values in place of
 the recorded ones and with the state that the re-run itself has reached. The re-run is **open-loop**: observations do

@@ -100,5 +100,7 @@ class Freshness:
     def forget_others(self, kind: str, names: Iterable[str]) -> None:
         """Forget the marks whose names start with the kind and "/", except those with these names."""
         there = {f"{kind}/{name}" for name in names}
-        for name in [each for each in self._seen if each.startswith(f"{kind}/") and each not in there]:
+        for name in [
+            mark_name for mark_name in self._seen if mark_name.startswith(f"{kind}/") and mark_name not in there
+        ]:
             del self._seen[name]

@@ -132,7 +132,7 @@ def _choose_kept_step(data: Path, step: str | None, since: float, until: float) 
     """
     first, last = _format_day(since), _format_day(until)
     raw = list_raw_days(data, first)
-    steps = [each for _, each in STEPS]
+    steps = [step for _, step in STEPS]
     for candidate in steps[steps.index(step) :]:
         days = [*raw, *(list_rollup_days(data, candidate, first) if candidate else ())]
         # Nothing of these days is kept, but later days are: it was deleted.

@@ -221,7 +221,7 @@ def _add_archived(found: dict[str, Sliced], batch: pa.RecordBatch, stretch: Time
         for value, row in zip(values, table.tolist(), strict=True):
             known = found[name].get(value)
             found[name][value] = (
-                [float(each) for each in row]
+                [float(value) for value in row]
                 if known is None
                 else [left + right for left, right in zip(known, row, strict=True)]
             )
@@ -307,10 +307,10 @@ def _count_samples(
         for queue, sample in producer.samples.items():
             if queue in archived or (only and queue != only) or not sample.events:
                 continue
-            each = seconds * (producer.queues.get(queue) or 0.0) / sample.events
+            weight = seconds * (producer.queues.get(queue) or 0.0) / sample.events
             for dimension, counts in zip(ARCHIVED, (sample.type, sample.key, sample.source), strict=True):
-                yield from ((dimension, value, each * count) for value, count in counts.items())
-                yield dimension, REST, each * (sample.events - sum(counts.values()))
+                yield from ((dimension, value, weight * count) for value, count in counts.items())
+                yield dimension, REST, weight * (sample.events - sum(counts.values()))
 
 
 def _measure_changes(shown: Snapshot, only: str) -> Iterator[tuple[str, str, str, float | None]]:

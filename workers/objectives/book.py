@@ -82,7 +82,7 @@ class ObjectiveTally:
         self.counts.advance(minute)
         values, seconds = (figures.compute_figures(self.objective.kind, self.objective.subject), figures.seconds)
         rates = zip(values, self.measure.compute_rates(list(values.values())), strict=True)
-        known = {name: each for name, each in rates if each is not None}
+        known = {name: rate for name, rate in rates if rate is not None}
         self.now = (sum(bad for bad, _ in known.values()), sum(total for _, total in known.values())) if known else None
         if self.now is None:
             return

@@ -89,7 +89,7 @@ class PlantFigures:
 
     def _queue(self, name: str, row: QueueStatus) -> Figures:
         applications = self.snapshot.pipeline.applications
-        readers = [reader for reader, each in applications.items() if name in each.queues]
+        readers = [reader for reader, application in applications.items() if name in application.queues]
         dead = [
             container.dead_per_second for container in row.containers.values() if container.dead_per_second is not None
         ]
@@ -107,7 +107,7 @@ class PlantFigures:
             return {**dict.fromkeys(NAMES["application"]), "latency_p95_seconds": _compute_latency(None, read)}
         late = sum(operator.late_per_second for operator in row.operators.values())
         return {
-            **{each: getattr(row, each) for each in APPLICATION},
+            **{field: getattr(row, field) for field in APPLICATION},
             "latency_p95_seconds": _compute_latency(row.latency_p95_seconds, read),
             **self._sum_shedding([name]),
             "late_per_second": self._compute_counter_rate(name, "late_events", late),

@@ -1,4 +1,4 @@
-"""What burnt an error budget: in which hours, at which subjects, and during which incidents."""
+"""The causes of a burnt error budget: its hours, subjects, and incidents."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class IncidentBurn:
 
 @dataclass(frozen=True)
 class BurnReport:
-    """What burnt a budget. `hours`: those with any count, the oldest first; the others: the worst first."""
+    """The causes of a burnt budget. `hours`: those with any count, the oldest first; the others: the worst first."""
 
     bad: float
     total: float

@@ -1,4 +1,4 @@
-"""What waits to be sent to a collector: bounded, sent by its own thread, and counted if it is dropped."""
+"""The data that waits to be sent to a collector: bounded, sent by its own thread, and counted if it is dropped."""
 
 import logging
 import threading

@@ -225,7 +225,7 @@ class _Step:
 
 @dataclass(frozen=True)
 class DrainProgress:
-    """What a pass transferred, the blocks that are left, and what it waits for ("": it is empty)."""
+    """The data that a pass transferred, the blocks that are left, and what it waits for ("": it is empty)."""
 
     done: TransferResult
     left_blocks: int

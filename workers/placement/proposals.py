@@ -266,7 +266,7 @@ def _format_title(kind: str, found: Sequence[Move], empties: str) -> str:
 
 @dataclass(frozen=True)
 class _Wish:
-    """What a decision results in: a kind of plan, its moves, and the node to be emptied."""
+    """The result of a decision: a kind of plan, its moves, and the node to be emptied."""
 
     kind: str
     moves: list[Move]

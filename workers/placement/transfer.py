@@ -47,7 +47,7 @@ NEVER = Deadline(math.inf)
 
 @dataclass(frozen=True)
 class TransferResult:
-    """What a pass has moved; `last_error` says why not more, if a target did not take what it should."""
+    """The data that a pass has moved; `last_error` says why not more, if a target did not take what it should."""
 
     blocks: int = 0
     events: int = 0

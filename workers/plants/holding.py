@@ -1,4 +1,4 @@
-"""Who controls a plant's tasks through the control API: one controller at a time, for some seconds.
+"""The controller of a plant's tasks through the control API: one controller at a time, for some seconds.
 
 A controller that sets tasks holds the plant from then on, and extends the hold each time it sets them again. Meanwhile
 another controller is refused and gets the name of the holder, and the plant's own parallelism loops hold: an actuator

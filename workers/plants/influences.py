@@ -1,4 +1,4 @@
-"""What influences what in the local plant, as `controllers.diagnosis.changes` reads it.
+"""The influences between the parts of the local plant, as `controllers.diagnosis.changes` reads it.
 
 It is derived from the one topology (`workers.plants.topology`) and the snapshot that it was made from.
 

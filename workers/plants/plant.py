@@ -66,7 +66,7 @@ class ElasticPlant(Protocol):
 
 
 class Plant(ElasticPlant, Protocol):
-    """What a loop needs of its own plant: one consistent view of it, and its actuators."""
+    """The interface that a loop needs of its own plant: one consistent view of it, and its actuators."""
 
     def observe(self) -> Snapshot:
         """Return the current plant. Unknown values are None, never 0."""

@@ -136,7 +136,7 @@ def _iterate_links(
 def _list_readers(queue: str, row: QueueStatus, applications: Mapping[str, ApplicationStatus]) -> list[str]:
     if row.kind == "jobs":
         return [queue]
-    return [f"replicas/{name}" for name, each in applications.items() if queue in each.queues]
+    return [f"replicas/{name}" for name, application in applications.items() if queue in application.queues]
 
 
 def _emits_to(application: ApplicationStatus, operator: OperatorStatus) -> list[str]:

@@ -133,7 +133,7 @@ def _iterate_queue_faults(watched: WatchedSnapshot, name: str, queue: QueueStatu
     dead = queue.dead_letters
     said = f"Queue {name} falls behind: {_measure_wait(queue)}"
     applications = watched.snapshot.pipeline.applications.items()
-    readers = {each: row.state for each, row in applications if name in row.queues}
+    readers = {reader: row.state for reader, row in applications if name in row.queues}
     if set(readers.values()) == {"stopped"}:
         names = list(readers)
         said += f"; its application{'s' if len(names) > 1 else ''} {format_names(names)} {are(names)} stopped"

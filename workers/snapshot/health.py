@@ -57,9 +57,9 @@ def evaluate_health(snapshot: Snapshot) -> PlantHealth:
     # Among findings of the same severity, the headline is that of the incident.
     rows = [(f"{kind}/{name}", alert) for alert in snapshot.alerts for kind, name in alert.labels.items()]
     explaining = {alert.under for alert in snapshot.alerts}
-    place = {subject: -1 for subject, each in rows if each.under is not None}
-    place |= {subject: 0 for subject, each in rows if each.under is None}
-    place = place | {subject: 1 for subject, each in rows if each.under is None and each.id in explaining}
+    place = {subject: -1 for subject, alert in rows if alert.under is not None}
+    place |= {subject: 0 for subject, alert in rows if alert.under is None}
+    place = place | {subject: 1 for subject, alert in rows if alert.under is None and alert.id in explaining}
     findings = sorted(
         all_findings, key=lambda finding: (rank_by_severity(finding), place.get(finding.subject, 0)), reverse=True
     )
@@ -115,9 +115,10 @@ def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
     yield from (_build_finding(subject_finding) for subject_finding in findings if subject_finding.kind != "loop")
     yield from (finding for subject_finding in findings for finding in subject_finding.also)
     loops = sorted(
-        (subject_finding for subject_finding in findings if subject_finding.kind == "loop"), key=lambda each: each.rules
+        (subject_finding for subject_finding in findings if subject_finding.kind == "loop"),
+        key=lambda finding: finding.rules,
     )
-    for _, group in groupby(loops, key=lambda each: each.rules):
+    for _, group in groupby(loops, key=lambda finding: finding.rules):
         alike = list(group)
         if len(alike) <= LOOPS_ALONE:
             yield from (_build_finding(alike_finding) for alike_finding in alike)

@@ -139,5 +139,5 @@ class ReportTimes:
 
     def forget_others(self, names: Container[str]) -> None:
         """Keep only the reports with these names."""
-        for name in [each for each in self._known if each not in names]:
+        for name in [report_name for report_name in self._known if report_name not in names]:
             del self._known[name]

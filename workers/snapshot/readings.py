@@ -104,7 +104,7 @@ def _read_work(
         answers = pipe.execute()
     containers = {pair: _parse_workers(*answers[3 * place : 3 * place + 3]) for place, pair in enumerate(pairs)}
     histograms = answers[3 * len(pairs) :]
-    latencies = {each.name: Latencies.from_hash(h) for each, h in zip(jobs, histograms, strict=True)}
+    latencies = {job.name: Latencies.from_hash(h) for job, h in zip(jobs, histograms, strict=True)}
     return containers, latencies
 
 

@@ -190,7 +190,7 @@ def list_effective(loop: Loop, now: datetime) -> list[Override]:
 def apply_overrides(parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime) -> dict[str, Any]:
     """Return parameters with the values of the overrides in force in their place; the later of two wins."""
     values = dict(parameters)
-    for override in sorted(overrides, key=lambda each: (each.created_at, each.pk)):
+    for override in sorted(overrides, key=lambda override: (override.created_at, override.pk)):
         if override.name in values and holds(override, now):
             values[override.name] = override.value
     return values
@@ -512,13 +512,13 @@ def undo(override: Override, *, by: User | None, now: datetime, control: redis.R
     with transaction.atomic():
         pairs = [(row, _find_ended_override(row, now)) for row in set_together(override, now)]
         # Those without an older one first: restored values are checked without them.
-        for each, older in pairs:
+        for ended, older in pairs:
             if older is None:
-                end(each, by=by, now=now, control=control)
+                end(ended, by=by, now=now, control=control)
         beside = {older.name: older.value for _, older in pairs if older is not None}
-        undone = [(each, older and _restore_override(older, by, now, control, beside)) for each, older in pairs]
-        for each, _ in undone:
-            each.refresh_from_db()
+        undone = [(ended, older and _restore_override(older, by, now, control, beside)) for ended, older in pairs]
+        for ended, _ in undone:
+            ended.refresh_from_db()
         return undone
 
 

@@ -132,7 +132,7 @@ DECLARED = (
         "integer",
     ),
 )
-BY_NAME = {each.name: each for each in DECLARED}
+BY_NAME = {setting.name: setting for setting in DECLARED}
 
 
 def find_declaration(name: str) -> Parameter:

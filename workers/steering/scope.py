@@ -1,4 +1,4 @@
-"""What overrides and stops concern: their scope, who may act on it, and which loops hold meanwhile.
+"""The scope of overrides and stops, who may act on it, and which loops hold meanwhile.
 
 A scope is one loop, or every loop of a law, a queue, a node, or of a combination of these. It can also be a node, a
 queue, or a worker host itself.

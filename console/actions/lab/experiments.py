@@ -110,7 +110,7 @@ def list_applicable_settings(experiment: Experiment) -> dict[str, PlantEquivalen
     if scenario is None:
         return {}
     values_by_law = {law: _build_applicable(scenario, law, experiment.settings) for law in experiment.laws}
-    return {law: each for law, each in values_by_law.items() if each is not None}
+    return {law: values for law, values in values_by_law.items() if values is not None}
 
 
 def _build_applicable(scenario: Scenario, law: str, settings: Mapping[str, Any]) -> PlantEquivalent | None:

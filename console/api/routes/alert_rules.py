@@ -45,7 +45,7 @@ class SilenceList(TypedDict):
 
 
 class SilencePreview(TypedDict):
-    """What a silence would hide."""
+    """The alerts that a silence would hide."""
 
     open: list[AlertRow]
     lately: Annotated[int, describe("Number of matching alerts in the last 7 days.")]
@@ -144,7 +144,7 @@ class RuleList(TypedDict):
 
 
 class RulePreview(TypedDict):
-    """What a rule would have done in the last 24 h."""
+    """The alerts that a rule would have raised in the last 24 h."""
 
     sentence: str
     stored_seconds: Annotated[Seconds, describe("Length of the history that the preview uses, s.")]

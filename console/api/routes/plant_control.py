@@ -110,7 +110,7 @@ def _find_operator(request: HttpRequest, plant: str, operator: str, measure: str
 def _get_source_operator(topology: MeasuredTopology, operator: str) -> MeasuredOperator:
     source_operator = topology.get_operator(operator)
     if source_operator.kind != "source":
-        sources = ", ".join(name for name, each in topology.operators.items() if each.kind == "source")
+        sources = ", ".join(name for name, operator in topology.operators.items() if operator.kind == "source")
         raise BadInput("operator", f"must be a source ({sources}), not {operator}")
     return source_operator
 
@@ -141,7 +141,7 @@ def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> PhysicalTopol
         }
         for channel in topology.channels
     ]
-    tasks = {name: list(each.task_names) for name, each in topology.operators.items()}
+    tasks = {name: list(operator.task_names) for name, operator in topology.operators.items()}
     return {"tasks": tasks, "channels": channels}
 
 

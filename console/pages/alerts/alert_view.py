@@ -41,7 +41,7 @@ MAX_EVENTS, MAX_CHANGES = 60, 5
 MAX_ALIKE, MAX_FOLDED = 4, 200
 LABELS = re.compile("_(seconds|per_second|bytes)$")  # the title shows the unit
 # The chart covers an hour. The time before the alert matters more than the time after it.
-BEFORE, AFTER, LEAD, MAX_SPAN = (timedelta(minutes=each) for each in (45, 15, 10, 24 * 60))
+BEFORE, AFTER, LEAD, MAX_SPAN = (timedelta(minutes=minutes) for minutes in (45, 15, 10, 24 * 60))
 MIN_MINUTES, MAX_LIVE_MINUTES = 15, 120
 MIN_COMPARED = timedelta(minutes=5)  # in a shorter time hardly any change is significant
 # Series that are charted next to the alert's own, by the kind of its subject.

@@ -1,4 +1,4 @@
-"""What a concurrency loop has explored, from its ledger: the curve, the knee, what if, and earlier cycles."""
+"""The explorations of a concurrency loop, from its ledger: the curve, the knee, what if, and earlier cycles."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -152,7 +152,7 @@ class PresentState:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownExploration:
-    """What is known of a loop's processes. refusal: why the request can't be answered, else ""."""
+    """The known facts about a loop's processes. refusal: why the request can't be answered, else ""."""
 
     numbers: Numbers
     sentence: str
@@ -313,14 +313,14 @@ def _predictions(curve: Curve, numbers: Numbers) -> list[ThroughputRow]:
     return [_build_row(predict_throughput(curve, number), now, numbers) for number in wanted]
 
 
-def _build_row(each: PredictedThroughput, now: PredictedThroughput, numbers: Numbers) -> ThroughputRow:
+def _build_row(predicted: PredictedThroughput, now: PredictedThroughput, numbers: Numbers) -> ThroughputRow:
     return ThroughputRow(
-        **vars(each),
-        change_percent=round(100 * (each.per_second / now.per_second - 1)),
-        now=each.threads == now.threads,
-        rest=each.threads == numbers.rest,
-        would=each.threads == numbers.would,
-        asked=each.threads == numbers.asked,
+        **vars(predicted),
+        change_percent=round(100 * (predicted.per_second / now.per_second - 1)),
+        now=predicted.threads == now.threads,
+        rest=predicted.threads == numbers.rest,
+        would=predicted.threads == numbers.would,
+        asked=predicted.threads == numbers.asked,
     )
 
 

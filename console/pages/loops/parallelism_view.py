@@ -169,7 +169,7 @@ class ShownForecast:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownParallelism:
-    """What is shown of a loop's operators. joint: number of the loop of the joint law with its target."""
+    """The operators of a loop, as shown. joint: number of the loop of the joint law with its target."""
 
     operators: list[SteeredOperator]
     paths: list[PathLatency]

@@ -180,11 +180,16 @@ def _compute_settling_seconds(of: Prediction, interval_seconds: float) -> float 
 
 
 def _build_rows(present: Prediction | None, wanted: Prediction | None, interval_seconds: float) -> list[PredictionRow]:
-    def build_row(each: Prediction | None) -> tuple[float | None, ...]:
-        if each is None:
+    def build_row(prediction: Prediction | None) -> tuple[float | None, ...]:
+        if prediction is None:
             return (None,) * 4
-        overshoot = None if each.overshoot is None else 100 * each.overshoot
-        return (each.spectral_radius, each.gain_margin, overshoot, _compute_settling_seconds(each, interval_seconds))
+        overshoot = None if prediction.overshoot is None else 100 * prediction.overshoot
+        return (
+            prediction.spectral_radius,
+            prediction.gain_margin,
+            overshoot,
+            _compute_settling_seconds(prediction, interval_seconds),
+        )
 
     names = (
         ("Largest pole", "", "below 1", "fraction"),
@@ -219,11 +224,18 @@ def _build_plane(stable: list[Prediction]) -> Plane | None:
 def _draw_plane(
     plane: Plane, present: Prediction | None, wanted: Prediction | None, interval_seconds: float
 ) -> ResponseDrawing:
-    lines = [(kind, each) for kind, each in (("is", present), ("would", wanted)) if each and each.stable]
+    lines = [
+        (kind, prediction)
+        for kind, prediction in (("is", present), ("would", wanted))
+        if prediction and prediction.stable
+    ]
     samples = int(plane.right) + 1
     seconds = plane.right * interval_seconds
     return ResponseDrawing(
-        lines=[ResponseLine(kind, plane.build_svg_path(enumerate(each.response[:samples]))) for kind, each in lines],
+        lines=[
+            ResponseLine(kind, plane.build_svg_path(enumerate(prediction.response[:samples])))
+            for kind, prediction in lines
+        ],
         levels=[PlaneLevel(value, round(plane.y(value), 2)) for value in (0.0, 0.5, 1.0)],
         rest=round(plane.y(lines[0][1].rests_at), 2),
         ticks=[PlaneTick(f"{seconds * part / (MARKS - 1):.3g}", 100 * part / (MARKS - 1)) for part in range(MARKS)],

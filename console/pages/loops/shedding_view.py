@@ -228,8 +228,8 @@ def _total(
     recall, estimates = None, [pattern.recall for pattern in taken if pattern.recall]
     if taken and len(estimates) == len(taken):
         whole = sum(
-            weights[each.emits] * each.out_per_second / max(0.01, estimate.estimate)
-            for each, estimate in zip(taken, estimates, strict=True)
+            weights[pattern.emits] * pattern.out_per_second / max(0.01, estimate.estimate)
+            for pattern, estimate in zip(taken, estimates, strict=True)
         )
         recall = measured / whole if whole else None
     return ShedTotal(
@@ -252,11 +252,11 @@ def _explain_decision(decision: Decision | None, parameters: Mapping[str, Any]) 
             yield from _describe_binding_budget(operator, term, parameters)
     told = {name: _describe_left(types) for name, types in decision.action["shed"].items()}
     for words in ("fully kept", "fully dropped"):
-        if names := [name for name, each in told.items() if each == words]:
+        if names := [name for name, rest in told.items() if rest == words]:
             yield f"{_format_names(names)} {'is' if len(names) == 1 else 'are'} {words}."
-    for name, each in told.items():
-        if each not in ("fully kept", "fully dropped"):
-            yield f"{name} is {each} and gets the remaining capacity."
+    for name, rest in told.items():
+        if rest not in ("fully kept", "fully dropped"):
+            yield f"{name} is {rest} and gets the remaining capacity."
 
 
 def _describe_binding_budget(operator: str, term: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What if a loop had other values: its recorded observations decided again, next to its actual decisions."""
+"""A loop with other values (*What if*): its recorded observations decided again, next to its actual decisions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

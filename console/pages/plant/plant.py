@@ -180,8 +180,8 @@ def worker_host_page(request: HttpRequest, name: str) -> HttpResponse:
         row=row,
         others=[
             other
-            for other, each in seen.hosts.items()
-            if row is not None and each.role == row.role and other != name and each.draining is None
+            for other, host in seen.hosts.items()
+            if row is not None and host.role == row.role and other != name and host.draining is None
         ],
         loop=next((loop for loop in seen.loops.values() if loop.target.get("host") == name), None),
         overrides=list_active_at(time_shown(request)).filter(host=name).select_related("owner"),

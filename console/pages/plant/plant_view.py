@@ -22,7 +22,7 @@ MAX_CHARTED, NAMED = 6, 3
 
 @dataclass(frozen=True)
 class ShownPlant:
-    """What is known of a plant. topology: None if it has never been observed."""
+    """The known facts about a plant. topology: None if it has never been observed."""
 
     name: str
     kind: str
@@ -175,7 +175,7 @@ def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:
         until,
         row.sections,
         list_groups(row.groups),
-        [ShownSensor(each, status) for each, status in row.sensors.items()],
+        [ShownSensor(sensor, status) for sensor, status in row.sensors.items()],
         row.orders,
         explain_unreached(row),
     )
@@ -235,7 +235,7 @@ def list_paths(topology: MeasuredTopology) -> list[ShownPath]:
     paths = [
         ShownPath(name, path, topology.compute_path_latency_seconds(path)) for name, path in topology.paths.items()
     ]
-    return sorted(paths, key=lambda each: -(each.latency_seconds or -1.0))
+    return sorted(paths, key=lambda path: -(path.latency_seconds or -1.0))
 
 
 def list_loops(snapshot: Snapshot, name: str) -> list[PlantLoop]:

@@ -102,8 +102,8 @@ def plants_page(request: HttpRequest) -> HttpResponse:
     plant_rows = [
         ListedPlant(
             rows.get(name),
-            each := build_view(snapshot, name),
-            count_settable_tasks(each),
+            view := build_view(snapshot, name),
+            count_settable_tasks(view),
             adapters.get_title(rows[name].kind) if name in rows else "",
         )
         for name in (LOCAL, *rows)

@@ -55,7 +55,7 @@ class ShownDifference:
 
 @dataclass(frozen=True)
 class AskedComparison:
-    """What the address requests, as the form shows it again."""
+    """The request in the address, as the form shows it again."""
 
     since: datetime
     until: datetime

@@ -35,7 +35,7 @@ PRIVATE_HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-r
 
 @dataclass(frozen=True, kw_only=True)
 class SharedLinkPage(TemplateContext):
-    """What a link shows: no people, addresses, or errors. worst: the worst problem, "" for none."""
+    """The content that a link shows: no people, addresses, or errors. worst: the worst problem, "" for none."""
 
     TEMPLATE = "records/shared_link.html"
 

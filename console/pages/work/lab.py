@@ -159,7 +159,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     """Compare two or more experiments, by `id` in the URL."""
     ids = [known for text in request.GET.getlist("id") if (known := parse_row_id(text)) is not None]
     chosen = list_readable_experiments(actor_of(request)).filter(pk__in=ids[:MAX_COMPARED])
-    compared_experiments = sorted(chosen, key=lambda each: ids.index(each.pk))
+    compared_experiments = sorted(chosen, key=lambda experiment: ids.index(experiment.pk))
     page = ComparePage(
         compared=[describe_experiment(compared_experiment) for compared_experiment in compared_experiments],
         differing=_list_differing(compared_experiments),
@@ -230,16 +230,16 @@ def _open_experiment(made: Experiment, message: str) -> ActionResult:
 def _build_applied(found: Experiment) -> list[AppliedLaw]:
     now, shown = timezone.now(), []
     incidental = found.settings.keys() - list_changed_settings(found).keys()
-    for law, each in list_applicable_settings(found).items():
-        loops = lab_steering.list_law_loops(each)
+    for law, law_settings in list_applicable_settings(found).items():
+        loops = lab_steering.list_law_loops(law_settings)
         held = [lab_steering.list_active_overrides(loop, now) for loop in loops]
         rows = []
-        for name, value in each.values.items():
+        for name, value in law_settings.values.items():
             # The value in force; None if loops differ.
             values = [held_value.get(name) for held_value in held]
             is_now = values[0] if values and all(value == values[0] for value in values) else None
             rows.append(AppliedValue(name, value, is_now, is_now != value and name not in incidental))
-        shown.append(AppliedLaw(law, each, loops, rows))
+        shown.append(AppliedLaw(law, law_settings, loops, rows))
     return shown
 
 

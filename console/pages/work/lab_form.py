@@ -82,8 +82,8 @@ def build_lab_form(
         scenario=scenario,
         laws=[LawChoice(law, law in chosen) for law in scenario.laws],
         rows=[
-            LabSetting(each, typed.get(SET + each.name, kept.get(each.name, each.default)))
-            for each in scenario.settings
+            LabSetting(setting, typed.get(SET + setting.name, kept.get(setting.name, setting.default)))
+            for setting in scenario.settings
         ],
         seed=typed.get("seed", experiment.seed if experiment else 1),
         title=typed.get("title", ""),

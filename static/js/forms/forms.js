@@ -108,7 +108,7 @@ function measured(value, field) {
   return ["%", "MiB", "s"].includes(unit) ? `${formatted(value)} ${unit}` : formatted(value);
 }
 
-/** Return the words on the end of an override. A form without data-steer only asks, so nothing takes effect.
+/** Return the words on the end of an override. A form without data-steer requests data, so nothing takes effect.
  * @param {HTMLInputElement} field */
 const after = (field) => (field.form?.matches("[data-steer]") ? " until the override ends" : "");
 

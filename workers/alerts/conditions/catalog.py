@@ -12,7 +12,7 @@ for _ in import_modules(conditions):
     pass
 
 # Conditions of Weir's own integrity: their rules and alerts are for administrators.
-INTEGRITY = frozenset(each.name for each in CONDITIONS.values() if each.guards_integrity)
+INTEGRITY = frozenset(condition.name for condition in CONDITIONS.values() if condition.guards_integrity)
 
 
 def get_condition(name: object) -> Condition:

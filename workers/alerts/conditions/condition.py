@@ -1,4 +1,4 @@
-"""What a rule can watch: a condition reads evidence and gives a reading of each subject.
+"""The conditions that a rule can watch: a condition reads evidence and gives a reading of each subject.
 
 A condition is one function. Its decorator `register_condition` declares all that is known of it: what it measures, the
 rule that a plant starts with, what its alerts mean, and what to do first.

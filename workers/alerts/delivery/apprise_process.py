@@ -125,7 +125,7 @@ class EgressGuard:
             return
         name = os.fsdecode(path)
         real = os.path.realpath(name)
-        if name in READABLE_FILES or any(real == each or real.startswith(f"{each}/") for each in READABLE):
+        if name in READABLE_FILES or any(real == readable or real.startswith(f"{readable}/") for readable in READABLE):
             return
         why = f"the service tried to open {real}, but access to files of this host is blocked."
         self.unread.append(why)
@@ -226,8 +226,8 @@ class _GuardedAttempt:
         The message must be sent to all that the service represents.
         """
         said, guard = self.said, self._guard
-        for each in (said.lines, guard.refusals, guard.unread):
-            each.clear()
+        for lines in (said.lines, guard.refusals, guard.unread):
+            lines.clear()
         said.sent = False
         if self._is_taken(service) and not guard.refusals:
             return ""
@@ -292,7 +292,7 @@ def remove_secrets(text: str, address: str) -> str:
     """
     after = address.partition("://")[2]
     written = re.split(r"[/:@?&=#,\s]+", after)
-    parts = {part for each in written for part in (each, unquote_plus(each)) if len(part) >= MIN_SECRET}
+    parts = {part for word in written for part in (word, unquote_plus(word)) if len(part) >= MIN_SECRET}
     for part in sorted(parts, key=len, reverse=True):
         text = re.sub(re.escape(part), "…", text, flags=re.IGNORECASE)
     return text

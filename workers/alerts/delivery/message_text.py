@@ -1,4 +1,4 @@
-"""What all channels share: failures, secrets, and messages as text that is harmless wherever people read it."""
+"""The parts that all channels share: failures, secrets, and messages as text that is harmless anywhere."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

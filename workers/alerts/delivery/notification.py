@@ -1,4 +1,4 @@
-"""Who was notified of an alert and when, and why others were not, by receiver.
+"""The notifications of an alert by receiver: who was notified and when, and why others were not.
 
 `build_notification` is a pure function of what is known of the alert, its receivers, and their deliveries;
 `load_notification` reads that.
@@ -26,7 +26,7 @@ NOBODY_ON_CALL = "When the step was due, no user was on call, and the fallback r
 
 @dataclass(frozen=True)
 class AlertFacts:
-    """What decides whether an alert notifies.
+    """The facts that decide whether an alert notifies.
 
     `steps`: as in AlertRule.escalation; `suppression`: why it notifies nobody now
     (`open_alerts.suppression_of`), with `who` and `until`; `said`: its reason.
@@ -78,7 +78,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Notification:
-    """Who was notified.
+    """The receivers that were notified.
 
     `notices`: one for each receiver, in the order of the steps; `reasons`: why nobody was notified, each a
     sentence; empty if somebody was.

@@ -40,7 +40,7 @@ def owe(
     receiver, through a schedule either.
     """
     owed = []
-    able = {name: each for name, each in receivers.items() if name != alert.labels.get("receiver")}
+    able = {name: receiver for name, receiver in receivers.items() if name != alert.labels.get("receiver")}
     for name in names:
         receiver = able.get(name)
         if receiver is None:

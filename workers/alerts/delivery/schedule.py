@@ -303,7 +303,7 @@ def read_rota(text: bytes, now: datetime, bounded: Callable[[], AbstractContextM
             number, event = together[0]
             try:
                 with bounded():
-                    read_shifts += _list_event_shifts([each for _, each in together], calendar, zone, now)
+                    read_shifts += _list_event_shifts([member for _, member in together], calendar, zone, now)
                 read += 1
             except BadInput:
                 raise

@@ -94,9 +94,9 @@ def iterate_subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[S
     for rule in enabled:
         own = {"rule": rule.name, "severity": rule.severity}
         condition = CONDITIONS[rule.condition]
-        for each in condition.read(evidence, rule.window_seconds):
-            labels, touches = make_storable(each.labels), make_storable(each.touches)
-            reading = replace(each, labels=labels, sentence=make_storable(each.sentence), touches=touches)
+        for raw_reading in condition.read(evidence, rule.window_seconds):
+            labels, touches = make_storable(raw_reading.labels), make_storable(raw_reading.touches)
+            reading = replace(raw_reading, labels=labels, sentence=make_storable(raw_reading.sentence), touches=touches)
             if rules.matches(rule.matchers, {**reading.labels, **own}):
                 yield Subject(rule, condition.excuse_start(reading, evidence))
 
@@ -234,7 +234,7 @@ def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
     receivers = {receiver.name: receiver for receiver in Receiver.objects.filter(enabled=True)}
     impacts = None if evidence.snapshot is None else impact.Impacts(evidence.snapshot)
     for alert in this.shown:
-        silence = next((each for each in in_force if silences.covers(each, alert)), None)
+        silence = next((silence for silence in in_force if silences.covers(silence, alert)), None)
         if alert.resolved_at is None and (silence and silence.pk) != alert.silence_id:
             this.note(alert, Kind.SILENCED if silence else Kind.SILENCE_ENDED, silence.reason if silence else "")
             alert.silence = silence

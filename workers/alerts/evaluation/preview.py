@@ -140,7 +140,7 @@ def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
         for key in seen.keys() | subjects.keys():
             subject = subjects.setdefault(key, _Subject(dict(key)))
             subject.step(seen.get(key, "off"), terms, evidence.now, elapsed)
-    fired = sorted((fired_at for row in subjects.values() for fired_at in row.fired), key=lambda each: each.at)
+    fired = sorted((fired_at for row in subjects.values() for fired_at in row.fired), key=lambda firing: firing.at)
     return Preview(fired, stored, "" if stored else "No data is stored for the last 24 h.")
 
 

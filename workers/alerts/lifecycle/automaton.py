@@ -33,7 +33,7 @@ PENDING, FIRING, ACKNOWLEDGED, RESOLVED = "pending", "firing", "acknowledged", "
 
 @dataclass(frozen=True)
 class Terms:
-    """What the rule says about durations."""
+    """The durations that the rule declares."""
 
     for_seconds: float = 0.0
     keep_seconds: float = 0.0

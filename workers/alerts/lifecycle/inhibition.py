@@ -74,7 +74,7 @@ MAX_LINGER_SECONDS = max(LINGER_OF.values())
 
 @dataclass(frozen=True)
 class Party:
-    """What an alert is about, as far as causes matter.
+    """The subject of an alert, as far as causes matter.
 
     - `ended_seconds`: how long it has been over, None while it is open.
     - `touches`: {"nodes": names, "kind": the queue's consumers, "crowded_by": the queue whose workers make it

@@ -19,7 +19,7 @@ def compute_seconds_between(since: datetime | None, until: datetime | None) -> f
 
 
 class Receiver(models.Model):
-    """Who is notified, and how.
+    """A receiver: who is notified, and how.
 
     `settings`: email {"addresses": […]}, webhook and alertmanager {"url", "secret_environment"}, apprise
     {"secret_environment"}, schedule {"secret_environment", "otherwise"} (notifies the person on call by a calendar),
@@ -197,7 +197,7 @@ class Alert(models.Model):
 
 
 class AlertEvent(models.Model):
-    """What happened to an alert, and what people wrote about it."""
+    """An event in the history of an alert, or a note that a person wrote about it."""
 
     class Kind(models.TextChoices):
         FIRED = "fired"

@@ -85,9 +85,9 @@ def _parse_alerts(alerts: Sequence[Any], source: str, now: datetime) -> tuple[li
     """Return the readable alerts, and why the others can't be read. Raises the first reason if none can."""
     rows: list[ReportedAlert] = []
     refused: list[BadInput] = []
-    for place, each in enumerate(alerts):
+    for place, alert in enumerate(alerts):
         try:
-            rows.append(_read(each, f"alerts[{place}]", source, now))
+            rows.append(_read(alert, f"alerts[{place}]", source, now))
         except BadInput as error:
             refused.append(error)
     if refused and not rows:

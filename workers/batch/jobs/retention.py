@@ -203,11 +203,11 @@ def list_excess_items(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: 
     """
     over = sum(sizes_bytes.values()) - most_megabytes * BYTES_PER_MEGABYTE
     surplus: list[T] = []
-    for each, size_bytes in sizes_bytes.items() if most_megabytes != FOREVER else ():
+    for item, size_bytes in sizes_bytes.items() if most_megabytes != FOREVER else ():
         if over <= 0:
             break
-        if not stays(each):
-            surplus.append(each)
+        if not stays(item):
+            surplus.append(item)
             over -= size_bytes
     return surplus
 

@@ -119,9 +119,9 @@ def list_targets(present: PlantInventory) -> Targets:
 
 def load(observed: Sequence[Observed]) -> Floats:
     """Return the free bytes of the result queue and the admitted events, sample by sample."""
-    known = [(at, each) for at, each in observed if each.get("applied") is not None]
+    known = [(at, entry) for at, entry in observed if entry.get("applied") is not None]
     return recorded_queue.resample_observations(
-        [at for at, _ in known], [each["measured"] for _, each in known], [each["applied"] for _, each in known]
+        [at for at, _ in known], [entry["measured"] for _, entry in known], [entry["applied"] for _, entry in known]
     )
 
 

@@ -64,7 +64,7 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
     row = snapshot.queues.get(name, UNKNOWN)
     came = row.in_per_second or 0.0
     demand = came + _compute_held_back(name, snapshot)
-    readers = {reader for reader, each in snapshot.pipeline.applications.items() if name in each.queues}
+    readers = {reader for reader, application in snapshot.pipeline.applications.items() if name in application.queues}
     # The error budgets for throttling this queue and for shedding its applications' events.
     budgets = list_budgets("throttle", snapshot, {name}, ()) + list_budgets("shed", snapshot, {name}, readers)
     observation = LadderObservation(
@@ -169,7 +169,7 @@ def _are_all_in_use(snapshot: Snapshot) -> bool:
 def _explain_no_more_workers(name: str, row: QueueStatus, snapshot: Snapshot) -> bool:
     if row.kind == "pipeline":
         applications = snapshot.pipeline.applications
-        ours = {each for each, application in applications.items() if name in application.queues}
+        ours = {reader for reader, application in applications.items() if name in application.queues}
         return _are_all_idle("workers", snapshot, lambda target: target.get("application") in ours)
     totals = snapshot.totals
     if (totals.workers_busy or 0) >= (totals.worker_slots or 0):

@@ -186,8 +186,8 @@ def load(observed: Sequence[Observed]) -> Floats:
     """Return the events that arrived at the container in each second."""
     return recorded_container.compute_arrivals(
         [at for at, _ in observed],
-        [each["queue_length"] for _, each in observed],
-        [each["removed"] for _, each in observed],
+        [observation["queue_length"] for _, observation in observed],
+        [observation["removed"] for _, observation in observed],
     )
 
 

@@ -154,7 +154,7 @@ def _list_operators(law: str, plant: str, snapshot: Snapshot) -> list[str]:
         loops = list_active_loops().filter(law=law, target__plant=plant)
         return sorted(loop.target["operator"] for loop in loops)
     rows = row.topology["operators"].items()
-    return sorted(name for name, each in rows if each["kind"] == "operator" and each["fixed"] is None)
+    return sorted(name for name, row in rows if row["kind"] == "operator" and row["fixed"] is None)
 
 
 def find_visible_pool(plant: str, operator: str, present: PlantInventory) -> ObservedPool | None:

@@ -258,7 +258,7 @@ class PromisedResponse:
 
 @dataclass(frozen=True)
 class LoopTuning:
-    """What people and jobs need to choose the parameters of a kind's loops. Loops at attached plants have no model.
+    """The means to choose parameters of a kind's loops, for people and jobs. Loops at attached plants have no model.
 
     rehearsal: how its loops are tuned on their record (`workers.control.tuning`); None: they are not.
     replay: how its baselines process the recorded load (`workers.control.costs`); None: they do not.

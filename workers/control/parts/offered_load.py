@@ -101,7 +101,7 @@ class OperatorLoad:
         row = self.row.operators[operator]
         beside = (row.overhead_seconds or 0.0) * (row.in_per_second or 0.0) * self.scale
         fixed = sum(self.work(name) for name in row.patterns if not self._is_sheddable(name))
-        others = sum(each.utilisation or 0.0 for name, each in self.row.operators.items() if name != operator)
+        others = sum(other.utilisation or 0.0 for name, other in self.row.operators.items() if name != operator)
         return max(MIN_AVAILABLE, 1 - (beside + fixed) / self.count_tasks(operator) - others)
 
     def count_tasks(self, operator: str) -> int:

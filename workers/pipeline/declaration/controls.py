@@ -60,7 +60,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
 
         Overridden criteria replace the others, and an expired shedding table is left out.
         """
-        held = {name: each.value for name, each in self.list_held_criteria(now_seconds).items()}
+        held = {name: criterion.value for name, criterion in self.list_held_criteria(now_seconds).items()}
         has_expired = self.shed_until_seconds is not None and now_seconds >= self.shed_until_seconds
         return replace_fields(self, criteria={**self.criteria, **held}, shed={} if has_expired else self.shed)
 
@@ -154,7 +154,7 @@ def steer_named(
 
     def change(before: dict[str, Any]) -> dict[str, Any]:
         known = {**before.get(name, declared), **values}
-        return {**before, name: {each: value for each, value in known.items() if value is not None}}
+        return {**before, name: {key: value for key, value in known.items() if value is not None}}
 
     return _change_orders(control, application, change)
 

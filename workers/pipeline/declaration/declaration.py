@@ -301,7 +301,7 @@ def _parse_sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -
                 known = ", ".join(sorted(emitted))
                 raise BadInput(f"{where}.types", f"no pattern emits {event_type!r}; the emitted types are {known}")
             sinks.setdefault(event_type, []).append(queue)
-    return {event_type: tuple(dict.fromkeys(each)) for event_type, each in sinks.items()}
+    return {event_type: tuple(dict.fromkeys(queues)) for event_type, queues in sinks.items()}
 
 
 def _parse_sink(value: object, where: str, queues: list[str]) -> str:

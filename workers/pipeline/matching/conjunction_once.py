@@ -131,7 +131,7 @@ class UnusedEvents:
             if holders[bit].total() < self._needed[bit]:
                 self._move_over(bit, mask, moved, holders)
                 return True
-            for other in (each for each, count in holders[bit].items() if count):
+            for other in (candidate for candidate, count in holders[bit].items() if count):
                 for free in (holder for holder in holders if other & holder and holder not in asked):
                     asked.add(free)
                     moved[free] = bit, other

@@ -1,4 +1,4 @@
-"""What matchers keep between batches, and their matches, in columns.
+"""The events that matchers keep between batches, and their matches, in columns.
 
 Matches have their events one after the other. Events are grouped by key in arrays, which are the input of the array
 matchers. The state of a matcher is one value for each key group: JSON values and Arrow rows, packed.

@@ -1,4 +1,4 @@
-"""Whether a condition contradicts itself, so that no event can ever satisfy it: `value > 5 and value < 3`.
+"""Detection of a condition that contradicts itself, so that no event can ever satisfy it: `value > 5 and value < 3`.
 
 It recognizes comparisons of one column with constants within one `and`. Anything else counts as possible.
 """

@@ -1,4 +1,4 @@
-"""What an operator searches for: an expression over symbols, each an event type or a declared predicate."""
+"""The pattern that an operator searches for: an expression over symbols, each an event type or a declared predicate."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

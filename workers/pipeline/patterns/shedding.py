@@ -242,11 +242,13 @@ def limit_types(types: dict[str, int], named: Collection[str] = ()) -> dict[str,
     Producers may invent any number of types, each as long as an event.
     """
     types = _shorten_names(types, named)
-    others = {each: number for each, number in types.items() if each not in named and each != OTHERS}
+    others = {
+        event_type: number for event_type, number in types.items() if event_type not in named and event_type != OTHERS
+    }
     if len(others) <= MAX_TYPES:
         return types
     frequent = sorted(others, key=lambda event_type: -others[event_type])[:MAX_TYPES]
-    limited = {each: number for each, number in types.items() if each in named} | {
+    limited = {event_type: number for event_type, number in types.items() if event_type in named} | {
         event_type: others[event_type] for event_type in frequent
     }
     limited[OTHERS] = sum(types.values()) - sum(limited.values())
@@ -256,8 +258,8 @@ def limit_types(types: dict[str, int], named: Collection[str] = ()) -> dict[str,
 def _shorten_names(types: dict[str, int], named: Collection[str]) -> dict[str, int]:
     """Return the types with the names of those that are not `named` cut to MAX_NAME characters."""
     shortened: dict[str, int] = {}
-    for each, number in types.items():
-        name = each if each in named or len(each) <= MAX_NAME else f"{each[: MAX_NAME - 1]}…"
+    for event_type, number in types.items():
+        name = event_type if event_type in named or len(event_type) <= MAX_NAME else f"{event_type[: MAX_NAME - 1]}…"
         shortened[name] = shortened.get(name, 0) + number
     return shortened
 

@@ -417,7 +417,7 @@ def _compute_node_cost(node: exp.Expression, columns: Mapping[str, Cost]) -> Cos
     if isinstance(node, exp.Column):
         return columns.get(node.name, Cost())
     if isinstance(node, CONNECTORS):
-        inner = [_compute_node_cost(each, columns) for each in list_chain(node)]
+        inner = [_compute_node_cost(operand, columns) for operand in list_chain(node)]
         return Cost(sum(inner_node.parts for inner_node in inner) + len(inner), 1)
     inner = [_compute_node_cost(operand, columns) for operand in list_operands(node)]
     parts = 1 + sum(inner_node.parts for inner_node in inner)

@@ -307,7 +307,7 @@ def _join_table(
     events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
 ) -> DataFrame:
     """Join the row of a small table whose key is `key`, as struct `name` (null if there is none)."""
-    table = _build_table(events, [(each, *row) for each, row in rows.items()], ("_key", *columns))
+    table = _build_table(events, [(key, *row) for key, row in rows.items()], ("_key", *columns))
     packed = table.select("_key", sql.struct(*columns).alias(name))
     return events.join(sql.broadcast(packed), key == packed["_key"], "left").drop("_key")
 

@@ -1,4 +1,4 @@
-"""Whether a running application makes progress, and if not, what it waits for. Pure.
+"""The progress of a running application, and if it makes none, what it waits for. Pure.
 
 A process that exists and sends heartbeats proves nothing: with a frozen worker, a query that waits forever, or a limit
 of 0, events wait while everything seems to run. What counts is therefore what was finished last.
@@ -86,7 +86,7 @@ Finished = tuple[float, float]  # when the last batch ended (monotonic), how lon
 
 
 class ProgressRecord:
-    """What one application finished when: the basis for judging its progress. Times are monotonic seconds.
+    """The times when one application finished work: the basis for judging its progress. Times are monotonic seconds.
 
     inputs: those of the last judgment; the default while it is not running. Thread-safe only under the status's lock.
     """

@@ -1,4 +1,4 @@
-"""What the pipeline process publishes: its status (`weir:pipeline`) and its log (`weir:pipeline:log`).
+"""The data that the pipeline process publishes: its status (`weir:pipeline`) and its log (`weir:pipeline:log`).
 
 The status is written after each inter-event batch and every second. The top level has the figures of all applications
 together, and `applications` has each one's own document (`status`). A process that starts reads cumulative counts

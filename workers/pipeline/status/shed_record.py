@@ -73,7 +73,7 @@ RECALL_WINDOW_SECONDS = 120.0  # long enough that a small share of the keys has 
 
 @dataclass(frozen=True)
 class _Batch:
-    """What one batch adds. events, matches: without control keys."""
+    """The counts that one batch adds. events, matches: without control keys."""
 
     at: float
     pattern: str
@@ -105,12 +105,12 @@ class ShedRecord:
 
     def record_operators(self, at: float, operators: Iterable[OperatorCount], sheds: bool) -> None:
         """Record what a batch of operators did. sheds: whether a table was in force."""
-        counts = {name: each for operator in operators for name, each in operator.patterns.items()}
-        self._add(at, {name: each.shed for name, each in counts.items() if each.shed})
-        for name, each in counts.items() if sheds else ():
-            offered = sum(each.types.values()) + sum(each.shed.values())
-            events, matches = offered - sum(each.control_events), each.matches - sum(each.control_matches)
-            self._batches.append(_Batch(at, name, each.control_events, each.control_matches, events, matches))
+        counts = {name: pattern for operator in operators for name, pattern in operator.patterns.items()}
+        self._add(at, {name: pattern.shed for name, pattern in counts.items() if pattern.shed})
+        for name, pattern in counts.items() if sheds else ():
+            offered = sum(pattern.types.values()) + sum(pattern.shed.values())
+            events, matches = offered - sum(pattern.control_events), pattern.matches - sum(pattern.control_matches)
+            self._batches.append(_Batch(at, name, pattern.control_events, pattern.control_matches, events, matches))
 
     def forget(self, now: float, window_seconds: float) -> None:
         while self._lately and self._lately[0][0] < now - window_seconds:

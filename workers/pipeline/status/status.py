@@ -66,7 +66,7 @@ WINDOW_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class _Window:
-    """What finished in the last WINDOW_SECONDS, or since the start. now: monotonic seconds."""
+    """The work that finished in the last WINDOW_SECONDS, or since the start. now: monotonic seconds."""
 
     now: float
     seconds: float
@@ -220,7 +220,7 @@ class StatusBoard:
                 error=self._error,
                 restarts=self._restarts,
                 queues=list(application.queues),
-                sinks={each: list(queues) for each, queues in sorted(application.sinks.items())},
+                sinks={event_type: list(queues) for event_type, queues in sorted(application.sinks.items())},
                 batch=newest.batch if newest else None,
                 in_per_second=window.compute_rate(batch.events for batch in finished),
                 kept_per_second=window.compute_rate(batch.retained for batch in finished),

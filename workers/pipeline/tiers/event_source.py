@@ -153,7 +153,7 @@ class EventReader(DataSourceReader):
         faults = Faults(assignment.ahead_us, time.time_ns() // 1000)
         sketches = Sketches(self._monitored)
         ranges = assignment.tasks[partition.value]
-        blocks = (each for part in ranges for each in read_range(nodes, part, patience_seconds, faults))
+        blocks = (block for part in ranges for block in read_range(nodes, part, patience_seconds, faults))
         for lot in merge_blocks(blocks):
             rows = apply_layout(lot, self._layout, faults)
             sketches.add(rows)

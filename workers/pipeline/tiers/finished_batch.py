@@ -56,7 +56,7 @@ class PatternCount:
 
 @dataclass
 class OperatorCount:
-    """What a task, or a batch, did for an operator.
+    """The work that a task, or a batch, did for an operator.
 
     events: due rows. late: rows that arrived too late. task: the number of the task, from 1. early_us: all but 5 % of
     its due rows are later.
@@ -137,7 +137,7 @@ class InterEventBatch:
 
         Operators of a level that run in parallel add up to more than they took, hence the lower bound of 0.
         """
-        work_seconds = (each.seconds / max(1, self.count_tasks(name)) for name, each in self.operators.items())
+        work_seconds = (operator.seconds / max(1, self.count_tasks(name)) for name, operator in self.operators.items())
         return max(0.0, self.seconds - sum(work_seconds))
 
     def compute_p95_age(self, now_seconds: float) -> tuple[float, int] | None:

@@ -116,7 +116,9 @@ class ReplicaWork(BatchWork):
         started = time.monotonic()
         tick = self._checkpoint.read_offset(batch)["tick"]
         published = self._results.measure_room().published.get(self._replica, 0)
-        dispatches = [each for each in self._dispatches.list_after(self._replica, published) if each.tick <= tick]
+        dispatches = [
+            dispatch for dispatch in self._dispatches.list_after(self._replica, published) if dispatch.tick <= tick
+        ]
         if not dispatches:
             return  # published before: the existing result counts, and nothing is done twice
         attempt = self._results.begin(self._replica, tick)

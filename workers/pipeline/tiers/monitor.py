@@ -62,9 +62,11 @@ class MonitorStore:
     def keep(self, sketches: Sketches, writer: str, now_seconds: float) -> None:
         """Keep the sketches of a task in the current slot. writer: unique within a slot."""
         kept: dict[FieldT, EncodableT] = {
-            f"{each.criterion}/{each.compute_slot(now_seconds)}/{writer}": sketches.seen[each.criterion].serialize()
-            for each in sketches.monitored
-            if each.criterion in sketches.seen
+            f"{quantile.criterion}/{quantile.compute_slot(now_seconds)}/{writer}": sketches.seen[
+                quantile.criterion
+            ].serialize()
+            for quantile in sketches.monitored
+            if quantile.criterion in sketches.seen
         }
         if kept:
             self._control.hset(self._key, mapping=kept)
@@ -74,13 +76,13 @@ class MonitorStore:
 
         Slots that have left the windows are removed, and so are those written by a clock that has been set back since.
         """
-        windows = {each.criterion: each for each in monitored}
+        windows = {quantile.criterion: quantile for quantile in monitored}
         sketches: dict[str, Any] = {}
         gone = []
         for name, data in expect_bytes(self._control).hgetall(self._key).items():
             criterion, slot, _ = name.decode().split("/", 2)
-            each = windows.get(criterion)
-            if each is None or abs(each.compute_slot(now_seconds) - int(slot)) >= SLOTS:
+            quantile = windows.get(criterion)
+            if quantile is None or abs(quantile.compute_slot(now_seconds) - int(slot)) >= SLOTS:
                 gone.append(name)
                 continue
             sketches.setdefault(criterion, kll_doubles_sketch(ACCURACY)).merge(kll_doubles_sketch.deserialize(data))
@@ -119,15 +121,15 @@ class Monitor:
         sketches = self._store.merge(self._monitored, self._clock())
         shown: dict[str, MonitoredStatus] = {}
         changed: dict[str, float] = {}
-        for each in self._monitored:
-            name, sketch = each.criterion, sketches.get(each.criterion)
+        for quantile in self._monitored:
+            name, sketch = quantile.criterion, sketches.get(quantile.criterion)
             events = 0 if sketch is None else sketch.n
-            value = None if sketch is None or not events else float(sketch.get_quantile(each.quantile))
+            value = None if sketch is None or not events else float(sketch.get_quantile(quantile.quantile))
             shown[name] = MonitoredStatus(
-                column=each.column,
-                type=each.type,
-                quantile=each.quantile,
-                window_seconds=each.window_seconds,
+                column=quantile.column,
+                type=quantile.type,
+                quantile=quantile.quantile,
+                window_seconds=quantile.window_seconds,
                 events=events,
                 value=value,
             )

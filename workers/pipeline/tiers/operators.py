@@ -1,4 +1,4 @@
-"""What one task does for an inter-event batch.
+"""The work of one task for an inter-event batch.
 
 It processes some key groups of an operator, from the due rows to the matches, which are written together with the new
 state. An event that was stored twice (a block sent again after an unknown outcome) counts once: both copies have the
@@ -76,7 +76,7 @@ class Work:
         store = StateStore(control, self.application)
         count = OperatorCount(operator.name, unit.task)
         # Rows go to every operator of their route, and the first of them reports the late ones.
-        reports_late = operator is next(each for each in self.graph.operators if each.key == operator.key)
+        reports_late = operator is next(other for other in self.graph.operators if other.key == operator.key)
         due, late = self._split_due_rows(self._read_rows(control, store, operator, unit.groups), reports_late)
         count.events, count.late = due.num_rows, late.num_rows
         if due.num_rows:

@@ -1,4 +1,4 @@
-"""What a task of the intra-event stage does with the rows that passed its rules.
+"""The steps of an intra-event task for the rows that passed its rules.
 
 Rows that some pattern may use go into the result queue, as Arrow blobs cut by key.
 """

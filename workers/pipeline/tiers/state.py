@@ -60,7 +60,7 @@ def queue_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class WrittenState:
-    """What a task wrote for a batch.
+    """The data that a task wrote for a batch.
 
     places: place → (state, event time (µs) at which it has to be checked again without events, or None).
     between, outbox: name → complex events. late: the newest of late_events rows that arrived too late.

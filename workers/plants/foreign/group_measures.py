@@ -85,7 +85,7 @@ class GroupMeasures:
                 continue
             topology = self._measure_operator(name, topology, operator, group)
             before = (link.source for link in topology.links if link.target == operator)
-            source = next((each for each in before if topology.operators[each].kind == "source"), None)
+            source = next((feeder for feeder in before if topology.operators[feeder].kind == "source"), None)
             if source is not None and group.in_per_second is not None:
                 came = group.in_per_second * topology.window_seconds
                 brought[source] = brought.get(source, 0.0) + came
@@ -126,9 +126,9 @@ class GroupMeasures:
         """Return whether events wait in a partition in which the group has just committed."""
         rows = {(row.topic, row.partition): row for row in group.partitions}
         before = self._committed.get(operator, {})
-        self._committed[operator] = {each: row.committed for each, row in rows.items()}
-        for each, row in rows.items():
-            earlier = before.get(each)
+        self._committed[operator] = {partition: row.committed for partition, row in rows.items()}
+        for partition, row in rows.items():
+            earlier = before.get(partition)
             went_on = row.committed is not None and earlier is not None and row.committed > earlier
             if went_on and (row.lag_seconds or 0.0) > BEHIND_SECONDS:
                 return True

@@ -67,7 +67,7 @@ class PlantAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class InterventionKind:
-    """What a person may do at a plant besides setting tasks.
+    """An action, other than setting tasks, that a person may take at a plant.
 
     title: its name in words. subject: its object; value: a further value ("": none). lasting: it is in force until it
     is undone; else it is done once.

@@ -71,12 +71,12 @@ def _find_value_end(text: str, at: int, name: str) -> int:
         return _find_text_end(text, at)
     words = 2 if "authorization" in name else 1
     while at < len(text):
-        each = text[at]
-        if each in CLOSING:
+        character = text[at]
+        if character in CLOSING:
             at = _find_bracket_end(text, at)
-        elif each.isspace() and (words > 1 or ("cookie" in name and text[at - 1] == ";")):
+        elif character.isspace() and (words > 1 or ("cookie" in name and text[at - 1] == ";")):
             words, at = words - 1, at + 1
-        elif each.isspace() or each in ",)]}":
+        elif character.isspace() or character in ",)]}":
             break
         else:
             at += 1

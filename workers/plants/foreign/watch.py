@@ -78,8 +78,8 @@ class PlantObserver:
             now = self._monotonic()
             with self._lock:
                 self._sensors = sensors
-                for name, each in sensors.items():
-                    if each.known_value is not None or name not in self._known_at:
+                for name, sensor in sensors.items():
+                    if sensor.known_value is not None or name not in self._known_at:
                         self._known_at[name] = now
 
     def _keep(self, found: PlantStatus, at: float) -> None:
@@ -113,8 +113,8 @@ class PlantObserver:
             silent_seconds=round(now - (self._began_at if seen_at is None else seen_at), 1),
             error=error,
             sensors={
-                name: replace_fields(each, silent_seconds=round(now - known_at[name], 1))
-                for name, each in sensors.items()
+                name: replace_fields(sensor, silent_seconds=round(now - known_at[name], 1))
+                for name, sensor in sensors.items()
             },
         )
 
@@ -194,7 +194,9 @@ class PlantWatch:
             self._follow(self._plants())
         watched = {name: observer for name, (observer, *_) in sorted(self._running.items())}
         statuses = {name: observer.build_status() for name, observer in watched.items()}
-        measured = self._measures.join_groups(statuses, {name: each.row.options for name, each in watched.items()})
+        measured = self._measures.join_groups(
+            statuses, {name: observer.row.options for name, observer in watched.items()}
+        )
         return statuses | {
             name: _add_figures(replace_fields(statuses[name], topology=topology.to_document()), topology)
             for name, topology in measured.items()
@@ -216,7 +218,9 @@ class PlantWatch:
         wanted = {row.name: row for row in rows}
         for name, (observer, ended, _) in list(self._running.items()):
             fields = ("kind", "url", "options", "secret_environment")
-            if name not in wanted or any(getattr(wanted[name], each) != getattr(observer.row, each) for each in fields):
+            if name not in wanted or any(
+                getattr(wanted[name], field) != getattr(observer.row, field) for field in fields
+            ):
                 ended.set()
                 del self._running[name]
         for name, row in wanted.items():

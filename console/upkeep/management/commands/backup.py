@@ -64,16 +64,16 @@ def end_gracefully() -> Iterator[None]:
     """End the block when the process is asked to end: pauses end, and the incomplete file is deleted."""
 
     def end(number: int, _: object) -> None:
-        for each in ENDING:
-            signal.signal(each, signal.SIG_IGN)  # asked a second time, it must still end its pauses
+        for signal_number in ENDING:
+            signal.signal(signal_number, signal.SIG_IGN)  # asked a second time, it must still end its pauses
         raise SystemExit(128 + number)
 
-    before = {each: signal.getsignal(each) for each in ENDING}
-    for each, handler in before.items():
+    before = {signal_number: signal.getsignal(signal_number) for signal_number in ENDING}
+    for signal_number, handler in before.items():
         if handler != signal.SIG_IGN:  # as with nohup
-            signal.signal(each, end)
+            signal.signal(signal_number, end)
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for signal_number, handler in before.items():
+            signal.signal(signal_number, handler)

@@ -46,7 +46,11 @@ def make(address: PlantAddress, is_registered: bool = True) -> CeleryPlant:
 
     def list_paused_queues() -> set[str]:
         active = stored_interventions.list_active(control, name)
-        return {each.subject for each in active if each.kind == PAUSE and each.until > time.time()}
+        return {
+            intervention.subject
+            for intervention in active
+            if intervention.kind == PAUSE and intervention.until > time.time()
+        }
 
     return CeleryPlant(
         address,

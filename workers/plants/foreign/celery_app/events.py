@@ -222,12 +222,12 @@ class TaskEvents:
         Task events may arrive from other workers, too, but only if they have tasks, so they don't show how many workers
         there are.
         """
-        beats = {name: each.beat_at for name, each in self.pools.items() if each.beat_at is not None}
+        beats = {name: pool.beat_at for name, pool in self.pools.items() if pool.beat_at is not None}
         return sorted(name for name, at in beats.items() if now - at <= SILENT_SECONDS)
 
     def list_punctual_workers(self, now: float) -> set[str]:
         """Return the workers that have not missed their last heartbeats."""
-        beats = {name: each.beat_at for name, each in self.pools.items() if each.beat_at is not None}
+        beats = {name: pool.beat_at for name, pool in self.pools.items() if pool.beat_at is not None}
         return {name for name, at in beats.items() if now - at <= BEAT_SECONDS}
 
     def get_latest(self, most: int = SHOWN_TASKS) -> list[SeenTask]:

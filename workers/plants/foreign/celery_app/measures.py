@@ -105,7 +105,7 @@ class Arrivals:
     def _notice_change(self, now: float) -> None:
         for seconds in SHORT_SECONDS:
             usual, (_, came) = self.per_second, self._came[-1]
-            last = (each for each in reversed(self._came) if now - each[0] >= seconds)
+            last = (arrival for arrival in reversed(self._came) if now - arrival[0] >= seconds)
             at, before = next(last, self._came[0])
             span, growth = now - at, came - before
             if usual is None or span < seconds or now - span < self._since:
@@ -372,9 +372,9 @@ def _build_source(name: str, queues: tuple[str, ...], pools: Sequence[PoolMeasur
     return MeasuredOperator(name, "source", 1, 1, 1, A_QUEUE, tasks=tasks)
 
 
-def _build_operator(each: PoolMeasures, most: int) -> MeasuredOperator:
-    pool = each.pool
-    task = _compute_task_measures(each)
+def _build_operator(measures: PoolMeasures, most: int) -> MeasuredOperator:
+    pool = measures.pool
+    task = _compute_task_measures(measures)
     return MeasuredOperator(
         pool.worker,
         "operator",
@@ -382,23 +382,23 @@ def _build_operator(each: PoolMeasures, most: int) -> MeasuredOperator:
         1,
         max(most, pool.processes),
         pool.fixed,
-        waiting=each.waiting if task else None,
+        waiting=measures.waiting if task else None,
         tasks=(task,) * _count_measure_rows(pool) if task else (),
     )
 
 
-def _compute_task_measures(each: PoolMeasures) -> Mapping[str, float | None]:
-    rate, processes = each.arrivals_per_second, each.pool.processes
+def _compute_task_measures(measures: PoolMeasures) -> Mapping[str, float | None]:
+    rate, processes = measures.arrivals_per_second, measures.pool.processes
     if rate is None or not processes:
         return {}
-    begun = (each.begun_per_second or 0.0) * WINDOW_SECONDS / _count_measure_rows(each.pool)
+    begun = (measures.begun_per_second or 0.0) * WINDOW_SECONDS / _count_measure_rows(measures.pool)
     return {
         "latency_seconds": 0.0,
-        "service_seconds": each.service_seconds,
-        "service_variance": variance(each.run_seconds) if len(each.run_seconds) > 1 else None,
+        "service_seconds": measures.service_seconds,
+        "service_variance": variance(measures.run_seconds) if len(measures.run_seconds) > 1 else None,
         "arrival_interval_seconds": processes / rate if rate else None,
-        "utilisation": min(1.0, each.busy / processes) if each.busy is not None else None,
-        "inputs": rate * WINDOW_SECONDS / _count_measure_rows(each.pool),
+        "utilisation": min(1.0, measures.busy / processes) if measures.busy is not None else None,
+        "inputs": rate * WINDOW_SECONDS / _count_measure_rows(measures.pool),
         "executions": begun,
         "outputs": begun,
     }

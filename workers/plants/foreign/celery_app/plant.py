@@ -237,7 +237,9 @@ class CeleryPlant(Adapter):
         self._fresh = set(pools)
         self._requests.observe(now, pools)
         self._answered |= {worker: (now, pool) for worker, pool in pools.items()}
-        self._answered = {worker: each for worker, each in self._answered.items() if now - each[0] <= LATE_SECONDS}
+        self._answered = {
+            worker: answer for worker, answer in self._answered.items() if now - answer[0] <= LATE_SECONDS
+        }
         starts = {worker: self._compute_start_time(pool) for worker, pool in pools.items()}
         lives = {worker: self._lives.get(worker) for worker in self._answered} | starts
         self._lives = {worker: at for worker, at in lives.items() if at is not None}

@@ -104,20 +104,20 @@ def _build_workers_section(pools: Sequence[PoolMeasures], events: TaskEvents) ->
     )  # fmt: skip
 
 
-def _build_worker_row(each: PoolMeasures, heard: PoolEvents | None) -> list[Value]:
-    pool = each.pool
+def _build_worker_row(measures: PoolMeasures, heard: PoolEvents | None) -> list[Value]:
+    pool = measures.pool
     counts: list[Value] = [heard.failed, heard.retried, heard.revoked] if heard else [None, None, None]
     return [
         pool.worker,
         pool.implementation.rpartition(".")[2],
         pool.processes,
-        each.busy,
-        round(each.waiting),
-        _round_seconds(each.oldest_seconds),
-        _round_rate(each.arrivals_per_second),
-        _round_rate(each.begun_per_second),
-        _round_seconds(each.wait_seconds),
-        _round_seconds(each.service_seconds),
+        measures.busy,
+        round(measures.waiting),
+        _round_seconds(measures.oldest_seconds),
+        _round_rate(measures.arrivals_per_second),
+        _round_rate(measures.begun_per_second),
+        _round_seconds(measures.wait_seconds),
+        _round_seconds(measures.service_seconds),
         *counts,
         pool.prefetch,
         _format_some(pool.queues),
@@ -183,18 +183,18 @@ def _count_outcomes(tasks: Sequence[SeenTask]) -> list[Value]:
     ]
 
 
-def _build_task_row(each: SeenTask) -> list[Value]:
-    known = each.started is not None and each.received is not None
-    wait = max(0.0, (each.started or 0.0) - (each.received or 0.0)) if known else None
+def _build_task_row(task: SeenTask) -> list[Value]:
+    known = task.started is not None and task.received is not None
+    wait = max(0.0, (task.started or 0.0) - (task.received or 0.0)) if known else None
     return [
-        each.id,
-        each.name or None,
-        each.arguments,
-        each.state,
+        task.id,
+        task.name or None,
+        task.arguments,
+        task.state,
         _round_seconds(wait),
-        _round_seconds(each.runtime_seconds),
-        each.retries,
-        each.worker,
+        _round_seconds(task.runtime_seconds),
+        task.retries,
+        task.worker,
     ]
 
 

@@ -88,8 +88,8 @@ def make_dry_run(
         now = measured.parallelism if measured is not None and is_known else operator.minimum
         order = TaskOrder(now, now + 1 if now < operator.maximum else now - 1)
         calls, inverse = (
-            "; ".join(call.describe(step) for call, step in operator.actuator.build_steps(each))
-            for each in (order, TaskOrder(order.tasks, order.before))
+            "; ".join(call.describe(step) for call, step in operator.actuator.build_steps(task_order))
+            for task_order in (order, TaskOrder(order.tasks, order.before))
         )
         said.append(
             f"A change of {operator.name} from {order.before} to {order.tasks} would call: {calls}. Inverse: {inverse}."

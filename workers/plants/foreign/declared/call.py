@@ -56,7 +56,7 @@ class TaskOrder:
         if isinstance(value, list):
             return [self.fill(item) for item in value]
         if isinstance(value, dict):
-            return {key: self.fill(each) for key, each in value.items()}
+            return {key: self.fill(item) for key, item in value.items()}
         return value
 
     def _resolve_value(self, name: str) -> int:
@@ -213,13 +213,15 @@ def _read_http_call(document: object, where: str) -> HttpCall:
 
 def _read_command_call(document: object, where: str) -> CommandCall:
     arguments = [
-        fields.validate_text(str(each) if isinstance(each, int) else each, f"{where}[{place}]", MAX_ARGUMENT)
-        for place, each in enumerate(fields.validate_items(document, where, most=MAX_ARGUMENTS))
+        fields.validate_text(
+            str(argument) if isinstance(argument, int) else argument, f"{where}[{place}]", MAX_ARGUMENT
+        )
+        for place, argument in enumerate(fields.validate_items(document, where, most=MAX_ARGUMENTS))
     ]
     if not PurePosixPath(arguments[0]).is_absolute() or PLACE.search(arguments[0]):
         raise BadInput(f"{where}[0]", "must be the full path of a program, such as /usr/bin/systemctl")
-    for place, each in enumerate(arguments):
-        if each.startswith("$change"):
+    for place, argument in enumerate(arguments):
+        if argument.startswith("$change"):
             raise BadInput(
                 f"{where}[{place}]", "must have $change after a word, such as --by=$change, because it may be negative"
             )

@@ -124,7 +124,9 @@ class DeclaredPlant(Adapter):
         reported this value all along, because it was two orders late, shows nothing.
         """
         declared = {name: self.declaration.operators[name] for name in tasks}
-        readings = self._reader.read(each.tasks for each in declared.values() if isinstance(each.tasks, str))
+        readings = self._reader.read(
+            operator.tasks for operator in declared.values() if isinstance(operator.tasks, str)
+        )
         orders = []
         for name, operator in declared.items():
             seen = before = read_task_count(operator, readings)

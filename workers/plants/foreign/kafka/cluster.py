@@ -96,7 +96,7 @@ class KafkaCluster:
         """
         from confluent_kafka.admin import OffsetSpec
 
-        specs = {each: OffsetSpec.for_timestamp(round(at * 1000)) for each, at in times.items()}
+        specs = {partition: OffsetSpec.for_timestamp(round(at * 1000)) for partition, at in times.items()}
         ends: dict[Partition, int | None] = {}
         for partition, result in self._list_offsets(specs).items():
             # A broker returns a time with the offset that it found, and -1 if there is none.
@@ -221,7 +221,7 @@ class KafkaCluster:
         if not specs:
             return {}
         asked = self._open_client().list_offsets(
-            {TopicPartition(*each): spec for each, spec in specs.items()}, request_timeout=answer_seconds()
+            {TopicPartition(*partition): spec for partition, spec in specs.items()}, request_timeout=answer_seconds()
         )
         answers, failed = self._settle(asked, 2 * answer_seconds())
         for partition, error in failed.items():

@@ -102,7 +102,7 @@ class KafkaPlant(Adapter):
     def _ask_of_the_past(self) -> None:
         """Request append times; each round halves, on a logarithmic scale, the range of an event's age."""
         now = self._clock()
-        self._untimed = {each: until for each, until in self._untimed.items() if until > now}
+        self._untimed = {partition: until for partition, until in self._untimed.items() if until > now}
         for _ in range(QUESTIONS_A_READING):
             times: dict[Partition, float] = {}
             for question in self._lags.list_questions(GAP_SHARE, MIN_GAP_SECONDS):

@@ -90,9 +90,11 @@ class KubernetesPlant(Adapter):
             with suppress(InvalidPlantResponse):  # if autoscalers may not be listed, nothing is set (`hold`)
                 self._bounds = self._autoscalers.compute_bounds()
         self._details = PlantStatus(
-            revisions={name: revision for name, each in workloads.items() if (revision := _get_revision(each))},
+            revisions={name: revision for name, workload in workloads.items() if (revision := _get_revision(workload))},
             set_to={name: _count_desired_replicas(document) for name, document in workloads.items()},
-            lives={name: at for name, each in workloads.items() if (at := _read_creation_time(each)) is not None},
+            lives={
+                name: at for name, workload in workloads.items() if (at := _read_creation_time(workload)) is not None
+            },
         )
         operators = {SOURCE: MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)}
         for name, document in workloads.items():
