@@ -13,6 +13,7 @@ from workers.documents.loops import LoopStatus
 from workers.documents.plants import OrderStatus, PlantHolder, PlantSection, PlantStatus, SensorStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
+from workers.plants.foreign import adapters
 from workers.plants.orders import explain_unreached
 from workers.plants.registry import LOCAL, explain_unseen
 from workers.plants.topology import build_topology
@@ -37,6 +38,11 @@ class ShownPlant:
     sensors: Sequence["ShownSensor"] = ()
     orders: Mapping[str, OrderStatus] = field(default_factory=dict)
     unreached: str | None = None  # why its loops hold
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether this version can attach plants of this kind."""
+        return self.kind not in adapters.RETIRED_KINDS
 
     @property
     def charted(self) -> Sequence["ShownSensor"]:

@@ -93,6 +93,16 @@ def test_a_plant_that_answers_slowly_wrongly_or_half_says_so(browsers, east, cha
         assert "disabled> Set tasks" in page
 
 
+def test_a_plant_of_a_retired_kind_gets_no_advice_about_its_connection(browsers, east):
+    RegisteredPlant.objects.update(kind="prometheus")
+    error = "kind: prometheus is no longer supported. Attach a declared plant with PromQL sensors."
+    east(kind="prometheus", state="stale", error=error)
+    page = fetch(browsers["operator"], "/plants/east/")
+    assert error in page and "Check the plant" not in page
+    east(state="stale", error="connection refused")
+    assert "Check the plant" in fetch(browsers["operator"], "/plants/east/")
+
+
 def test_tasks_are_set_by_hand_for_a_while_in_which_loops_hold(browsers, stored_snapshot, control):
     posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst"}
     assert fetch(browsers["operator"], "/plants/main/tasks", posted).json()["ok"]

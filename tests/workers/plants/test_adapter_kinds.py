@@ -64,7 +64,7 @@ def test_no_adapter_imports_another():
 
 
 def test_a_plant_of_a_kind_of_an_earlier_version_names_its_replacement():
-    for kind, said in (("prometheus", "declared plant with PromQL sensors"), ("heron", "remove the plant")):
+    for kind, said in (("prometheus", "declared plant with PromQL sensors"), ("heron", "Remove this plant")):
         with pytest.raises(BadInput, match=said):
             adapters.create_adapter(registration(kind=kind, options={}))
 

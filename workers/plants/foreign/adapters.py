@@ -24,10 +24,9 @@ from workers.plants.registry import LOCAL, UnknownPlant
 
 # Kinds of earlier versions, whose plants may still be registered, and what replaces each.
 RETIRED_KINDS = {
-    "heron": "which is no longer supported, because Apache has retired Heron; remove the plant.",
+    "heron": "Apache has retired Heron. Remove this plant.",
     "prometheus": (
-        "which is no longer supported: attach a declared plant with PromQL sensors in its place (see Prometheus in the"
-        " documentation), and remove this plant."
+        "Attach a declared plant with PromQL sensors (see the page Prometheus in Help), and remove this plant."
     ),
 }
 
@@ -49,7 +48,7 @@ def list_kinds() -> Mapping[str, AdapterKind]:
 def get_kind(name: str) -> AdapterKind:
     """Return the kind with this name. Raise `BadInput`, listing the known kinds, if there is none."""
     if name in RETIRED_KINDS:
-        raise BadInput("kind", f"is {name}, {RETIRED_KINDS[name]}")
+        raise BadInput("kind", f"{name} is no longer supported. {RETIRED_KINDS[name]}")
     if name not in list_kinds():
         raise BadInput("kind", f"must be one of {', '.join(list_kinds())}, not {name[:40]!r}.")
     return list_kinds()[name]
