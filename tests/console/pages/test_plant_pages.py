@@ -97,10 +97,10 @@ def test_a_plant_of_a_retired_kind_gets_no_advice_about_its_connection(browsers,
     RegisteredPlant.objects.update(kind="prometheus")
     error = "kind: prometheus is no longer supported. Attach a declared plant with PromQL sensors."
     east(kind="prometheus", state="stale", error=error)
-    page = fetch(browsers["operator"], "/plants/east/")
+    page = source_of(browsers["operator"].get("/plants/east/"))
     assert error in page and "Check the plant" not in page
     east(state="stale", error="connection refused")
-    assert "Check the plant" in fetch(browsers["operator"], "/plants/east/")
+    assert "Check the plant" in source_of(browsers["operator"].get("/plants/east/"))
 
 
 def test_tasks_are_set_by_hand_for_a_while_in_which_loops_hold(browsers, stored_snapshot, control):
