@@ -19,6 +19,7 @@ def calm(snapshot):
     waits = {"waiting_events": 12, "wait_seconds": 0.4, "out_per_second": 30.0, "trend": "steady"}
     snapshot["queues"]["alert"] |= waits
     snapshot["pipeline"] |= {"state": "running", "error": None}
+    snapshot["pipeline"]["applications"]["performance"]["state"] = "running"
     snapshot["loops"] = {}
 
 
