@@ -80,6 +80,17 @@ class QueuePaused(WeirError):  # noqa: N818
         return type(self), (self.queue, self.reason, self.retry_seconds)
 
 
+class QueueThrottled(WeirError):  # noqa: N818
+    """The remedy ladder throttles the queue: nothing was stored. Publish again after `retry_seconds`."""
+
+    def __init__(self, queue: str, retry_seconds: int) -> None:
+        super().__init__(f"{queue} is throttled for another {retry_seconds} s. Nothing was stored; publish again then.")
+        self.queue, self.retry_seconds = queue, retry_seconds
+
+    def __reduce__(self) -> tuple[type, tuple[str, int]]:
+        return type(self), (self.queue, self.retry_seconds)
+
+
 # The operating system's description of a connection error, with a number before it or an address after it
 # (`[Errno 111] Connection refused`), and the text that a page shows.
 CONNECTION_REASONS = {

@@ -214,8 +214,8 @@ FENCE = Key("weir:fence:{name}", "string", "workers observer → workers observe
 THROTTLE = Key(
     "weir:throttle:{queue}",
     "string",
-    "web workers → web workers",
-    "exists while the queue is throttled: the API answers 429, Retry-After its time to live",
+    "workers → all",
+    "exists while the queue is throttled; its producers wait for its time to live: `queues.throttling`",
 )
 PAUSE = Key(
     "weir:pause:{queue}:{part}",

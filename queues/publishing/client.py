@@ -5,8 +5,14 @@
 
 What `publish` returns is stored. If a container fails or is full, its flush goes to another one under the same block
 ids. The container is tried again with back-off, the first time within a second.
+
+While the remedy ladder throttles a queue (`queues.throttling`), `publish` waits, before it starts and between flushes,
+and checks every `THROTTLE_CHECK_SECONDS` whether it may continue. Code that must not wait, such as a coroutine, uses
+`Client(..., when_throttled="raise")`: `publish` then raises `QueueThrottled` before anything is stored, and its caller
+tries again after `retry_seconds`.
 """
 
+import math
 import os
 import threading
 import time
@@ -14,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import redis
@@ -25,11 +31,11 @@ from common.errors import (
     NodeFull,
     NodeUnavailable,
     QueuePaused,
+    QueueThrottled,
     describe_connection_error,
 )
-from queues import keys, pausing
+from queues import keys, pausing, throttling
 from queues.control.connection import ConnectionOptions, connect
-from queues.control.replies import expect_bytes
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.addresses import add_login
 from queues.publishing.producers import ProducerReport
@@ -115,6 +121,10 @@ FLUSH_BLOCKS = 32
 FLUSH_BYTES = 2**20
 CHUNK_BLOCKS = 16
 REFRESH_SECONDS = 1.0
+# While a queue is throttled, and for some intervals of its ladder afterwards, the client looks more often: a look that
+# is late by a second would miss most of a short throttling.
+THROTTLE_CHECK_SECONDS, THROTTLE_WATCH_SECONDS = 0.2, 15.0
+WhenThrottled = Literal["wait", "raise", "ignore"]
 TIMEOUT_SECONDS = 0.5
 Events: TypeAlias = pa.RecordBatch | pa.Table | Iterable[Mapping[str, Any]]
 
@@ -141,7 +151,8 @@ class Client:
 
     Close it, or use it as a context. `clock` gives the time of events without one; `monotonic` paces back-off and
     refreshing. Each node is waited for at most `timeout_seconds` (TIMEOUT_SECONDS by default), so a frozen node costs a
-    publisher that time once.
+    publisher that time once. `when_throttled`: what `publish` does while its queue is throttled. `throttled_seconds`
+    sums up how long callers have waited for that reason.
     """
 
     def __init__(
@@ -151,10 +162,13 @@ class Client:
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
         timeout_seconds: float | None = None,
+        when_throttled: WhenThrottled = "wait",
     ) -> None:
-        self.producer = producer
-        self._clock, self._monotonic = clock, monotonic
+        self.producer, self.throttled_seconds = producer, 0.0
+        self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
+        self._when_throttled = when_throttled
         self._timeout_seconds = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
         # The counts there are cumulative: one that is lost with a primary is in the next report.
         self._control = connect(control_url, acknowledged=False, **_build_fail_fast_options(self._timeout_seconds))
@@ -163,6 +177,8 @@ class Client:
         self._refreshed_at = -REFRESH_SECONDS
         self._published_to: tuple[str, ...] = ()
         self._paused: dict[str, pausing.Pause] = {}
+        self._throttled_until: dict[str, float] = {}  # queue → by the monotonic clock
+        self._throttle_seen_at = -math.inf
         self._splitters: dict[str, Splitter] = {}
         self._nodes: dict[str, tuple[str, redis.Redis]] = {}
         self._gates = Gates(monotonic)
@@ -195,7 +211,9 @@ class Client:
         If the control server has no readable topology, return the last known one.
         """
         with self._lock:
-            due = self._monotonic() - self._refreshed_at >= REFRESH_SECONDS
+            now = self._monotonic()
+            watches = now - self._throttle_seen_at < THROTTLE_WATCH_SECONDS
+            due = now - self._refreshed_at >= (THROTTLE_CHECK_SECONDS if watches else REFRESH_SECONDS)
             if self._known.latest is None or due or fresh:
                 self._refresh()
             assert self._known.latest is not None
@@ -204,8 +222,9 @@ class Client:
     def publish(self, queue: str, events: Events) -> PublishResult:
         """Publish events: a batch or table with any of the schema's columns, or mappings.
 
-        For the schema, see `queues.events.block`. Raises `UnknownQueue`, `QueuePaused`, `MalformedEvent` (nothing was
-        published), `NoContainerAvailable` (`stored` says what was stored before).
+        For the schema, see `queues.events.block`. Waits while the queue is throttled. Raises `UnknownQueue`,
+        `QueuePaused`, `QueueThrottled` (if it must not wait), `MalformedEvent` (nothing was published), and
+        `NoContainerAvailable` (`stored` says what was stored before).
         """
         self.admit(queue)
         return self.publish_batches(queue, [self._build_batch(events)])
@@ -226,21 +245,37 @@ class Client:
         return cut(self._build_batch(events), self.ids)
 
     def admit(self, queue: str) -> QueueSpec:
-        """Return the queue if it accepts events now.
+        """Return the queue when it accepts events.
 
-        Raises `UnknownQueue`, and `QueuePaused`, at most a second after a person has paused or resumed it.
+        Raises `UnknownQueue`, `QueueThrottled`, and `QueuePaused`, at most a second after a person has paused or
+        resumed it.
         """
         if self._process != os.getpid():
             self._begin()
         spec = self.get_topology().queue(queue)
+        self.wait_while_throttled(queue)
+        if self._when_throttled == "raise" and (seconds := self.compute_throttled_seconds(queue)):
+            raise QueueThrottled(queue, math.ceil(seconds))
         with self._lock:
-            if queue not in self._published_to:
-                self._published_to += (queue,)
-                self._refresh()
+            self._watch_queue(queue)
             pause = self._paused.get(queue)
         if pause is not None:
             raise QueuePaused(queue, pause.reason, pause.compute_left_seconds(self._clock()))
         return spec
+
+    def compute_throttled_seconds(self, queue: str) -> float:
+        """Return for how long the queue is still throttled, as far as is known; 0 if it is not."""
+        with self._lock:
+            self._watch_queue(queue)
+            self.get_topology()
+            return max(0.0, self._throttled_until.get(queue, 0.0) - self._monotonic())
+
+    def wait_while_throttled(self, queue: str) -> None:
+        """Wait until the queue is no longer throttled, unless this client does not wait."""
+        while self._when_throttled == "wait" and (left := self.compute_throttled_seconds(queue)):
+            began = self._monotonic()
+            self._sleep(min(left, THROTTLE_CHECK_SECONDS))
+            self.throttled_seconds += self._monotonic() - began
 
     def count_rejected(self, queue: str, events: int) -> None:
         """Count events that were rejected before publishing, for the producer's figures."""
@@ -321,15 +356,25 @@ class Client:
                 known = self._nodes[name] = (url, client)
             return known[1]
 
+    def _watch_queue(self, queue: str) -> None:
+        """Read the pause and the throttling of a queue from now on."""
+        if queue not in self._published_to:
+            self._published_to += (queue,)
+            self._refresh()
+
     def _refresh(self) -> None:
-        """Read the topology, and the pauses of the queues published to.
+        """Read the topology, and the pauses and the throttling of the queues published to.
 
         The old values are kept if the control server is unavailable and there are old ones. The old topology is also
         kept if the new one can't be read.
         """
         try:
             names = pausing.build_pause_keys(self._published_to, pausing.INTAKE)
-            text, *pauses = expect_bytes(self._control).mget(keys.TOPOLOGY, *names)
+            pipe = self._control.pipeline(transaction=False)
+            pipe.mget(keys.TOPOLOGY, *names)
+            for name in throttling.build_throttle_keys(self._published_to):
+                pipe.pttl(name)
+            (text, *pauses), *left_ms = pipe.execute()
         except (redis.RedisError, OSError) as error:
             self._refreshed_at = self._monotonic()
             # The control server is unavailable: a pause then ends by our own clock.
@@ -339,7 +384,10 @@ class Client:
                     f"The control server is not responding ({describe_connection_error(error)})."
                 ) from error
             return
-        self._refreshed_at = self._monotonic()
+        now = self._refreshed_at = self._monotonic()
+        left = throttling.read_left_seconds(self._published_to, left_ms)
+        self._throttled_until = {queue: now + seconds for queue, seconds in left.items()}
+        self._throttle_seen_at = now if left else self._throttle_seen_at
         self._paused = pausing.read(self._published_to, pauses)
         self._known.read(text)
 
@@ -410,6 +458,7 @@ class Publishing:
         chosen: deque[str] = deque()
         for block in blocks:
             if not chosen:
+                self._client.wait_while_throttled(self._queue)
                 chosen.extend(self._client.choose(self._queue, CHUNK_BLOCKS))
                 self._is_stuck = self._is_stuck or not chosen
             if self._is_stuck:

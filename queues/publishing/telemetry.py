@@ -3,7 +3,7 @@
 It publishes to queue `telemetry`. Event types: cpu, load, memory, disk, network, process. `source` is the host's name,
 `key` what was measured (core0, load1, eth0:received, bash:4711), `value` a number in the unit that `attributes` names,
 along with the host's address. Needs REDIS_URL (the control server). The ten busiest processes are published every two
-seconds, and also to queue `process` if there is one.
+seconds, and also to queue `process` if there is one. No measurements are taken for a queue while it is throttled.
 """
 
 import json
@@ -22,7 +22,7 @@ import psutil
 
 from common import checks, logs, own_process
 from common import environment as variables
-from common.errors import BadInput, MalformedEvent, WeirError
+from common.errors import BadInput, MalformedEvent, QueueThrottled, WeirError
 from common.files import keep_private
 from common.own_process import raise_open_file_limit, wait_seconds
 from queues.events.block import MAX_TEXT, EncodedBlock
@@ -207,6 +207,8 @@ class UnpublishedEvents:
                 continue
             try:
                 self._client.publish_blocks(queue, list(waiting))
+            except QueueThrottled:
+                continue
             except WeirError as error:
                 waits = f"{_count_events(waiting)} events are waiting, {self.dropped} dropped."
                 self._say(f"publishing fails ({error}); {waits}")
@@ -228,7 +230,7 @@ def _count_events(blocks: Iterable[EncodedBlock]) -> int:
 
 
 def takes_processes(client: Client) -> bool:
-    """Return True if the plant has a queue for the busiest processes.
+    """Return True if the plant has a queue for the busiest processes and does not throttle it.
 
     Return False if the control server is unavailable.
     """
@@ -236,7 +238,15 @@ def takes_processes(client: Client) -> bool:
         client.get_topology().queue(PROCESS_QUEUE)
     except (BadInput, WeirError):
         return False
-    return True
+    return not is_throttled(client, PROCESS_QUEUE)
+
+
+def is_throttled(client: Client, queue: str) -> bool:
+    """Return True if the queue is throttled, as far as is known."""
+    try:
+        return client.compute_throttled_seconds(queue) > 0
+    except WeirError:
+        return False
 
 
 def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None:
@@ -245,13 +255,14 @@ def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None
     last, second = time.monotonic() - 1.0, 0
     while not stop.wait(wait_seconds(time.time(), time.monotonic() - last, 0.5)):
         last, second = time.monotonic(), second + 1
-        events = telemetry.sample()
-        if second % PROCESS_EVERY_SECONDS == 0:
-            busiest = telemetry.measure_busiest_processes()
-            events += busiest
-            if takes_processes(client):
-                outbox.add(PROCESS_QUEUE, busiest)
-        outbox.add(QUEUE, events)
+        if not is_throttled(client, QUEUE):
+            events = telemetry.sample()
+            if second % PROCESS_EVERY_SECONDS == 0:
+                busiest = telemetry.measure_busiest_processes()
+                events += busiest
+                if takes_processes(client):
+                    outbox.add(PROCESS_QUEUE, busiest)
+            outbox.add(QUEUE, events)
         outbox.flush()
         own_process.touch()
 
@@ -272,7 +283,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     try:
-        client = Client(variables.REDIS_URL.get_text(), PRODUCER)
+        client = Client(variables.REDIS_URL.get_text(), PRODUCER, when_throttled="raise")
     except BadInput as error:
         log.error("%s", error)
         return 2

@@ -1,1 +1,1 @@
-"""Shared infrastructure: leases, connections, throttling, data freshness, and keyset paging."""
+"""Shared infrastructure: leases, connections, data freshness, and keyset paging."""

@@ -9,7 +9,6 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connections
 
-from queues import keys
 from queues.control.connection import connect
 from queues.nodes.addresses import add_login
 
@@ -42,17 +41,6 @@ def _control(url: str, timeout_seconds: float, acknowledged: bool) -> redis.Redi
         socket_timeout=timeout_seconds,
         socket_connect_timeout=timeout_seconds,
     )
-
-
-MIN_MS = 1
-
-
-def throttle(control: redis.Redis, queue: str, seconds: float) -> None:
-    """Throttle the queue for this time, replacing any earlier throttling; 0 admits events at once."""
-    if seconds > 0:
-        control.set(keys.THROTTLE.build(queue), "1", px=max(MIN_MS, round(1000 * seconds)))
-    else:
-        control.delete(keys.THROTTLE.build(queue))
 
 
 def repeat_until_stopped(stop: threading.Event, every_seconds: float, act: Callable[[], object], what: str) -> None:

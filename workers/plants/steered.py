@@ -14,10 +14,9 @@ import redis
 from common.errors import WeirError
 from common.stored_document import BadDocument, replace_fields
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues import keys
+from queues import keys, throttling
 from queues.topology import Topology as Places
 from workers.consumer.worker import send_workers
-from workers.coordination import connections
 from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration.controls import steer, steer_named
 from workers.plants.topology import build_topology, place_of
@@ -55,8 +54,8 @@ class SteeredPlant(ABC):
         steer(self._control, application, changes)
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
-        """Throttle the producers of a queue. See `workers.coordination.connections`."""
-        connections.throttle(self._control, queue, seconds)
+        """Throttle the producers of a queue. See `queues.throttling`."""
+        throttling.throttle(self._control, queue, seconds)
 
     def get_topology(self) -> MeasuredTopology:
         return build_topology(self.observe())

@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import math
 import time
 import zlib
 from collections.abc import Callable, Iterable
@@ -25,7 +26,7 @@ from console.api.request.answers import Router
 from console.api.request.authentication import actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.connections.control_server import control
-from queues import keys
+from queues import throttling
 from queues.events.arrow_stream import read_events
 from queues.events.lines import EventLines, Rejection, merge_batches
 from queues.publishing.client import Client, PublishResult
@@ -100,7 +101,8 @@ def get_publisher_client() -> Client:
 
 @functools.lru_cache(maxsize=4)
 def _get_client(url: str) -> Client:
-    client = Client(url, producer="api")
+    # Each request is checked exactly (`_check_throttling`), and no request waits.
+    client = Client(url, producer="api", when_throttled="ignore")
     atexit.register(client.close)
     return client
 
@@ -115,7 +117,6 @@ JSON_LINES = (
     "application/x-www-form-urlencoded",
 )
 ARROW = ("application/vnd.apache.arrow.stream",)
-THROTTLE_SECONDS = 5
 # Limits of a request, so that it costs at most 2 s of CPU and 256 MB whatever it contains.
 # WEIR_MAX_BODY_BYTES bounds a body of Arrow; JSON, which is parsed character by character, has its own bound.
 MAX_EVENTS = 100_000
@@ -204,11 +205,9 @@ def _select_publish_function(content_type: str | None) -> Callable[[Client, str,
 
 
 def _check_throttling(queue: str) -> None:
-    left_ms = control().pttl(keys.THROTTLE.build(queue))
-    if left_ms == -2:  # no such key
-        return
-    seconds = max(1, -(-left_ms // 1000)) if left_ms >= 0 else THROTTLE_SECONDS
-    raise RefusedError(429, "queue", f"{queue} is throttled; wait and send again.", seconds)
+    if seconds := throttling.load_left_seconds(control(), queue):
+        message = f"{queue} is throttled; wait and send again."
+        raise RefusedError(429, "queue", message, max(1, math.ceil(seconds)))
 
 
 def _publish_lines(client: Client, queue: str, body: bytes, strict: bool) -> Status[Any]:

@@ -69,6 +69,7 @@ class Command(JsonCommand):
             "blocks": published.blocks,
             "rejected": lines.rejected,
             "seconds": round(time.monotonic() - began_seconds, 3),
+            "throttled_seconds": round(client.throttled_seconds, 3),
             "by_container": dict(published.by_container),
             "rerouted": published.rerouted,
             **columns,
@@ -77,9 +78,11 @@ class Command(JsonCommand):
     def format_output(self, document: dict[str, Any]) -> str:
         rate_per_second = document["published"] / max(document["seconds"], 0.001)
         places = ", ".join(f"{name} {events:,}" for name, events in document["by_container"].items())
+        waited = document["throttled_seconds"]
+        throttled = f", {waited} s of them throttled" if waited else ""
         return (
             f"{format_count(document['published'], 'event')} in {format_count(document['blocks'], 'block')}, "
-            f"{document['seconds']} s "
+            f"{document['seconds']} s{throttled} "
             f"({rate_per_second:,.0f}/s); {document['rejected']:,} rejected\n{places}"
         )
 

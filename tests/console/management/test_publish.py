@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from queues import throttling
 from queues.events.block import decode
 from queues.publishing.replay import Pace, limit_events, multiply_events
 from queues.segments.segment import Segment
@@ -237,3 +238,10 @@ def test_a_limit_takes_the_first_events_and_reads_no_further(sizes, limit):
 def test_a_copy_of_an_event_without_an_id_derives_one_from_its_own_block():
     copies = list(multiply_events([batch_of(2)], 2))
     assert [copy["id"].null_count for copy in copies] == [2, 2]
+
+
+def test_a_throttled_queue_delays_the_command_and_every_event_is_stored(tmp_path, nodes, control, capsys):
+    throttling.throttle(control, "alert", 0.5)
+    code, document, _ = publish(capsys, "alert", str(jsonl(tmp_path / "e.jsonl", 2000)))
+    assert (code, document["published"], len(stored(nodes))) == (0, 2000, 2000)
+    assert document["throttled_seconds"] > 0

@@ -65,7 +65,9 @@ class Running:
         self._trigger_seconds = trigger_seconds
         self._one_at_a_time, self._sources_by = one_at_a_time, time.monotonic() + SOURCES_SECONDS
         self._control = connect_to_control(control_url)
-        self._client = Client(control_url, producer=f"{PIPELINE_PRODUCER}{application.name}")
+        # Complex events result from events that were admitted. Holding them back would not reduce their number.
+        producer = f"{PIPELINE_PRODUCER}{application.name}"
+        self._client = Client(control_url, producer=producer, when_throttled="ignore")
         self.outbox = Outbox(StateStore(self._control, application.name), self._client)
         self._faults = FaultStore(self._control, application.name)
         self._results = ResultQueue(self._control, application.name)
