@@ -27,8 +27,8 @@ class ShownSetting:
     """A setting of the plant as declared, with its value and its last change."""
 
     name: str
-    value: Annotated[float | None, describe("Current value, in `unit`; null: no value.")]
-    default: float | None
+    value: Annotated[float | dict[str, float] | None, describe("Current value, in `unit`; null: no value.")]
+    default: float | dict[str, float] | None
     optional: Annotated[bool, describe("Whether null is allowed.")]
     minimum: float | None
     maximum: float | None
@@ -37,6 +37,11 @@ class ShownSetting:
     kind: str
     changed_by: Annotated[str | None, describe("The user who changed it last; null: never changed.")]
     changed_at: Time | None
+
+    @property
+    def text(self) -> str:
+        """Return the value as people read it."""
+        return plant_settings.format_setting(self.value)
 
 
 def list_setting_rows() -> list[ShownSetting]:

@@ -74,6 +74,17 @@ def parse_number(text: str, field: str) -> int | float:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
+def parse_named_numbers(text: str, field: str) -> dict[str, int | float]:
+    """Return the numbers by name of a text such as `orders=2, clicks=0.001`; an empty text has none."""
+    numbers: dict[str, int | float] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, number = (word.strip() for word in part.rpartition("="))
+        if not name or not equals or name in numbers:
+            raise BadInput(field, f"must be NAME=NUMBER, separated by commas and each name once, not {part[:40]!r}.")
+        numbers[name] = parse_number(number, field)
+    return numbers
+
+
 def parse_whole_number(text: str, field: str) -> int:
     value = parse_number(text, field)
     if not isinstance(value, int):

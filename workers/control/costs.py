@@ -12,12 +12,13 @@ A late second is one in which the oldest event waits longer than allowed. Withou
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import redis
@@ -29,10 +30,12 @@ from controllers import catalog
 from workers.control.kinds.registry import KINDS
 from workers.control.ledger import folds
 from workers.control.parts.kind import LoadReplay, Observed, Seconds
+from workers.documents.pipeline import ApplicationStatus, PatternStatus
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_history, snapshot_archive
 from workers.models import Loop
-from workers.steering import overrides, plant_settings
+from workers.steering import overrides
+from workers.steering.prices import Prices, compute_cost, load_prices, sum_known
 
 FIRST_HOURS = 1.0
 MAX_HOURS = 6.0
@@ -43,36 +46,6 @@ BUDGET_SECONDS = 10.0
 # A longer pause in the record does not mean an even load, so it is left out.
 MAX_GAP_SECONDS = 30.0
 MAX_ROW_SECONDS = 5.0  # the longest time that a row of the history represents
-
-
-@dataclass(frozen=True)
-class CostPrices:
-    """Prices of resources; None: not set."""
-
-    worker_hour: float | None = None
-    node_hour: float | None = None
-    lost_event: float | None = None
-    delay_second: float | None = None
-
-    @property
-    def of_a_loop(self) -> float | None:
-        """Return the prices for the cost of a loop, or None when a required price is missing."""
-        return None if None in (self.worker_hour, self.delay_second) else 0.0
-
-    @classmethod
-    def load_current(cls) -> "CostPrices":
-        return cls(**{name: plant_settings.get_setting_value(f"price.{name}") for name in plant_settings.PRICES})
-
-
-def compute_price(amount: float | None, price: float | None) -> float | None:
-    """Return the cost of an amount, or None when the amount or its price is unknown."""
-    return None if amount is None or price is None else amount * price
-
-
-def total(parts: Iterable[float | None]) -> float | None:
-    """Return the sum, or None when a part is unknown, because a partial sum would be too low."""
-    known = list(parts)
-    return None if None in known else float(sum(part for part in known if part is not None))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +86,7 @@ class LoopCosts:
     hours: float
     recorded_seconds: int
     run_seconds: float | None
-    prices: CostPrices
+    prices: Prices
     law: CostSide
     baselines: Sequence[CostDifference]
     held_seconds: int
@@ -166,7 +139,7 @@ def compute_loop_costs(
     values = overrides.get_effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
     parameters = build(law.Parameters, values)
     run_seconds = compute_run_seconds(rows)
-    prices, end = CostPrices.load_current(), monotonic() + budget_seconds
+    prices, end = load_prices(), monotonic() + budget_seconds
 
     def replay_side(name: str, words: str, with_holds: bool = False) -> CostSide:
         if monotonic() >= end:
@@ -177,7 +150,7 @@ def compute_loop_costs(
         ]
         runs, late = sum(worked.runs for worked in done), sum(worked.late_seconds for worked in done)
         hours = None if run_seconds is None else runs * run_seconds / 3600
-        workers_cost, late_cost = compute_price(hours, prices.worker_hour), compute_price(late, prices.delay_second)
+        workers_cost, late_cost = compute_cost(hours, prices.worker_hour), compute_cost(late, prices.delay_second)
         return CostSide(
             name=name,
             words=words,
@@ -186,7 +159,7 @@ def compute_loop_costs(
             late_seconds=late,
             workers_cost=workers_cost,
             late_cost=late_cost,
-            cost=total((workers_cost, late_cost)),
+            cost=sum_known((workers_cost, late_cost)),
         )
 
     ours = replay_side(loop.law, "the law with the current values")
@@ -204,21 +177,30 @@ def compute_loop_costs(
     )
 
 
+class LostEvents(NamedTuple):
+    """Shed events. by_type: how often patterns lost an event of a type; an event may serve several patterns."""
+
+    total: int
+    by_type: Mapping[str, int]
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlantCosts:
     """Resources that the plant used in some hours.
 
-    measured_seconds: the part of them that was observed. lost_events: the number of shed events; None where no snapshot
-    is left to count from.
+    measured_seconds: the part of them that was observed. task_hours: of the operators that exist now. lost_events: the
+    number of shed events; None where no snapshot is left to count from.
     """
 
     hours: float
     measured_seconds: float
     worker_hours: float | None
     node_hours: float | None
+    task_hours: float | None
     lost_events: int | None
     workers_cost: float | None
     nodes_cost: float | None
+    tasks_cost: float | None
     lost_cost: float | None
 
 
@@ -229,20 +211,30 @@ def compute_plant_costs(
     if not 0.0 < hours <= MAX_PLANT_HOURS:
         raise BadInput("hours", f"must be above 0 and at most {MAX_PLANT_HOURS:g}, not {hours:g}.")
     until = now.timestamp()
-    since, prices = until - 3600 * hours, CostPrices.load_current()
-    rows = metric_history.read_columns(control, data, since, until, BUSY)
-    measured, (workers, nodes) = compute_used_seconds(rows["at"], [rows[name] for name in BUSY])
-    worker_hours, node_hours = (None if usage is None else usage / 3600 for usage in (workers, nodes))
+    since, prices = until - 3600 * hours, load_prices()
+    applications = newest.pipeline.applications if newest is not None else {}
+    tasks = [
+        f"pipeline.applications.{name}.operators.{operator}.parallelism"
+        for name, application in applications.items()
+        for operator in application.operators
+    ]
+    rows = metric_history.read_columns(control, data, since, until, (*BUSY, *tasks))
+    measured, used = compute_used_seconds(rows["at"], [rows[name] for name in (*BUSY, *tasks)])
+    worker_hours, node_hours, *operators = (None if usage is None else usage / 3600 for usage in used)
+    known = [hours for hours in operators if hours is not None]
+    task_hours = sum(known) if known else None
     lost = count_lost_events(snapshot_archive.snapshot_at(data, since), newest)
     return PlantCosts(
         hours=hours,
         measured_seconds=measured,
         worker_hours=worker_hours,
         node_hours=node_hours,
-        lost_events=lost,
-        workers_cost=compute_price(worker_hours, prices.worker_hour),
-        nodes_cost=compute_price(node_hours, prices.node_hour),
-        lost_cost=compute_price(lost, prices.lost_event),
+        task_hours=task_hours,
+        lost_events=lost.total if lost else None,
+        workers_cost=compute_cost(worker_hours, prices.worker_hour),
+        nodes_cost=compute_cost(node_hours, prices.node_hour),
+        tasks_cost=compute_cost(task_hours, prices.task_hour),
+        lost_cost=compute_cost(lost.total, prices.compute_lost_event_price(lost.by_type)) if lost else None,
     )
 
 
@@ -264,14 +256,23 @@ def compute_used_seconds(
     return float(lasted.sum()), sums
 
 
-def count_lost_events(then: Snapshot | None, now: Snapshot | None) -> int | None:
+def count_lost_events(then: Snapshot | None, now: Snapshot | None) -> LostEvents | None:
     """Count the events that were shed between two snapshots. A counter that was reset counts from zero."""
     if then is None or now is None:
         return None
-    before = {name: row.shed_events for name, row in then.pipeline.applications.items()}
-    after = {name: row.shed_events for name, row in now.pipeline.applications.items()}
-    grown = (count - before.get(name, 0) for name, count in after.items())
-    return sum(more if more >= 0 else count for more, count in zip(grown, after.values(), strict=True))
+    total, by_type = 0, Counter[str]()
+    for name, application in now.pipeline.applications.items():
+        before = then.pipeline.applications.get(name, ApplicationStatus())
+        total += _compute_growth(before.shed_events, application.shed_events)
+        for pattern, row in application.patterns.items():
+            counted = before.patterns.get(pattern, PatternStatus()).shed_events
+            for kind, count in row.shed_events.items():
+                by_type[kind] += _compute_growth(counted.get(kind, 0), count)
+    return LostEvents(total, by_type)
+
+
+def _compute_growth(before: int, after: int) -> int:
+    return after - before if after >= before else after
 
 
 def _compute_excess(ours: CostSide, other: CostSide) -> CostDifference:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from workers.objectives.book import MINUTE_SECONDS, MINUTES_PER_DAY
 from workers.objectives.error_budget import Floats
 from workers.objectives.models import Objective
+from workers.steering.prices import Prices, compute_cost, load_prices
 
 MINUTES_PER_HOUR = 60
 MAX_ROWS = 10
@@ -51,10 +52,14 @@ class IncidentBurn:
 
 @dataclass(frozen=True)
 class BurnReport:
-    """The causes of a burnt budget. `hours`: those with any count, the oldest first; the others: the worst first."""
+    """The causes of a burnt budget. `hours`: those with any count, the oldest first; the others: the worst first.
+
+    cost: of the bad amount at the plant's prices; None without a price, or for events that were late but not lost.
+    """
 
     bad: float
     total: float
+    cost: float | None
     hours: Sequence[HourCount]
     subjects: Sequence[SubjectBurn]
     incidents: Sequence[IncidentBurn]
@@ -78,10 +83,17 @@ def report(objective: Objective, now_seconds: float, incidents: Iterable[Inciden
     return BurnReport(
         float(bad.sum()),
         float(total.sum()),
+        _compute_cost(objective, float(bad.sum()), load_prices()),
         counted,
         _group_by_subject(objective, rows.filter(bad__gt=0).values_list("burnt", flat=True), float(bad.sum())),
         sorted((incident for incident in burnt if incident.bad > 0), key=lambda incident: -incident.bad)[:MAX_ROWS],
     )
+
+
+def _compute_cost(objective: Objective, bad: float, prices: Prices) -> float | None:
+    if objective.lost:
+        return compute_cost(bad, prices.lost_event)
+    return None if objective.of else compute_cost(bad, prices.get_delay_second_price(objective.name))
 
 
 def _group_by_subject(objective: Objective, burnt: Iterable[dict[str, float]], whole: float) -> list[SubjectBurn]:

@@ -4,6 +4,7 @@ The database stores the values that differ. Parameters of a single loop belong t
 (`controllers.catalog`), not here.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -12,14 +13,8 @@ from django.contrib.auth.models import User
 from common.errors import BadInput
 from common.parameter import Parameter
 from workers.models import Setting
+from workers.steering import prices
 
-CURRENCY = "Use one currency for all prices. Without a price, Weir computes no cost."
-PRICES = {
-    "worker_hour": "Cost of one working hour of a worker host process.",
-    "node_hour": "Cost of a node in use per hour.",
-    "lost_event": "Value of an event that is shed.",
-    "delay_second": "Cost of a second in which the oldest event of a container waits longer than allowed.",
-}
 DECLARED = (
     Parameter(
         "approvals.operator",
@@ -88,10 +83,7 @@ DECLARED = (
         "integer",
     ),
     Parameter("token.maximum_days", "days", "Maximum validity of an API token.", 366, 1, 1_830, "integer"),
-    *(
-        Parameter(f"price.{name}", "money", f"{words} {CURRENCY}", None, 0.0, 1e9, or_null=True)
-        for name, words in PRICES.items()
-    ),
+    *prices.DECLARED,
     Parameter(
         "quota.events_per_second",
         "events/s",
@@ -150,8 +142,12 @@ def get_setting_value(name: str) -> Any:
 
 
 def format_setting(setting: object) -> str:
-    """Return a setting in words, with all digits; an optional setting without a value says so."""
-    return "not set" if setting is None else f"{setting:,}".removesuffix(".0")
+    """Return a setting in words, with all digits; one without a value says so."""
+    if isinstance(setting, Mapping):
+        setting = ", ".join(f"{name}={number:g}" for name, number in sorted(setting.items())) or None
+    if setting is None or isinstance(setting, str):
+        return setting or "not set"
+    return f"{setting:,}".removesuffix(".0")
 
 
 def list_changes() -> dict[str, Setting]:
@@ -168,7 +164,7 @@ def change(name: str, new: object, by: User | None, now: datetime) -> tuple[Any,
         raise BadInput("value", error.message) from None
     if new == before:
         raise BadInput("value", f"is already {format_setting(before)}.")
-    if new is None:  # The database stores what differs from the default.
+    if new in (None, {}):  # The database stores what differs from the default.
         Setting.objects.filter(name=name).delete()
         return before, new
     Setting.objects.update_or_create(name=name, defaults={"value": new, "changed_by": by, "changed_at": now})

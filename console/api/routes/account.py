@@ -112,9 +112,9 @@ class TokenRevocation(TypedDict):
 
 
 class Value(RequestBody):
-    """A value and a reason; null for a setting without a value."""
+    """A value and a reason; null for a setting without a value, an object for one with values by name."""
 
-    value: float | int | str | None
+    value: float | int | str | dict[str, float] | None
     reason: str
 
 

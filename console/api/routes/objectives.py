@@ -56,6 +56,7 @@ class BurnIncident(TypedDict):
 class ObjectiveDetail(ObjectiveRow):
     """One objective, and what used its budget."""
 
+    cost: Annotated[float | None, describe("Cost of the bad part at the plant's prices; null: unknown.")]
     hours: list[HourCount]
     subjects: list[SubjectBurn]
     incidents: list[BurnIncident]
@@ -93,6 +94,7 @@ def get_objective(request: HttpRequest, name: str) -> ObjectiveDetail:
     burnt = objectives.build_burn_report(objective_row, timezone.now())
     return {
         **_build_objective_row(objective_row),
+        "cost": burnt.cost,
         "hours": list(burnt.hours),
         "subjects": list(burnt.subjects),
         "incidents": [build_answer(BurnIncident, incident.incident, bad=incident.bad) for incident in burnt.incidents],

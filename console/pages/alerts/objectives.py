@@ -122,13 +122,14 @@ class ObjectiveForm:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenObjective:
-    """The objective whose drawer is open. row: None for a new objective."""
+    """The objective whose drawer is open. row: None for a new objective. cost: of the bad part; None if unknown."""
 
     row: ListedObjective | None
     name: str
     revision: int | None
     form: ObjectiveForm
     speeds: list[BurnSpeed]
+    cost: float | None
     days: list[DayRow]
     subjects: list[BurntPart]
     incidents: list[BurntPart]
@@ -217,6 +218,7 @@ def _open_objective(listed: ListedObjective | None, document: dict[str, Any], ty
         speeds=([BurnSpeed(PAIR_WORDS[pair.name], listed.status.burn.get(pair.name), pair.rate) for pair in PAIRS])
         if listed and listed.status
         else [],
+        cost=burnt.cost if burnt else None,
         days=_build_day_rows(row, burnt) if row and burnt else [],
         subjects=subjects,
         incidents=incidents,

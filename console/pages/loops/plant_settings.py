@@ -11,7 +11,7 @@ from common.errors import BadInput
 from console.accounts.access import actor_of
 from console.actions import plant_settings
 from console.display.loops import ParameterRow, build_guard_rows, build_parameter_rows
-from console.input.form_values import parse_number
+from console.input.form_values import parse_named_numbers, parse_number
 from console.models import AuditEntry
 from console.pages.frame.page import ActionResult, FormPage, declare_action, declare_page, render_page
 from console.pages.loops.workbench import parse_value
@@ -71,8 +71,12 @@ def own_rows(loop: Loop) -> list[OwnParameter]:
 def change(request: HttpRequest, name: str) -> ActionResult:
     """Change a setting. Posted: value, reason."""
     text = request.POST.get("value", "").strip()
-    may_be_unset = plant_settings_of.find_declaration(name).or_null
-    value = None if may_be_unset and not text else parse_number(text, "value")
+    declared = plant_settings_of.find_declaration(name)
+    value: object
+    if declared.kind == "map":
+        value = parse_named_numbers(text, "value")
+    else:
+        value = None if declared.or_null and not text else parse_number(text, "value")
     reason = request.POST.get("reason", "")
     before, after = plant_settings.change_setting(actor_of(request), name, value, reason, timezone.now())
     here = reverse("plant-settings")

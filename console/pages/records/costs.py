@@ -16,9 +16,10 @@ from console.connections.control_server import control, load_latest_snapshot
 from console.input.form_values import parse_number
 from console.pages.frame.page import ConsolePage, Errors, declare_page, render_page
 from workers.control import costs
-from workers.control.costs import FIRST_HOURS, CostPrices, LoopCosts, PlantCosts
+from workers.control.costs import FIRST_HOURS, LoopCosts, PlantCosts
 from workers.control.kinds.registry import KINDS
 from workers.models import Loop
+from workers.steering.prices import Prices, load_prices
 from workers.steering.scope import list_active_loops
 
 
@@ -32,7 +33,7 @@ class CostsPage(ConsolePage):
     TEMPLATE, NAME = "records/costs.html", "loops"
 
     hours: float
-    prices: CostPrices
+    prices: Prices
     plant: PlantCosts | None
     loops: list[Loop]
     loop: Loop | None
@@ -61,12 +62,6 @@ def page(request: HttpRequest) -> HttpResponse:
         said = f"is not responding ({error}). Resource use is unknown; try again in a moment."
         errors, status = {"control": [said]}, 503
     shown = CostsPage(
-        hours=hours,
-        prices=CostPrices.load_current(),
-        plant=plant,
-        loops=loops,
-        loop=loop,
-        costs=costs_of_loop,
-        errors=errors,
+        hours=hours, prices=load_prices(), plant=plant, loops=loops, loop=loop, costs=costs_of_loop, errors=errors
     )
     return render_page(request, shown, "frame", status)

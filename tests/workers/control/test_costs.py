@@ -119,5 +119,14 @@ def test_events_that_were_shed_are_counted_also_where_the_counter_began_anew():
         rows = {name: {"shed_events": count} for name, count in shed.items()}
         return snapshot_of({"pipeline": {"applications": rows}})
 
-    assert count_lost_events(seen(a=100, b=7), seen(a=130, b=5)) == 30 + 5
+    assert count_lost_events(seen(a=100, b=7), seen(a=130, b=5)).total == 30 + 5
     assert count_lost_events(None, seen(a=1)) is None
+
+
+def test_shed_events_are_counted_by_the_type_that_patterns_lost():
+    def seen(shed_events, clicks, views):
+        pattern = {"shed_events": {"click": clicks, "view": views}}
+        application = {"shed_events": shed_events, "patterns": {"bought": pattern}}
+        return snapshot_of({"pipeline": {"applications": {"shop": application}}})
+
+    assert count_lost_events(seen(10, 6, 4), seen(25, 16, 9)) == (15, {"click": 10, "view": 5})
