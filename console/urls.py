@@ -14,7 +14,7 @@ from console.pages.pipeline import pipeline, pipeline_declaration
 from console.pages.plant import assistant_proposals, attach, plans, plant, plants, processes
 from console.pages.queues import dead_letters, queue_definitions, queues
 from console.pages.records import costs, differences, ledger, shared_link, timeline
-from console.pages.work import lab, tasks
+from console.pages.work import figures, lab, tasks
 
 handler403 = "console.pages.frame.page.forbidden"
 handler500 = "console.web.problem.answer_failure"
@@ -100,6 +100,9 @@ urlpatterns = [
     path("lab/", lab.lab_page, name="lab"),
     path("lab/begin", lab.begin, name="lab-begin"),
     path("lab/compare", lab.compare, name="lab-compare"),
+    path("lab/figures/", figures.figures_page, name="figures"),
+    path("lab/figures/<slug:figure>/", figures.figure_page, name="figure"),
+    path("lab/figures/<slug:figure>/run", figures.run, name="figure-run"),
     path("lab/<int:experiment_id>/", lab.experiment_page, name="experiment"),
     path("lab/<int:experiment_id>/cancel", lab.cancel, name="experiment-cancel"),
     path("lab/<int:experiment_id>/apply", lab.apply, name="experiment-apply"),

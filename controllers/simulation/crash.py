@@ -87,8 +87,9 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
             plant = plant.apply(index_moves(plant, {"moves": decision.action["restore"]}))
             publisher.follow(plant)
     diverted, crashes = 0.0, at < min(until, SECONDS)
-    if crashes and publisher.last_first_try is not None and not publisher.resends:
-        diverted = publisher.last_first_try - at
+    if crashes and not publisher.resends:
+        # Nothing is tried at a node that is excluded in the second of its crash.
+        diverted = 0.0 if publisher.last_first_try is None else publisher.last_first_try - at
     elif crashes:
         # An event that is tried first at a dead node arrives elsewhere at once: only the first try counts.
         diverted = next((second - at for second in range(at, SECONDS) if sent[second]), 0.0)

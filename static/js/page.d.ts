@@ -213,6 +213,10 @@ interface Preview {
 }
 
 type Laws = Record<string, Record<string, { seconds: number[]; values: Numbers }>>;
+interface PaperFigure {
+  values: { run: string; law: string; case: string; metric: string; low: number | null; high: number | null; ours: number | null; band: [number, number] | null }[];
+  curves: { run: string; series: string; seconds: number[]; values: Numbers; low: Numbers; high: Numbers }[];
+}
 type LawLine = { law: string; seconds: number[]; values: Numbers };
 
 interface TimelineData {

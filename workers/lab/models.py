@@ -18,6 +18,8 @@ class Experiment(models.Model):
     so that nothing else has to be kept for it. `path`: of its file, in the data folder; older ones have none.
     `queues`: the queues whose values its trace has, so that users who are limited to others don't see it; []
     without a trace, null if the queues aren't known.
+    `figure`: the table or figure of a paper that it reproduces. Its `laws` are then names of runs, and `runs` has
+    {name: {"law", "settings"}}. `seeds`: the number of seeds from `seed` on; results are their means.
     """
 
     owner = models.ForeignKey(configured.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
@@ -26,6 +28,9 @@ class Experiment(models.Model):
     laws = models.JSONField()
     settings = models.JSONField(default=dict)
     seed = models.PositiveBigIntegerField(default=1)
+    figure = models.CharField(max_length=60, default="", blank=True)
+    runs = models.JSONField(default=dict)
+    seeds = models.PositiveSmallIntegerField(default=1)
     trace = models.JSONField(null=True, default=None)
     queues = models.JSONField(null=True, default=list)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
@@ -40,12 +45,13 @@ class Experiment(models.Model):
 class ExperimentResult(models.Model):
     """The result of one law: {metric: number or null}.
 
-    Its series are next to the trace, under the law's name.
+    Its series are next to the trace, under the law's name. `bands`: {metric: [low, high]} over several seeds.
     """
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="results")
     law = models.CharField(max_length=60)
     metrics = models.JSONField(default=dict)
+    bands = models.JSONField(default=dict)
     seconds = models.FloatField(help_text="duration of the simulation")
 
     class Meta:

@@ -1,7 +1,8 @@
 """The series and the trace of an experiment, as NumPy files in the data folder.
 
 experiments/{number}/trace.npy         the numbers of the trace
-experiments/{number}/law={law}.npz     a column for each series, and `step_seconds`
+experiments/{number}/law={law}.npz     a column for each series, and `step_seconds`; with several seeds, a series has
+                                       rows for the mean, and the low and high end of its confidence band
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,12 @@ def write_series(path: Path, step_seconds: float, series: Mapping[str, Floats]) 
 
 
 def read_series(data: Path, number: int, law: str) -> tuple[float, dict[str, Floats]]:
-    """Return (step in seconds, series by name); nothing if the file is gone."""
+    """Return (step in seconds, series by name); nothing if the file is gone. With several seeds, they are the means."""
+    step, columns = read_series_with_bands(data, number, law)
+    return step, {name: values if values.ndim == 1 else values[0] for name, values in columns.items()}
+
+
+def read_series_with_bands(data: Path, number: int, law: str) -> tuple[float, dict[str, Floats]]:
     path = resolve_inside_folder(data / ROOT, get_series_file(number, law).removeprefix(f"{ROOT}/"), "law")
     if not path.exists():
         return 0.0, {}

@@ -1,10 +1,10 @@
 """The process of one simulation: `python -m workers.lab.simulation`.
 
 The worker that runs the chunk (`workers.batch.jobs.experiment`) starts it. It never starts on its own. Standard input:
-one JSON line {"scenario", "law", "settings", "seed", "number", "data", "out", "limits"}. Standard output: one JSON line
-{"metrics", "rows"}, {"refused": {"field", "message"}}, {"over": "memory"}, or {"failed": "..."}. A simulation can't be
-interrupted, so it has a process that can be ended. It also ends when its worker does, and when it exceeds `limits`
-({"memory_bytes", "cpu_seconds"}).
+one JSON line {"scenario", "law", "settings", "seed", "seeds", "number", "data", "out", "limits"}. Standard output: one
+JSON line {"metrics", "bands", "rows"}, {"refused": {"field", "message"}}, {"over": "memory"}, or {"failed": "..."}. A
+simulation can't be interrupted, so it has a process that can be ended. It also ends when its worker does, and when it
+exceeds `limits` ({"memory_bytes", "cpu_seconds"}).
 """
 
 import json
@@ -18,6 +18,7 @@ from typing import Any
 from common.errors import BadInput
 from common.files import resolve_inside_folder
 from controllers.simulation.catalog import SCENARIOS
+from controllers.simulation.seeds import run_seeds
 from workers.host.bounded_process import ProcessLimits
 from workers.lab.series import ROOT, read_trace, write_series
 
@@ -27,18 +28,20 @@ def simulate(request: dict[str, Any]) -> dict[str, Any]:
     data = Path(request["data"])
     trace = read_trace(data, request["number"]) if request["trace"] else None
     scenario = SCENARIOS[request["scenario"]]
-    outcome = scenario.run(request["law"], request["settings"], request["seed"], trace)
+    seeds = range(request["seed"], request["seed"] + request["seeds"])
+    outcome = run_seeds(scenario, request["law"], request["settings"], seeds, trace)
     write_series(
         resolve_inside_folder(data / ROOT, request["out"].removeprefix(f"{ROOT}/"), "out"),
         outcome.series_seconds,
         outcome.series,
     )
-    rows = max((len(values) for values in outcome.series.values()), default=0)
+    rows = max((values.shape[-1] for values in outcome.series.values()), default=0)
     return {
         "metrics": {
             name: (None if isinstance(value, float) and not math.isfinite(value) else value)
             for name, value in outcome.metrics.items()
         },
+        "bands": outcome.bands,
         "rows": rows,
     }
 

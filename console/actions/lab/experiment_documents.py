@@ -46,6 +46,8 @@ class DescribedExperiment:
     parameters: Annotated[Mapping[str, Any], describe("The scenario's settings.")]
     changed: Annotated[Mapping[str, Any], describe("Settings that differ from the scenario's.")]
     seed: int
+    figure: Annotated[str, describe("Table or figure of a paper; its laws are runs, law@case. Empty: none.")]
+    seeds: Annotated[int, describe("Number of seeds; results are their means.")]
     trace: ExperimentTrace | None
     owner: str | None
     created_at: IsoTime
@@ -118,6 +120,8 @@ def describe_experiment(experiment: Experiment) -> DescribedExperiment:
         parameters=experiment.settings,
         changed=list_changed_settings(experiment),
         seed=experiment.seed,
+        figure=experiment.figure,
+        seeds=experiment.seeds,
         trace=experiment.trace,
         owner=experiment.owner.get_username() if experiment.owner else None,
         created_at=experiment.created_at.isoformat(),
@@ -145,11 +149,14 @@ def list_changed_settings(experiment: Experiment) -> dict[str, Any]:
 
 def format_experiment_command(experiment: Experiment) -> str:
     scenario = SCENARIOS.get(experiment.scenario)
-    words = ["manage.py", "lab", "run", experiment.scenario]
-    if scenario is None or set(experiment.laws) != set(scenario.laws):
-        words += [word for law in experiment.laws for word in ("--law", law)]
-    for name, value in list_changed_settings(experiment).items():
-        words += ["--set", f"{name}={format_for_input(value)}"]
+    if experiment.figure:
+        words = ["manage.py", "lab", "figure", experiment.figure, "--seeds", str(experiment.seeds)]
+    else:
+        words = ["manage.py", "lab", "run", experiment.scenario]
+        if scenario is None or set(experiment.laws) != set(scenario.laws):
+            words += [word for law in experiment.laws for word in ("--law", law)]
+        for name, value in list_changed_settings(experiment).items():
+            words += ["--set", f"{name}={format_for_input(value)}"]
     words += ["--seed", str(experiment.seed)]
     if experiment.trace:
         file = experiment.trace["name"]  # all that older experiments have

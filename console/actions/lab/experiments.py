@@ -4,7 +4,7 @@ User actions on experiments: start, cancel, and apply results to the plant; audi
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -43,12 +43,17 @@ MAX_TITLE = 120
 
 @dataclass(frozen=True)
 class WantedExperiment:
+    """An experiment to start. figure, runs, and seeds: as in `Experiment`."""
+
     scenario: Scenario
     laws: list[str]
     settings: dict[str, Any]
     seed: int
     title: str = ""
     trace: Trace | None = None
+    figure: str = ""
+    runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    seeds: int = 1
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,9 @@ def begin(actor: Actor, definition: WantedExperiment, where: JobContext) -> Expe
         laws=definition.laws,
         settings=definition.settings,
         seed=definition.seed,
+        figure=definition.figure,
+        runs=definition.runs,
+        seeds=definition.seeds,
         trace=definition.trace.describe() if definition.trace else None,
         queues=queues,
         owner=actor.user,
@@ -146,6 +154,8 @@ def begin(actor: Actor, definition: WantedExperiment, where: JobContext) -> Expe
     made.run = runs.begin(job.NAME, where, {"experiment": made.pk}, owner=actor.user)
     made.save(update_fields=["run"])
     after = {"scenario": made.scenario, "laws": made.laws, "seed": made.seed, "run": made.run.pk}
+    if made.figure:
+        after |= {"figure": made.figure, "seeds": made.seeds}
     audit_log.record(actor, "lab.run", f"experiment {made.pk}", after=after)
     return made
 

@@ -1,7 +1,8 @@
-"""`manage.py lab list` and `lab run`: the scenarios of the simulated plant."""
+"""`manage.py lab list`, `lab run`, and `lab figure`: the scenarios of the simulated plant, and the papers' results."""
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from common.files import iterate_csv_text
 from common.parsing import parse_decimal_number, parse_option_whole_number
 from console.management.document import JsonCommand
 from controllers.simulation.catalog import SCENARIOS
+from controllers.simulation.figures.catalog import FIGURES
+from controllers.simulation.figures.figure import compare
 from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome
+from controllers.simulation.seeds import run_seeds
 from workers.lab.trace_files import read_trace
 
 DEFAULT_SEED = 1
@@ -23,11 +27,12 @@ class Command(JsonCommand):
     help = "Run scenarios on the simulated plant, and compare laws with baselines."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("what", choices=["list", "run"])
-        parser.add_argument("scenario", nargs="?")
+        parser.add_argument("what", choices=["list", "run", "figure"])
+        parser.add_argument("scenario", nargs="?", help="the scenario, or for `figure` the table or figure of a paper")
         parser.add_argument("--law", action="append", default=[])
         parser.add_argument("--set", action="append", default=[], metavar="key=value")
         parser.add_argument("--seed", type=parse_option_whole_number)
+        parser.add_argument("--seeds", type=parse_option_whole_number, help="number of seeds of a figure's runs")
         parser.add_argument("--trace", metavar="FILE")
         parser.add_argument("--column", metavar="COL")
         parser.add_argument("--series", metavar="FILE.csv")
@@ -36,7 +41,12 @@ class Command(JsonCommand):
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         if options["what"] == "run":
+            check_unused(options, "seeds", "figure")
             return self.run_scenario(options)
+        if options["what"] == "figure":
+            for name in ("law", "set", "series", "html"):
+                check_unused(options, name, "run")
+            return self.run_figure(options)
         check_alone(options)
         return {
             "scenarios": {
@@ -47,16 +57,45 @@ class Command(JsonCommand):
                     "ready": True,
                 }
                 for scenario in SCENARIOS.values()
-            }
+            },
+            "figures": {
+                figure.name: {"paper": figure.paper.reference, "number": figure.number, "scenario": figure.scenario}
+                for figure in FIGURES.values()
+            },
+        }
+
+    def run_figure(self, options: dict[str, Any]) -> dict[str, Any]:
+        figure = FIGURES.get(options["scenario"] or "")
+        if figure is None:
+            raise BadInput("FIGURE", f"figure {options['scenario']} is unknown; choose one of {', '.join(FIGURES)}")
+        seed, count = read_seed(options), options["seeds"] or figure.seeds
+        scenario, trace = figure.declared_scenario, trace_of(options["trace"], options["column"])
+        outcomes = {
+            name: run_seeds(scenario, run.law, scenario.read_settings(run.settings), range(seed, seed + count), trace)
+            for name, run in figure.runs.items()
+        }
+        values = compare(
+            figure,
+            {name: outcome.metrics for name, outcome in outcomes.items()},
+            {name: outcome.bands for name, outcome in outcomes.items()},
+        )
+        return {
+            "figure": figure.name,
+            "paper": figure.paper.reference,
+            "number": figure.number,
+            "scenario": figure.scenario,
+            "seed": seed,
+            "seeds": count,
+            "agreeing": sum(value.agrees is True for value in values),
+            "reported": sum(value.is_reported for value in values),
+            "values": [asdict(value) for value in values],
         }
 
     def run_scenario(self, options: dict[str, Any]) -> dict[str, Any]:
         scenario = find_scenario(options["scenario"])
         laws = scenario.read_laws(options["law"])
         settings = scenario.read_settings(parse_settings(options["set"]))
-        seed = DEFAULT_SEED if options["seed"] is None else options["seed"]
-        if seed < 0:
-            raise BadInput("--seed", f"must be 0 or more, not {seed}")
+        seed = read_seed(options)
         trace = trace_of(options["trace"], options["column"])
         files = [option for option in ("series", "html") if options[option] is not None]
         for option in files:  # before the laws run, which may take minutes
@@ -78,8 +117,11 @@ class Command(JsonCommand):
     def format_output(self, document: dict[str, Any]) -> str:
         if "results" in document:
             return format_table(document["results"])
+        if "values" in document:
+            return format_figure(document)
         rows = document["scenarios"].items()
-        return "\n".join(f"{name:<18}{'ready':<9}{' '.join(row['laws'])}" for name, row in rows)
+        lines = [f"{name:<18}{'ready':<9}{' '.join(row['laws'])}" for name, row in rows]
+        return "\n".join([*lines, *(f"{name:<32}{row['number']}" for name, row in document["figures"].items())])
 
 
 def find_scenario(name: str | None) -> Scenario:
@@ -93,9 +135,24 @@ def check_alone(options: dict[str, Any]) -> None:
     """Raise `BadInput` that names an option that `lab list` does not take."""
     if options["scenario"] is not None:
         raise BadInput("SCENARIO", f"applies to lab run only; omit {options['scenario'][:60]!r}")
-    for name in ("law", "set", "seed", "trace", "column", "series", "html"):
+    for name in ("law", "set", "seed", "seeds", "trace", "column", "series", "html"):
         if options[name] not in (None, []):
             raise BadInput(f"--{name}", "applies to lab run only; lab list accepts only --json")
+
+
+def check_unused(options: dict[str, Any], name: str, command: str) -> None:
+    """Raise `BadInput` for an option that only the other command takes."""
+    if options[name] not in (None, []):
+        raise BadInput(f"--{name}", f"applies to lab {command} only")
+
+
+def read_seed(options: dict[str, Any]) -> int:
+    seed = DEFAULT_SEED if options["seed"] is None else int(options["seed"])
+    if seed < 0:
+        raise BadInput("--seed", f"must be 0 or more, not {seed}")
+    if options["seeds"] is not None and options["seeds"] < 1:
+        raise BadInput("--seeds", f"must be 1 or more, not {options['seeds']}")
+    return seed
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
@@ -193,6 +250,17 @@ def format_setting(value: object) -> str:
 def format_metric(value: float | None) -> str:
     """Return a metric for a terminal; a missing one is a dash."""
     return "—" if value is None else f"{value:,g}"
+
+
+def format_figure(document: Mapping[str, Any]) -> str:
+    """Return a line for each value: the paper's number or range, and ours with its confidence band."""
+    lines = [f"{'metric':<24}{'run':<28}{'paper':>24}{'ours':>16}  95 % band"]
+    for row in document["values"]:
+        ends = format_metric(row["low"]), format_metric(row["high"])
+        paper = ends[0] if row["low"] == row["high"] else " to ".join(ends)
+        band = " to ".join(f"{end:,.5g}" for end in row["band"] or ())
+        lines.append(f"{row['metric']:<24}{row['run']:<28}{paper:>24}{format_metric(row['ours']):>16}  {band}")
+    return "\n".join([*lines, f"Agrees with {document['agreeing']} of {document['reported']} values of the paper."])
 
 
 def format_table(results: Mapping[str, Mapping[str, Any]]) -> str:

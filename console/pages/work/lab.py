@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.paginator import Page, Paginator
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 
@@ -40,6 +41,7 @@ from console.pages.frame.page import (
 from console.pages.work.lab_form import LabForm, build_lab_form, read_experiment
 from controllers.framework.reason import format_count
 from controllers.simulation.catalog import SCENARIOS
+from controllers.simulation.figures.catalog import FIGURES
 from workers.batch import runs
 from workers.lab.models import Experiment
 from workers.models import Loop
@@ -139,6 +141,8 @@ def experiment_page(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Show one experiment."""
     actor = actor_of(request)
     shown_experiment = experiment_for(actor, "plant.view", experiment_id)
+    if shown_experiment.figure in FIGURES:
+        return redirect(f"{reverse('figure', args=[shown_experiment.figure])}?experiment={experiment_id}")
     page = ExperimentPage(
         **vars(
             build_lab_form(

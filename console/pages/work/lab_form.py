@@ -115,11 +115,12 @@ def read_experiment(request: HttpRequest) -> WantedExperiment:
         place = SET + error.field if SET + error.field in posted else error.field
         raise BadInput(place, error.message) from None
     # Done last, since an uploaded file is kept.
-    trace = _trace(request)
+    trace = read_trace_choice(request)
     return WantedExperiment(wanted.scenario, wanted.laws, wanted.settings, wanted.seed, wanted.title, trace)
 
 
-def _trace(request: HttpRequest) -> Trace | None:
+def read_trace_choice(request: HttpRequest) -> Trace | None:
+    """Return the posted arrivals; None: the scenario's own. Raises `BadInput`."""
     choice, column = request.POST.get("trace", OWN), request.POST.get("column", "").strip()
     actor = actor_of(request)
     if choice == OWN:

@@ -55,6 +55,7 @@ def things(people, control):
         **{f"<{kind}{name}_id>": row.pk for name, row in rows.items() for kind in ("", "int:")},
         **{f"<{kind}{name}>": value for name, value in named.items() for kind in ("", "str:")},
         "<username>": "stranger", "<host>": "jobs@here", "<process>": "web", "<path:address>": "start/",
+        "<slug:figure>": "xu-figure-6", "<figure>": "xu-figure-6",
         "<str:signed>": format_link_address(link).split("/")[2],
     }  # fmt: skip
 

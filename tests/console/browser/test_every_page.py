@@ -36,7 +36,8 @@ PAGES = (
 SINGLE_PAGES = (
     "/alerts/{alert}/", "/alerts/{alert}/incident/", "/plans/{plan}/", "/service-levels/{objective}/",
     "/service-levels/new/", "/loops/{loop}/", "/ledger/{entry}/", "/tasks/{task}/", "/runs/{run}/",
-    "/lab/{experiment}/", "/lab/compare?id={experiment}", "/pipeline/performance/",
+    "/lab/{experiment}/", "/lab/compare?id={experiment}", "/lab/figures/", "/lab/figures/xu-figure-6/",
+    "/pipeline/performance/",
     "/pipeline/performance/declaration/", "/plants/attach",
     "/differences/?from=2026-11-24T02:00:00Z&to=2026-11-24T02:10:00Z", "/settings/second-factor/",
 )  # fmt: skip

@@ -158,3 +158,28 @@ def test_bad_input_ends_with_2_and_one_line_that_names_the_field(field, argument
     code, out, err = lab("run", *arguments)
     assert (code, out) == (2, "")
     assert err.startswith(f"{field}: ") and err.count("\n") == 1
+
+
+def test_a_figure_answers_with_the_paper_s_values_and_ours():
+    code, out, err = lab("figure", "houtman-figures-b-18-to-b-19", "--seeds", "2", "--seed", "3", "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert (document["seed"], document["seeds"], document["scenario"]) == (3, 2, "crash")
+    (row,) = (row for row in document["values"] if (row["metric"], row["run"]) == ("seconds_to_divert", "thesis"))
+    assert (row["low"], row["high"]) == (0.0, 5.0) and row["band"][0] <= row["ours"] <= row["band"][1]
+    assert document["agreeing"] == document["reported"] == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "arguments"),
+    [
+        ("FIGURE", ["figure", "weather"]),
+        ("--law", ["figure", "xu-figure-6", "--law", "pi"]),
+        ("--seeds", ["figure", "xu-figure-6", "--seeds", "0"]),
+        ("--seeds", ["run", "flow", "--seeds", "2"]),
+        ("--seeds", ["list", "--seeds", "2"]),
+    ],
+)
+def test_an_option_of_another_command_is_refused(field, arguments):
+    code, out, err = lab(*arguments)
+    assert (code, out) == (2, "") and err.startswith(f"{field}: ")

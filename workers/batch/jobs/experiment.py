@@ -15,6 +15,7 @@ from common import environment as variables
 from common.errors import BadInput, WeirError
 from common.parameter import Parameter
 from controllers.simulation.catalog import SCENARIOS
+from controllers.simulation.figures.figure import PaperFigure
 from controllers.simulation.scenario import Scenario
 from workers.batch import files
 from workers.batch.job import ChunkResult, ChunkSpec, HeldChunk, Job, JobContext, Values, Work
@@ -48,6 +49,18 @@ class SimulationFailed(WeirError):  # noqa: N818
     """Raised when the simulation or its process failed; another try may succeed."""
 
 
+def check_figure_cost(figure: PaperFigure, seeds: int) -> None:
+    """Raise BadInput if the runs of a figure with so many seeds exceed the limits of an experiment."""
+    scenario = figure.declared_scenario
+    if scenario.size is None:
+        return
+    every = [
+        seeds * scenario.size.estimate(scenario.read_settings(run.settings)).cpu_seconds for run in figure.runs.values()
+    ]
+    if max(every) > LIMITS.cpu_seconds or sum(every) > MAX_EXPERIMENT_SECONDS:
+        raise BadInput("seeds", f"needs about {sum(every):,.0f} s of CPU time; reduce the number of seeds")
+
+
 def check_cost(scenario: Scenario, settings: Values, laws: int) -> None:
     """Raise BadInput, naming a setting, for an experiment whose estimated cost exceeds the limits."""
     if scenario.size is None:
@@ -78,7 +91,7 @@ def _most_unusual(scenario: Scenario, names: Sequence[str], settings: Values) ->
 
 
 def iterate_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
-    """Return one chunk per law. Raises BadInput for a missing experiment."""
+    """Return one chunk per law, or per run of a figure. Raises BadInput for a missing experiment."""
     for law in _experiment(values).laws:
         yield ChunkSpec(f"law={law}", {"law": law})
 
@@ -90,13 +103,15 @@ def open_job(where: JobContext) -> nullcontext[Work]:
 def work(lease: HeldChunk) -> ChunkResult:
     """Simulate one law. Raises BadInput, also for a law over LIMITS; SimulationFailed, ChunkLeaseLost."""
     experiment, law = _experiment(lease.parameters), lease.content["law"]
+    run = experiment.runs.get(law, {"law": law, "settings": experiment.settings})
     final = get_series_file(experiment.pk, law)
     temporary = files.build_hidden_path(final, lease.token)
     request = {
         "scenario": experiment.scenario,
-        "law": law,
-        "settings": experiment.settings,
+        "law": run["law"],
+        "settings": run["settings"],
         "seed": experiment.seed,
+        "seeds": experiment.seeds,
         "trace": experiment.trace is not None,
         "number": experiment.pk,
         "data": str(lease.surroundings.data),
@@ -106,7 +121,7 @@ def work(lease: HeldChunk) -> ChunkResult:
     began = time.monotonic()
     answer = _run_in_process(request, lease)
     with lease.guard_transaction():
-        noted = {"metrics": answer["metrics"], "seconds": time.monotonic() - began}
+        noted = {"metrics": answer["metrics"], "bands": answer["bands"], "seconds": time.monotonic() - began}
         ExperimentResult.objects.update_or_create(experiment=experiment, law=law, defaults=noted)
     return ChunkResult(answer["rows"], {final: temporary})
 

@@ -1,0 +1,33 @@
+"""Figures of Xu et al."""
+
+from controllers.simulation.figures.figure import XU, PaperFigure
+
+FIGURES = (
+    PaperFigure(
+        name="xu-figure-6",
+        paper=XU,
+        number="Figure 6",
+        title="Free space of the result queue during a CPU hog",
+        finding="The controller quickly returns the free space to 400 MB, before and after the CPU hog. "
+        "No events are dropped. The closed loop is designed to settle in about 5 samples.",
+        scenario="flow",
+        laws=("i-p", "pi", "adaptive", "spark-pid", "uncontrolled"),
+        metrics=("settling_samples", "minimum_free_mb", "drops", "rms"),
+        series=("free_mb", "admitted_events"),
+        reported={"drops": {"pi": 0.0, "i-p": 0.0}, "settling_samples": {"pi": (None, 6.0), "i-p": (None, 6.0)}},
+        erratum="E1: the printed integral gain 0.02168 is unstable; the poles 0.046 ± 0.4i need -0.007986. "
+        "E6: the velocity form uses the applied value.",
+    ),
+    PaperFigure(
+        name="xu-figure-8",
+        paper=XU,
+        number="Figure 8",
+        title="Delay of two replicas with a CPU hog on one of them",
+        finding="Round robin lets the delay grow to be quite large. "
+        "With the load-balancing controller, there is almost no change in the delay.",
+        scenario="balance",
+        laws=("lqr", "round-robin", "shortest-queue"),
+        metrics=("delay_mean_seconds", "delay_max_seconds", "spread"),
+        series=("delay_seconds", "first_replica_share"),
+    ),
+)
