@@ -89,22 +89,34 @@ def generate_capacities(settings: Mapping[str, Any], seed: int) -> Floats:
     return np.maximum(add_noise(steady, settings["noise"], create_random_generator(seed, "speeds")), 0.1 * steady)
 
 
+class SimulatedReplicas:
+    """The replicas' queues."""
+
+    def __init__(self, count: int) -> None:
+        self.waiting = np.zeros(count)
+
+    def process(self, received: Floats, capacities: Floats) -> Floats:
+        """Process one second and return the response times of its events; capacities: events of a second."""
+        self.waiting = self.waiting + received
+        responses = BATCH_SECONDS / 2 + OVERHEAD_SECONDS + self.waiting / capacities
+        self.waiting = np.maximum(0.0, self.waiting - capacities * BATCH_SECONDS)
+        return np.asarray(responses)
+
+
 def simulate(law: str, settings: Mapping[str, Any], events: Floats, done: Floats) -> tuple[Floats, Floats]:
     """Return (response seconds, events received) per second and replica; `done` is each one's capacity."""
     speeds = compute_speeds(settings)
     ours = ShippedBalance(speeds, LOAD * float(speeds.sum())) if law == "lqr" else None
     responses, received = np.zeros((SECONDS, len(speeds))), np.zeros((SECONDS, len(speeds)))
-    queue = np.zeros(len(speeds))
+    replicas = SimulatedReplicas(len(speeds))
     for second, arriving in enumerate(events.tolist()):
         if ours is not None:
             received[second] = ours.shares * arriving
         elif law == "shortest-queue":
-            received[second] = join(queue, arriving)
+            received[second] = join(replicas.waiting, arriving)
         else:
             received[second] = arriving / len(speeds)
-        queue = queue + received[second]
-        responses[second] = BATCH_SECONDS / 2 + OVERHEAD_SECONDS + queue / done[second]
-        queue = np.maximum(0.0, queue - done[second] * BATCH_SECONDS)
+        responses[second] = replicas.process(received[second], done[second])
         if ours is not None:
             ours.note(responses[second])
     return responses, received
@@ -115,6 +127,11 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     events = generate_arrivals(settings, seed, trace)
     responses, received = simulate(law, settings, events, generate_capacities(settings, seed))
     calm, _ = simulate(law, settings, events, generate_capacities({**settings, "hog": 0.0}, seed))
+    return summarize(events, responses, received, calm)
+
+
+def summarize(events: Floats, responses: Floats, received: Floats, calm: Floats) -> ScenarioOutcome:
+    """Return the metrics and series of a run; calm: the response times without the hog."""
     # Each event waits for the slowest replica of its second.
     delay, undisturbed = (
         float((replica_seconds.max(axis=1) * events).sum() / events.sum()) for replica_seconds in (responses, calm)

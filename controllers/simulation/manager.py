@@ -117,32 +117,49 @@ def generate_events_per_second(settings: Mapping[str, Any], seed: int, trace: Fl
 
 
 @dataclass
-class _Tally:
+class WorkerTally:
+    """Per second, the events that wait and the workers that ran; `left`: the workers needed for the rest."""
+
     waiting: Floats
     ran: Floats
-    left: float = 0.0
+    left: int = 0
 
 
-def simulate(who: ManagedPool, inflow: Floats, events_per_worker: int) -> _Tally:
+def simulate(who: ManagedPool, inflow: Floats, events_per_worker: int) -> WorkerTally:
     """Let events arrive every second; at each evaluation, the workers of the previous one run first."""
-    tally = _Tally(np.zeros(len(inflow)), np.zeros(len(inflow)))
+    tally = WorkerTally(np.zeros(len(inflow)), np.zeros(len(inflow)))
     queue, submitted, every = 0.0, who.under_way, who.interval_seconds
     for second, events in enumerate(inflow.tolist()):
         queue += events
         if (second + 1) % every == 0:
-            removed = min(queue, float(submitted * events_per_worker))
+            removed = compute_removed(queue, submitted, events_per_worker)
             queue -= removed
             tally.ran[second] = submitted
             submitted = who.start(queue, removed, submitted)
         tally.waiting[second] = queue
-    tally.left = math.ceil(queue / events_per_worker)
+    tally.left = count_workers(queue, events_per_worker)
     return tally
+
+
+def compute_removed(waiting: float, workers: int, events_per_worker: int) -> float:
+    """Return the events that these workers remove; they end before the next evaluation."""
+    return min(waiting, float(workers * events_per_worker))
+
+
+def count_workers(events: float, events_per_worker: int) -> int:
+    """Return the workers that these events need."""
+    return math.ceil(events / events_per_worker)
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     inflow = generate_events_per_second(settings, seed, trace)
+    tally = simulate(build_manager(law, settings), inflow, int(settings["events_per_worker"]))
+    return summarize(settings, inflow, tally)
+
+
+def summarize(settings: Mapping[str, Any], inflow: Floats, tally: WorkerTally) -> ScenarioOutcome:
+    """Return the metrics and series of a run."""
     size = int(settings["events_per_worker"])
-    tally = simulate(build_manager(law, settings), inflow, size)
     metrics = {
         "waiting_5s_post": round(float(tally.waiting[SAMPLE_SECONDS - 1 :: SAMPLE_SECONDS].sum())),
         "waiting_1s_post": round(float(tally.waiting.sum())),

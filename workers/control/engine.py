@@ -147,9 +147,7 @@ def _list_due_loops(seen: Circumstances, laws: Collection[str] | None) -> tuple[
     for pk, fence, ticked_at, seconds, plant in rows.values_list(
         "pk", "fence", "ticked_at", "interval_seconds", "plant"
     ):
-        # The absolute difference is compared: a clock set back by an hour must not stop the loop for an hour.
-        is_due = ticked_at is None or abs((now - ticked_at).total_seconds()) >= compute_min_seconds(seconds)
-        if pk in resumed or is_due:
+        if pk in resumed or is_due(ticked_at, seconds, now):
             if pk in resting:
                 at_rest.append(pk)
             else:
@@ -164,20 +162,22 @@ def _list_resting_loops(seen: Circumstances) -> set[int]:
         return set()
     rows = list_active_loops().filter(at_rest=True, decided_at__range=(now - timedelta(seconds=REST_SECONDS), now))
     resting = [
-        Loop(pk=pk, law=law, target=target)
+        Loop(pk=pk, law=law, target=target, mode=mode, decided_at=decided_at, at_rest=True, state={"mode": decided_in})
         for pk, law, target, decided_at, mode, decided_in in rows.values_list(
             "pk", "law", "target", "decided_at", "mode", "state__mode"
         )
-        if decided_at is not None
-        and mode == decided_in
-        and _compute_rest_period(pk, decided_at) == _compute_rest_period(pk, now)
     ]
     in_force = overrides.spread(resting, seen.overrides)
-    return {
-        loop.pk
-        for loop in resting
-        if not in_force[loop.pk] and not scope.explain_hold(loop.target, snapshot) and rests(loop, snapshot)
-    }
+    return {loop.pk for loop in resting if not in_force[loop.pk] and is_resting(loop, snapshot, now)}
+
+
+def is_resting(loop: Loop, snapshot: Snapshot, now: datetime) -> bool:
+    """Return whether a loop without overrides would record again that there is nothing to do."""
+    decided_at = loop.decided_at
+    if not loop.at_rest or decided_at is None or loop.mode != (loop.state or {}).get("mode"):
+        return False
+    same_period = _compute_rest_period(loop.pk, decided_at) == _compute_rest_period(loop.pk, now)
+    return same_period and not scope.explain_hold(loop.target, snapshot) and rests(loop, snapshot)
 
 
 def _compute_rest_period(pk: int, at: datetime) -> float:
@@ -186,6 +186,14 @@ def _compute_rest_period(pk: int, at: datetime) -> float:
     Each loop starts a new period at its own second, so that many loops do not start one at once.
     """
     return (at.timestamp() + pk) // REST_SECONDS
+
+
+def is_due(ticked_at: datetime | None, interval_seconds: float, now: datetime) -> bool:
+    """Return whether a loop that last ticked then is due.
+
+    The absolute difference is compared: a clock set back by an hour must not stop the loop for an hour.
+    """
+    return ticked_at is None or abs((now - ticked_at).total_seconds()) >= compute_min_seconds(interval_seconds)
 
 
 def compute_min_seconds(interval_seconds: float) -> float:

@@ -116,40 +116,11 @@ def tick_loops(
         for loop in loops:
             with span("decide", loop=loop.name):
                 try:
-                    law, kind, held = catalog.get_law(loop.law), get_kind(loop.law), in_force[loop.pk]
-                    setting = resolve_setting(loop, held, snapshot, now)
+                    held = in_force[loop.pk]
                     if loop.pk in unfinished:
                         with leases.keep_renewed():
-                            finish(unfinished[loop.pk], setting, loop, plant, now)
-                    before = load_memory(loop, law, setting.mode, setting.parameters)
-                    sensed = observe(loop, setting, before["sensor"], snapshot, now)
-                    guarded = guard.decide(  # asks the law, unless the measurement is invalid
-                        law,
-                        setting.parameters,
-                        before["law"],
-                        sensed.observation,
-                        settings=setting.guard,
-                        guard_state=before["guard"],
-                        now_seconds=now.timestamp(),
-                        measured=sensed.measured,
-                        manual=setting.manual,
-                        applies=setting.mode != Mode.ADVISE,
-                    )
-                    entry = ledger.build_entry(
-                        loop,
-                        at=now,
-                        fence=fences[f"loop:{loop.pk}"],
-                        mode=setting.mode,
-                        parameters=setting.build_record(),
-                        state_before=before,
-                        observation={**sensed.observation, **describe_quality(loop, sensed, setting, snapshot, now)},
-                        guarded=guarded,
-                        reason=setting.format_reason(guarded.decision.reason, held, now),
-                        baseline=kind.readings(loop.target, snapshot),
-                    )
-                    memory = build_memory(setting.mode, before, guarded, sensed)
-                    at_rest = _is_at_rest(entry, loop, held, snapshot)
-                    ticks.append(EvaluatedTick(loop, loop.fence, entry, memory, at_rest))
+                            finish(unfinished[loop.pk], resolve_setting(loop, held, snapshot, now), loop, plant, now)
+                    ticks.append(evaluate_loop(loop, held, snapshot, now, fences[f"loop:{loop.pk}"]))
                 except Exception as error:
                     failed(loop, error)
         recorded = record(ticks, now, failed)
@@ -158,6 +129,45 @@ def tick_loops(
         with leases.keep_renewed() if long else nullcontext():
             apply(recorded, plant, snapshot, now, clock, failed)
     return [tick.entry for tick in recorded]
+
+
+def evaluate_loop(
+    loop: Loop, in_force: list[Override], snapshot: Snapshot, now: datetime, fence: int = 0
+) -> EvaluatedTick:
+    """Return the loop's decision on this snapshot with these overrides in force, and what the loop remembers then.
+
+    This needs no database, and is all that decides: the twin calls it, too (`workers.twin`).
+    """
+    law, kind = catalog.get_law(loop.law), get_kind(loop.law)
+    setting = resolve_setting(loop, in_force, snapshot, now)
+    before = load_memory(loop, law, setting.mode, setting.parameters)
+    sensed = observe(loop, setting, before["sensor"], snapshot, now)
+    guarded = guard.decide(  # asks the law, unless the measurement is invalid
+        law,
+        setting.parameters,
+        before["law"],
+        sensed.observation,
+        settings=setting.guard,
+        guard_state=before["guard"],
+        now_seconds=now.timestamp(),
+        measured=sensed.measured,
+        manual=setting.manual,
+        applies=setting.mode != Mode.ADVISE,
+    )
+    entry = ledger.build_entry(
+        loop,
+        at=now,
+        fence=fence,
+        mode=setting.mode,
+        parameters=setting.build_record(),
+        state_before=before,
+        observation={**sensed.observation, **describe_quality(loop, sensed, setting, snapshot, now)},
+        guarded=guarded,
+        reason=setting.format_reason(guarded.decision.reason, in_force, now),
+        baseline=kind.readings(loop.target, snapshot),
+    )
+    memory = build_memory(setting.mode, before, guarded, sensed)
+    return EvaluatedTick(loop, loop.fence, entry, memory, _is_at_rest(entry, loop, in_force, snapshot))
 
 
 @dataclass(frozen=True)
@@ -494,11 +504,16 @@ def _give_up(entry: LedgerEntry, loop: Loop, error: str) -> None:
     The guard's memory stays: it is unknown how much was done, and the possible cost counts as spent.
     """
     ledger.fail(entry, error)
-    law = catalog.get_law(loop.law)
-    if not assumes_applied(law):
+    if not assumes_applied(catalog.get_law(loop.law)):
         return
     loop.refresh_from_db(fields=["state"])
+    loop.state = build_undone_memory(entry, loop)
+    Loop.objects.filter(pk=loop.pk, fence=entry.fence).update(state=loop.state)
+
+
+def build_undone_memory(entry: LedgerEntry, loop: Loop) -> State:
+    """Return what the loop remembers after the entry's action failed."""
+    law, memory = catalog.get_law(loop.law), dict(loop.state or {})
     with suppress(BadInput):  # a record that is no longer valid for the law
-        undone: State = request.decide_once(law, ledger.export(entry), applies=False).state
-        loop.state = {**(loop.state or {}), "law": undone}
-        Loop.objects.filter(pk=loop.pk, fence=entry.fence).update(state=loop.state)
+        memory["law"] = request.decide_once(law, ledger.export(entry), applies=False).state
+    return memory

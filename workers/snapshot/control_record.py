@@ -77,7 +77,8 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
     documents = {}
     for loop in loops:
         entry, known = entries.get(loop.last), before.get(loop.name)
-        documents[loop.name] = _build_loop_status(loop, entry, overridden[loop.pk], known, bool(before))
+        blind_since = _find_blind_start(entry, known, bool(before)) if entry else None
+        documents[loop.name] = build_loop_status(loop, entry, overridden[loop.pk], blind_since)
     # Open runs and those that have just ended, so that a page shows how.
     lately = Q(state__in=OPEN) | Q(ended_at__gt=now - RUN_SHOWN)
     runs = Run.objects.filter(lately).select_related("task").order_by("created_at", "pk")
@@ -143,8 +144,8 @@ def _run(row: Run) -> RunStatus:
     )
 
 
-def _build_loop_status(
-    loop: Loop, entry: LedgerEntry | None, overridden: dict[str, Any], before: LoopStatus | None, others_before: bool
+def build_loop_status(
+    loop: Loop, entry: LedgerEntry | None, overridden: dict[str, Any], blind_since: float | None = None
 ) -> LoopStatus:
     """Return a loop; an override shows at once, even if the loop's next tick is seconds away."""
     parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
@@ -171,7 +172,7 @@ def _build_loop_status(
         },
         interval_seconds=loop.interval_seconds,
         limited_by=entry.limited_by if entry else None,
-        blind_since=_find_blind_start(entry, before, others_before) if entry else None,
+        blind_since=blind_since,
         late_seconds=about.get("late_seconds"),
         cause=about.get("cause"),
         last_mode=entry.mode if entry else None,

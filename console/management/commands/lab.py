@@ -19,6 +19,7 @@ from controllers.simulation.figures.figure import compare
 from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome
 from controllers.simulation.seeds import run_seeds
 from workers.lab.trace_files import read_trace
+from workers.twin import catalog as shipped_runs
 
 DEFAULT_SEED = 1
 
@@ -31,6 +32,7 @@ class Command(JsonCommand):
         parser.add_argument("scenario", nargs="?", help="the scenario, or for `figure` the table or figure of a paper")
         parser.add_argument("--law", action="append", default=[])
         parser.add_argument("--set", action="append", default=[], metavar="key=value")
+        parser.add_argument("--shipped", action="store_true", help="also run the loops as they ship")
         parser.add_argument("--seed", type=parse_option_whole_number)
         parser.add_argument("--seeds", type=parse_option_whole_number, help="number of seeds of a figure's runs")
         parser.add_argument("--trace", metavar="FILE")
@@ -44,7 +46,7 @@ class Command(JsonCommand):
             check_unused(options, "seeds", "figure")
             return self.run_scenario(options)
         if options["what"] == "figure":
-            for name in ("law", "set", "series", "html"):
+            for name in ("law", "set", "shipped", "series", "html"):
                 check_unused(options, name, "run")
             return self.run_figure(options)
         check_alone(options)
@@ -93,14 +95,14 @@ class Command(JsonCommand):
 
     def run_scenario(self, options: dict[str, Any]) -> dict[str, Any]:
         scenario = find_scenario(options["scenario"])
-        laws = scenario.read_laws(options["law"])
+        laws = shipped_runs.read_laws(scenario, options["law"], options["shipped"])
         settings = scenario.read_settings(parse_settings(options["set"]))
         seed = read_seed(options)
         trace = trace_of(options["trace"], options["column"])
         files = [option for option in ("series", "html") if options[option] is not None]
         for option in files:  # before the laws run, which may take minutes
             check_writable(options[option], f"--{option}")
-        outcomes = {law: scenario.run(law, settings, seed, trace) for law in laws}
+        outcomes = shipped_runs.run_laws(scenario, laws, settings, seed, trace)
         texts = [
             format_series_csv(outcomes) if option == "series" else render_page(scenario, settings, outcomes)
             for option in files
@@ -135,15 +137,20 @@ def check_alone(options: dict[str, Any]) -> None:
     """Raise `BadInput` that names an option that `lab list` does not take."""
     if options["scenario"] is not None:
         raise BadInput("SCENARIO", f"applies to lab run only; omit {options['scenario'][:60]!r}")
-    for name in ("law", "set", "seed", "seeds", "trace", "column", "series", "html"):
-        if options[name] not in (None, []):
+    for name in ("law", "set", "shipped", "seed", "seeds", "trace", "column", "series", "html"):
+        if is_given(options[name]):
             raise BadInput(f"--{name}", "applies to lab run only; lab list accepts only --json")
 
 
 def check_unused(options: dict[str, Any], name: str, command: str) -> None:
     """Raise `BadInput` for an option that only the other command takes."""
-    if options[name] not in (None, []):
+    if is_given(options[name]):
         raise BadInput(f"--{name}", f"applies to lab {command} only")
+
+
+def is_given(value: object) -> bool:
+    """Return whether an option was given; a seed of 0 was."""
+    return value is not None and value is not False and value != []
 
 
 def read_seed(options: dict[str, Any]) -> int:

@@ -7,6 +7,10 @@ import json
 import pytest
 from django.core.management import call_command
 
+from controllers.simulation.catalog import SCENARIOS
+from controllers.simulation.scenario import ScenarioOutcome
+from workers.twin import catalog
+
 
 def lab(*arguments):
     """Exit code, output, error."""
@@ -183,3 +187,17 @@ def test_a_figure_answers_with_the_paper_s_values_and_ours():
 def test_an_option_of_another_command_is_refused(field, arguments):
     code, out, err = lab(*arguments)
     assert (code, out) == (2, "") and err.startswith(f"{field}: ")
+
+
+def test_the_shipped_loops_are_refused_for_a_scenario_without_them(monkeypatch):
+    monkeypatch.setattr(catalog, "find_shipped_runs", dict)
+    code, out, err = lab("run", "crash", "--shipped")
+    assert (code, out) == (2, "") and err.startswith("--shipped: is not available for the scenario crash yet")
+
+
+def test_the_shipped_loops_add_a_result_beside_the_laws(monkeypatch):
+    outcome = ScenarioOutcome({"events_lost": 7})
+    shipped = catalog.ShippedRun(SCENARIOS["crash"], lambda settings, seed, trace: outcome)
+    monkeypatch.setattr(catalog, "find_shipped_runs", lambda: {"crash": shipped})
+    results = run("crash", "--law", "rebalancing", "--shipped")["results"]
+    assert list(results) == ["rebalancing", "shipped"] and results["shipped"] == {"events_lost": 7}

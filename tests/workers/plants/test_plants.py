@@ -1,4 +1,4 @@
-"""One contract for every plant: the plant in memory, and the real one on real servers."""
+"""One contract for every plant: the plant in memory, the simulated one, and the real one on real servers."""
 
 import json
 import time
@@ -14,11 +14,13 @@ from console.celery import app
 from queues import keys
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
+from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.workers.samples import fill
 from workers import tasks
 from workers.documents.snapshot import Snapshot
 from workers.plants.memory import MemoryPlant
 from workers.snapshot.local import LocalPlant
+from workers.twin.simulated_plant import SimulatedPlant
 
 pytestmark = pytest.mark.django_db
 QUEUE, NODE = "alert", "n1"
@@ -49,6 +51,38 @@ class MemoryRig:
 
     def pool(self, host):
         return self.plant.hosts[host]["slots"]
+
+
+class SimulatedRig:
+    """The simulated plant, with a scenario that runs workers when it is told."""
+
+    def __init__(self):
+        points = {NODE: 600, "n2": 400}
+        nodes = {name: NodeSpec(name, "") for name in points}
+        self.plant = SimulatedPlant(Topology(1, nodes, {QUEUE: QueueSpec(QUEUE, "jobs", points)}), {"jobs@twin": 2})
+
+    def observe(self):
+        self.plant.clock.now += 1.0
+        self.plant.beat()
+        return self.plant.publish({})
+
+    def publish(self, blocks):
+        self.plant.container(QUEUE, NODE).insert(blocks * BLOCK, self.plant.clock())
+
+    def run_workers(self):
+        row = self.plant.container(QUEUE, NODE)
+        started = row.start_workers()
+        row.remove(5_000 * started)
+        return started
+
+    def steered(self, application):
+        return self.plant.controls[application]
+
+    def host(self):
+        return next(iter(self.plant.hosts))
+
+    def pool(self, host):
+        return self.observe().hosts[host].slots
 
 
 class LocalRig:
@@ -98,10 +132,10 @@ class LocalRig:
             agent.close()
 
 
-@pytest.fixture(params=["memory", "local"])
+@pytest.fixture(params=["memory", "simulated", "local"])
 def rig(request, monkeypatch):
-    if request.param == "memory":
-        yield MemoryRig()
+    if request.param != "local":
+        yield MemoryRig() if request.param == "memory" else SimulatedRig()
         return
     request.getfixturevalue("plant_topology")
     settings = request.getfixturevalue("settings")

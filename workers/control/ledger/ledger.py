@@ -110,6 +110,12 @@ class EvaluatedTick:
         """Return whether no process has ticked the loop since it was read and its number is the greatest."""
         return passed == self.before < self.entry.fence
 
+    def remember(self, now: datetime) -> None:
+        """Give the loop what it remembers from now on."""
+        loop = self.loop
+        loop.fence, loop.state, loop.at_rest = self.entry.fence, self.memory, self.at_rest
+        loop.ticked_at = loop.decided_at = now
+
 
 def record(ticks: Sequence[EvaluatedTick], now: datetime) -> list[EvaluatedTick]:
     """Write entries and states in one transaction and return the ticks that were written.
@@ -123,9 +129,7 @@ def record(ticks: Sequence[EvaluatedTick], now: datetime) -> list[EvaluatedTick]
         passed = dict(rows.order_by("pk").values_list("pk", "fence"))
         ours = [tick for tick in ticks if tick.is_next(passed.get(tick.loop.pk))]
         for tick in ours:
-            loop = tick.loop
-            loop.fence, loop.state, loop.at_rest = tick.entry.fence, tick.memory, tick.at_rest
-            loop.ticked_at = loop.decided_at = now
+            tick.remember(now)
         Loop.objects.bulk_create(
             [tick.loop for tick in ours],
             update_conflicts=True,
@@ -205,10 +209,10 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
     checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING)
     # Every tick runs this query; columns that a verdict does not need are wide.
     rows = checking.select_related("loop").only(*JUDGED_BY)
-    due = [entry for entry in rows if now >= entry.at + timedelta(seconds=entry.expected["within_seconds"])]
+    due = [entry for entry in rows if is_judgment_due(entry, now)]
     for entry in due:
         try:
-            entry.outcome, entry.verdict = _judge_entry(entry, now, snapshot)
+            entry.outcome, entry.verdict = judge_entry(entry, now, snapshot)
         except Exception as error:
             logger.exception("Failed to evaluate the effect of entry %s.", entry.pk)
             why = make_storable(f"the effect cannot be evaluated: {error}")
@@ -228,7 +232,13 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
     return due
 
 
-def _judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple[dict[str, Any], str]:
+def is_judgment_due(entry: LedgerEntry, now: datetime) -> bool:
+    """Return whether the entry's settling time is over."""
+    return now >= entry.at + timedelta(seconds=entry.expected["within_seconds"])
+
+
+def judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple[dict[str, Any], str]:
+    """Return the entry's outcome, and its verdict."""
     before = (entry.outcome or {}).get("before") or {}
     kind = get_kind(entry.loop.law)
     after = kind.readings(entry.loop.target, snapshot)

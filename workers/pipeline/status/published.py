@@ -32,6 +32,8 @@ from workers.documents.pipeline import (
     PipelineReport,
 )
 from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.dispatch.assignment import Dispatches
+from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.status.status import StatusBoard
 
 WORST_FIRST = (FAILED, STALLED, STOPPED, STARTING, STOPPING, RUNNING)
@@ -78,7 +80,8 @@ class Statuses:
         before = (
             former.document(expect_bytes(self._control).hgetall(keys.HEARTBEATS)) if former else self._before.get(name)
         )
-        board = StatusBoard(self._control, application, before, self.write)
+        results, dispatches = ResultQueue(self._control, name), Dispatches(self._control, name)
+        board = StatusBoard(results, dispatches, application, before, self.write)
         with self._lock:
             self._boards[name] = board
         return board

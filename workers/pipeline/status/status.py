@@ -28,9 +28,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
 from statistics import stdev
-from typing import Any
-
-import redis
+from typing import Any, Protocol
 
 from common.stored_document import decode_readable_document, replace_fields
 from controllers.patterns.expression import render
@@ -50,9 +48,9 @@ from workers.documents.pipeline import (
     RuleStatus,
 )
 from workers.pipeline.declaration.declaration import Application
-from workers.pipeline.dispatch.assignment import Dispatches
+from workers.pipeline.dispatch.assignment import Assignment
 from workers.pipeline.dispatch.cursor import Cursor
-from workers.pipeline.dispatch.result_queue import ResultQueue
+from workers.pipeline.dispatch.result_queue import Room
 from workers.pipeline.patterns.graph import Operator, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.shedding import find_chain_starts, is_sheddable, limit_types
@@ -80,6 +78,18 @@ class _Window:
         return {event_type: self.compute_rate([number]) for event_type, number in sorted(types.items())}
 
 
+class MeasuredRoom(Protocol):
+    """The result queue, as far as the status shows it."""
+
+    def measure_room(self) -> Room: ...
+
+
+class ListedDispatches(Protocol):
+    """The dispatches, as far as the status shows them."""
+
+    def list_after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]: ...
+
+
 class StatusBoard:
     """Collects what happens and writes the status.
 
@@ -88,7 +98,8 @@ class StatusBoard:
 
     def __init__(
         self,
-        control: redis.Redis,
+        results: MeasuredRoom,
+        dispatches: ListedDispatches,
         application: Application,
         before: ApplicationStatus | None,
         notify: Callable[[], None],
@@ -102,8 +113,7 @@ class StatusBoard:
         self._shed = ShedRecord(self._totals.shed, find_chain_starts(application.graph))
         self._ages, self._overheads = EventAges(), BatchOverheads()
         self._notify = notify
-        self._results = ResultQueue(control, application.name)
-        self._dispatches = Dispatches(control, application.name)
+        self._results, self._dispatches = results, dispatches
         self._replicas: dict[str, deque[ReplicaBatch]] = {name: deque() for name in application.replicas}
         self._first_at: dict[str, float] = {}
         self._batches: deque[InterEventBatch] = deque()

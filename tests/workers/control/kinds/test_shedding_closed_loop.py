@@ -25,6 +25,8 @@ from workers.control.parts.kind import LoopStart
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import parse_application_text
+from workers.pipeline.dispatch.assignment import Dispatches
+from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount, ReplicaBatch
 from workers.plants.steered import PublishedPlant
@@ -71,7 +73,8 @@ class Virtual:
     def __post_init__(self) -> None:
         self.application = parse_application_text(DECLARATION, Path())
         self.tier = Tier(self.control, self.application.graph, most_rows=10**6)
-        self.board = StatusBoard(self.control, self.application, None, lambda: None, self.clock, lambda: self.now)
+        queues = ResultQueue(self.control, APPLICATION), Dispatches(self.control, APPLICATION)
+        self.board = StatusBoard(*queues, self.application, None, lambda: None, self.clock, lambda: self.now)
         self.board.enter_state("running")
         self.snapshot = sample_snapshot()
         self.snapshot |= {"loops": {}, "plans": [], "deeds": []}

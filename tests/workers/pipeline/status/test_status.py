@@ -37,7 +37,8 @@ def keys_of(document: object) -> object:
 
 
 def board(control, monotonic=lambda: 100.0, clock=lambda: 50.0) -> StatusBoard:
-    return StatusBoard(control, APPLICATION, None, lambda: None, clock=clock, monotonic=monotonic)
+    results, dispatches = ResultQueue(control, APPLICATION.name), Dispatches(control, APPLICATION.name)
+    return StatusBoard(results, dispatches, APPLICATION, None, lambda: None, clock=clock, monotonic=monotonic)
 
 
 def given(control, times: Times, tick: int = 1) -> None:

@@ -1,0 +1,1 @@
+"""The twin: its plant, its loops, and the shipped runs of the lab's scenarios."""

@@ -1,0 +1,101 @@
+"""The twin ticks the shipped loops as a plant does; without a database (no test here asks for one)."""
+
+import pytest
+
+from controllers.shedding.ladder import LAW as LADDER
+from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
+from workers.control.kinds.registry import get_kind
+from workers.models import Loop
+from workers.twin.simulated_container import SimulatedContainer
+from workers.twin.simulated_plant import STARTS_AT, SimulatedPlant
+from workers.twin.twin import Twin
+
+QUEUE, NODE, HOST = "orders", "n1", "jobs@twin"
+
+
+@pytest.fixture
+def plant():
+    queue = QueueSpec(QUEUE, "jobs", {NODE: 1_000}, minimum_containers=1, events_per_worker=50)
+    nodes = {NODE: NodeSpec(NODE, "", Capacity(1_000.0))}
+    return SimulatedPlant(Topology(1, nodes, {QUEUE: queue}), {HOST: 4})
+
+
+def pass_seconds(twin, seconds, per_second=0.0):
+    """Let events arrive at a rate, and return the newest snapshot."""
+    for _ in range(seconds):
+        twin.plant.container(QUEUE, NODE).insert(per_second, twin.plant.clock())
+        twin.pass_time()
+    return twin.plant.observe()
+
+
+def test_loops_start_with_the_defaults_of_their_kind(plant):
+    [loop] = Twin(plant, ["worker_rate"]).loops.values()
+    kind = get_kind("worker_rate")
+    assert (loop.name, loop.interval_seconds) == (f"worker_rate/{QUEUE}/{NODE}", kind.interval_seconds)
+    assert (loop.mode, loop.parameters["events_per_worker"]) == (Loop.Mode.AUTO, 50)
+
+
+def test_a_loop_ticks_at_its_interval_on_a_snapshot_of_the_same_second(plant):
+    twin = Twin(plant, [LADDER.name])
+    pass_seconds(twin, 30, per_second=100.0)
+    times = [entry.at.timestamp() - STARTS_AT.timestamp() for entry in twin.entries]
+    assert times == [pytest.approx(second + 0.4) for second in (1, 6, 11, 16, 21, 26)]
+    assert {round(entry.observation["age_seconds"], 3) for entry in twin.entries} == {0.2}
+
+
+def test_an_action_reaches_the_plant_and_shows_in_the_next_snapshot(plant):
+    twin = Twin(plant, ["worker_rate"], parameters={"worker_rate": {"upper_limit": 60.0}})
+    snapshot = pass_seconds(twin, 5, per_second=100.0)
+    assert snapshot.queues[QUEUE].containers[NODE].waiting_to_run
+    assert snapshot.loops[f"worker_rate/{QUEUE}/{NODE}"].entry
+
+
+def test_a_loop_in_advise_changes_nothing(plant):
+    twin = Twin(plant, ["worker_rate"], modes={"worker_rate": "advise"})
+    snapshot = pass_seconds(twin, 5, per_second=1_000.0)
+    assert any(entry.action for entry in twin.entries)
+    assert snapshot.queues[QUEUE].containers[NODE].waiting_to_run == 0
+
+
+def test_a_loop_with_nothing_to_do_rests(plant):
+    twin = Twin(plant, ["worker_rate"])
+    pass_seconds(twin, 60)
+    assert 3 <= len(twin.entries) <= 8
+
+
+def test_rates_and_states_are_those_of_the_observer(plant):
+    snapshot = pass_seconds(Twin(plant, []), 20, per_second=950.0)
+    row, node = snapshot.queues[QUEUE].containers[NODE], snapshot.nodes[NODE]
+    assert (row.in_per_second, row.load) == (950.0, 0.95)
+    assert (node.state, node.age_seconds, node.stale) == ("TOOBUSY", 0.0, False)
+
+
+def test_a_silent_node_goes_offline_after_three_beats(plant):
+    twin = Twin(plant, [])
+    pass_seconds(twin, 5)
+    plant.nodes[NODE].silent = True
+    assert [pass_seconds(twin, 1).nodes[NODE].state for _ in range(3)][1:] == ["NORMAL", "OFFLINE"]
+
+
+def test_a_pool_that_is_not_kept_returns_to_its_start_size(plant):
+    twin = Twin(plant, [])
+    plant.resize_pool(HOST, 9)
+    assert pass_seconds(twin, 1).hosts[HOST].slots == 9
+    assert pass_seconds(twin, 70).hosts[HOST].slots == 4
+
+
+def test_a_throttled_queue_is_open_again_after_the_time(plant):
+    plant.throttle_queue(QUEUE, 2.5)
+    assert plant.is_throttled(QUEUE)
+    pass_seconds(Twin(plant, []), 3)
+    assert not plant.is_throttled(QUEUE)
+
+
+def test_the_oldest_event_is_the_first_that_was_not_removed():
+    row = SimulatedContainer()
+    row.insert(10, at=100.0)
+    row.insert(10, at=103.0)
+    assert row.remove(10) == 10
+    assert row.build_counters(105.0).oldest_seconds == 2.0
+    assert row.remove(50) == 10
+    assert row.build_counters(105.0).oldest_seconds is None

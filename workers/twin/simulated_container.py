@@ -1,0 +1,76 @@
+"""A container of the simulated plant: a queue's events on one node, and its workers."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from queues.nodes.heartbeat import ContainerCounters
+from workers.snapshot.readings import Workers
+
+ROUNDING = 1e-6  # events
+
+
+@dataclass
+class SimulatedContainer:
+    """The counts are exact and may be fractions; a report has whole events.
+
+    server_time_share: the share of the node's server that it takes; None: not measured. busy: its running workers.
+    """
+
+    inserted_events: float = 0.0
+    removed_events: float = 0.0
+    dead_events: float = 0.0
+    server_time_share: float | None = None
+    busy: int = 0
+    busy_seconds: float = 0.0
+    submitted: list[str] = field(default_factory=list)
+    _claimed: set[str] = field(default_factory=set)
+    _arrivals: deque[tuple[float, float]] = field(default_factory=deque)  # (time, events inserted until then)
+
+    @property
+    def waiting_events(self) -> float:
+        return max(0.0, self.inserted_events - self.removed_events)
+
+    def insert(self, events: float, at: float) -> None:
+        if events > 0:
+            self.inserted_events += events
+            self._arrivals.append((at, self.inserted_events))
+
+    def remove(self, events: float) -> float:
+        """Remove up to this number of events, the oldest first, and return how many there were."""
+        removed = min(events, self.waiting_events)
+        self.removed_events += removed
+        while self._arrivals and self._arrivals[0][1] <= self.removed_events + ROUNDING:
+            self._arrivals.popleft()
+        return removed
+
+    def submit(self, ids: Sequence[str]) -> None:
+        """Submit workers; a worker that was submitted before runs only once."""
+        known = {*self.submitted, *self._claimed}
+        self.submitted += [worker_id for worker_id in ids if worker_id not in known]
+
+    def start_workers(self, limit: int | None = None) -> int:
+        """Start the submitted workers, up to a limit, and return how many started."""
+        started = self.submitted[:limit]
+        self._claimed.update(started)
+        self.submitted = self.submitted[len(started) :]
+        return len(started)
+
+    def build_counters(self, now: float) -> ContainerCounters:
+        """Return what the node's agent reports."""
+        return ContainerCounters(
+            inserted_events=round(self.inserted_events),
+            removed_events=min(round(self.inserted_events), round(self.removed_events)),
+            dead_events=round(self.dead_events),
+            oldest_seconds=round(max(0.0, now - self._arrivals[0][0]), 3) if self._arrivals else None,
+            server_time_share=self.server_time_share,
+        )
+
+    def build_workers(self) -> Workers:
+        """Return what its workers report."""
+        counts = {
+            "started": len(self._claimed),
+            "busy_ms": round(1_000 * self.busy_seconds),
+            "events": round(self.removed_events),
+        }
+        return Workers(len(self.submitted), self.busy, counts)
