@@ -194,6 +194,31 @@ class FirstReport(models.Model):
         return f"first report of {self.loop_id}"
 
 
+class ModeProposal(models.Model):
+    """The proposal to set a loop that advises to auto, and the last evaluation of its advice.
+
+    See `workers.control.advice`. until: the end of the evaluated day; figures: an `AdviceEffect`, null if too little of
+    the day was measured.
+    """
+
+    class State(models.TextChoices):
+        OBSERVING = "observing"
+        PROPOSED = "proposed"
+        APPROVED = "approved"
+        REJECTED = "rejected"
+
+    loop = models.OneToOneField(Loop, on_delete=models.CASCADE, related_name="mode_proposal")
+    state = models.CharField(max_length=10, choices=State.choices, default=State.OBSERVING)
+    until = models.DateTimeField(db_index=True)
+    figures = models.JSONField(null=True, default=None)
+    hash = models.CharField(max_length=64, default="", blank=True)
+    decided_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    decided_at = models.DateTimeField(null=True, default=None)
+
+    def __str__(self) -> str:
+        return f"{self.state} mode of {self.loop_id}"
+
+
 class Setting(models.Model):
     """A setting of the plant that differs from its default (see workers.steering.plant_settings)."""
 

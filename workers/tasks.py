@@ -23,7 +23,7 @@ from workers.batch.job import JobContext
 from workers.consumer.registry import get_handler
 from workers.consumer.work_report import Report, WorkReporter
 from workers.consumer.worker import Consumer
-from workers.control import engine, loops
+from workers.control import advice, engine
 from workers.control.engine import AttachedTicks
 from workers.control.loops import ensure_loops
 from workers.control.parts.kind import PlantInventory
@@ -169,7 +169,8 @@ def upkeep() -> None:
     topology, snapshot = Topology.from_json(control.get(keys.TOPOLOGY)), _load_snapshot(control)
     reconcile_versions(control)
     ensure_loops(PlantInventory(topology, control, snapshot))
-    loops.write_due(now)
+    advice.write_due(now)
+    advice.propose_due(now)
     task_definitions.ensure_tasks()
     overrides.expire_due(now, control)
     enforcing.reconcile(control, now)

@@ -13,6 +13,7 @@ import redis
 from django.db import transaction
 
 from common.errors import BadInput
+from common.stored_document import convert
 from console.accounts.access import Actor, require_permission
 from console.actions.shorter_stop import require_later_end
 from console.audit import audit_log
@@ -20,8 +21,10 @@ from console.display.override_words import describe_end, format_short_value
 from controllers import catalog
 from queues import projection
 from queues.models import Node, Queue
+from workers.control import advice
 from workers.coordination.leases import lock_until_commit
-from workers.models import Loop, Override
+from workers.documents.loops import AdviceEffect
+from workers.models import Loop, ModeProposal, Override
 from workers.steering import enforcing, overrides, plant_settings
 from workers.steering.overrides import Expiry, parse_minutes
 from workers.steering.scope import Scope
@@ -272,6 +275,55 @@ def set_mode(
             raise BadInput("value", f"{loop.law} has no single value to set by hand.")
         made.append(put("override.set", actuator, value))
     return made
+
+
+@transaction.atomic
+def approve_mode_proposal(actor: Actor, loop: Loop, hash: str, *, reason: str, now: datetime) -> ModeProposal:
+    """Set a loop to auto as its advice of a day supports, within the advised range where its guard has one.
+
+    Raises `BadInput` naming hash or proposal, and what `set_mode` raises.
+    """
+    require_permission(actor, "loop.mode", list_scope_queues(Scope(loop)))
+    proposal = _open_mode_proposal(loop)
+    if hash != proposal.hash:
+        raise BadInput("hash", "does not match this proposal; open the loop's page again and approve what it shows.")
+    effect = convert(AdviceEffect, proposal.figures)
+    row = Loop.objects.select_for_update().get(pk=loop.pk)
+    if row.mode != Loop.Mode.ADVISE or advice.compute_hash(row, effect) != proposal.hash:
+        raise BadInput("proposal", "is out of date: the loop's settings have changed since. Wait for the next one.")
+    set_mode(actor, row, Loop.Mode.AUTO, reason=reason, now=now)
+    if advice.is_bounded(row):
+        guard = {**row.guard, "minimum": float(effect.least), "maximum": float(effect.most)}
+        Loop.objects.filter(pk=row.pk).update(guard=guard)
+        audit_log.record(
+            actor, "settings.change", f"{row.name} guard", reason=reason.strip(), before=row.guard, after=guard
+        )
+    return _close_mode_proposal(actor, proposal, ModeProposal.State.APPROVED, proposal.until, now)
+
+
+@transaction.atomic
+def reject_mode_proposal(actor: Actor, loop: Loop, *, reason: str, now: datetime) -> ModeProposal:
+    """Let a loop advise for another week before it is evaluated again. Raises `BadInput` naming proposal or reason."""
+    require_permission(actor, "loop.mode", list_scope_queues(Scope(loop)))
+    proposal, why = _open_mode_proposal(loop), overrides.read_reason(reason)
+    audit_log.record(actor, "mode_proposal.reject", loop.name, reason=why, after={"hash": proposal.hash[:8]})
+    return _close_mode_proposal(actor, proposal, ModeProposal.State.REJECTED, now + advice.WEEK - advice.DAY, now)
+
+
+def _open_mode_proposal(loop: Loop) -> ModeProposal:
+    """Return the open proposal, locked until the transaction ends."""
+    proposal = ModeProposal.objects.select_for_update().filter(loop=loop, state=ModeProposal.State.PROPOSED).first()
+    if proposal is None:
+        raise BadInput("proposal", f"does not exist: nothing is proposed for {loop.name} now.")
+    return proposal
+
+
+def _close_mode_proposal(
+    actor: Actor, proposal: ModeProposal, state: str, until: datetime, now: datetime
+) -> ModeProposal:
+    proposal.state, proposal.until, proposal.decided_by, proposal.decided_at = state, until, actor.user, now
+    proposal.save(update_fields=["state", "until", "decided_by", "decided_at"])
+    return proposal
 
 
 def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -> None:

@@ -13,7 +13,7 @@ from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.input.form_values import check_unchanged, digest_of
-from workers.control.loops import begin_anew
+from workers.control.advice import begin_anew
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPlant
 from workers.models import Loop

@@ -9,10 +9,12 @@ from datetime import datetime
 
 from common.stored_document import convert
 from controllers.framework.reason import format_count, format_percent
-from workers.control.loops import MIN_SECONDS
-from workers.documents.loops import FirstReportFigures
+from controllers.parallelism.advice_value import HOUR_SECONDS
+from controllers.shedding.ladder import get_level_name
+from workers.control.advice import MIN_SECONDS
+from workers.documents.loops import AdviceEffect, FirstReportFigures
 from workers.documents.plants import FoundPlant
-from workers.models import FirstReport
+from workers.models import FirstReport, Loop, ModeProposal
 
 MAX_NAMES = 12
 
@@ -96,6 +98,54 @@ def report_of(loop: int) -> ShownReport | None:
             f"The advice would have changed the number of tasks {format_count(figures.changes, 'time')}{pause}.",
         ]
     return ShownReport(since=report.since, until=report.until, sentences=sentences, assumed=assumed, figures=figures)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownModeProposal:
+    """The open proposal to set a loop to auto. until: the end of the evaluated day."""
+
+    until: datetime
+    sentences: Sequence[str]
+    hash: str
+    effect: AdviceEffect
+
+    @property
+    def short_hash(self) -> str:
+        return self.hash[:8]
+
+
+def find_mode_proposal(loop: Loop) -> ShownModeProposal | None:
+    """Return the open proposal of a loop that still advises."""
+    row = ModeProposal.objects.filter(loop=loop, state=ModeProposal.State.PROPOSED).first()
+    if row is None or row.figures is None or loop.mode != Loop.Mode.ADVISE:
+        return None
+    effect = convert(AdviceEffect, row.figures)
+    return ShownModeProposal(until=row.until, sentences=describe_advice(effect), hash=row.hash, effect=effect)
+
+
+def describe_advice(effect: AdviceEffect) -> list[str]:
+    """Describe what a day of advice would have changed, in sentences."""
+    measured = f"In the {effect.measured_seconds / HOUR_SECONDS:.0f} h before"
+    if effect.unit == "level":
+        level = get_level_name(effect.most)
+        return [
+            f"{measured}, the ladder would have enabled remedies for {effect.advised_unit_hours:.2g} h, up to {level}.",
+            "Its figures do not show the events that would have been kept or shed.",
+        ]
+    saved = effect.unit_hours - effect.advised_unit_hours
+    cost = "" if effect.saved_cost is None else f" ({abs(effect.saved_cost):.2f} in money)"
+    values = f"{effect.least}" if effect.least == effect.most else f"{effect.least} to {effect.most}"
+    sentences = [
+        f"The loop would use {values} {effect.unit}s.",
+        f"{measured}, its advice would have {'saved' if saved >= 0 else 'used'} {abs(saved):.1f}"
+        f" {'' if saved >= 0 else 'more '}{effect.unit}-hours{cost}, with"
+        f" {format_count(effect.changes, 'change')}.",
+    ]
+    was, advised = effect.waiting_event_seconds, effect.advised_waiting_event_seconds
+    if was is None or advised is None or not effect.events:
+        return [*sentences, "Its effect on waiting is not known: this loop does not measure it."]
+    one, other = _format_seconds(was / effect.events), _format_seconds(advised / effect.events)
+    return [*sentences, f"Mean waiting time: {one} measured, {other} estimated with the advice."]
 
 
 def _describe_task_hours(figures: FirstReportFigures) -> str:

@@ -36,8 +36,8 @@ class AdvisedOperator:
 
     tasks: int
     advised: int
-    rate_per_second: float
-    service_seconds: float
+    rate_per_second: float = 0.0
+    service_seconds: float = 0.0
     waiting_events: float | None = None
     variability: float = 1.0
 
@@ -136,7 +136,7 @@ def _compute_waiting(steps: Sequence[Step]) -> tuple[float, float]:
             worked_off = came - (left - before)
             if left == 0 and operator.service_seconds > 0:
                 worked_off = max(worked_off, operator.tasks * seconds / operator.service_seconds)
-            piled_up = max(0.0, piled_up + came - worked_off * operator.advised / operator.tasks)
+            piled_up = max(0.0, piled_up + came - worked_off * operator.advised / max(1, operator.tasks))
     return was, advised
 
 

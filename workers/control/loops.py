@@ -1,27 +1,23 @@
-"""Loops beside their ticks: which exist, their schedule, their desired values, and the first report of their advice."""
+"""Loops beside their ticks: which exist, their schedule, and their desired values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import TypeVar
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from common.errors import WeirError
-from common.stored_document import convert_to_plain
 from controllers.framework import guard
-from controllers.parallelism.advice_value import AdvisedOperator, AdvisedTick, compute_advice_value
 from controllers.parallelism.inputs import UNMEASURED
 from workers.control.kinds import registry
 from workers.control.kinds.registry import find_display
-from workers.control.ledger import folds, ledger
+from workers.control.ledger import ledger
 from workers.control.parts.kind import LoopKind, PlantInventory, Targets
-from workers.control.parts.operators import OWNERS
 from workers.coordination.tick import TICK
-from workers.documents.loops import FirstReportFigures
-from workers.models import FirstReport, LedgerEntry, Loop
+from workers.models import Loop
 from workers.plants.foreign.interventions import TRY_SECONDS
 from workers.plants.foreign.repeated_orders import REPEAT_SECONDS
 from workers.steering.scope import list_active_loops
@@ -40,10 +36,6 @@ Schedule = TypeVar("Schedule", IntervalSchedule, CrontabSchedule)
 # and it would never start again.
 UNSOUND = (*guard.UNASKED, UNMEASURED)
 LATE_INTERVALS, LATE_SECONDS = 3.0, 15.0
-HOUR = timedelta(hours=1)
-MIN_SECONDS = 600.0
-# A tick's values apply until the next tick, unless a tick was missed.
-MAX_INTERVALS = 3.0
 
 
 def ensure_loops(present: PlantInventory, laws: Iterable[str] | None = None) -> list[Loop]:
@@ -152,81 +144,6 @@ def compute_desired(loop: Loop, now: datetime) -> DesiredValues:
     action = None if entry.mode == Loop.Mode.HOLD else entry.action
     values = find_display(loop.law, loop.target).desired(entry.observation, action or {})
     return DesiredValues(entry.pk, entry.at.timestamp(), values, entry.reason)
-
-
-def write_due(now: datetime) -> list[FirstReport]:
-    """Write the reports of what a loop's advice would have saved in the first hour, each from its loop's ledger.
-
-    Where less than MIN_SECONDS of the hour were measured (the plant was silent, or others controlled it), the report
-    says so, and the next hour is reported instead.
-    """
-    reports = []
-    loops = list_active_loops().filter(law__in=OWNERS, mode=Loop.Mode.ADVISE, target__has_key="plant")
-    for loop in list(loops.exclude(first_report__figures__isnull=False)):
-        since = _find_report_start(loop)
-        if since is not None and since + HOUR <= now:
-            reports.append(_write(loop, since, since + HOUR))
-    return reports
-
-
-def begin_anew(loop: Loop, now: datetime) -> None:
-    """Restart the report for a loop whose plant was replaced: earlier reports describe the previous plant."""
-    FirstReport.objects.update_or_create(loop=loop, defaults={"since": now, "until": now, "figures": None})
-
-
-def _find_report_start(loop: Loop) -> datetime | None:
-    """Return the start of the hour to report: the first advice, or the end of the last report."""
-    report = FirstReport.objects.filter(loop=loop).first()
-    if report is not None:
-        return report.until
-    first = loop.entries.filter(mode=Loop.Mode.ADVISE).order_by("pk").first()
-    return None if first is None else first.at
-
-
-def _write(loop: Loop, since: datetime, until: datetime) -> FirstReport:
-    advised = loop.entries.filter(mode=Loop.Mode.ADVISE)
-    entries = folds.iterate_ticks(advised, since, until, only=("at", "observation", "action"))
-    ticks = [_tick(entry) for entry in entries]
-    value = compute_advice_value(ticks, MAX_INTERVALS * loop.interval_seconds)
-    figures = FirstReportFigures(**vars(value), pause_seconds=float(loop.parameters.get("pause_seconds") or 0.0))
-    report, _ = FirstReport.objects.update_or_create(
-        loop=loop,
-        defaults={
-            "since": since,
-            "until": until,
-            "figures": convert_to_plain(figures) if value.measured_seconds >= MIN_SECONDS else None,
-        },
-    )
-    return report
-
-
-def _tick(entry: LedgerEntry) -> AdvisedTick:
-    """Return what the loop observed and advised at this tick; nothing without a valid measurement."""
-    observed: Mapping[str, Any] = entry.observation or {}
-    rows: Mapping[str, Mapping[str, Any]] = observed.get("operators") or {}
-    advised = (entry.action or {}).get("tasks", {})
-    known = not observed.get("unfit") and all(_get_arrival_rate(row) is not None for row in rows.values())
-    operators = {
-        name: AdvisedOperator(
-            tasks=row["tasks"],
-            advised=advised.get(name, row["tasks"]),
-            rate_per_second=_get_arrival_rate(row) or 0.0,
-            service_seconds=row["service_seconds"] or 0.0,
-            waiting_events=row.get("backlog_events"),
-            variability=row.get("variability", 1.0),
-        )
-        for name, row in rows.items()
-    }
-    return AdvisedTick(at=entry.at.timestamp(), operators=operators if known else {})
-
-
-def _get_arrival_rate(row: Mapping[str, Any]) -> float | None:
-    """Return the arrival rate of the operator, in the form that either law records."""
-    if row.get("service_seconds") is None:
-        return None
-    interval = row.get("arrival_interval_seconds")
-    rate = row.get("rate_per_second", row["tasks"] / interval if interval else None)
-    return None if rate is None else float(rate)
 
 
 def select_due_loops(before: datetime) -> QuerySet[Loop]:

@@ -27,6 +27,25 @@ class FirstReportFigures(StoredDocument, frozen=True, kw_only=True):
     ] = 0.0
 
 
+class AdviceEffect(StoredDocument, frozen=True, kw_only=True):
+    """The effect that a loop's advice would have had on a day, estimated from its ledger.
+
+    See `controllers.parallelism.advice_value.AdviceValue`.
+    """
+
+    unit: Annotated[str, describe("Unit of what the loop sets.", values=("worker", "task", "node", "level"))]
+    measured_seconds: Seconds
+    unit_hours: float
+    advised_unit_hours: float
+    least: Annotated[int, describe("Minimum number of units that was advised.")]
+    most: Annotated[int, describe("Maximum number of units that was advised.")]
+    changes: Annotated[int, describe("Number of advised changes.")]
+    events: Annotated[float, describe("Number of events that arrived at an operator.")] = 0.0
+    waiting_event_seconds: Annotated[float | None, describe("null: not measured.")] = None
+    advised_waiting_event_seconds: float | None = None
+    saved_cost: Annotated[float | None, describe("At the plant's price of an hour; null: no price.")] = None
+
+
 class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     """A loop and its last decision."""
 

@@ -17,7 +17,7 @@ from console.api.routes.plant import get_node_or_404
 from console.connections.control_server import control
 from console.display import loops as loop_view
 from console.display.loops import DescribedLoop, build_parameter_rows, describe_loops
-from console.display.plant_words import ShownReport, report_of
+from console.display.plant_words import ShownModeProposal, ShownReport, find_mode_proposal, report_of
 from console.input.form_values import Id, parse_row_id
 from controllers import catalog
 from workers.control.loops import NothingDesired, compute_desired
@@ -103,6 +103,7 @@ class LoopDetail(LoopRow):
     declared: list[LoopParameter]
     guard: Annotated[Document, describe("The guard's settings in force.")]
     first_report: Annotated[ShownReport | None, describe("null: no report yet.")]
+    mode_proposal: Annotated[ShownModeProposal | None, describe("Open proposal to set the loop to auto; null: none.")]
 
 
 class LoopMode(TypedDict):
@@ -188,6 +189,7 @@ def get_loop(request: HttpRequest, loop_id: Id) -> LoopDetail:
         "declared": [build_answer(LoopParameter, row, override=row.override and row.override.pk) for row in rows],
         "guard": overrides.get_effective_guard(law, loop.guard, counted, now),
         "first_report": report_of(loop.pk),
+        "mode_proposal": find_mode_proposal(loop),
     }
 
 
@@ -197,6 +199,24 @@ def get_loop(request: HttpRequest, loop_id: Id) -> LoopDetail:
 def get_desired(request: HttpRequest, loop_id: Id) -> DesiredValue:
     actor_for(request, "plant.view")
     return compute_desired_value(get_loop_or_404(loop_id))
+
+
+class ModeProposalDecision(RequestBody):
+    """hash: of the proposal as it was read; omitted to reject it."""
+
+    approve: bool
+    hash: str = ""
+    reason: str
+
+
+@router.post("/loops/{loop_id}/mode-proposal", summary="Approve or reject the proposal to set a loop to auto")
+def decide_mode_proposal(request: HttpRequest, loop_id: Id, body: ModeProposalDecision) -> LoopDetail:
+    actor, loop, now = actor_for(request, "loop.mode"), get_loop_or_404(loop_id), timezone.now()
+    if body.approve:
+        loops.approve_mode_proposal(actor, loop, body.hash, reason=body.reason, now=now)
+    else:
+        loops.reject_mode_proposal(actor, loop, reason=body.reason, now=now)
+    return get_loop(request, loop_id)
 
 
 @router.post("/loops/{loop_id}/mode", summary="Change a loop's mode")

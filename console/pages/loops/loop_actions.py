@@ -97,6 +97,18 @@ def weigh(request: HttpRequest, loop_id: int) -> ActionResult:
     return report_overrides("A new table is calculated at the next decision.", made, "loop", loop_id)
 
 
+@declare_action("loop.mode", loop_page)
+def decide_mode_proposal(request: HttpRequest, loop_id: int) -> ActionResult:
+    """Decide whether an advising loop acts from now on. Posted: decision (approve, reject), hash, reason."""
+    loop, actor, now = get_object_or_404(Loop, pk=loop_id), actor_of(request), timezone.now()
+    url, reason = reverse("loop", args=[loop_id]), request.POST.get("reason", "")
+    if request.POST.get("decision") == "reject":
+        loops.reject_mode_proposal(actor, loop, reason=reason, now=now)
+        return ActionResult(f"{loop.name} keeps advising.", url, {"go": url})
+    loops.approve_mode_proposal(actor, loop, request.POST.get("hash", ""), reason=reason, now=now)
+    return ActionResult(f"{loop.name} is now in auto: its next decision is applied.", url, {"go": url})
+
+
 @declare_action("override.set", loop_page)
 def decide(request: HttpRequest, loop_id: int) -> ActionResult:
     """Decide on a tuning. Posted: tuning (its number), decision (approve, reject), hash, reason, expiry."""

@@ -17,7 +17,7 @@ from console.actions import loops as steering
 from console.connections.control_server import control
 from console.display.loops import DescribedLoop, build_guard_rows, build_parameter_rows, describe, describe_loops
 from console.display.override_words import describe_end, format_short_value
-from console.display.plant_words import ShownReport, report_of
+from console.display.plant_words import ShownModeProposal, ShownReport, find_mode_proposal, report_of
 from console.display.states import compute_loop_severity, compute_tick_lateness
 from console.input.form_values import is_untouched, parse_expiry, parse_number
 from console.models import SavedFilter
@@ -93,6 +93,7 @@ class LoopPage(FormPage):
     parallelism: ShownParallelism | None
     exploration: ShownExploration | None
     tuning: ShownTuning | None
+    mode_proposal: ShownModeProposal | None
     first_report: ShownReport | None  # of a loop that advises at a neighbor's plant
     entries: list[LedgerEntry | TickRun]  # the latest lines of its ledger
 
@@ -188,6 +189,7 @@ def loop_page(request: HttpRequest, loop_id: int) -> HttpResponse:
         ),
         exploration=explored,
         tuning=workbench.build_proposal(shown_loop, now),
+        mode_proposal=find_mode_proposal(shown_loop),
         first_report=report_of(shown_loop.pk),
         entries=runs.list_latest_lines(shown_loop, LATEST_LINES),
         errors=errors,

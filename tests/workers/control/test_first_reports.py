@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from console.display.plant_words import report_of
-from workers.control.loops import write_due
+from workers.control.advice import write_due
 from workers.models import FirstReport, LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db

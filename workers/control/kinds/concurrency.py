@@ -14,8 +14,10 @@ from controllers.concurrency.law import LAW
 from controllers.concurrency.parameters import ConcurrencyObservation
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
+from controllers.parallelism.advice_value import AdvisedOperator
 from workers.control.parts import attached_pools
 from workers.control.parts.kind import (
+    AdviceMeasure,
     Display,
     Lanes,
     LoopDefaults,
@@ -221,6 +223,12 @@ def _build_start_values(slots: int, least: int, most: int) -> dict[str, Any]:
     }
 
 
+def _list_advised_processes(observed: Document, action: Document, terms: Document) -> dict[str, AdvisedOperator]:
+    """Return the pool's processes and the advised ones; the loop does not measure what waits for them."""
+    processes = int(observed["threads"])
+    return {"pool": AdvisedOperator(tasks=processes, advised=int(action.get("threads", processes)))}
+
+
 KIND = LoopKind(
     law=LAW,
     sensor=measure_target,
@@ -270,5 +278,9 @@ KIND = LoopKind(
         desired=lambda observation, action: {"threads": action.get("threads", observation["threads"])},
     ),
     # the price of one process of the pool for one hour
-    tuning=LoopTuning(scenario="concurrency-live", unit_hours=lambda target, snapshot, values: 1.0),
+    tuning=LoopTuning(
+        scenario="concurrency-live",
+        unit_hours=lambda target, snapshot, values: 1.0,
+        advice=AdviceMeasure("worker", _list_advised_processes, is_bounded=True),
+    ),
 )

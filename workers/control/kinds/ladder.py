@@ -21,10 +21,12 @@ from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
+from controllers.parallelism.advice_value import AdvisedOperator
 from controllers.shedding.ladder import LAW, LadderObservation, allows, get_level_name
 from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts import plant_ladder
 from workers.control.parts.kind import (
+    AdviceMeasure,
     Display,
     Lanes,
     LoopDefaults,
@@ -257,6 +259,10 @@ def _is_engaged(row: LoopStatus) -> str:
     return f"the remedy ladder of {of} has enabled {get_level_name(int(row.actuator or 0))}"
 
 
+def _list_advised_levels(observed: Document, action: Document, terms: Document) -> dict[str, AdvisedOperator]:
+    return {"ladder": AdvisedOperator(tasks=0, advised=int(terms.get("rung", 0)))}
+
+
 KIND = LoopKind(
     law=LAW,
     sensor=measure_target,
@@ -287,5 +293,5 @@ KIND = LoopKind(
         brief=_describe_action,
         engaged=_is_engaged,
     ),
-    tuning=LoopTuning(scenario="ladder"),
+    tuning=LoopTuning(scenario="ladder", advice=AdviceMeasure("level", _list_advised_levels)),
 )

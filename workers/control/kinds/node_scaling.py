@@ -3,8 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
+from controllers.parallelism.advice_value import AdvisedOperator
 from controllers.rebalancing.node_scaling import LAW
-from workers.control.parts.kind import Display, Lanes, LoopDefaults, LoopKind, PlantInventory, Targets
+from workers.control.parts.kind import (
+    AdviceMeasure,
+    Display,
+    Lanes,
+    LoopDefaults,
+    LoopKind,
+    LoopTuning,
+    PlantInventory,
+    Targets,
+)
 from workers.control.parts.points import build_plant_target, move_points, propose
 from workers.models import Loop
 from workers.placement.plant_sensors import compute_readings, list_declined, observe_node_scaling
@@ -17,6 +27,13 @@ def list_targets(present: PlantInventory) -> Targets:
 
 def _nodes_gained(action: Mapping[str, Any]) -> float:
     return float(len(action.get("use", ())) - len(action.get("release", ())))
+
+
+def _list_advised_nodes(
+    observed: Mapping[str, Any], action: Mapping[str, Any], terms: Mapping[str, Any]
+) -> dict[str, AdvisedOperator]:
+    used = int(terms["nodes_used"])
+    return {"plant": AdvisedOperator(tasks=used, advised=used + int(_nodes_gained(action)))}
 
 
 def _describe_action(action: Mapping[str, Any]) -> str:
@@ -37,6 +54,7 @@ KIND = LoopKind(
     # The loop advises until a person trusts it: releasing a node requires a plan, and it is not urgent.
     defaults=LoopDefaults(Loop.Mode.ADVISE, {"quiet_decisions": 10}, {"cooldown_seconds": 600.0}),
     seeded=True,
+    tuning=LoopTuning(advice=AdviceMeasure("node", _list_advised_nodes)),
     display=Display(
         # Its setpoint is a share of capacity and its measured value a number of nodes: they share no axis.
         Lanes("Nodes in use", "Points moved", "moved", has_reference=False),

@@ -31,6 +31,7 @@ from workers.control.parts.operators import (
     CORES,
     GONE,
     INTERVAL_SECONDS,
+    TASK_ADVICE,
     build_topology_inputs,
     forecast_arrivals,
 )
@@ -158,5 +159,5 @@ KIND = LoopKind(
         title="forecast parallelism",
         about="lowest cost over the forecast",
     ),
-    tuning=LoopTuning(scenario="elasticity"),
+    tuning=LoopTuning(scenario="elasticity", advice=TASK_ADVICE),
 )

@@ -31,6 +31,7 @@ from workers.control.parts.operators import (
     GONE,
     INTERVAL_SECONDS,
     OTHERS_MAXIMUM,
+    TASK_ADVICE,
     build_topology_inputs,
     collect_readings,
     decides_ahead,
@@ -135,5 +136,5 @@ KIND = LoopKind(
         lasting="tasks_total",
         desired=compute_tasks_in_force,
     ),
-    tuning=LoopTuning(scenario="elasticity"),
+    tuning=LoopTuning(scenario="elasticity", advice=TASK_ADVICE),
 )

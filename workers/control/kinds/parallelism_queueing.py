@@ -27,6 +27,7 @@ from workers.control.parts.operators import (
     GONE,
     INTERVAL_SECONDS,
     OTHERS_MAXIMUM,
+    TASK_ADVICE,
     build_topology_inputs,
     collect_readings,
     keep_plant,
@@ -93,5 +94,5 @@ KIND = LoopKind(
         desired=compute_tasks_in_force,
         about="minimum tasks within the latency bound at the current load",
     ),
-    tuning=LoopTuning(scenario="elasticity"),
+    tuning=LoopTuning(scenario="elasticity", advice=TASK_ADVICE),
 )

@@ -11,12 +11,14 @@ from typing import Any
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.reason import format_count
 from controllers.framework.sensed import Counters, Measurement, count_growth
+from controllers.parallelism.advice_value import AdvisedOperator
 from controllers.simulation import recorded_container
 from controllers.worker_rate.law import LAW
 from controllers.worker_rate.shared import WorkerRateObservation, WorkerRateParameters
 from queues.nodes.node_state import OFFLINE, TOOBUSY
 from workers.control.parts import attached_pools, permanent_pools
 from workers.control.parts.kind import (
+    AdviceMeasure,
     Display,
     Floats,
     Lanes,
@@ -208,6 +210,16 @@ def compute_desired(observation: Mapping[str, Any], action: Mapping[str, Any]) -
     return {**permanent, **compute_amounts(observation, action)}
 
 
+def _list_advised_processes(
+    observed: Mapping[str, Any], action: Mapping[str, Any], terms: Mapping[str, Any]
+) -> dict[str, AdvisedOperator]:
+    """Return the processes of a pool and the advised ones; workers that end on their own have no such number."""
+    if not is_permanent(observed):
+        return {}
+    running = int(observed["running"])
+    return {"pool": AdvisedOperator(tasks=running, advised=running + int(action.get("start", 0)))}
+
+
 def _describe_action(action: Mapping[str, Any]) -> str:
     count = action.get("start", 0)
     return f"started {count} worker{'' if count == 1 else 's'}"
@@ -294,6 +306,7 @@ KIND = LoopKind(
     tuning=LoopTuning(
         scenario="manager",
         unit_hours=compute_run_hours,
+        advice=AdviceMeasure("worker", _list_advised_processes),
         rehearsal=TuningModel(recorded_container.TUNED, load, recorded_container.compute_mean_cost),
         replay=LoadReplay(
             frozenset({"queue_length", "removed"}),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from controllers.flow.prediction import Prediction
 from controllers.framework.law import Law
 from controllers.framework.reason import format_count
 from controllers.framework.sensed import Counters, Measurement
+from controllers.parallelism.advice_value import AdvisedOperator
 from queues.topology import Topology
 from workers.documents.hosts import ReportedHost
 from workers.documents.loops import LoopStatus
@@ -257,12 +258,27 @@ class PromisedResponse:
 
 
 @dataclass(frozen=True)
+class AdviceMeasure:
+    """How the value of a loop's advice is measured (`workers.control.advice`).
+
+    unit: of what it sets; a level has no price. of: from an entry's observation, its action ({} for none), and its
+    terms, the operators with their units and the advised units; {} where they are not known. is_bounded: the loop sets
+    one number, so an approved range becomes the guard's minimum and maximum.
+    """
+
+    unit: Literal["worker", "task", "node", "level"]
+    of: Callable[[Document, Document, Document], Mapping[str, AdvisedOperator]]
+    is_bounded: bool = False
+
+
+@dataclass(frozen=True)
 class LoopTuning:
     """The means to choose parameters of a kind's loops, for people and jobs. Loops at attached plants have no model.
 
     rehearsal: how its loops are tuned on their record (`workers.control.tuning`); None: they are not.
     replay: how its baselines process the recorded load (`workers.control.costs`); None: they do not.
     promise: the response of parameters that are not in force yet; None where the law has no model.
+    advice: how the value of advice is measured; None: its loops act from the start, or their advice has no such value.
     scenario: the lab scenario in which the law is compared with its baselines; None where there is none.
     unit_hours: worker-hours of one unit of the actuator (per hour, where it stays); None while that is unknown, or for
     an actuator without a price.
@@ -271,6 +287,7 @@ class LoopTuning:
     rehearsal: TuningModel | None = None
     replay: LoadReplay | None = None
     promise: PromisedResponse | None = None
+    advice: AdviceMeasure | None = None
     scenario: str | None = None
     unit_hours: Callable[[Document, Snapshot, Any], float | None] | None = None
 

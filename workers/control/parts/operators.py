@@ -15,8 +15,10 @@ from common.errors import BadInput, WeirError
 from controllers import catalog
 from controllers.framework.guard import ObservationQuality
 from controllers.parallelism import inputs
+from controllers.parallelism.advice_value import AdvisedOperator
 from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.control.parts import applications
+from workers.control.parts.kind import AdviceMeasure, Document
 from workers.documents.plants import LoadForecast, PlantHolder
 from workers.documents.snapshot import Snapshot
 from workers.history.forecasts import PLANT
@@ -219,3 +221,32 @@ def keep_plant(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 def open_elastic(loop: Loop, plant: Plant) -> AbstractContextManager[ElasticPlant]:
     """Return the object whose tasks the loop sets: a local application or a registered plant."""
     return open_plant(loop.target.get("plant", LOCAL), plant, f"loop {loop.name}", by_loop=True)
+
+
+def _list_advised_tasks(observed: Document, action: Document, terms: Document) -> dict[str, AdvisedOperator]:
+    """Return the tasks of each operator and the advised ones; nothing if the arrivals of one are not known."""
+    rows, advised = observed.get("operators") or {}, action.get("tasks", {})
+    rates = {name: _find_arrival_rate(row) for name, row in rows.items()}
+    return {
+        name: AdvisedOperator(
+            tasks=row["tasks"],
+            advised=advised.get(name, row["tasks"]),
+            rate_per_second=rates[name] or 0.0,
+            service_seconds=row["service_seconds"] or 0.0,
+            waiting_events=row.get("backlog_events"),
+            variability=row.get("variability", 1.0),
+        )
+        for name, row in (rows.items() if None not in rates.values() else ())
+    }
+
+
+def _find_arrival_rate(row: Document) -> float | None:
+    """Return the arrival rate of the operator, in the form that either law records."""
+    if row.get("service_seconds") is None:
+        return None
+    interval = row.get("arrival_interval_seconds")
+    rate = row.get("rate_per_second", row["tasks"] / interval if interval else None)
+    return None if rate is None else float(rate)
+
+
+TASK_ADVICE = AdviceMeasure("task", _list_advised_tasks)
