@@ -132,16 +132,17 @@ def tick_loops(
 
 
 def evaluate_loop(
-    loop: Loop, in_force: list[Override], snapshot: Snapshot, now: datetime, fence: int = 0
+    loop: Loop, in_force: list[Override], snapshot: Snapshot, now: datetime, fence: int = 0, *, recalls: bool = True
 ) -> EvaluatedTick:
     """Return the loop's decision on this snapshot with these overrides in force, and what the loop remembers then.
 
-    This needs no database, and is all that decides: the twin calls it, too (`workers.twin`).
+    This is all that decides: the twin calls it, too (`workers.twin`). recalls: whether proposals may have been declined
+    (`LoopKind.recall`), which only the database knows.
     """
     law, kind = catalog.get_law(loop.law), get_kind(loop.law)
     setting = resolve_setting(loop, in_force, snapshot, now)
     before = load_memory(loop, law, setting.mode, setting.parameters)
-    sensed = observe(loop, setting, before["sensor"], snapshot, now)
+    sensed = observe(loop, setting, before["sensor"], snapshot, now, recalls)
     guarded = guard.decide(  # asks the law, unless the measurement is invalid
         law,
         setting.parameters,
@@ -273,7 +274,7 @@ def build_memory(mode: str, before: State, guarded: GuardedDecision, sensed: Mea
 
 
 def observe(
-    loop: Loop, setting: TickSetting, counters: Counters | None, snapshot: Snapshot, now: datetime
+    loop: Loop, setting: TickSetting, counters: Counters | None, snapshot: Snapshot, now: datetime, recalls: bool = True
 ) -> Measurement:
     """Return the loop's observation.
 
@@ -283,7 +284,7 @@ def observe(
     kind = get_kind(loop.law)
     sensed = kind.sensor(loop.target, snapshot, counters, now.timestamp())
     observation, unit_cost, hours = sensed.observation, None, kind.tuning.unit_hours
-    if kind.recall is not None:
+    if kind.recall is not None and recalls:
         observation = {**observation, **kind.recall(loop, setting.mode, observation)}
     if setting.guard["cost_cap"] and hours is not None:
         of_one = hours(loop.target, snapshot, build(kind.law.Parameters, setting.parameters))

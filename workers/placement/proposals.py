@@ -4,7 +4,7 @@ A plan is requested by a person or a loop, computed by the law, checked against 
 proposal. Every function here that refuses raises `BadInput` naming the field and changes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,13 +20,15 @@ from queues import projection
 from queues.nodes.node_state import IDLE
 from queues.topology import Topology
 from workers.documents.snapshot import Snapshot
-from workers.models import LedgerEntry, Loop, Plan
+from workers.models import LedgerEntry, Loop, Override, Plan
 from workers.placement import moves, plans, plant_sensors
 from workers.placement.moves import Move
 from workers.placement.plans import User
 from workers.steering import overrides
 
 REBALANCING = LAW.name
+Values = Mapping[str, Any]
+Decide = Callable[[Snapshot, datetime, Values], dict[str, Any]]
 GOALS = {"below-busy": Plan.Kind.REBALANCE, "band": Plan.Kind.BAND}
 
 
@@ -59,7 +61,7 @@ def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now
         raise BadInput("node", f"{node} is already drained.")
     if node in plans.find_offline_nodes(snapshot):
         raise BadInput("node", f"{node} is OFFLINE; its points are restored on live nodes automatically.")
-    planned_moves = _plan_emptying(node, topology, snapshot, now)
+    planned_moves = _plan_emptying(node, topology, snapshot, now, _compute_decision)
     return _propose(Plan.Kind.DRAIN, planned_moves, user, why, snapshot, now, law=REBALANCING, empties=node)
 
 
@@ -136,7 +138,7 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
     near = {"created_at__gt": now - cooldown, "created_at__lt": now + cooldown}
     if not approved and Plan.objects.filter(law=entry.loop.law, owner=None, **near).exists():
         return None
-    wish = _plan_decision(entry, snapshot, now)
+    wish = plan_decision(entry, snapshot, now, projection.read_database(), _compute_decision)
     planned_moves = wish.moves
     with transaction.atomic():
         # Locked, as in an approval: what a person has just approved is not proposed any more.
@@ -167,28 +169,37 @@ def restore(proposed: Sequence[Move], reason: str, snapshot: Snapshot, now: date
         return plans.record_approval(plan, "recovery", reason, now)
 
 
-def _compute_decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> dict[str, Any]:
+def _compute_decision(snapshot: Snapshot, now: datetime, parameters: Values) -> dict[str, Any]:
     """Return what the rebalancing law decides now, with its loop's parameters and memory."""
     loop = Loop.objects.filter(law=REBALANCING).first()
+    held = overrides.list_effective(loop, now) if loop else []
+    return decide_moves(loop, held, snapshot, now, parameters)
+
+
+def decide_moves(
+    loop: Loop | None, in_force: list[Override], snapshot: Snapshot, now: datetime, parameters: Values
+) -> dict[str, Any]:
+    """Return what the rebalancing law decides now, with the memory of its loop, if any, and these overrides.
+
+    parameters: in place of the loop's own. Raises `BadInput` on measurements that can't be used.
+    """
     sensed = plant_sensors.observe_rebalancing({}, snapshot, None, now.timestamp())
     if sensed.measured.invalid is not None:
         raise BadInput("plant", f"can't be planned now: {sensed.measured.invalid}.")
     given = {} if loop is None else loop.parameters
-    own = overrides.get_effective_parameters(
-        catalog.get_law(REBALANCING), given, overrides.list_effective(loop, now) if loop else [], now
-    )
+    own = overrides.get_effective_parameters(catalog.get_law(REBALANCING), given, in_force, now)
     state = ((loop.state or {}) if loop else {}).get("law")
     document = {"parameters": {**own, **parameters}, "state": state, "observations": [sensed.observation]}
     return dict(request.answer(REBALANCING, document)["decisions"][0])
 
 
-def _plan_emptying(node: str, topology: Topology, snapshot: Snapshot, now: datetime) -> list[Move]:
+def _plan_emptying(node: str, topology: Topology, snapshot: Snapshot, now: datetime, decide: Decide) -> list[Move]:
     """Return the moves that take every point off a node, as the law chooses them."""
     if not topology.has_points(node):
         return []
     drained = replace_fields(snapshot.nodes[node], drained=True)
     wanted = replace_fields(snapshot, nodes={**snapshot.nodes, node: drained})
-    decision = _compute_decision(wanted, now, {"goal": "below-busy"})
+    decision = decide(wanted, now, {"goal": "below-busy"})
     planned_moves = moves.read((decision["action"] or {"moves": []})["moves"])
     left = moves.apply_moves(moves.list_live_points(topology), planned_moves)
     for queue, points in left.items():
@@ -265,7 +276,7 @@ def _format_title(kind: str, found: Sequence[Move], empties: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Wish:
+class PlannedDecision:
     """The result of a decision: a kind of plan, its moves, and the node to be emptied."""
 
     kind: str
@@ -273,8 +284,12 @@ class _Wish:
     empties: str = ""
 
 
-def _plan_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wish:
+def plan_decision(
+    entry: LedgerEntry, snapshot: Snapshot, now: datetime, topology: Topology, decide: Decide
+) -> PlannedDecision:
     """Return a loop's decision as moves; node scaling decides one thing at a time.
+
+    decide: what the rebalancing law decides with these parameters.
 
     Nodes to be used get their share by the law of the band, among them and those in use; a node to be released is
     emptied.
@@ -282,9 +297,9 @@ def _plan_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wi
     action = entry.action
     if "moves" in action:
         goal = entry.parameters.get("goal", "")
-        return _Wish(GOALS.get(goal, Plan.Kind.REBALANCE), moves.read(action["moves"]))
+        return PlannedDecision(GOALS.get(goal, Plan.Kind.REBALANCE), moves.read(action["moves"]))
     if action["restore"]:
-        return _Wish(Plan.Kind.RESTORE, moves.read(action["restore"]))
+        return PlannedDecision(Plan.Kind.RESTORE, moves.read(action["restore"]))
     if action["use"]:
         nodes = action["use"]
         others = {
@@ -293,7 +308,7 @@ def _plan_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wi
             if row.state == IDLE and name not in nodes
         }
         wanted = replace_fields(snapshot, nodes={**snapshot.nodes, **others})
-        decision = _compute_decision(wanted, now, {"goal": "band"})
-        return _Wish(Plan.Kind.USE, moves.read((decision["action"] or {"moves": []})["moves"]))
+        decision = decide(wanted, now, {"goal": "band"})
+        return PlannedDecision(Plan.Kind.USE, moves.read((decision["action"] or {"moves": []})["moves"]))
     node = action["release"][0]
-    return _Wish(Plan.Kind.RELEASE, _plan_emptying(node, projection.read_database(), snapshot, now), node)
+    return PlannedDecision(Plan.Kind.RELEASE, _plan_emptying(node, topology, snapshot, now, decide), node)

@@ -9,7 +9,9 @@ from common.stored_document import convert
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.nodes.node_state import NORMAL
 from workers.documents.snapshot import Snapshot
+from workers.models import LedgerEntry
 from workers.pipeline.declaration.controls import Controls
+from workers.placement import proposals
 from workers.pool.orders import MAX_THREADS
 
 _HOST = {
@@ -129,6 +131,10 @@ class MemoryPlant:
         if self.error is not None:
             raise self.error
         self.throttled[queue] = seconds
+
+    def move_points(self, entry: LedgerEntry) -> None:
+        """Create the plan; nothing is moved here."""
+        proposals.from_decision(entry, self.observe(), entry.at, approved=True)
 
     def put(self, queue: str, node: str, events: int) -> None:
         """Add events to a container."""

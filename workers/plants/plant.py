@@ -9,6 +9,7 @@ from typing import Protocol
 from common.errors import WeirError
 from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.documents.snapshot import Snapshot
+from workers.models import LedgerEntry
 
 MAX_SAID = 2_000
 
@@ -111,4 +112,12 @@ class Plant(ElasticPlant, Protocol):
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
         """Make the reachable producers of a queue wait this long; 0 ends the throttling."""
+        ...
+
+    def move_points(self, entry: LedgerEntry) -> None:
+        """Carry out a loop's decision about points as an approved plan, which starts within about a second.
+
+        An entry has one plan, however often it is carried out. Raise `common.errors.BadInput` if the plant has changed
+        so that the decision is not possible any more.
+        """
         ...

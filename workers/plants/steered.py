@@ -18,7 +18,9 @@ from queues import keys, throttling
 from queues.topology import Topology as Places
 from workers.consumer.worker import send_workers
 from workers.documents.snapshot import Snapshot
+from workers.models import LedgerEntry
 from workers.pipeline.declaration.controls import steer, steer_named
+from workers.placement import proposals
 from workers.plants.topology import build_topology, place_of
 from workers.pool import orders
 
@@ -56,6 +58,9 @@ class SteeredPlant(ABC):
     def throttle_queue(self, queue: str, seconds: float) -> None:
         """Throttle the producers of a queue. See `queues.throttling`."""
         throttling.throttle(self._control, queue, seconds)
+
+    def move_points(self, entry: LedgerEntry) -> None:
+        proposals.from_decision(entry, self.observe(), entry.at, approved=True)
 
     def get_topology(self) -> MeasuredTopology:
         return build_topology(self.observe())

@@ -14,12 +14,15 @@ ROUNDING = 1e-6  # events
 class SimulatedContainer:
     """The counts are exact and may be fractions; a report has whole events.
 
+    received_events and sent_events, of transfers between nodes, are among those inserted and removed.
     server_time_share: the share of the node's server that it takes; None: not measured. busy: its running workers.
     """
 
     inserted_events: float = 0.0
     removed_events: float = 0.0
     dead_events: float = 0.0
+    received_events: float = 0.0
+    sent_events: float = 0.0
     server_time_share: float | None = None
     busy: int = 0
     busy_seconds: float = 0.0
@@ -44,6 +47,13 @@ class SimulatedContainer:
             self._arrivals.popleft()
         return removed
 
+    def send(self, events: float, target: "SimulatedContainer", at: float) -> None:
+        """Transfer events to another node's container."""
+        sent = self.remove(events)
+        self.sent_events += sent
+        target.insert(sent, at)
+        target.received_events += sent
+
     def submit(self, ids: Sequence[str]) -> None:
         """Submit workers; a worker that was submitted before runs only once."""
         known = {*self.submitted, *self._claimed}
@@ -62,6 +72,8 @@ class SimulatedContainer:
             inserted_events=round(self.inserted_events),
             removed_events=min(round(self.inserted_events), round(self.removed_events)),
             dead_events=round(self.dead_events),
+            received_events=round(self.received_events),
+            sent_events=round(self.sent_events),
             oldest_seconds=round(max(0.0, now - self._arrivals[0][0]), 3) if self._arrivals else None,
             server_time_share=self.server_time_share,
         )

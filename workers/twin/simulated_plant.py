@@ -21,10 +21,10 @@ from workers.control.parts.kind import PlantInventory
 from workers.documents.hosts import PoolWork, ReportedHost
 from workers.documents.loops import LoopStatus
 from workers.documents.pipeline import PipelineReport
-from workers.documents.plans import PlanStatus
 from workers.documents.plants import LoadForecast
 from workers.documents.queues import ReportedProducer
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
+from workers.models import LedgerEntry
 from workers.pipeline.declaration.controls import Controls
 from workers.plants.topology import build_topology, place_of
 from workers.pool.orders import MAX_THREADS, ORDER_SECONDS
@@ -33,6 +33,7 @@ from workers.snapshot.readings import Readings
 from workers.snapshot.readings_watcher import ReadingsWatcher
 from workers.twin.simulated_application import SimulatedApplication
 from workers.twin.simulated_container import SimulatedContainer
+from workers.twin.simulated_plans import SimulatedPlans
 
 STARTS_AT = datetime(2026, 1, 5, tzinfo=UTC)  # a Monday
 MAX_SMOOTHED_BEATS = 16  # afterwards the smoothed utilization has reached the raw one
@@ -114,7 +115,7 @@ class SimulatedPlant:
         self.applications: dict[str, SimulatedApplication] = {}
         self.published: dict[tuple[str, str], float] = {}  # (producer, queue) → its events so far
         self.latencies: dict[str, Latencies] = {}  # by queue, cumulative
-        self.plans: list[PlanStatus] = []
+        self.plans = SimulatedPlans()
         self.forecasts: dict[str, LoadForecast] = {}
         self.controls: dict[str, dict[str, object]] = {}  # application → what was steered
         self._containers: dict[tuple[str, str], SimulatedContainer] = {}
@@ -142,9 +143,10 @@ class SimulatedPlant:
         return self.clock() < self._throttled.get(queue, 0.0)
 
     def beat(self) -> None:
-        """Let every node send its heartbeat, as each second."""
+        """Advance the open plans, and let every node send its heartbeat, as each second."""
         now, seconds = self.clock(), 1.0 if self._beaten_at is None else self.clock() - self._beaten_at
         self._beaten_at, self._seq = now, self._seq + 1
+        self.topology = self.plans.advance(self.topology, self.container, seconds, now)
         for name, spec in self.topology.nodes.items():
             if not self.nodes[name].silent:
                 self._send_heartbeat(self.nodes[name], spec, now, seconds)
@@ -191,9 +193,9 @@ class SimulatedPlant:
             latencies=self.latencies,
         )
         composed = self._watcher.compose(readings, loops, [], now, now)
-        self._snapshot = replace_fields(
-            composed, seq=self._seq, at=now, ahead_seconds=0.0, plant="twin", plans=self.plans, forecasts=self.forecasts
-        )
+        plans = [plan.build_status() for plan in self.plans.open]
+        about = {"seq": self._seq, "at": now, "ahead_seconds": 0.0, "plant": "twin"}
+        self._snapshot = replace_fields(composed, **about, plans=plans, forecasts=self.forecasts)
         return self._snapshot
 
     def observe(self) -> Snapshot:
@@ -232,6 +234,10 @@ class SimulatedPlant:
     def throttle_queue(self, queue: str, seconds: float) -> None:
         """Throttle a queue's producers; the scenario asks `is_throttled`."""
         self._throttled[queue] = self.clock() + seconds
+
+    def move_points(self, entry: LedgerEntry) -> None:
+        """Start the decision's plan, which moves points from the next heartbeat on."""
+        self.plans.begin(entry, self.observe(), self.topology)
 
     def get_topology(self) -> MeasuredTopology:
         """Return the operators of the newest snapshot."""

@@ -23,6 +23,7 @@ from workers.control.ledger.ledger import EvaluatedTick
 from workers.control.tick import KEEPING, build_undone_memory, evaluate_loop
 from workers.coordination.tick import TICK_AT_SECONDS
 from workers.models import LedgerEntry, Loop
+from workers.placement import proposals
 from workers.snapshot.control_record import build_loop_status
 from workers.snapshot.observer import OBSERVE_AT_SECONDS
 from workers.twin.simulated_plant import SimulatedInventory, SimulatedPlant
@@ -57,6 +58,9 @@ class Twin:
             loop.pk = number
             loop.mode = (modes or {}).get(loop.law, loop.mode)
             loop.parameters = {**loop.parameters, **(parameters or {}).get(loop.law, {})}
+        plant.plans.rebalancing = next(
+            (loop for loop in self.loops.values() if loop.law == proposals.REBALANCING), None
+        )
         self._numbers, self._unjudged = count(1), list[LedgerEntry]()
 
     def pass_time(self, seconds: float = 1.0) -> list[LedgerEntry]:
@@ -86,7 +90,7 @@ class Twin:
             if is_resting(loop, snapshot, now):
                 loop.ticked_at = now
             else:
-                ticks.append(evaluate_loop(loop, [], snapshot, now, fence=loop.fence + 1))
+                ticks.append(evaluate_loop(loop, [], snapshot, now, loop.fence + 1, recalls=False))
         for tick in ticks:
             tick.remember(now)
             tick.entry.pk = next(self._numbers)

@@ -6,6 +6,7 @@ from controllers.shedding.ladder import LAW as LADDER
 from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
 from workers.control.kinds.registry import get_kind
 from workers.models import Loop
+from workers.placement.plant_sensors import check_measurement
 from workers.twin.simulated_container import SimulatedContainer
 from workers.twin.simulated_plant import STARTS_AT, SimulatedPlant
 from workers.twin.twin import Twin
@@ -99,3 +100,50 @@ def test_the_oldest_event_is_the_first_that_was_not_removed():
     assert row.build_counters(105.0).oldest_seconds == 2.0
     assert row.remove(50) == 10
     assert row.build_counters(105.0).oldest_seconds is None
+
+
+@pytest.fixture
+def cluster():
+    """Three nodes, of which the first has most of a queue."""
+    queue = QueueSpec(QUEUE, "jobs", {"n1": 900, "n2": 100})
+    nodes = {name: NodeSpec(name, "", Capacity(1_000.0)) for name in ("n1", "n2", "n3")}
+    return SimulatedPlant(Topology(1, nodes, {QUEUE: queue}))
+
+
+def publish_by_points(twin, seconds, per_second):
+    """Let events of the queue arrive by its points; workers remove them at once. Return the newest snapshot."""
+    plant = twin.plant
+    for _ in range(seconds):
+        for node, points in plant.topology.queue(QUEUE).live_points.items():
+            plant.container(QUEUE, node).insert(per_second * points / 1_000, plant.clock())
+            plant.container(QUEUE, node).remove(per_second)
+        twin.pass_time()
+    return plant.observe()
+
+
+def test_a_decision_about_points_is_carried_out_as_a_plan(cluster):
+    twin = Twin(cluster, ["rebalancing"])
+    snapshot = publish_by_points(twin, 60, per_second=900.0)
+    assert max(node.utilisation for node in snapshot.nodes.values()) < 0.7
+    assert sum(snapshot.queues[QUEUE].containers[name].points for name in ("n1", "n2")) == 1_000
+    assert cluster.plans.made_moves >= 1 and not cluster.plans.open
+
+
+def test_loops_that_move_points_wait_for_a_plan_that_is_being_executed(cluster):
+    twin = Twin(cluster, ["rebalancing"])
+    publish_by_points(twin, 16, per_second=900.0)
+    snapshot = cluster.publish({})
+    assert check_measurement(snapshot, cluster.clock()).invalid == "plan 1 is being executed"
+
+
+def test_a_node_that_is_emptied_gives_its_waiting_events_to_the_others(cluster):
+    queue = QueueSpec(QUEUE, "jobs", {"n1": 500, "n2": 250, "n3": 250})
+    cluster.topology = Topology(1, cluster.topology.nodes, {QUEUE: queue})
+    for name in queue.points:
+        cluster.container(QUEUE, name).insert(40, cluster.clock())
+    quick = {"node_scaling": {"quiet_decisions": 1}}
+    snapshot = pass_seconds(Twin(cluster, ["node_scaling"], modes={"node_scaling": "auto"}, parameters=quick), 200)
+    rows = snapshot.queues[QUEUE].containers
+    assert len(rows) == 2
+    assert sum(row.waiting_events for row in rows.values()) == 120
+    assert sum(row.inserted_events for row in rows.values()) == 80  # a transfer is no arrival

@@ -10,11 +10,8 @@ from workers.plants.plant import Plant
 
 
 def move_points(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Create the entry's plan, approved by the loop; it starts within about a second.
-
-    An entry has one plan, however often it is applied.
-    """
-    proposals.from_decision(entry, plant.observe(), entry.at, approved=True)
+    """Carry out the entry's decision as a plan that is approved by the loop."""
+    plant.move_points(entry)
 
 
 def propose(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> Plan | None:

@@ -1,0 +1,106 @@
+"""Plans of loops on the simulated plant, executed a step at a time, as `workers.placement.execution` does."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from common.stored_document import convert
+from queues.topology import Topology
+from workers.documents.plans import PlanMove, PlanStatus
+from workers.documents.snapshot import Snapshot
+from workers.models import LedgerEntry, Loop, Plan
+from workers.placement import moves, plans, proposals
+from workers.placement.moves import STEPS_PER_SECOND, Move
+from workers.twin.simulated_container import SimulatedContainer
+
+Container = Callable[[str, str], SimulatedContainer]  # of a queue, on a node
+
+
+@dataclass
+class SimulatedPlan:
+    """An approved plan. pending: the moves of each queue that are not made yet. empties: the node to empty, or ""."""
+
+    number: int
+    kind: str
+    moves: list[Move]
+    empties: str
+    pending: dict[str, list[Move]] = field(default_factory=dict)
+
+    def build_status(self) -> PlanStatus:
+        return PlanStatus(
+            id=self.number,
+            state=Plan.State.RUNNING.value,
+            kind=self.kind,
+            points=sum(move.points for move in self.moves),
+            empties=self.empties or None,
+            moves=[convert(PlanMove, move.to_json()) for move in self.moves],
+        )
+
+
+class SimulatedPlans:
+    """The open plans. rebalancing: the loop whose parameters and memory the rebalancing law uses, if there is one.
+
+    moved_points, made_moves: the totals since the start.
+    """
+
+    def __init__(self) -> None:
+        self.rebalancing: Loop | None = None
+        self.open: list[SimulatedPlan] = []
+        self.moved_points = self.made_moves = 0
+        self._numbers = count(1)
+
+    def begin(self, entry: LedgerEntry, snapshot: Snapshot, topology: Topology) -> None:
+        """Start the plan of a decision. Raise `BadInput` where the real plant would."""
+        planned = proposals.plan_decision(
+            entry,
+            snapshot,
+            entry.at,
+            topology,
+            lambda wanted, now, values: proposals.decide_moves(self.rebalancing, [], wanted, now, values),
+        )
+        if planned.moves or not planned.empties:
+            moves.check(planned.moves, topology, plans.find_offline_nodes(snapshot))
+        pending = moves.group_by_queue(planned.moves)
+        self.open.append(SimulatedPlan(next(self._numbers), planned.kind, planned.moves, planned.empties, pending))
+
+    def advance(self, topology: Topology, container: Container, seconds: float, now: float) -> Topology:
+        """Execute the open plans for this time, and return the topology then; finished plans are removed."""
+        for plan in list(self.open):
+            for queue in list(plan.pending)[: round(STEPS_PER_SECOND * seconds)]:
+                made = plan.pending.pop(queue)
+                topology = _move_queue(topology, queue, made)
+                self.moved_points += sum(move.points for move in made)
+                self.made_moves += len(made)
+            if not plan.pending:
+                if plan.empties:
+                    _transfer_events(topology, plan.empties, container, now)
+                self.open.remove(plan)
+        return _remove_empty_containers(topology, container)
+
+
+def _move_queue(topology: Topology, queue: str, made: list[Move]) -> Topology:
+    """Move the points of one queue; a container without points drains."""
+    spec = topology.queue(queue)
+    points = moves.apply_moves({queue: spec.live_points}, made)[queue]
+    queues = {**topology.queues, queue: replace(spec, points={**dict.fromkeys(spec.points, 0), **points})}
+    return replace(topology, revision=topology.revision + 1, queues=queues)
+
+
+def _transfer_events(topology: Topology, node: str, container: Container, now: float) -> None:
+    """Transfer the waiting events of jobs queues on the node to their other containers."""
+    for name, spec in topology.queues.items():
+        if spec.kind == "jobs" and node in spec.points:
+            source, total = container(name, node), sum(spec.live_points.values())
+            waiting = source.waiting_events
+            for target, points in spec.live_points.items():
+                source.send(waiting * points / total, container(name, target), now)
+
+
+def _remove_empty_containers(topology: Topology, container: Container) -> Topology:
+    queues = {}
+    for name, spec in topology.queues.items():
+        kept = {
+            node: points for node, points in spec.points.items() if points or container(name, node).waiting_events > 0
+        }
+        queues[name] = spec if len(kept) == len(spec.points) else replace(spec, points=kept)
+    return replace(topology, queues=queues)
