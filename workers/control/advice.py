@@ -16,7 +16,7 @@ from typing import Any
 from common.stored_document import convert_to_plain
 from controllers.framework import code
 from controllers.parallelism.advice_value import AdvisedTick, compute_advice_value
-from workers.control.kinds.ladder import LAW as LADDER
+from controllers.shedding.ladder import LAW as LADDER
 from workers.control.kinds.registry import KINDS
 from workers.control.ledger import folds
 from workers.control.parts.kind import AdviceMeasure

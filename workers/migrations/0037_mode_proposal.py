@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workers', '0035_work_limits'),
+        ('workers', '0036_figures'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
