@@ -1,7 +1,7 @@
 """The shipped runs of the lab's scenarios: the modules in this folder with `SHIPPED = ShippedRun(…)`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -41,7 +41,7 @@ class ShippedRun:
 @lru_cache(maxsize=1)
 def find_shipped_runs() -> Mapping[str, ShippedRun]:
     """Return scenario → its shipped run. Raise `ValueError` if a scenario has two."""
-    if not apps.ready:  # The loops are models, which the command `lab` and simulations don't load otherwise.
+    if not apps.ready:  # The loops are models, which the command `lab` does not load otherwise.
         django.setup()
     runs: dict[str, ShippedRun] = {}
     for module in import_modules(twin):
@@ -53,37 +53,20 @@ def find_shipped_runs() -> Mapping[str, ShippedRun]:
     return dict(sorted(runs.items()))
 
 
-def get_shipped_run(scenario: Scenario) -> ShippedRun:
-    """Return the shipped run of a scenario. Raise `BadInput` if it has none."""
+def add_shipped_run(scenario: Scenario) -> Scenario:
+    """Return the scenario with `shipped` as its last law. Raise `BadInput` if it has no shipped run."""
     runs = find_shipped_runs()
     if scenario.name not in runs:
         known = ", ".join(runs)
         raise BadInput("--shipped", f"is not available for the scenario {scenario.name} yet; it is for {known}")
-    return runs[scenario.name]
+    shipped = runs[scenario.name]
+
+    def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
+        return shipped.run(settings, seed, trace) if law == NAME else scenario.run(law, settings, seed, trace)
+
+    return replace(scenario, laws=(*scenario.laws, NAME), run=run)
 
 
-def list_laws(scenario: Scenario) -> list[str]:
+def list_laws(scenario: Scenario) -> tuple[str, ...]:
     """Return the scenario's laws, and `shipped` if it has a shipped run."""
-    return [*scenario.laws, *([NAME] if scenario.name in find_shipped_runs() else [])]
-
-
-def read_laws(scenario: Scenario, names: Sequence[str], shipped: bool = False) -> list[str]:
-    """Return the requested laws, or all, and `shipped` last if it is requested. Raise `BadInput`."""
-    asked = [name for name in names if name != NAME]
-    laws = scenario.read_laws(asked) if asked or NAME not in names else []
-    if not shipped and NAME not in names:
-        return laws
-    get_shipped_run(scenario)
-    return [*laws, NAME]
-
-
-def run_laws(
-    scenario: Scenario, laws: Iterable[str], settings: Mapping[str, Any], seed: int, trace: Floats | None
-) -> dict[str, ScenarioOutcome]:
-    """Run these laws of a scenario, of which `shipped` is one."""
-    return {
-        law: get_shipped_run(scenario).run(settings, seed, trace)
-        if law == NAME
-        else scenario.run(law, settings, seed, trace)
-        for law in laws
-    }
+    return (*scenario.laws, NAME) if scenario.name in find_shipped_runs() else tuple(scenario.laws)

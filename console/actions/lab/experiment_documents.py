@@ -21,6 +21,7 @@ from controllers.simulation.scenario import Floats, Metric, find_best_value, get
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import read_series
 from workers.models import Run
+from workers.twin.catalog import NAME as SHIPPED
 
 PLOT_POINTS = 600
 
@@ -153,8 +154,10 @@ def format_experiment_command(experiment: Experiment) -> str:
         words = ["manage.py", "lab", "figure", experiment.figure, "--seeds", str(experiment.seeds)]
     else:
         words = ["manage.py", "lab", "run", experiment.scenario]
-        if scenario is None or set(experiment.laws) != set(scenario.laws):
-            words += [word for law in experiment.laws for word in ("--law", law)]
+        laws = [law for law in experiment.laws if law != SHIPPED]
+        if scenario is None or set(laws) != set(scenario.laws):
+            words += [word for law in laws for word in ("--law", law)]
+        words += ["--shipped"] if SHIPPED in experiment.laws else []
         for name, value in list_changed_settings(experiment).items():
             words += ["--set", f"{name}={format_for_input(value)}"]
     words += ["--seed", str(experiment.seed)]

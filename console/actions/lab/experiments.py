@@ -35,6 +35,7 @@ from workers.models import Loop, Override, Plan
 from workers.steering import overrides
 from workers.steering.overrides import Expiry
 from workers.steering.scope import Scope, list_active_loops
+from workers.twin.catalog import NAME, add_shipped_run
 
 # A loop's cadence is its own: an experiment can't determine it.
 NOT_APPLIED = ("interval_seconds",)
@@ -87,7 +88,8 @@ def read_wanted(
     if len(title) > MAX_TITLE:
         raise BadInput("title", f"must have at most {MAX_TITLE} characters.")
     try:
-        read = scenario.read_laws(names_of_laws)
+        offered = add_shipped_run(scenario) if NAME in names_of_laws else scenario
+        read = offered.read_laws(names_of_laws)
         values = scenario.read_settings(settings)
         check_cost(scenario, values, len(read))
     except BadInput as error:
@@ -96,7 +98,8 @@ def read_wanted(
 
 
 def move_to_field(error: BadInput) -> BadInput:
-    return BadInput(error.field.removeprefix("--set ").removeprefix("--"), error.message)
+    field = error.field.removeprefix("--set ").removeprefix("--")
+    return BadInput("law" if field == NAME else field, error.message)
 
 
 def parse_setting(declared: Parameter, text: str) -> str | float:

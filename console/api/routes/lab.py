@@ -37,6 +37,7 @@ from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.scenario import Scenario, get_metric
 from workers.documents.plans import PlanDocument
 from workers.steering.overrides import Expiry
+from workers.twin.catalog import list_laws
 
 router = Router(tags=["lab"])
 
@@ -262,7 +263,7 @@ def _build_scenario_row(scenario: Scenario) -> ScenarioRow:
     return {
         "name": scenario.name,
         "about": scenario.about,
-        "laws": list(scenario.laws),
+        "laws": list(list_laws(scenario)),
         "settings": [convert(ScenarioSetting, setting) for setting in settings_of],
         "metrics": [convert(ScenarioMetric, {"name": name, **vars(get_metric(name))}) for name in scenario.metrics],
     }

@@ -19,7 +19,7 @@ from controllers.simulation.figures.figure import compare
 from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome
 from controllers.simulation.seeds import run_seeds
 from workers.lab.trace_files import read_trace
-from workers.twin import catalog as shipped_runs
+from workers.twin.catalog import NAME, add_shipped_run
 
 DEFAULT_SEED = 1
 
@@ -95,14 +95,17 @@ class Command(JsonCommand):
 
     def run_scenario(self, options: dict[str, Any]) -> dict[str, Any]:
         scenario = find_scenario(options["scenario"])
-        laws = shipped_runs.read_laws(scenario, options["law"], options["shipped"])
+        names = options["law"]
+        if options["shipped"]:
+            scenario, names = add_shipped_run(scenario), [*names, NAME] if names else []
+        laws = scenario.read_laws(names)
         settings = scenario.read_settings(parse_settings(options["set"]))
         seed = read_seed(options)
         trace = trace_of(options["trace"], options["column"])
         files = [option for option in ("series", "html") if options[option] is not None]
         for option in files:  # before the laws run, which may take minutes
             check_writable(options[option], f"--{option}")
-        outcomes = shipped_runs.run_laws(scenario, laws, settings, seed, trace)
+        outcomes = {law: scenario.run(law, settings, seed, trace) for law in laws}
         texts = [
             format_series_csv(outcomes) if option == "series" else render_page(scenario, settings, outcomes)
             for option in files

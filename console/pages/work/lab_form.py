@@ -16,6 +16,7 @@ from console.input.form_values import parse_number, parse_row_id
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.scenario import Scenario
 from workers.lab.models import Experiment
+from workers.twin.catalog import NAME, list_laws
 
 SET = "set-"  # the fields of a scenario's settings
 OWN = ""  # the choice of a trace: the scenario's own arrivals
@@ -25,10 +26,14 @@ SAME = "experiment-"  # and its number: the arrivals of that experiment again
 
 @dataclass(frozen=True)
 class LawChoice:
-    """A law of the scenario, and whether it takes part."""
+    """A law of the scenario, or the shipped loops, and whether it takes part."""
 
     name: str
     chosen: bool
+
+    @property
+    def is_shipped(self) -> bool:
+        return self.name == NAME
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def build_lab_form(
     return LabForm(
         scenarios=SCENARIOS,
         scenario=scenario,
-        laws=[LawChoice(law, law in chosen) for law in scenario.laws],
+        laws=[LawChoice(law, law in chosen) for law in list_laws(scenario)],
         rows=[
             LabSetting(setting, typed.get(SET + setting.name, kept.get(setting.name, setting.default)))
             for setting in scenario.settings

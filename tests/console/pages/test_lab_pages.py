@@ -85,6 +85,12 @@ def test_an_experiment_is_kept_with_its_run_and_a_chunk_a_law(operator, people):
     assert operator.get(f"/lab/{found.pk}/").context["is_open"]
 
 
+def test_the_shipped_loops_are_a_choice_beside_the_laws(operator):
+    choices = operator.get("/lab/?scenario=manager").context["laws"]
+    assert [law.name for law in choices if not law.chosen] == ["shipped"]
+    assert begun(operator, law=["worker_rate", "shipped"]).laws == ["worker_rate", "shipped"]
+
+
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("fields", "field"),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from controllers.simulation.scenario import ScenarioOutcome
-from workers.lab import simulation
+from workers.twin import simulation
 
 
 class _Greedy:

@@ -71,6 +71,14 @@ def test_an_experiment_gives_what_the_scenario_gives_of_its_trace_however_often_
     assert ExperimentResult.objects.filter(experiment=experiment).count() == 1
 
 
+@pytest.mark.thorough
+def test_the_shipped_loops_run_without_a_database(where):
+    settings = SCENARIOS["balance"].read_settings({})
+    experiment, run = begun(where, scenario="balance", laws=["shipped"], settings=settings)
+    assert worked(run, where).state == Run.State.DONE, run.error
+    assert experiment.results.get().metrics["delay_mean_seconds"] > 1.0
+
+
 def test_what_the_scenario_refuses_ends_the_run_with_the_reason(where):
     experiment, run = begun(where, laws=["thesis"], trace={"name": "t", "column": "v", "rows": 1})
     series.write_trace(where.data, experiment.pk, np.array([0.0]))

@@ -36,7 +36,7 @@ PARAMETERS = (
         required=True,
     ),
 )
-COMMAND = (sys.executable, "-m", "workers.lab.simulation")
+COMMAND = (sys.executable, "-m", "workers.twin.simulation")
 ROOT = Path(__file__).resolve().parents[3]
 POLL_SECONDS = 0.25
 LIMITS = ProcessLimits(memory_bytes=2**30, cpu_seconds=900)  # of one law

@@ -1,4 +1,4 @@
-"""The process of one simulation: `python -m workers.lab.simulation`.
+"""The process of one simulation: `python -m workers.twin.simulation`.
 
 The worker that runs the chunk (`workers.batch.jobs.experiment`) starts it. It never starts on its own. Standard input:
 one JSON line {"scenario", "law", "settings", "seed", "seeds", "number", "data", "out", "limits"}. Standard output: one
@@ -15,12 +15,18 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
+
 from common.errors import BadInput
 from common.files import resolve_inside_folder
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.seeds import run_seeds
 from workers.host.bounded_process import ProcessLimits
 from workers.lab.series import ROOT, read_trace, write_series
+from workers.twin.catalog import NAME, add_shipped_run
+
+# The models of the loops and those that they refer to. The process has no database and no settings of the console.
+MODELS = ("django.contrib.auth", "django.contrib.contenttypes", "django_celery_beat", "queues", "workers")
 
 
 def simulate(request: dict[str, Any]) -> dict[str, Any]:
@@ -28,6 +34,9 @@ def simulate(request: dict[str, Any]) -> dict[str, Any]:
     data = Path(request["data"])
     trace = read_trace(data, request["number"]) if request["trace"] else None
     scenario = SCENARIOS[request["scenario"]]
+    if request["law"] == NAME:
+        settings.configure(INSTALLED_APPS=MODELS, DATABASES={}, USE_TZ=True)
+        scenario = add_shipped_run(scenario)
     seeds = range(request["seed"], request["seed"] + request["seeds"])
     outcome = run_seeds(scenario, request["law"], request["settings"], seeds, trace)
     write_series(
