@@ -56,8 +56,8 @@ class SimulatedContainer:
 
     def submit(self, ids: Sequence[str]) -> None:
         """Submit workers; a worker that was submitted before runs only once."""
-        known = {*self.submitted, *self._claimed}
-        self.submitted += [worker_id for worker_id in ids if worker_id not in known]
+        waiting = set(self.submitted)
+        self.submitted += [each for each in ids if each not in waiting and each not in self._claimed]
 
     def start_workers(self, limit: int | None = None) -> int:
         """Start the submitted workers, up to a limit, and return how many started."""
