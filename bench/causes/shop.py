@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-import httpx
-
 from bench.causes.producers import Producers
-from bench.plant.burst import SET_HANDLER
-from bench.plant.running_plant import RunningPlant
+from bench.plant.api_plant import ApiPlant
 
 QUEUES = ("orders", "mail", "video")
 PIPELINE_QUEUE, APPLICATION = "clicks", "visits"
@@ -89,10 +86,9 @@ class _Hook(BaseHTTPRequestHandler):
         """Nobody reads it."""
 
 
-class Shop(RunningPlant):
+class Shop(ApiPlant):
     """Use as a context, then `open` it."""
 
-    api: httpx.Client
     producers: Producers
 
     def __enter__(self) -> Self:
@@ -106,7 +102,6 @@ class Shop(RunningPlant):
     def __exit__(self, *raised: object) -> None:
         with suppress(AttributeError):  # it was never opened
             self.producers.close()
-            self.api.close()
         self.hook.shutdown()
         self.hook.server_close()
         super().__exit__(*raised)
@@ -163,40 +158,10 @@ class Shop(RunningPlant):
             time.sleep(1.0)
         return longest
 
-    def sign_in(self) -> None:
-        """Anew: acts of consequence take a login of the last ten minutes."""
-        with suppress(AttributeError):
-            self.api.close()
-        self.api = self.log_in()
-
-    def ask(self, path: str, **body: Any) -> Any:
-        """POST to the API as its administrator."""
-        headers = {"X-CSRFToken": self.api.cookies["csrftoken"], "Referer": self.url}
-        content = {"reason": "A scenario.", **body}
-        answer = self.api.post(f"/api/v1/{path}", json=content, headers=headers)
-        if answer.is_error:
-            raise httpx.HTTPStatusError(f"{path}: {answer.text}", request=answer.request, response=answer)
-        return answer.json()
-
-    def answer(self, path: str, **asked: Any) -> Any:
-        """GET of the API."""
-        return self.api.get(f"/api/v1/{path}", params=asked).raise_for_status().json()
-
     def declare(self, discard: str) -> None:
         """The application, with what its rule discards."""
         text = DECLARATION.format(application=APPLICATION, queue=PIPELINE_QUEUE, discard=discard)
         self.ask("applications", text=text)
-
-    def define(self, queue: str, **fields: Any) -> None:
-        """Change a queue as people do."""
-        digest = self.answer(f"queues/{queue}/definition")["digest"]
-        self.ask(f"queues/{queue}/definition", digest=digest, **fields)
-
-    def set_handler(self, queue: str, handler: str, **options: Any) -> None:
-        """Change it behind the console's back, as a deploy of the handler's own code would."""
-        lines = SET_HANDLER.format(queue=queue, handler=handler)
-        more = f"handler={handler!r}, handler_options={options!r}"
-        self.manage("shell", "-c", lines.replace(f"handler={handler!r}", more)).check_returncode()
 
     def is_calm(self, snapshot: dict[str, Any]) -> bool:
         """Nothing waits long, all runs, and no alert that somebody is called for is open."""

@@ -31,6 +31,7 @@ BENCHES = {
     "rebalancing": "laws",
     "parallelism": "laws",
     "tick": "laws",
+    "laws": "laws",
     "celery": "",
     "fanout": "console",
     "page": "console",

@@ -1,0 +1,207 @@
+"""Disturbances of jobs queues: a burst (worker rate), another bottleneck (concurrency), and a lost node (placement)."""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import redis
+
+from bench.laws.on_plant.disturbed_plant import HANDLER, DisturbedPlant, Snapshot
+from bench.laws.on_plant.metrics import Comparison, compute_longest_gap, count_growth, sum_samples
+from common.errors import WeirError
+from queues import keys
+from queues.events.block import BlockIds, cut, from_events
+from queues.publishing.client import Client
+from queues.publishing.splitter import Splitter
+from queues.segments.segment import Segment
+from queues.topology import Topology
+
+MAX_PER_SECOND, EVENTS_PER_WORKER = 1_000.0, 50
+EMPTY_SECONDS, BACKLOG_EVENTS = 60.0, 200_000
+WAITING = {"seconds": 0.01}  # of an event of the handler that only waits
+NODE, FROZEN_SECONDS, RESTORED_SECONDS = "n2", 15.0, 60.0
+PULL_SECONDS, TIMEOUT_SECONDS, BLOCK_EVENTS, BLOCKS_PER_SECOND = 5.0, 0.5, 10, 20
+
+
+def measure_burst(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
+    """One sine of arrivals (Houtman, section 4.2.2): the law's forecast, then the manager of the thesis.
+
+    waiting_5s_post: the sum of the queue length every 5 s. worker_runs: the workers that started.
+    """
+    queue = "burst"
+    plant.ask(
+        f"queues/{queue}/create",
+        kind="jobs",
+        handler="emulate",
+        handler_options={"seconds": 0.0001},
+        events_per_worker=EVENTS_PER_WORKER,
+    )
+    waiting, runs = [], []
+    for values in ({}, {"method": "thesis"}):
+        with plant.override("worker_rate", values, queue=queue):
+            wait_until_empty(plant, queue)
+            before = count_workers(plant.snapshot() or {}, queue)
+            with plant.publish(queue, lambda at: MAX_PER_SECOND * (1 - math.cos(2 * math.pi * at / seconds)) / 2):
+                samples = plant.sample(seconds, lambda snapshot: get_waiting_events(snapshot, queue))
+            waiting.append(sum_samples(samples))
+            wait_until_empty(plant, queue)
+            runs.append(count_growth(before, count_workers(plant.snapshot() or {}, queue)))
+    return [Comparison("burst_waiting_5s_post", *waiting), Comparison("burst_worker_runs", *runs)]
+
+
+def measure_bottleneck(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
+    """A handler that waits, then one that computes (Tang): the law's pool, then a fixed one.
+
+    The metric is the throughput in each part, while work waits.
+    """
+    queue = "bottleneck"
+    plant.ask(f"queues/{queue}/create", kind="jobs", handler="emulate", handler_options=WAITING, events_per_worker=100)
+    rates: dict[str, list[float]] = {"waiting": [], "computing": []}
+    for mode in ("auto", "hold"):
+        with plant.use_mode(["concurrency"], mode):
+            for part, handler in (("waiting", "emulate"), ("computing", f"python:{HANDLER}.compute")):
+                plant.set_handler(queue, handler, **(WAITING if part == "waiting" else {}))
+                with Client(plant.control_url(), producer="bench") as client:
+                    client.publish(queue, [{"type": "work"}] * BACKLOG_EVENTS)
+                removed = plant.sample(seconds, lambda snapshot: count_removed(snapshot, queue))
+                rates[part].append((removed[-1] - removed[len(removed) // 3]) / (len(removed) * 2 / 3))
+            plant.set_handler(queue, "noop")
+            wait_until_empty(plant, queue)
+    return [
+        Comparison(f"bottleneck_{part}_per_second", *values, is_higher_better=True) for part, values in rates.items()
+    ]
+
+
+def measure_lost_node(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
+    """A node's server is frozen (Houtman, B.1.3.2): Weir's client, beside a publisher as the thesis has it.
+
+    events_lost: published, and not stored. seconds_to_divert: the longest time without a stored event from then on.
+    points_restored: the queue's points that are on the other nodes a minute later, at most.
+    """
+    queue = "lost-node"
+    plant.ask(f"queues/{queue}/create", kind="jobs", handler="noop")
+    before = count_points(plant.snapshot() or {}, queue)
+    server = plant.node_server(NODE)
+    with open_publishers(plant, queue) as publishers:
+        time.sleep(2 * PULL_SECONDS)
+        frozen_at = time.monotonic()
+        server.send_signal(signal.SIGSTOP)
+        try:
+            time.sleep(max(FROZEN_SECONDS, seconds / 2))
+            lost = [float(publisher.published - publisher.stored) for publisher in publishers]
+            gaps = [compute_longest_gap(publisher.stored_at, frozen_at) for publisher in publishers]
+            deadline, restored = time.monotonic() + RESTORED_SECONDS, 0.0
+            while restored == 0.0 and time.monotonic() < deadline:
+                restored = count_points(plant.snapshot() or {}, queue) - before
+                time.sleep(1.0)
+        finally:
+            server.send_signal(signal.SIGCONT)
+    return [
+        Comparison("lost_node_events_lost", *lost),
+        Comparison("lost_node_seconds_to_divert", *gaps),
+        Comparison("lost_node_points_restored", restored, 0.0, is_higher_better=True),
+    ]
+
+
+@dataclass
+class SteadyPublisher:
+    """Publishes blocks at a constant rate in a thread; `send` stores one, or raises."""
+
+    send: Callable[[pa.RecordBatch], object]
+    published: int = 0
+    stored: int = 0
+    stored_at: list[float] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        due = time.monotonic()
+        while not self.ended.wait(max(0.0, due - time.monotonic())):
+            due += 1 / BLOCKS_PER_SECOND
+            self.published += BLOCK_EVENTS
+            try:
+                self.send(from_events([{"type": "steady"}] * BLOCK_EVENTS, int(time.time() * 1e6)))
+            except (WeirError, redis.RedisError):
+                continue
+            self.stored += BLOCK_EVENTS
+            self.stored_at.append(time.monotonic())
+
+
+@contextmanager
+def open_publishers(plant: DisturbedPlant, queue: str) -> Iterator[Sequence[SteadyPublisher]]:
+    """Weir's client, and the load balancer of the thesis, publish to a queue for a while."""
+    topology = Topology.from_json(plant.control.get(keys.TOPOLOGY))
+    with ExitStack() as stack:
+        client = stack.enter_context(Client(plant.control_url(), producer="bench"))
+        balancer = PullingBalancer(topology, queue)
+        stack.callback(balancer.close)
+        publishers = [
+            SteadyPublisher(lambda batch: client.publish(queue, batch) and None),
+            SteadyPublisher(balancer.send),
+        ]
+        for publisher in publishers:
+            thread = threading.Thread(target=publisher.run, daemon=True)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(publisher.ended.set)
+        yield publishers
+
+
+class PullingBalancer:
+    """The load balancer of the thesis: it asks the nodes every five seconds, and sends each block once."""
+
+    def __init__(self, topology: Topology, queue: str) -> None:
+        points = topology.queue(queue).live_points
+        timeouts = {"socket_timeout": TIMEOUT_SECONDS, "socket_connect_timeout": TIMEOUT_SECONDS}
+        self._nodes = {name: redis.Redis.from_url(topology.get_node(name).url, **timeouts) for name in points}
+        self._segments = {name: Segment(node, queue) for name, node in self._nodes.items()}
+        self._splitter, self._ids, self._pulled_at = Splitter(points), BlockIds(), -math.inf
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        if time.monotonic() - self._pulled_at >= PULL_SECONDS:
+            self._pull()
+        self._segments[self._splitter.pick_container()].publish(cut(batch, self._ids))
+
+    def _pull(self) -> None:
+        self._pulled_at = time.monotonic()
+        for name, node in self._nodes.items():
+            try:
+                node.ping()
+                self._splitter.admit(name)
+            except redis.RedisError:
+                self._splitter.exclude(name)
+
+    def close(self) -> None:
+        for node in self._nodes.values():
+            node.close()
+
+
+def wait_until_empty(plant: DisturbedPlant, queue: str) -> None:
+    plant.wait_until(lambda snapshot: get_waiting_events(snapshot, queue) == 0, EMPTY_SECONDS, f"{queue} is empty")
+
+
+def _get_containers(snapshot: Snapshot, queue: str) -> Mapping[str, Mapping[str, float | None]]:
+    rows: Mapping[str, Mapping[str, float | None]] = snapshot.get("queues", {}).get(queue, {}).get("containers", {})
+    return rows
+
+
+def get_waiting_events(snapshot: Snapshot, queue: str) -> float:
+    return sum(row["waiting_events"] or 0 for row in _get_containers(snapshot, queue).values())
+
+
+def count_removed(snapshot: Snapshot, queue: str) -> float:
+    return sum(row["removed_events"] or 0 for row in _get_containers(snapshot, queue).values())
+
+
+def count_workers(snapshot: Snapshot, queue: str) -> dict[str, float]:
+    """Return the workers that have started, by node."""
+    return {name: row["workers_started"] or 0 for name, row in _get_containers(snapshot, queue).items()}
+
+
+def count_points(snapshot: Snapshot, queue: str) -> float:
+    """Return the queue's points on other nodes than the one that is frozen."""
+    return sum(row["points"] or 0 for name, row in _get_containers(snapshot, queue).items() if name != NODE)
