@@ -53,6 +53,8 @@ class Twin:
         self.plant = plant
         self.entries: deque[LedgerEntry] = deque(maxlen=MAX_ENTRIES)
         self.last_entries: dict[str, LedgerEntry] = {}
+        self.loops: dict[str, Loop] = {}
+        self._observe()  # A plant is observed before it has loops.
         self.loops = {loop.name: loop for law in laws for loop in build_loops(law, plant)}
         for number, (_, loop) in enumerate(sorted(self.loops.items()), 1):
             loop.pk = number
@@ -66,20 +68,23 @@ class Twin:
     def pass_time(self, seconds: float = 1.0) -> list[LedgerEntry]:
         """Let the clock pass this time, then observe, and tick the due loops. Return their entries."""
         clock = self.plant.clock
-        full_second = clock.now + seconds
-        clock.now = full_second
-        self.plant.beat()
-        clock.now = full_second + OBSERVE_AT_SECONDS
-        self.plant.publish(self._build_loop_statuses())
+        clock.now += seconds
+        self._observe()
+        full_second = clock.now
         clock.now = full_second + TICK_AT_SECONDS
         entries = self._tick(datetime.fromtimestamp(clock.now, UTC))
         clock.now = full_second
         return entries
 
-    def _build_loop_statuses(self) -> dict[str, Any]:
-        return {
-            name: build_loop_status(loop, self.last_entries.get(name), {}) for name, loop in sorted(self.loops.items())
-        }
+    def _observe(self) -> None:
+        """Let the plant report at this full second, and publish its snapshot."""
+        clock = self.plant.clock
+        full_second = clock.now
+        self.plant.beat()
+        clock.now = full_second + OBSERVE_AT_SECONDS
+        loops = sorted(self.loops.items())
+        self.plant.publish({name: build_loop_status(loop, self.last_entries.get(name), {}) for name, loop in loops})
+        clock.now = full_second
 
     def _tick(self, now: datetime) -> list[LedgerEntry]:
         snapshot = self.plant.observe()

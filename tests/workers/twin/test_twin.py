@@ -4,9 +4,10 @@ import pytest
 
 from controllers.shedding.ladder import LAW as LADDER
 from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
-from workers.control.kinds.registry import get_kind
+from workers.control.kinds.registry import KINDS, get_kind
 from workers.models import Loop
 from workers.placement.plant_sensors import check_measurement
+from workers.twin import balance
 from workers.twin.simulated_container import SimulatedContainer
 from workers.twin.simulated_plant import STARTS_AT, SimulatedPlant
 from workers.twin.twin import Twin
@@ -131,7 +132,7 @@ def test_a_decision_about_points_is_carried_out_as_a_plan(cluster):
 
 def test_loops_that_move_points_wait_for_a_plan_that_is_being_executed(cluster):
     twin = Twin(cluster, ["rebalancing"])
-    publish_by_points(twin, 16, per_second=900.0)
+    publish_by_points(twin, 1, per_second=900.0)
     snapshot = cluster.publish({})
     assert check_measurement(snapshot, cluster.clock()).invalid == "plan 1 is being executed"
 
@@ -147,3 +148,25 @@ def test_a_node_that_is_emptied_gives_its_waiting_events_to_the_others(cluster):
     assert len(rows) == 2
     assert sum(row.waiting_events for row in rows.values()) == 120
     assert sum(row.inserted_events for row in rows.values()) == 80  # a transfer is no arrival
+
+
+@pytest.mark.parametrize("mode", ["auto", "advise"])
+@pytest.mark.parametrize("law", sorted(KINDS))
+def test_the_loops_of_every_law_tick_without_a_database(law, mode):
+    nodes = {name: NodeSpec(name, "") for name in ("n1", "n2")}
+    points = {"n1": 500, "n2": 500}
+    queues = {QUEUE: QueueSpec(QUEUE, "jobs", points), balance.QUEUE: QueueSpec(balance.QUEUE, "pipeline", points)}
+    plant = SimulatedPlant(Topology(1, nodes, queues), {HOST: 4})
+    declaration = balance.DECLARATION.format(name=balance.APPLICATION, queue=balance.QUEUE, replicas=2)
+    application = plant.add_application(declaration)
+    twin = Twin(plant, [law], modes={law: mode})
+    for _ in range(65):
+        for queue in queues:
+            plant.container(queue, "n1").insert(2_000.0, plant.clock())
+        application.dispatch(2_000.0, plant.get_controls(balance.APPLICATION))
+        for replica in application.declared.replicas:
+            application.finish_replica_batch(replica, 1_000.0, 0.5, 1.0)
+        application.finish_batch(0.1)
+        twin.pass_time()
+    assert twin.loops and twin.loops.keys() == twin.last_entries.keys()
+    assert [entry.error for entry in twin.entries if entry.error] == []
