@@ -1,7 +1,7 @@
 """The laws on a real plant: the disturbance of each paper on real processes, each law beside its baseline.
 
-A plant (./run) is started once. The disturbances follow one after the other; each runs first with the loops as they
-ship (in auto), then with its baseline, on the same processes. `--seconds` is the length of each part, at least
+A plant (./run) is started once. The disturbances follow one after the other; each runs with the loops as they ship (in
+auto) and with its baseline, on the same processes. `--seconds` is the length of each part, at least
 `MIN_SECONDS`. A disturbance that fails, or for which no time is left, has no figures; `failed` says why.
 
     burst         worker rate: one sine of arrivals; the manager of Houtman's thesis
@@ -56,6 +56,7 @@ def apply(
             failed[name] = "no time was left"
             continue
         try:
+            plant.sign_in()
             comparisons += disturb(plant, seconds)
         except Exception as error:
             failed[name] = f"{type(error).__name__}: {str(error)[:300]}"

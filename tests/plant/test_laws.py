@@ -2,6 +2,7 @@
 
 import time
 from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 from bench.laws import laws
 from bench.laws.on_plant import metrics, on_jobs, on_pipeline
 from bench.laws.on_plant.disturbed_plant import Stream
-from bench.laws.on_plant.metrics import Comparison
+from bench.laws.on_plant.metrics import Comparison, PublishedBlock
 from common.errors import WeirError
+from workers.pipeline.declaration.declaration import parse_application_text
 
 POSITIVE = st.floats(0.01, 1e6)
 
@@ -50,14 +52,12 @@ def test_recall_is_a_share_and_unknown_without_possible_matches():
     assert metrics.compute_recall(0, 0) is None
 
 
-@given(st.lists(st.floats(0, 100), min_size=1))
-def test_the_longest_gap_is_at_least_the_mean_gap_and_at_most_all_of_the_time(times):
-    longest = metrics.compute_longest_gap(times, 0.0)
-    assert max(times) / len(times) - 1e-9 <= longest <= max(times)
-
-
-def test_there_is_no_gap_where_nothing_was_stored_afterwards():
-    assert metrics.compute_longest_gap([1.0, 2.0], 3.0) is None
+def test_events_are_diverted_when_no_more_are_lost_or_when_the_slowest_was_stored():
+    stored = [PublishedBlock(1.0, 1.1, True), PublishedBlock(5.0, 5.5, True), PublishedBlock(6.0, 6.1, True)]
+    lost = PublishedBlock(7.0, 7.5, False)
+    assert metrics.compute_divert_seconds(stored, 5.2) == pytest.approx(0.5)
+    assert metrics.compute_divert_seconds([*stored, lost], 5.2) == pytest.approx(2.3)
+    assert metrics.compute_divert_seconds(stored, 8.0) is None
 
 
 def test_a_counter_that_was_reset_counts_from_zero():
@@ -76,6 +76,13 @@ def test_figures_are_read_from_a_snapshot():
     assert on_pipeline.get_tasks(row) is None and on_pipeline.get_slowest_response({}) is None
 
 
+class Account:
+    """Stands for a plant where one signs in."""
+
+    def sign_in(self):
+        """Nothing to do."""
+
+
 def test_a_failed_disturbance_and_one_without_time_have_no_figures():
     def fail(plant, seconds):
         raise AssertionError("nothing moved")
@@ -83,10 +90,20 @@ def test_a_failed_disturbance_and_one_without_time_have_no_figures():
     def measure(plant, seconds):
         return [Comparison("a", seconds, 2 * seconds)]
 
-    document = laws.apply(None, {"fails": fail, "works": measure}, 40.0)
+    document = laws.apply(Account(), {"fails": fail, "works": measure}, 40.0)
     assert document["failed"] == {"fails": "AssertionError: nothing moved"} and document["ratio"] == {"a": 2.0}
     late = count(0, int(10 * laws.MAX_SECONDS))
-    assert laws.apply(None, {"late": measure}, 40.0, lambda: next(late))["failed"] == {"late": "no time was left"}
+    assert laws.apply(Account(), {"late": measure}, 40.0, lambda: next(late))["failed"] == {"late": "no time was left"}
+
+
+def test_the_application_is_valid():
+    application = parse_application_text(on_pipeline.DECLARATION, Path())
+    (pattern,) = application.patterns
+    assert (application.queues, pattern.name, len(application.replicas)) == (
+        (on_pipeline.QUEUE,),
+        on_pipeline.PATTERN,
+        2,
+    )
 
 
 class Store:

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 SAMPLE_SECONDS = 5
 
@@ -61,11 +60,21 @@ def compute_recall(matches: float, possible: float) -> float | None:
     return min(1.0, matches / possible) if possible else None
 
 
-def compute_longest_gap(times: Sequence[float], begin: float) -> float | None:
-    """Return the longest time without success from `begin` on, of successes at these times; None without any after."""
-    after = sorted(time for time in times if time >= begin)
-    edges = [begin, *after]
-    return max((later - earlier for earlier, later in pairwise(edges)), default=None)
+class PublishedBlock(NamedTuple):
+    """When a publisher began and ended to send a block, and whether it was stored."""
+
+    began: float
+    ended: float
+    stored: bool
+
+
+def compute_divert_seconds(blocks: Iterable[PublishedBlock], failed_at: float) -> float | None:
+    """Return the time from a failure until the last lost block, or the longest that a block took to be stored.
+
+    None if no block was sent after the failure.
+    """
+    after = (block for block in blocks if block.ended >= failed_at)
+    return max((block.ended - (block.began if block.stored else failed_at) for block in after), default=None)
 
 
 def count_growth(before: Mapping[str, float], after: Mapping[str, float]) -> float:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import redis
 
 from bench.laws.on_plant.disturbed_plant import HANDLER, DisturbedPlant, Snapshot
-from bench.laws.on_plant.metrics import Comparison, compute_longest_gap, count_growth, sum_samples
+from bench.laws.on_plant.metrics import Comparison, PublishedBlock, compute_divert_seconds, count_growth, sum_samples
 from common.errors import WeirError
 from queues import keys
 from queues.events.block import BlockIds, cut, from_events
@@ -22,7 +22,7 @@ from queues.segments.segment import Segment
 from queues.topology import Topology
 
 MAX_PER_SECOND, EVENTS_PER_WORKER = 1_000.0, 50
-EMPTY_SECONDS, BACKLOG_EVENTS = 60.0, 200_000
+EMPTY_SECONDS, BACKLOG_EVENTS = 120.0, 100_000
 WAITING = {"seconds": 0.01}  # of an event of the handler that only waits
 NODE, FROZEN_SECONDS, RESTORED_SECONDS = "n2", 15.0, 60.0
 PULL_SECONDS, TIMEOUT_SECONDS, BLOCK_EVENTS, BLOCKS_PER_SECOND = 5.0, 0.5, 10, 20
@@ -44,44 +44,47 @@ def measure_burst(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
     waiting, runs = [], []
     for values in ({}, {"method": "thesis"}):
         with plant.override("worker_rate", values, queue=queue):
-            wait_until_empty(plant, queue)
+            wait_until_worked_off(plant, queue, EVENTS_PER_WORKER)
             before = count_workers(plant.snapshot() or {}, queue)
             with plant.publish(queue, lambda at: MAX_PER_SECOND * (1 - math.cos(2 * math.pi * at / seconds)) / 2):
                 samples = plant.sample(seconds, lambda snapshot: get_waiting_events(snapshot, queue))
             waiting.append(sum_samples(samples))
-            wait_until_empty(plant, queue)
+            wait_until_worked_off(plant, queue, EVENTS_PER_WORKER)
             runs.append(count_growth(before, count_workers(plant.snapshot() or {}, queue)))
     return [Comparison("burst_waiting_5s_post", *waiting), Comparison("burst_worker_runs", *runs)]
 
 
 def measure_bottleneck(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
-    """A handler that waits, then one that computes (Tang): the law's pool, then a fixed one.
+    """A handler that waits, then one that computes (Tang): a pool of fixed size, then the law's.
 
-    The metric is the throughput in each part, while work waits.
+    The metric is the throughput in the last two thirds of each part, while work waits.
     """
-    queue = "bottleneck"
-    plant.ask(f"queues/{queue}/create", kind="jobs", handler="emulate", handler_options=WAITING, events_per_worker=100)
+    queue, size = "bottleneck", 100
+    plant.ask(f"queues/{queue}/create", kind="jobs", handler="emulate", handler_options=WAITING, events_per_worker=size)
     rates: dict[str, list[float]] = {"waiting": [], "computing": []}
-    for mode in ("auto", "hold"):
+    for mode in ("advise", "auto"):
         with plant.use_mode(["concurrency"], mode):
             for part, handler in (("waiting", "emulate"), ("computing", f"python:{HANDLER}.compute")):
                 plant.set_handler(queue, handler, **(WAITING if part == "waiting" else {}))
                 with Client(plant.control_url(), producer="bench") as client:
                     client.publish(queue, [{"type": "work"}] * BACKLOG_EVENTS)
                 removed = plant.sample(seconds, lambda snapshot: count_removed(snapshot, queue))
-                rates[part].append((removed[-1] - removed[len(removed) // 3]) / (len(removed) * 2 / 3))
+                first = len(removed) // 3
+                rates[part].append((removed[-1] - removed[first]) / (len(removed) - 1 - first))
             plant.set_handler(queue, "noop")
-            wait_until_empty(plant, queue)
+            wait_until_worked_off(plant, queue, size)
     return [
-        Comparison(f"bottleneck_{part}_per_second", *values, is_higher_better=True) for part, values in rates.items()
+        Comparison(f"bottleneck_{part}_per_second", law, fixed, is_higher_better=True)
+        for part, (fixed, law) in rates.items()
     ]
 
 
 def measure_lost_node(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
     """A node's server is frozen (Houtman, B.1.3.2): Weir's client, beside a publisher as the thesis has it.
 
-    events_lost: published, and not stored. seconds_to_divert: the longest time without a stored event from then on.
-    points_restored: the queue's points that are on the other nodes a minute later, at most.
+    events_lost: published, and not stored. seconds_to_divert: from the failure until the last event that was lost, or
+    the longest time that an event took to be stored. points_restored: the queue's points that are on the other nodes a
+    minute later, at most.
     """
     queue = "lost-node"
     plant.ask(f"queues/{queue}/create", kind="jobs", handler="noop")
@@ -93,8 +96,8 @@ def measure_lost_node(plant: DisturbedPlant, seconds: float) -> list[Comparison]
         server.send_signal(signal.SIGSTOP)
         try:
             time.sleep(max(FROZEN_SECONDS, seconds / 2))
-            lost = [float(publisher.published - publisher.stored) for publisher in publishers]
-            gaps = [compute_longest_gap(publisher.stored_at, frozen_at) for publisher in publishers]
+            lost = [BLOCK_EVENTS * sum(not block.stored for block in publisher.blocks) for publisher in publishers]
+            diverted = [compute_divert_seconds(publisher.blocks, frozen_at) for publisher in publishers]
             deadline, restored = time.monotonic() + RESTORED_SECONDS, 0.0
             while restored == 0.0 and time.monotonic() < deadline:
                 restored = count_points(plant.snapshot() or {}, queue) - before
@@ -103,32 +106,33 @@ def measure_lost_node(plant: DisturbedPlant, seconds: float) -> list[Comparison]
             server.send_signal(signal.SIGCONT)
     return [
         Comparison("lost_node_events_lost", *lost),
-        Comparison("lost_node_seconds_to_divert", *gaps),
+        Comparison("lost_node_seconds_to_divert", *diverted),
         Comparison("lost_node_points_restored", restored, 0.0, is_higher_better=True),
     ]
 
 
 @dataclass
 class SteadyPublisher:
-    """Publishes blocks at a constant rate in a thread; `send` stores one, or raises."""
+    """Publishes blocks at a constant rate in a thread; `send` stores one, or raises.
+
+    blocks: when each began, when it ended, and whether it was stored.
+    """
 
     send: Callable[[pa.RecordBatch], object]
-    published: int = 0
-    stored: int = 0
-    stored_at: list[float] = field(default_factory=list)
+    blocks: list[PublishedBlock] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
         due = time.monotonic()
         while not self.ended.wait(max(0.0, due - time.monotonic())):
             due += 1 / BLOCKS_PER_SECOND
-            self.published += BLOCK_EVENTS
+            began = time.monotonic()
             try:
                 self.send(from_events([{"type": "steady"}] * BLOCK_EVENTS, int(time.time() * 1e6)))
+                stored = True
             except (WeirError, redis.RedisError):
-                continue
-            self.stored += BLOCK_EVENTS
-            self.stored_at.append(time.monotonic())
+                stored = False
+            self.blocks.append(PublishedBlock(began, time.monotonic(), stored))
 
 
 @contextmanager
@@ -180,8 +184,14 @@ class PullingBalancer:
             node.close()
 
 
-def wait_until_empty(plant: DisturbedPlant, queue: str) -> None:
-    plant.wait_until(lambda snapshot: get_waiting_events(snapshot, queue) == 0, EMPTY_SECONDS, f"{queue} is empty")
+def wait_until_worked_off(plant: DisturbedPlant, queue: str, events_per_worker: int) -> None:
+    """Wait until no container fills a worker: what is left may wait for more events."""
+
+    def is_worked_off(snapshot: Snapshot) -> bool:
+        rows = _get_containers(snapshot, queue).values()
+        return bool(rows) and all((row["waiting_events"] or 0) < events_per_worker for row in rows)
+
+    plant.wait_until(is_worked_off, EMPTY_SECONDS, f"{queue} is worked off")
 
 
 def _get_containers(snapshot: Snapshot, queue: str) -> Mapping[str, Mapping[str, float | None]]:

@@ -38,6 +38,8 @@ operators:
         emits: found
 """
 SHEDDING = ("shedding", "ladder")
+BASELINE = "advise"  # the loops set nothing, and what they set before expires
+EXPIRY_SECONDS = 30.0
 
 
 def open_application(plant: DisturbedPlant) -> None:
@@ -55,15 +57,15 @@ def get_application(snapshot: Snapshot) -> Mapping[str, Any]:
 
 
 def measure_hog(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
-    """A CPU hog on each core (Xu, section 4): the loops of flow and balance, then equal shares without a limit.
+    """A CPU hog on each core (Xu, section 4): equal shares without a limit, then the loops of flow and balance.
 
     delay_mean_seconds: the slowest replica's response. rms: of the result queue's free space, from the setpoint [MB].
     """
     open_application(plant)
     delays, distances, minima = [], [], []
-    for mode in ("auto", "hold"):
+    for mode in (BASELINE, "auto"):
         with plant.use_mode(["flow", "balance"], mode), plant.publish(QUEUE, lambda at: STEADY_PER_SECOND, TYPES):
-            time.sleep(SETTLING_SECONDS)
+            time.sleep(EXPIRY_SECONDS)
             with run_hogs(psutil.cpu_count() or 1):
                 rows = plant.sample(seconds, get_application)
         delays.append(compute_mean(get_slowest_response(row) for row in rows))
@@ -72,24 +74,27 @@ def measure_hog(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
         distances.append(compute_rms(free, capacity / 2 / MEGABYTE))
         minima.append(min((value for value in free if value is not None), default=None))
     return [
-        Comparison("hog_delay_mean_seconds", *delays),
-        Comparison("hog_rms_megabytes", *distances),
-        Comparison("hog_minimum_free_megabytes", *minima, is_higher_better=True),
+        Comparison("hog_delay_mean_seconds", *reversed(delays)),
+        Comparison("hog_rms_megabytes", *reversed(distances)),
+        Comparison("hog_minimum_free_megabytes", *reversed(minima), is_higher_better=True),
     ]
 
 
 def measure_ramp(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
-    """A load that rises sixteenfold (Stutz): the loop that sets tasks, then fixed tasks."""
+    """A load that rises sixteenfold (Stutz): fixed tasks, then the loop that sets them."""
     open_application(plant)
     low, high = RAMP_PER_SECOND
     latencies, tasks = [], []
-    for mode in ("auto", "hold"):
+    for mode in (BASELINE, "auto"):
         ramp = lambda at: low + (high - low) * min(1.0, at / seconds)  # noqa: E731
         with plant.use_mode(["parallelism_joint"], mode), plant.publish(QUEUE, ramp, TYPES):
             rows = plant.sample(seconds, get_application)
         latencies.append(compute_mean(row.get("latency_p95_seconds") for row in rows))
         tasks.append(compute_mean(get_tasks(row) for row in rows))
-    return [Comparison("ramp_latency_p95_seconds", *latencies), Comparison("ramp_tasks_mean", *tasks)]
+    return [
+        Comparison("ramp_latency_p95_seconds", *reversed(latencies)),
+        Comparison("ramp_tasks_mean", *reversed(tasks)),
+    ]
 
 
 def measure_surplus(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
@@ -107,7 +112,7 @@ def measure_surplus(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
             time.sleep(SETTLING_SECONDS)
             recalls.append(_measure_recall(plant, stream, seconds))
             share = compute_mean([get_application(plant.snapshot() or {}).get("shed_share")]) or 0.0
-        with plant.use_mode(SHEDDING, "hold"):
+        with plant.use_mode(SHEDDING, BASELINE):
             shed = {PATTERN: dict.fromkeys(("A", "B"), share)}
             steer(plant.control, APPLICATION, {"shed": shed, "shed_by": "event", "shed_until_seconds": None})
             time.sleep(SETTLING_SECONDS)
@@ -129,7 +134,8 @@ def _measure_recall(plant: DisturbedPlant, stream: Stream, seconds: float) -> fl
 @contextmanager
 def enable_shedding(plant: DisturbedPlant) -> Iterator[None]:
     """A person holds the queue's ladder at the level that sheds."""
-    ladder = next(row for row in plant.answer("loops")["loops"] if row["name"] == f"ladder/{QUEUE}")
+    loops = plant.answer("loops")["loops"]
+    ladder = next(row for row in loops if row["law"] == "ladder" and row["target"].get("queue") == QUEUE)
     plant.ask(f"loops/{ladder['id']}/mode", mode="manual", value=5, minutes=30)
     try:
         with plant.use_mode(["shedding"], "auto"):
