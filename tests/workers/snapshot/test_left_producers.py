@@ -120,8 +120,8 @@ def test_an_observer_forgets_them_and_the_rates_of_those_that_stay_do_not_jump(c
     gatherer.gather(time.now(), time.seconds)
     assert names(control) == ["shop"]
     assert seen[0] is None and set(seen[1:]) == {10.0}
-    assert set(plant._producer_rates._samples) == {"shop|alert.events"}
-    for freshness in (plant._freshness, gatherer._freshness):
+    assert set(plant._watcher._producer_rates._samples) == {"shop|alert.events"}
+    for freshness in (plant._watcher._freshness, gatherer._freshness):
         assert [each for each in freshness._seen if "producer/" in each] == ["producer/shop|alert"]
 
 
