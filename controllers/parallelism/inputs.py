@@ -99,12 +99,7 @@ def compute_service_seconds(operator: MeasuredOperator) -> float | None:
 
 
 def estimate_backlog_events(topology: MeasuredTopology, operator: MeasuredOperator) -> float:
-    waits = [
-        link.latency_seconds
-        for link in topology.links
-        if link.target == operator.name and link.latency_seconds is not None
-    ]
-    return estimate_waiting_events(operator, topology.window_seconds, max(waits, default=None))
+    return estimate_waiting_events(operator, topology.window_seconds, _measure_link_wait_seconds(topology, operator))
 
 
 def estimate_waiting_events(operator: MeasuredOperator, window_seconds: float, wait_seconds: float | None) -> float:
@@ -116,6 +111,25 @@ def estimate_waiting_events(operator: MeasuredOperator, window_seconds: float, w
     if operator.waiting is not None:
         return operator.waiting
     return (wait_seconds or 0.0) * (compute_rate_per_second(operator, window_seconds) or 0.0)
+
+
+def measure_wait_seconds(topology: MeasuredTopology, operator: MeasuredOperator) -> float | None:
+    """Return how long an event waits for the operator, also for other events of its batch; None: unknown."""
+    wait = _measure_link_wait_seconds(topology, operator)
+    if wait is None or operator.batch_overhead_seconds is None:
+        return wait
+    latency, service = operator.measure("latency_seconds"), compute_service_seconds(operator)
+    return None if latency is None or service is None else wait + max(0.0, latency - service)
+
+
+def _measure_link_wait_seconds(topology: MeasuredTopology, operator: MeasuredOperator) -> float | None:
+    """Return the longest wait in front of an operator, without the time in its sender's buffer; None: unknown."""
+    waits = [
+        max(0.0, link.latency_seconds - (link.batching_seconds or 0.0))
+        for link in topology.links
+        if link.target == operator.name and link.latency_seconds is not None
+    ]
+    return max(waits, default=None)
 
 
 def compute_squared_variation(operator: MeasuredOperator, mean: str, variance: str) -> float:

@@ -57,6 +57,7 @@ OPERATOR_MEASURES = (
     Parameter("failed", "events", "For a source: events whose processing failed in the window.", None, 0, 1e18),
     Parameter("acked", "events", "For a source: events that were fully processed in the window.", None, 0, 1e18),
     Parameter("waiting", "events", "Events waiting for the operator; null: not counted.", None, 0, 1e18),
+    Parameter("batch_overhead_seconds", "s", "Time of a batch besides its events; null: no batches.", None, 0, 1e6),
 )
 LINK_MEASURES = (
     Parameter("latency_seconds", "s", "Time from sending to receiving.", None, 0, 1e12),
@@ -110,6 +111,7 @@ class MeasuredOperator:
     tasks: tuple[Mapping[str, float | None], ...] = ()
     waiting: float | None = None
     unknown_tasks: str | None = None
+    batch_overhead_seconds: float | None = None
 
     @property
     def known_parallelism(self) -> int | None:
@@ -147,8 +149,9 @@ class MeasuredOperator:
         document = {operator_field.name: getattr(self, operator_field.name) for operator_field in _OPERATOR} | {
             "tasks": [{name: task.get(name) for name in NAMES} for task in self.tasks]
         }
-        if self.unknown_tasks is None:  # an older reader does not know the field
-            del document["unknown_tasks"]
+        for name in ("unknown_tasks", "batch_overhead_seconds"):
+            if document[name] is None:  # an older reader does not know the field
+                del document[name]
         return document
 
 

@@ -5,20 +5,30 @@ The waiting on a path may be  batching_share * bound - Σ latency  (the rest of 
 utilization of `bottleneck_threshold` or more is a bottleneck: its offered load is not reliable then, and it gets at
 least twice its tasks, times its utilization if that is above 1 (7.1.3).
 
+An operator that processes batches lets events wait for the next batch, and then for each other. With H seconds of a
+batch besides its events and a utilization of ρ = b / p, a batch follows the previous one after C = H / (1 - ρ), and an
+event waits for  C / 2 + ρ C = H / 2 + 3/2 H b / (p - b). Therefore 3/2 H b is added to a, and H / 2 to the latency.
+
+The coefficient e is the ratio of the measured waiting to the computed one (7.1.8). The waiting, a and b are averaged
+with exponentially decreasing weights, and e follows while the utilization is in `LEARNED_UTILISATION`: below, the
+waiting is too short to be measured; above, it depends on how long the load has lasted. The measured waiting excludes
+batching (7.2.4). Tasks with a common queue, as in a worker pool, wait less than the formula says: e is small there.
+
 If even the maximum doesn't keep a bound, the operators of that path get the maximum, and the decision names the path
 and the bound, or the number of tasks, that would suffice. The law decides nothing on an operator that was not measured.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from common.parameter import check_range, value
 from controllers.framework.decision import Decision
-from controllers.framework.law import Law, NoState, Remedy
+from controllers.framework.law import Law, Remedy
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
 from controllers.parallelism.inputs import (
     Paths,
@@ -33,6 +43,7 @@ from controllers.parallelism.inputs import (
     list_operators,
     list_steered_operators,
     list_steered_paths,
+    measure_wait_seconds,
 )
 from controllers.parallelism.measured_topology import MAX_TASKS, MeasuredTopology
 from controllers.parallelism.task_allocation import (
@@ -42,6 +53,10 @@ from controllers.parallelism.task_allocation import (
     check_paths,
     find_lacking_path,
 )
+
+LEARNED_SHARE = 0.1  # weight of the newest waiting
+LEARNED_UTILISATION = (0.2, 0.97)
+MIN_CORRECTION, MAX_CORRECTION = 0.02, 5.0
 
 
 class QueueingParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +74,8 @@ class QueueingParameters(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         value(
             "flag",
-            "True: use the ratio of measured to computed wait (e). Set false if e includes the channel's latency.",
+            "True: use the learned ratio of measured to computed wait (e). Set false if the measured wait includes the"
+            " network's latency.",
         ),
     ] = True
     only_changes: Annotated[
@@ -77,7 +93,15 @@ class QueueingRow(msgspec.Struct, frozen=True, kw_only=True):
     service_seconds: Annotated[float | None, value("s", "Service time of an event; null: not measured.", 0, 1e6)] = None
     arrival_cv2: Annotated[float, value("variance over mean²", "Variability of the arrivals.", 0, 1e6)] = 1.0
     service_cv2: Annotated[float, value("variance over mean²", "Variability of the service.", 0, 1e6)] = 1.0
-    correction: Annotated[float, value("times", "Ratio of measured to computed wait, e.", 0, 1e6)] = 1.0
+    wait_seconds: Annotated[
+        float | None, value("s", "Measured wait of an event without batching; null: not measured.", 0, 1e9)
+    ] = None
+    correction: Annotated[
+        float | None, value("times", "Ratio of measured to computed wait, e; null: the learned ratio.", 0, 1e6)
+    ] = None
+    batch_seconds: Annotated[
+        float, value("s", "Time of a batch besides its events; 0: events are processed one by one.", 0, 1e6)
+    ] = 0.0
     latency_seconds: Annotated[float, value("s", "Other time that an event spends in the operator.", 0, 1e6)] = 0.0
     minimum: PlantMinimum = 1
     maximum: PlantMaximum = MAX_TASKS
@@ -86,13 +110,14 @@ class QueueingRow(msgspec.Struct, frozen=True, kw_only=True):
     def is_measured(self) -> bool:
         return self.arrival_interval_seconds is not None and self.service_seconds is not None
 
-    def build_operator(self, name: str, minimum: int, maximum: int, corrected: bool = True) -> QueueingOperator:
-        """Return what determines the operator's waiting time; it must be measured."""
+    def build_operator(self, name: str, minimum: int, maximum: int, correction: float = 1.0) -> QueueingOperator:
+        """Return what determines the operator's waiting time; it must be measured. correction: e."""
         rate, service = 1 / (self.arrival_interval_seconds or 0.0), self.service_seconds or 0.0
         variability = (self.arrival_cv2 + self.service_cv2) / 2
-        weight = rate * service**2 * self.tasks * variability * (self.correction if corrected else 1.0)
         load = rate * service * self.tasks
-        return QueueingOperator(name, self.tasks, weight, load, self.latency_seconds, minimum, maximum)
+        weight = load * (service * variability + 1.5 * self.batch_seconds)
+        latency = self.latency_seconds + self.batch_seconds / 2
+        return QueueingOperator(name, self.tasks, correction * weight, load, latency, minimum, maximum)
 
 
 class QueueingObservation(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,11 +128,69 @@ class QueueingObservation(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
-class QueueingParallelism(Law[QueueingParameters, QueueingObservation, NoState]):
+class QueueingMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The averages of an operator since its number of tasks changed, and e as learned from them."""
+
+    tasks: Annotated[int, value("tasks", "Tasks at the time.", 1, MAX_TASKS, required=True)]
+    count: Annotated[int, value("observations", "Observations, at most 1,000.", 0, 1_000, required=True)]
+    wait_seconds: Annotated[float, value("s", "Measured wait.", 0, 1e9, required=True)]
+    weight: Annotated[float, value("s", "Computed wait times free tasks.", 0, 1e15, required=True)]
+    load: Annotated[float, value("tasks", "Busy tasks.", 0, 1e9, required=True)]
+    correction: Annotated[float, value("times", "Ratio of measured to computed wait, e.", 0, 1e6, required=True)]
+
+    @classmethod
+    def start(cls, computed: QueueingOperator, correction: float) -> "QueueingMemory":
+        """Return the memory of new tasks. Until they are measured, e is that of the former ones."""
+        wait = correction * computed.wait_seconds(computed.tasks)
+        return cls(
+            tasks=computed.tasks,
+            count=1,
+            wait_seconds=wait,
+            weight=computed.weight,
+            load=computed.load,
+            correction=correction,
+        )
+
+    def learn(self, wait_seconds: float, computed: QueueingOperator) -> "QueueingMemory":
+        share = max(LEARNED_SHARE, 1 / (self.count + 1))
+        wait = self.wait_seconds + share * (wait_seconds - self.wait_seconds)
+        weight = self.weight + share * (computed.weight - self.weight)
+        load = self.load + share * (computed.load - self.load)
+        low, high = LEARNED_UTILISATION
+        correction = self.correction
+        if weight > 0 and low <= load / self.tasks <= high:
+            correction = min(max(wait * (self.tasks - load) / weight, MIN_CORRECTION), MAX_CORRECTION)
+        count = min(self.count + 1, 1_000)
+        return replace(self, count=count, wait_seconds=wait, weight=weight, load=load, correction=correction)
+
+
+class QueueingState(msgspec.Struct, frozen=True, kw_only=True):
+    operators: Annotated[
+        dict[str, Annotated[QueueingMemory, value("operator", "Averages of one operator.")]],
+        value("by name", "Learned waiting by operator."),
+    ] = {}
+
+    def learn(self, name: str, row: QueueingRow) -> "QueueingState":
+        computed = row.build_operator(name, 1, MAX_TASKS)
+        if row.wait_seconds is None or not computed.utilisation < 1:
+            return self
+        before = self.operators.get(name)
+        if before is None or before.tasks != row.tasks:
+            before = QueueingMemory.start(computed, before.correction if before else 1.0)
+        after = before.learn(max(0.0, row.wait_seconds - row.batch_seconds / 2), computed)
+        return QueueingState(operators={**self.operators, name: after})
+
+    def get_correction(self, name: str, row: QueueingRow) -> float:
+        if row.correction is not None:
+            return row.correction
+        return self.operators[name].correction if name in self.operators else 1.0
+
+
+class QueueingParallelism(Law[QueueingParameters, QueueingObservation, QueueingState]):
     """Fewest tasks within the bound; see the module for bottlenecks and bounds that can't be kept."""
 
     name = "parallelism_queueing"
-    Parameters, Observation = QueueingParameters, QueueingObservation
+    Parameters, Observation, State = QueueingParameters, QueueingObservation, QueueingState
     remedy, rank = Remedy("workers"), 1
 
     def check(self, parameters: QueueingParameters) -> None:
@@ -117,19 +200,22 @@ class QueueingParallelism(Law[QueueingParameters, QueueingObservation, NoState])
         check_paths(observation.paths, list(observation.operators), f"{where}.paths")
 
     def decide(
-        self, parameters: QueueingParameters, state: NoState, observation: QueueingObservation
-    ) -> tuple[NoState, Decision]:
+        self, parameters: QueueingParameters, state: QueueingState, observation: QueueingObservation
+    ) -> tuple[QueueingState, Decision]:
         """Return the tasks of every operator on a path."""
         rows, operators = observation.operators, dict[str, QueueingOperator]()
         names = list_operators(observation.paths)
         if held := hold_unmeasured([name for name in names if not rows[name].is_measured]):
             return state, held
+        corrections = dict[str, float]()
         for name in names:
+            state = state.learn(name, rows[name])
+            corrections[name] = state.get_correction(name, rows[name]) if parameters.use_correction else 1.0
             low, high = compute_task_range(parameters, rows[name])
-            operator = rows[name].build_operator(name, low, high, parameters.use_correction)
+            operator = rows[name].build_operator(name, low, high, corrections[name])
             if operator.utilisation >= parameters.bottleneck_threshold:
                 doubled = math.floor(2 * operator.tasks * max(1.0, operator.utilisation))
-                operator = replace(operator, minimum=max(low, min(doubled, high)))
+                operator = dataclasses.replace(operator, minimum=max(low, min(doubled, high)))
             operators[name] = operator
         allowed = parameters.batching_share * parameters.bound_seconds
         paths = [
@@ -159,6 +245,11 @@ class QueueingParallelism(Law[QueueingParameters, QueueingObservation, NoState])
         terms = {
             "tasks_before": before,
             "utilisation": {name: round(operator.utilisation, 6) for name, operator in operators.items()},
+            "corrections": {name: round(correction, 4) for name, correction in corrections.items()},
+            "wait_seconds_before": {
+                name: wait if math.isfinite(wait := operators[name].wait_seconds(count)) else None
+                for name, count in before.items()
+            },
             "budget_seconds": [round(path.budget_seconds, 9) for path in paths],
             "tasks_total": sum(tasks.values()),
         }
@@ -223,14 +314,17 @@ def observe(topology: MeasuredTopology) -> QueueingObservation:
         )  # at least, without arrivals
         if rate:
             interval = operator.parallelism / rate
+        service, latency = compute_service_seconds(operator), operator.measure("latency_seconds") or 0.0
         rows[operator.name] = QueueingRow(
             tasks=operator.parallelism,
             arrival_interval_seconds=interval,
-            service_seconds=compute_service_seconds(operator),
+            service_seconds=service,
             arrival_cv2=compute_squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance"),
             service_cv2=compute_squared_variation(operator, "service_seconds", "service_variance"),
-            correction=1.0,  # the measured wait includes the channel's latency
-            latency_seconds=operator.measure("latency_seconds") or 0.0,
+            wait_seconds=measure_wait_seconds(topology, operator),
+            # In a batch, events wait for each other: only the service of one is spent whatever the tasks.
+            latency_seconds=latency if not operator.batch_overhead_seconds else min(latency, service or 0.0),
+            batch_seconds=operator.batch_overhead_seconds or 0.0,
             minimum=max(1, operator.minimum),
             maximum=max(1, operator.maximum),
         )

@@ -43,6 +43,7 @@ from controllers.parallelism.queueing_law import (
     QueueingParallelism,
     QueueingParameters,
     QueueingRow,
+    QueueingState,
 )
 from controllers.simulation.elastic_chain import KINDS, SERVICES, SHARES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.scenario import (
@@ -147,7 +148,7 @@ def _build_queueing_law(course: Course) -> Law:
             maximum=seen.maximum,
         )
         observation = QueueingObservation(paths=(tuple(rows),), operators=rows)
-        return _apply_decision(seen, QueueingParallelism().decide(parameters, NoState(), observation)[1])
+        return _apply_decision(seen, QueueingParallelism().decide(parameters, QueueingState(), observation)[1])
 
     return decide
 
@@ -157,7 +158,7 @@ def _build_forecast_law(course: Course) -> Law:
 
     While that forecast is too uncertain, DS2's rule applies.
     """
-    law, foresee = ParallelismForecast(), _Forecasts(course)
+    law, foresee = ParallelismForecast(), ArrivalForecasts(course)
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
         mean, deviation = foresee.compute_window_maxima(past)
@@ -183,7 +184,7 @@ def _build_forecast_law(course: Course) -> Law:
 
 
 def _build_joint_law(course: Course) -> Law:
-    foresee, state = _Forecasts(course), JointState()
+    foresee, state = ArrivalForecasts(course), JointState()
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
         nonlocal state
@@ -238,7 +239,7 @@ def decide_jointly(
     return state, _apply_decision(seen, decision)
 
 
-class _Forecasts:
+class ArrivalForecasts:
     """The forecast of future windows from the arrivals: the maximum rate in each, and its deviation."""
 
     def __init__(self, course: Course) -> None:
@@ -248,9 +249,13 @@ class _Forecasts:
         self._forecaster = Forecaster(course.day_seconds)
 
     def build_steps(self, past: Floats) -> tuple[Floats, Floats]:
+        steps = (np.arange(self._count * INSTANTS) + 0.5) * self.window_seconds / INSTANTS
+        return self.predict(past, steps)
+
+    def predict(self, past: Floats, steps: Floats) -> tuple[Floats, Floats]:
+        """Return the rates and their deviations at these times from now, s."""
         # A short past has finer buckets: a handful of values doesn't show the variability.
         at, rates = compute_bucket_averages(past, min(self._bucket, max(1, past.size // MIN_POINTS)))
-        steps = (np.arange(self._count * INSTANTS) + 0.5) * self.window_seconds / INSTANTS
         return self._forecaster.predict_ahead(at, rates, past.size + steps)
 
     def compute_window_maxima(self, past: Floats) -> tuple[Floats, Floats]:
@@ -286,7 +291,11 @@ LAWS: Mapping[str, Callable[[Course], Law]] = {
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     fresh = generate_new_arrivals(settings, seed, trace)
     course = Course(settings, fresh, DAY_SECONDS / settings["compression"], seed)
-    chain = run_with_law(LAWS[law](course), course)
+    return summarize(run_with_law(LAWS[law](course), course))
+
+
+def summarize(chain: Chain) -> ScenarioOutcome:
+    """Return the outcome of a plant after all events arrived."""
     latency, in_time = chain.compute_latencies()
     failed, done = float(chain.failed.sum()), float(in_time.sum())
     metrics = {
@@ -307,12 +316,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 
 def run_with_law(law: Law, course: Course) -> Chain:
     """Return the plant after all events arrived."""
-    rate = float(course.fresh[:START_SECONDS].mean())
-    first = {
-        kind.name: min(max(compute_sufficient_tasks(rate * service), MINIMUM), MAXIMUM)
-        for kind, service in zip(KINDS, SERVICES, strict=True)
-    }
-    chain = Chain(course.fresh.size, first, course.seed)
+    chain = build_chain(course)
     interval, pause = int(course.settings["interval_seconds"]), int(course.settings["pause_seconds"])
     waited, measured_from = 0, round(interval * (1 - MEASURED))
     for fresh in course.fresh.tolist():
@@ -326,6 +330,16 @@ def run_with_law(law: Law, course: Course) -> Chain:
             waited = 0
             chain.rescale(law(seen, course.fresh[: chain.second]), pause)
     return chain
+
+
+def build_chain(course: Course) -> Chain:
+    """Return the plant with the tasks of the first minute."""
+    rate = float(course.fresh[:START_SECONDS].mean())
+    first = {
+        kind.name: min(max(compute_sufficient_tasks(rate * service), MINIMUM), MAXIMUM)
+        for kind, service in zip(KINDS, SERVICES, strict=True)
+    }
+    return Chain(course.fresh.size, first, course.seed)
 
 
 def generate_new_arrivals(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:

@@ -203,6 +203,7 @@ interface PipelineStatus {
   "late_events": number;
   "outbox": Record<string, number>;
   "shed_events": number;
+  "cores": number | null;
   "patterns": Record<string, PatternCounts>;
   "rules": Array<RuleStatus>;
   "skipped_nodes": Array<string>;
@@ -352,6 +353,7 @@ interface ReplicaStatus {
 interface CombinerStatus {
   "waits_for": string | null;
   "held_results": number | null;
+  "wait_seconds": number | null;
 }
 
 interface OperatorStatus {

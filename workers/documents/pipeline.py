@@ -133,6 +133,9 @@ class CombinerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 
     waits_for: Annotated[str | None, describe("The replica that the combiner waits for; null: none.")] = None
     held_results: int | None = None
+    wait_seconds: Annotated[
+        Seconds | None, describe("Mean time from a replica's result to the batch that reads it, s.")
+    ] = None
 
 
 class MonitoredStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
@@ -227,6 +230,7 @@ class PipelineFigures(StoredDocument, frozen=True, kw_only=True):
     late_events: Events = 0
     outbox: Annotated[dict[str, int], describe("Number of complex events that each queue has not accepted yet.")] = {}
     shed_events: Events = 0
+    cores: Annotated[int | None, describe("Number of Spark's cores; null: unknown.")] = None
     patterns: dict[str, PatternCounts] = {}
     rules: list[RuleStatus] = []
     skipped_nodes: list[str] = []

@@ -68,9 +68,18 @@ def _iterate_operators(snapshot: Snapshot) -> Iterator[MeasuredOperator]:
         yield MeasuredOperator(
             f"replicas/{application}", "operator", len(work), len(work), len(work), DECLARED, tasks=work
         )
+        levels = len({operator.level for operator in row.operators.values()})
         for name, operator in row.operators.items():
+            overhead = row.batch_overhead_seconds
             yield MeasuredOperator(
-                f"{application}/{name}", "operator", operator.parallelism, 1, MAX_TASKS, tasks=tuple(operator.work)
+                f"{application}/{name}",
+                "operator",
+                operator.parallelism,
+                1,
+                MAX_TASKS,
+                tasks=tuple(operator.work),
+                # The levels run one after the other in a common batch, and share what it takes besides.
+                batch_overhead_seconds=None if overhead is None else overhead / levels,
             )
 
 
@@ -121,9 +130,13 @@ def _iterate_links(
                 yield Link(f"producers/{name}", target, queue.wait_seconds)
     for application, row in applications.items():
         held_seconds = _compute_held_seconds(row, queues, operators[f"replicas/{application}"])
+        # Most of it passes until event time is settled, and only the rest depends on the tasks.
+        wait_seconds, settling_seconds = row.combiner.wait_seconds, None
+        if held_seconds is not None and wait_seconds is not None:
+            settling_seconds = max(0.0, held_seconds - wait_seconds)
         for name, operator in row.operators.items():
             if operator.reads_source:
-                yield Link(f"replicas/{application}", f"{application}/{name}", held_seconds)
+                yield Link(f"replicas/{application}", f"{application}/{name}", held_seconds, settling_seconds)
             for sink in _emits_to(row, operator):
                 for target in _list_readers(sink, queues[sink], applications) if sink in queues else ():
                     yield Link(f"{application}/{name}", target, queues[sink].wait_seconds)

@@ -118,6 +118,7 @@ class SimulatedPlant:
         self.plans = SimulatedPlans()
         self.forecasts: dict[str, LoadForecast] = {}
         self.controls: dict[str, dict[str, object]] = {}  # application → what was steered
+        self.cores: int | None = None  # of Spark; None: not reported
         self._containers: dict[tuple[str, str], SimulatedContainer] = {}
         self._throttled: dict[str, float] = {}  # queue → when its throttling ends
         self._watcher, self._snapshot = ReadingsWatcher(), NOTHING_SEEN
@@ -187,7 +188,9 @@ class SimulatedPlant:
             },
             hosts={name: host.report(reported_at) for name, host in self.hosts.items()},
             pipeline=(
-                PipelineReport(at=reported_at, state="running", applications=applications) if applications else None
+                PipelineReport(at=reported_at, state="running", cores=self.cores, applications=applications)
+                if applications
+                else None
             ),
             containers={pair: row.build_workers() for pair, row in self._containers.items()},
             latencies=self.latencies,

@@ -49,6 +49,9 @@ class OperatorTopology(TypedDict):
     waiting: NotRequired[
         Annotated[float | None, describe("Number of events waiting for the operator; null: not counted.")]
     ]
+    batch_overhead_seconds: NotRequired[
+        Annotated[float | None, describe("Time of a batch besides its events, s; absent: no batches.")]
+    ]
     tasks: Annotated[
         list[dict[str, float | None]],
         describe(f"Measurements of each task, in order; null: unknown: {', '.join(NAMES)}."),

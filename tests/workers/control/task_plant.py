@@ -83,6 +83,7 @@ class TaskPlant:
                 **(found.get("pipeline") or {}),
                 "state": "running",
                 "age_seconds": 0.3,
+                "cores": MOST,
                 "applications": {"performance": row},
             },
             "loops": control_record(self.now).loops,

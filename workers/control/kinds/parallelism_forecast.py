@@ -28,11 +28,11 @@ from workers.control.parts.kind import (
 )
 from workers.control.parts.operators import (
     CALM,
-    CORES,
     GONE,
     INTERVAL_SECONDS,
     TASK_ADVICE,
     build_topology_inputs,
+    count_useful_tasks,
     forecast_arrivals,
 )
 from workers.documents.snapshot import Snapshot
@@ -62,7 +62,8 @@ def measure_target(
     why, missed = _compute_missed(target, snapshot, topology, operator)
     if missed is None:
         return Measurement.of(nothing, ObservationQuality(measured.age_seconds, idle=why), {})
-    seen = ForecastObservation(missed=tuple(map(tuple, missed)), current=min(operator.parallelism, CORES), first=1)
+    current = min(operator.parallelism, count_useful_tasks(snapshot))
+    seen = ForecastObservation(missed=tuple(map(tuple, missed)), current=current, first=1)
     return Measurement.of(seen, measured, {})
 
 
@@ -81,7 +82,7 @@ def _compute_missed(
     if is_rejected(mean, deviation, MAX_DEVIATION):
         share = deviation.sum() / max(mean.sum(), 1e-9)
         return (f"the forecast is too uncertain: its standard deviation is {format_percent(share)} of its mean", None)
-    counts = np.arange(1.0, CORES + 1)
+    counts = np.arange(1.0, count_useful_tasks(snapshot) + 1)
     window = snapshot.forecasts[target["application"]].window_seconds
     return "", compute_missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
 

@@ -27,7 +27,6 @@ from workers.control.parts.operators import (
     BOUND_SECONDS,
     CALM,
     CLOCK_SECONDS,
-    CORES,
     GONE,
     INTERVAL_SECONDS,
     OTHERS_MAXIMUM,
@@ -43,10 +42,11 @@ from workers.documents.snapshot import Snapshot
 from workers.history.forecasts import WINDOW_SECONDS
 from workers.models import Loop
 from workers.plants.foreign.kind import PlantPace
+from workers.plants.topology import MAX_TASKS
 
 OWN: Mapping[str, Any] = {
     "bound_seconds": BOUND_SECONDS,
-    "maximum": CORES,
+    "maximum": MAX_TASKS,
     "deadline_seconds": BOUND_SECONDS,
     "pause_seconds": 0.0,
     "change_seconds": 20.0,
@@ -71,7 +71,7 @@ def measure_target(
 
 
 def list_targets(present: PlantInventory) -> Targets:
-    """Return the running applications (at most one task per core) and the registered plants."""
+    """Return the running applications (at most one task per core of Spark) and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(
             {"application": name}, parameters=OWN, guard=CALM, interval_seconds=INTERVAL_SECONDS

@@ -23,7 +23,6 @@ from workers.control.parts.operators import (
     BOUND_SECONDS,
     CALM,
     CLOCK_SECONDS,
-    CORES,
     GONE,
     INTERVAL_SECONDS,
     OTHERS_MAXIMUM,
@@ -36,6 +35,7 @@ from workers.control.parts.operators import (
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.foreign.kind import PlantPace
+from workers.plants.topology import MAX_TASKS
 
 
 def measure_target(
@@ -48,10 +48,10 @@ def measure_target(
 
 
 def list_targets(present: PlantInventory) -> Targets:
-    """Return the running applications (at most one task per core) and the registered plants."""
+    """Return the running applications (at most one task per core of Spark) and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(
-            {"application": name}, parameters={"maximum": CORES}, guard=CALM, interval_seconds=INTERVAL_SECONDS
+            {"application": name}, parameters={"maximum": MAX_TASKS}, guard=CALM, interval_seconds=INTERVAL_SECONDS
         )
         for name in present.applications
     }

@@ -5,9 +5,9 @@ the controller. Only one loop acts on each target: the order of `OWNERS` decides
 auto takes precedence, and the law that acts by default steps back until the other stops.
 """
 
-import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,12 +27,11 @@ from workers.plants.foreign.adapters import has_own_controllers, list_kinds, ope
 from workers.plants.orders import explain_unreached
 from workers.plants.plant import ElasticPlant, Plant, PlantUnavailable
 from workers.plants.registry import LOCAL, UnknownPlant, explain_unseen, find_topology
-from workers.plants.topology import build_application_topology, build_topology
+from workers.plants.topology import MAX_TASKS, build_application_topology, build_topology
 
 # Precedence of the laws that act; the last one acts by default.
 OWNERS = catalog.list_ranked_laws()
-# More tasks than cores would only wait for each other.
-CORES = max(2, len(os.sched_getaffinity(0)))
+UNREPORTED_CORES = 2  # those of a pipeline of an older version, by its default
 BOUND_SECONDS, OTHERS_MAXIMUM = 15.0, 4
 # Settings of a loop and the clock of its kind: a plant may request faster ticks.
 INTERVAL_SECONDS, CLOCK_SECONDS = 5, 2
@@ -196,7 +195,17 @@ def _observe_application(
         whole = build_topology(snapshot)
     except BadInput as error:
         return None, ObservationQuality(measured.age_seconds, str(error))
-    return build_application_topology(whole, target["application"]), measured
+    topology, most = build_application_topology(whole, target["application"]), count_useful_tasks(snapshot)
+    operators = {
+        name: operator if operator.fixed else replace(operator, maximum=min(operator.maximum, most))
+        for name, operator in topology.operators.items()
+    }
+    return replace(topology, operators=operators), measured
+
+
+def count_useful_tasks(snapshot: Snapshot) -> int:
+    """Return the tasks that can work at the same time: more tasks than Spark's cores would wait for each other."""
+    return min(MAX_TASKS, snapshot.pipeline.cores or UNREPORTED_CORES)
 
 
 def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:

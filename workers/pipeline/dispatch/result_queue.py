@@ -67,6 +67,11 @@ class Result(StoredDocument, frozen=True):
         return sum(blob.size_bytes for blob in self.blobs)
 
     @property
+    def published_seconds(self) -> float | None:
+        """Return when it was published by the control server's clock (s since 1970); None: not yet."""
+        return int(self.entry_id.partition("-")[0]) / 1_000 if self.entry_id else None
+
+    @property
     def last_us(self) -> int | None:
         return max((blob.last_us for blob in self.blobs), default=None)
 

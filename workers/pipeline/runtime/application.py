@@ -174,6 +174,7 @@ class PipelineProcess:
         try:
             self._follow(place, reset)
             while not self._stopping.wait(1.0):
+                self._statuses.cores = place.spark.sparkContext.defaultParallelism  # executors come and go
                 self._follow(place, reset=False)
         finally:
             if self._stopping.is_set():

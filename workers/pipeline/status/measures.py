@@ -5,7 +5,9 @@ the previous batch, and i arriving events
 
     latency t (an event leaves with its batch), service t / n, interval between arrivals d / i
 
-and variances are those of the sample of such values. Counts are over the window, their variances between batches.
+Counts are over the window, those of inputs at their mean rate, and their variances are between batches. The variances
+of an event's service and of the interval between two arrivals can't be read from the means of batches, which vary n
+times less. They follow from how much the sums vary (`estimate_service_variance`, `estimate_arrival_cv2`).
 """
 
 from collections import deque
@@ -13,43 +15,58 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, variance
 
+import numpy as np
+
 from workers.documents.pipeline import ApplicationStatus
 from workers.pipeline.patterns.shedding import ShedCounts
 from workers.pipeline.tiers.finished_batch import InterEventBatch
 
 DIGITS = 6  # significant digits: a variance of microseconds is small, but not zero
+MIN_BATCHES = 10  # with fewer, the variance says little
+RETAINED_SECONDS = 60.0
+CLOCK_SECONDS = 1e-6  # resolution of a measured time; a difference of two has a variance of a sixth of its square
+# A greater c² comes from single pauses, such as the first batch of a process, and not from the events.
+MAX_CV2 = 50.0
 
 
 @dataclass(frozen=True)
 class WorkSample:
     """One batch of a task.
 
-    elapsed_seconds: since the previous batch. inputs: events that arrived at the task (its part of the operator's, in
-    proportion to what it executed). executions: events that it processed.
+    elapsed_seconds: since the start of the previous batch, in which its inputs arrived; None for the first one. inputs:
+    events that arrived at the task (its part of the operator's, in proportion to what it executed). executions: events
+    that it processed.
     """
 
-    elapsed_seconds: float
+    elapsed_seconds: float | None
     inputs: float
     executions: int
     outputs: int
     seconds: float
 
 
-def compute_measures(samples: Sequence[WorkSample], window_seconds: float) -> dict[str, float | None]:
-    """Return the measures of a task by name. `controllers.parallelism.measured_topology.MEASURES` has their units."""
+def compute_measures(
+    samples: Sequence[WorkSample], window_seconds: float, earlier: Sequence[WorkSample] = ()
+) -> dict[str, float | None]:
+    """Return the measures of a task by name. `controllers.parallelism.measured_topology.MEASURES` has their units.
+
+    earlier: batches before the window, from which only the variances of service and arrivals are estimated.
+    """
     worked = [sample for sample in samples if sample.executions]
     executions = sum(sample.executions for sample in samples)
-    inputs = sum(sample.inputs for sample in samples)
+    inputs = _count_inputs(samples, window_seconds)
     seconds = sum(sample.seconds for sample in samples)
     weighted = sum(sample.seconds * sample.executions for sample in worked)
+    interval_seconds = window_seconds / inputs if inputs else None
+    arrival_cv2 = estimate_arrival_cv2([*earlier, *samples])
     measures_of_task = {
         "latency_seconds": weighted / executions if executions else None,
         "latency_variance": _compute_variance([sample.seconds for sample in worked]),
         "service_seconds": seconds / executions if executions else None,
-        "service_variance": _compute_variance([sample.seconds / sample.executions for sample in worked]),
-        "arrival_interval_seconds": window_seconds / inputs if inputs else None,
-        "arrival_interval_variance": _compute_variance(
-            [sample.elapsed_seconds / sample.inputs for sample in samples if sample.inputs]
+        "service_variance": estimate_service_variance([*earlier, *samples]),
+        "arrival_interval_seconds": interval_seconds,
+        "arrival_interval_variance": (
+            None if interval_seconds is None or arrival_cv2 is None else arrival_cv2 * interval_seconds**2
         ),
         "utilisation": min(1.0, seconds / window_seconds),
         "inputs": inputs,
@@ -62,12 +79,56 @@ def compute_measures(samples: Sequence[WorkSample], window_seconds: float) -> di
     return {name: None if value is None else float(f"{value:.{DIGITS}g}") for name, value in measures_of_task.items()}
 
 
+def estimate_service_variance(samples: Sequence[WorkSample]) -> float | None:
+    """Return the variance of the service of one event, s², or None for fewer than `MIN_BATCHES` batches.
+
+    A batch of n events takes f + n s on average, with a variance of n σ². Therefore f and s are fitted with the weights
+    1 / n, and σ² is the mean of the squared residuals over n. Equal sizes don't separate f from n s, which changes no
+    residual.
+    """
+    worked = [sample for sample in samples if sample.executions]
+    if len(worked) < MIN_BATCHES:
+        return None
+    sizes = np.asarray([sample.executions for sample in worked], dtype=float)
+    seconds = np.asarray([sample.seconds for sample in worked])
+    scale = 1 / np.sqrt(sizes)
+    columns = np.column_stack([np.ones(len(worked)), sizes])
+    fitted, _, rank, _ = np.linalg.lstsq(columns * scale[:, None], seconds * scale)
+    squares = (seconds - columns @ fitted) ** 2 - CLOCK_SECONDS**2 / 6
+    mean_seconds = float(seconds.sum() / sizes.sum())
+    return min(max(0.0, float((squares / sizes).sum()) / (len(worked) - int(rank))), MAX_CV2 * mean_seconds**2)
+
+
+def estimate_arrival_cv2(samples: Sequence[WorkSample]) -> float | None:
+    """Return c² of the interval between two arrivals, or None for fewer than `MIN_BATCHES` batches.
+
+    In d seconds, λ d events arrive with a variance of c² λ d, so c² is Σ (i - λ d)² / Σ λ d.
+    """
+    known = [(sample.elapsed_seconds, sample.inputs) for sample in samples if sample.elapsed_seconds is not None]
+    if len(known) < MIN_BATCHES:
+        return None
+    elapsed, inputs = np.asarray(known).T
+    if not inputs.sum() or not elapsed.sum():
+        return None
+    expected = inputs.sum() / elapsed.sum() * elapsed
+    return float(((inputs - expected) ** 2).sum() / expected.sum()) * len(known) / (len(known) - 1)
+
+
+def _count_inputs(samples: Sequence[WorkSample], window_seconds: float) -> float:
+    """Return the events that arrive in a window.
+
+    The batches of a window also bring what arrived before it, which is much if they are long. Therefore their events
+    are related to the time in which they arrived, at most a window each: after a pause, they are likely to be recent.
+    """
+    covered_seconds = sum(min(sample.elapsed_seconds or 0.0, window_seconds) for sample in samples)
+    if not covered_seconds:
+        return sum(sample.inputs for sample in samples)
+    inputs = sum(sample.inputs for sample in samples if sample.elapsed_seconds is not None)
+    return inputs * window_seconds / covered_seconds
+
+
 def _compute_variance(values: Sequence[float]) -> float | None:
     return variance(values) if len(values) > 1 else None
-
-
-MIN_BATCHES = 10  # with fewer, the variance says little
-RETAINED_SECONDS = 60.0
 
 
 class BatchOverheads:

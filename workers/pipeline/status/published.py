@@ -72,6 +72,7 @@ class Statuses:
             self._end_before = f"its process exited unexpectedly, {silent_seconds:,.0f} s before this start"
         self._error = self._end_before
         self._before = {**left.carried, **left.applications} if left else {}
+        self.cores: int | None = None  # of Spark
 
     def board(self, application: Application) -> StatusBoard:
         """Return a board for an application, or for another version of it, which continues the counts."""
@@ -149,6 +150,7 @@ class Statuses:
             late_events=sum(application.late_events for application in every),
             outbox=dict(outbox),
             shed_events=sum(application.shed_events for application in every),
+            cores=self.cores,
             result_free_bytes=sum(known) if known else None,
             patterns={
                 name: PatternCounts(matches=pattern.matches, quiet=pattern.quiet, seconds=pattern.seconds)

@@ -24,7 +24,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import sqrt
 from statistics import stdev
@@ -54,10 +54,17 @@ from workers.pipeline.dispatch.result_queue import Room
 from workers.pipeline.patterns.graph import Operator, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.shedding import find_chain_starts, is_sheddable, limit_types
-from workers.pipeline.status.measures import BatchOverheads, EventAges, Totals, WorkSample, compute_measures
+from workers.pipeline.status.measures import (
+    RETAINED_SECONDS,
+    BatchOverheads,
+    EventAges,
+    Totals,
+    WorkSample,
+    compute_measures,
+)
 from workers.pipeline.status.progress import ProgressInputs, ProgressRecord
 from workers.pipeline.status.shed_record import ShedRecord
-from workers.pipeline.tiers.finished_batch import InterEventBatch, PatternCount, ReplicaBatch
+from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount, PatternCount, ReplicaBatch
 
 WINDOW_SECONDS = 10.0
 
@@ -278,6 +285,7 @@ class StatusBoard:
                 combiner=CombinerStatus(
                     waits_for=newest.combined.waits_for if newest else None,
                     held_results=len(newest.combined.compute_remaining()) if newest else None,
+                    wait_seconds=_compute_combiner_wait(window.batches, self._clock() - window.now),
                 ),
                 operators={
                     operator.name: self._build_operator(operator, window, controls.count_tasks(operator.name))
@@ -290,13 +298,13 @@ class StatusBoard:
     def _open_window(self) -> _Window:
         """Forget old batches, and return the recent ones.
 
-        One batch before the window stays: the last one is shown until there is a newer one.
+        The last one is shown until there is a newer one, and variances are estimated from those of RETAINED_SECONDS.
         """
         now = self._monotonic()
         since = now - WINDOW_SECONDS
         kept: list[deque[Any]] = [*self._replicas.values(), self._batches]
         for records in kept:
-            while len(records) > 1 and records[1].at < since:
+            while len(records) > 1 and records[1].at < now - RETAINED_SECONDS:
                 records.popleft()
         self._ages.forget(since)
         self._overheads.forget(now)
@@ -320,10 +328,10 @@ class StatusBoard:
         recent, newest = window.replicas[name], next(reversed(self._replicas[name]), None)
         responses = [batch.response_seconds for batch in recent]
         is_warm = bool(recent) and self._first_at[name] < window.now - WINDOW_SECONDS
-        samples = [
-            WorkSample(elapsed, batch.events, batch.events, batch.retained, batch.seconds)
-            for batch, elapsed in _add_spacing(self._replicas[name], window.now)
-        ]
+        samples = _SplitSamples()
+        for batch, elapsed in _add_spacing(self._replicas[name]):
+            sample = WorkSample(elapsed, batch.events, batch.events, batch.retained, batch.seconds)
+            samples.add(sample, batch.at >= window.now - WINDOW_SECONDS)
         return ReplicaStatus(
             share=round(share, 4),
             in_per_second=window.compute_rate(batch.events for batch in recent),
@@ -332,7 +340,7 @@ class StatusBoard:
             batch_seconds=newest.seconds if newest else None,
             response_seconds=round(sum(responses) / len(responses), 4) if is_warm else None,
             response_error_seconds=round(stdev(responses) / sqrt(len(responses)), 4) if len(responses) > 1 else None,
-            work=compute_measures(samples, window.seconds),
+            work=samples.compute_measures(window.seconds),
         )
 
     def _build_operator(self, operator: Operator, window: _Window, parallelism: int) -> OperatorStatus:
@@ -364,16 +372,20 @@ class StatusBoard:
 
     def _measure_tasks(self, operator: Operator, window: _Window, parallelism: int) -> list[Measures]:
         """Return what each task did. A task that was just removed by a lower parallelism is still shown."""
-        samples: dict[int, list[WorkSample]] = {task: [] for task in range(1, parallelism + 1)}
-        for batch, elapsed in _add_spacing(self._batches, window.now):
-            if operator.name not in batch.operators:
-                continue
-            inputs = batch.count_inputs(operator, self._application.graph)
-            shared = inputs / max(batch.operators[operator.name].events, 1)
-            for count in (record for record in batch.worked if record.operator == operator.name):
+        samples = {task: _SplitSamples() for task in range(1, parallelism + 1)}
+        for batch, elapsed in _add_spacing(self._batches):
+            counts = {count.task: count for count in batch.worked if count.operator == operator.name}
+            shared = 0.0
+            if operator.name in batch.operators:
+                inputs = batch.count_inputs(operator, self._application.graph)
+                shared = inputs / max(batch.operators[operator.name].events, 1)
+            is_recent = batch.at >= window.now - WINDOW_SECONDS
+            # A task without work in a batch has received nothing in that time.
+            for task in samples.keys() | counts.keys():
+                count = counts.get(task, OperatorCount(operator.name, task))
                 sample = WorkSample(elapsed, count.events * shared, count.events, count.matches, count.seconds)
-                samples.setdefault(count.task, []).append(sample)
-        return [compute_measures(samples[task], window.seconds) for task in sorted(samples)][:parallelism]
+                samples.setdefault(task, _SplitSamples()).add(sample, is_recent)
+        return [samples[task].compute_measures(window.seconds) for task in sorted(samples)][:parallelism]
 
     def _build_pattern_status(self, operator: str, pattern: Pattern, window: _Window) -> PatternStatus:
         name, given = pattern.name, PatternCount()
@@ -422,11 +434,39 @@ def _compute_share(part: float, whole: float) -> float:
     return round(part / whole, 4) if whole else 0.0
 
 
-def _add_spacing(records: Iterable[Any], now: float) -> Iterator[tuple[Any, float]]:
-    """Return the batches of the window, each with the seconds since the previous one."""
+@dataclass
+class _SplitSamples:
+    """The batches of a task: those of the window, and earlier ones."""
+
+    recent: list[WorkSample] = field(default_factory=list)
+    earlier: list[WorkSample] = field(default_factory=list)
+
+    def add(self, sample: WorkSample, is_recent: bool) -> None:
+        (self.recent if is_recent else self.earlier).append(sample)
+
+    def compute_measures(self, window_seconds: float) -> Measures:
+        return compute_measures(self.recent, window_seconds, self.earlier)
+
+
+def _add_spacing(records: Iterable[Any]) -> Iterator[tuple[Any, float | None]]:
+    """Return the batches, each with the seconds from the start of the previous one to its own; None for the first."""
     for before, batch in pairwise((None, *records)):
-        if batch.at >= now - WINDOW_SECONDS:
-            yield batch, batch.at - before.at if before else batch.seconds
+        yield batch, max(0.0, batch.at - batch.seconds - before.at + before.seconds) if before else None
+
+
+def _compute_combiner_wait(recent: list[InterEventBatch], behind_seconds: float) -> float | None:
+    """Return how long a row waits on average from the replica's result to the batch that reads it first.
+
+    behind_seconds: from the monotonic clock to that of the control server.
+    """
+    waits = [
+        (sum(blob.rows for blob in result.blobs), batch.at - batch.seconds + behind_seconds - result.published_seconds)
+        for batch in recent
+        for result in batch.combined.fresh
+        if result.published_seconds is not None
+    ]
+    rows = sum(count for count, _ in waits)
+    return round(sum(count * max(0.0, wait) for count, wait in waits) / rows, 4) if rows else None
 
 
 def count_waiting_events(heartbeats: Mapping[bytes, bytes], queues: tuple[str, ...]) -> int | None:

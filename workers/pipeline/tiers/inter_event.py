@@ -1,7 +1,8 @@
 """The second tier: operators that turn events into complex events.
 
 Spark calls it for each inter-event micro-batch. Each level of operators is one Spark job, in which each operator has as
-many tasks as its parallelism says. Then the complex events are published.
+many tasks as its parallelism says, if they save more time than they take: otherwise one task does all. Then the complex
+events are published.
 """
 
 import logging
@@ -24,6 +25,8 @@ from workers.pipeline.tiers.state import StateStore
 
 logger = logging.getLogger(__name__)
 WARN_SECONDS = 60.0  # seconds between two warnings about a pattern
+TASK_SECONDS = 0.02  # a further task of a job takes 3 to 20 ms (median, two cores, idle and busy)
+NEWEST_SHARE = 0.3  # weight of the newest batch in the time of a row
 
 
 class InterEventBoard(Protocol):
@@ -50,6 +53,7 @@ class InterEventWork(BatchWork):
         self.ids = {"application": application.name}
         self._outbox, self._status = outbox, status
         self._warned_at: dict[str, float] = {}
+        self._row_seconds: dict[str, float] = {}  # operator → time of a row that it reads
 
     def work(self, events: DataFrame, batch: int) -> None:
         started = time.monotonic()
@@ -63,8 +67,11 @@ class InterEventWork(BatchWork):
         worked: list[OperatorCount] = []
         for level, operators in enumerate(application.graph.levels):
             # A single task needs no plan of its own and runs where all others do.
-            if tasks := self._list_tasks(level, operators, combined, batch):
-                worked += spark.parallelize(tasks, len(tasks)).flatMap(Work(*places, level)).collect()
+            rows = self._count_rows(level, combined, batch)
+            if tasks := self._list_tasks(operators, rows, combined, spark.defaultParallelism):
+                done = spark.parallelize(tasks, len(tasks)).flatMap(Work(*places, level)).collect()
+                self._learn_row_seconds(done, rows)
+                worked += done
         for count in worked:
             counts.setdefault(count.operator, OperatorCount(count.operator)).add(count)
         self._warn_of_forgotten(counts)
@@ -87,23 +94,38 @@ class InterEventWork(BatchWork):
                     pattern.forgotten_bytes / 1e6,
                 )
 
+    def _count_rows(self, level: int, combined: CombinedOffset, batch: int) -> int:
+        emitted = sum(part.num_rows for part in self._store.read_between(batch)) if level else 0
+        return emitted + combined.rows
+
     def _list_tasks(
-        self, level: int, operators: tuple[Operator, ...], combined: CombinedOffset, batch: int
+        self, operators: tuple[Operator, ...], rows: int, combined: CombinedOffset, cores: int
     ) -> list[list[Unit]]:
-        """Return the units of each task: one task for a small batch, none if there is nothing to do."""
+        """Return the units of each task, or no task if there is nothing to do."""
         everything = tuple(range(KEY_GROUPS))
-        rows = combined.rows
-        if level:
-            rows = sum(part.num_rows for part in self._store.read_between(batch)) + rows
-        if rows >= EVENTS_PER_TASK:
+        counts = {operator.name: combined.controls.count_tasks(operator.name) for operator in operators}
+        if rows >= EVENTS_PER_TASK or self._saves_time(counts, rows, cores):
             return [
-                [Unit(operator.name, groups, task)]
-                for operator in operators
-                for task, groups in enumerate(
-                    distribute_groups(combined.controls.count_tasks(operator.name), everything), 1
-                )
+                [Unit(name, groups, task)]
+                for name, count in counts.items()
+                for task, groups in enumerate(distribute_groups(count, everything), 1)
             ]
         due = {} if combined.watermark_us is None else self._store.list_due_groups(combined.watermark_us)
-        if not rows and not any(operator.name in due for operator in operators):
+        if not rows and not any(name in due for name in counts):
             return []
-        return [[Unit(operator.name, everything) for operator in operators]]
+        return [[Unit(name, everything) for name in counts]]
+
+    def _saves_time(self, counts: Mapping[str, int], rows: int, cores: int) -> bool:
+        """Return whether the operators' own tasks are faster than one task for all, as measured so far."""
+        alone = {name: rows * self._row_seconds.get(name, 0.0) for name in counts}
+        whole = sum(alone.values())
+        longest = max(whole / cores, *(alone[name] / count for name, count in counts.items()))
+        return whole - longest > TASK_SECONDS * (sum(counts.values()) - 1)
+
+    def _learn_row_seconds(self, done: list[OperatorCount], rows: int) -> None:
+        if not rows:
+            return
+        for name in {count.operator for count in done}:
+            seconds = sum(count.seconds for count in done if count.operator == name) / rows
+            before = self._row_seconds.get(name, seconds)
+            self._row_seconds[name] = before + NEWEST_SHARE * (seconds - before)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from common.stored_document import replace_fields
 from controllers import catalog
 from controllers.framework.law import decide_next
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
@@ -10,7 +11,7 @@ from tests.workers.loops import PARALLELISM, ensured
 from tests.workers.plants.test_topology import snapshot as plain
 from workers.control.kinds import parallelism_forecast
 from workers.control.kinds.registry import KINDS, find_display
-from workers.control.parts.operators import CORES, collect_readings
+from workers.control.parts.operators import collect_readings
 from workers.models import Loop
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
 
@@ -87,8 +88,18 @@ def test_the_forecast_law_is_given_what_one_operator_would_miss_with_each_number
     observed = catalog.read_observation(law, sensed.observation)
     catalog.check_observation(law, parameters, observed)
     missed = observed["missed"]
-    assert len(missed) == 2 and len(missed[0]) == CORES and observed["current"] == min(2, CORES)
+    assert len(missed) == 2 and len(missed[0]) == 2 and observed["current"] == 2
     assert missed[1][0] > missed[0][0] > missed[0][1] > 0
+
+
+def test_as_many_tasks_as_spark_has_cores_are_useful_whatever_this_process_has():
+    document = seen({"performance": foreseen((6e5, 9e5), (1e3, 1e3))})
+    for cores, most in ((None, 2), (6, 6), (500, 64)):
+        document = replace_fields(document, pipeline=replace_fields(document.pipeline, cores=cores))
+        for law in ("parallelism_joint", "parallelism_queueing"):
+            rows = SENSED[law](TARGET, document, None, NOW).observation["operators"]
+            assert {row["maximum"] for row in rows.values()} == {most}
+        assert len(forecast(HOSTS, document, None, NOW).observation["missed"][0]) == most
 
 
 @pytest.mark.parametrize(

@@ -122,13 +122,30 @@ def test_each_task_is_measured_by_its_own_batches(control):
     assert (operator["parallelism"], operator["tasks"], operator["reads_source"]) == (2, 2, True)
     first, second = operator["work"]
     assert (first["executions"], second["executions"]) == (60, 20)
-    # 50 rows came with each batch, to the tasks as they worked: 30 and 10 of 40.
-    assert (first["inputs"], second["inputs"]) == (75.0, 25.0)
+    # 50 rows came in the 2 s between the batches, to the tasks as they worked: 30 and 10 of 40.
+    assert (first["inputs"], second["inputs"]) == (187.5, 62.5)
     assert (first["outputs"], second["outputs"]) == (4, 0)
     assert first["service_seconds"] == 0.1 and first["latency_seconds"] == 3.0
-    assert first["arrival_interval_seconds"] == pytest.approx(10 / 75, rel=1e-5)
+    assert first["arrival_interval_seconds"] == pytest.approx(2 / 37.5, rel=1e-5)
     assert second["utilisation"] == 0.2
-    assert first["service_variance"] == 0.0
+    assert first["service_variance"] is None  # too few batches
+
+
+def test_the_wait_for_the_combiner_is_from_the_result_to_the_batch_that_reads_it_first(control):
+    shown = board(control)
+    entries = [Result("iap1", 1, None, ARRIVED.blobs, f"{at_ms}-0") for at_ms in (48_500, 49_100)]
+    combined = CombinedOffset(fresh=tuple(entries))
+    shown.record_inter_event_batch(InterEventBatch(100.0, 7, combined, {}, (), 0.5))  # it began at 49.5
+    assert shown.document({}).combiner.wait_seconds == pytest.approx(0.7)
+
+
+def test_a_task_that_a_small_batch_did_not_need_has_received_nothing(control):
+    shown = board(control)
+    alone = InterEventBatch(99.0, 8, worked(8).combined, worked(8).operators, worked(8).worked[:1], 0.5)
+    for batch in (worked(7, at=98.0), alone):
+        shown.record_inter_event_batch(batch)
+    first, second = shown.document({}).operators["hosts"].work
+    assert first["inputs"] > 0 and second["inputs"] == 0.0
 
 
 def test_matches_count_on_over_a_restart_and_over_a_version(control):

@@ -252,7 +252,7 @@ class FlinkPlant(Adapter):
         samples = list(_iterate_samples(self._recent, vertex.id, subtask))
         if not samples or not window:
             return {}
-        known_seconds = sum(sample.elapsed_seconds for sample in samples)
+        known_seconds = sum(sample.elapsed_seconds or 0.0 for sample in samples)
         task_measures = compute_measures(samples, known_seconds)
         for name in COUNTS:
             task_measures[name] = (task_measures[name] or 0.0) * window / known_seconds

@@ -1,0 +1,51 @@
+"""How many tasks an inter-event batch is given: as many as save time."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.tiers.combining import CombinedOffset
+from workers.pipeline.tiers.event_source import EVENTS_PER_TASK
+from workers.pipeline.tiers.finished_batch import OperatorCount
+from workers.pipeline.tiers.inter_event import TASK_SECONDS, InterEventWork
+
+OPERATORS = (SimpleNamespace(name="hosts"), SimpleNamespace(name="sites"))
+
+
+@pytest.fixture
+def work(control):
+    return InterEventWork("", SimpleNamespace(name="performance"), None, control, None, None)
+
+
+def count_tasks(work, rows, cores=8, **tasks):
+    return len(work._list_tasks(OPERATORS, rows, CombinedOffset(controls=Controls(parallelism=1, tasks=tasks)), cores))
+
+
+def learn(work, rows, **seconds):
+    work._learn_row_seconds([OperatorCount(name, seconds=took) for name, took in seconds.items()], rows)
+
+
+def test_a_small_batch_of_slow_events_is_distributed_and_one_of_quick_events_is_not(work):
+    assert count_tasks(work, 500, hosts=2) == 1  # nothing was measured yet
+    learn(work, 500, hosts=0.5, sites=0.001)  # 1 ms for each row at hosts
+    assert count_tasks(work, 500, hosts=2) == 3
+    assert count_tasks(work, 60, hosts=2) == 1  # it would save 30 ms, and two further tasks take 40
+    assert count_tasks(work, 500, cores=1, hosts=2) == 1
+    for _ in range(30):
+        learn(work, 500, hosts=0.001, sites=0.001)
+    assert count_tasks(work, 500, hosts=2) == 1
+    assert count_tasks(work, EVENTS_PER_TASK, hosts=2) == 3
+
+
+def test_operators_of_a_level_also_run_at_the_same_time_where_each_has_one_task(work):
+    learn(work, 100, hosts=2.1 * TASK_SECONDS, sites=2.1 * TASK_SECONDS)
+    assert count_tasks(work, 100) == 2
+    assert count_tasks(work, 40) == 1
+
+
+def test_nothing_to_do_needs_no_task_and_teaches_nothing(work):
+    learn(work, 100, hosts=1.0)
+    learn(work, 0, hosts=9.0)
+    assert count_tasks(work, 0, hosts=4) == 0
+    assert count_tasks(work, 100, hosts=4) == 5
