@@ -77,7 +77,6 @@ urlpatterns = [
     path("loops/<int:loop_id>/what-if/", what_if.page, name="what-if"),
     path("loops/<int:loop_id>/mode", loops.mode, name="loop-mode"),
     path("loops/<int:loop_id>/mode-proposal", loop_actions.decide_mode_proposal, name="loop-mode-proposal"),
-    path("loops/<int:loop_id>/tuning", loop_actions.decide, name="loop-tuning"),
     path("overrides/", overrides.overrides_page, name="overrides"),
     path("overrides/create", overrides.create, name="override-create"),
     path("overrides/<int:override_id>/end", overrides.end_override, name="override-end"),

@@ -148,36 +148,6 @@ class Override(models.Model):
         return f"{self.name} = {self.value} {until}"
 
 
-class Tuning(models.Model):
-    """Parameter values that a loop's record supports, and their results on the following days.
-
-    days: of the validation, [{"day", "before", "after"}], the cost of each; improvement: the share of the cost saved;
-    confidence: its certainty (`controllers.design.tuning`). When approved by its hash, the values are set as overrides.
-    """
-
-    class State(models.TextChoices):
-        PROPOSED = "proposed"
-        APPROVED = "approved"
-        REJECTED = "rejected"
-        VOID = "void"  # a newer one replaced it, or the loop has changed
-
-    loop = models.ForeignKey(Loop, on_delete=models.CASCADE, related_name="tunings")
-    state = models.CharField(max_length=10, choices=State.choices, default=State.PROPOSED, db_index=True)
-    values = models.JSONField()
-    instead_of = models.JSONField()
-    days = models.JSONField()
-    improvement = models.FloatField()
-    confidence = models.FloatField()
-    hash = models.CharField(max_length=64)
-    created_at = models.DateTimeField(default=timezone.now)
-    decided_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
-    decided_at = models.DateTimeField(null=True, default=None)
-    note = models.TextField(default="", blank=True)  # the reason of the decision
-
-    def __str__(self) -> str:
-        return f"tuning {self.pk} of {self.loop_id} {self.state}"
-
-
 class FirstReport(models.Model):
     """The savings that a loop in *advise* mode at an attached plant would have made in its first hour.
 

@@ -17,7 +17,7 @@ from workers.alerts.delivery.message_text import format_one_line
 from workers.alerts.delivery.receivers import READ_BY_PEOPLE
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.alerts.review import format_duration
-from workers.models import LedgerEntry, Loop, Override, Plan, Tuning
+from workers.models import LedgerEntry, Loop, Override, Plan
 from workers.objectives.book import MINUTE_SECONDS, MINUTES_PER_DAY
 from workers.objectives.error_budget import PeriodCounts, compute_window_budget
 from workers.objectives.models import Objective
@@ -81,10 +81,9 @@ class WeekOverride:
 
 @dataclass(frozen=True)
 class WeekProposal:
-    """A proposal, and what became of it. `expected`: its effect in words, "" if none is known."""
+    """A proposal, and what became of it."""
 
     what: str
-    expected: str
     state: str
     at: datetime
 
@@ -193,18 +192,9 @@ def _format_value(value: object) -> str:
 
 
 def _list_proposals(since: datetime, until: datetime) -> list[WeekProposal]:
-    """Return proposals of parameters that the record supports, and of plans; the newest first."""
-    proposals = []
-    for tuning in Tuning.objects.filter(created_at__gte=since, created_at__lt=until).select_related("loop"):
-        values = ", ".join(f"{name} = {_format_value(value)}" for name, value in tuning.values.items())
-        expected = (
-            f"{100 * tuning.improvement:.0f} % lower cost on the following days"
-            f" ({100 * tuning.confidence:.0f} % confidence)"
-        )
-        proposals.append(WeekProposal(f"{tuning.loop.name}: {values}", expected, tuning.state, tuning.created_at))
-    for plan in Plan.objects.filter(created_at__gte=since, created_at__lt=until):
-        proposals.append(WeekProposal(f"Plan: {plan.title}", "", plan.state, plan.created_at))
-    return sorted(proposals, key=lambda row: row.at, reverse=True)
+    """Return proposals of plans, the newest first."""
+    plans = Plan.objects.filter(created_at__gte=since, created_at__lt=until).order_by("-created_at")
+    return [WeekProposal(f"Plan: {plan.title}", plan.state, plan.created_at) for plan in plans]
 
 
 REPORT_PATH = "/reports/"
@@ -275,7 +265,7 @@ def _describe_overrides(report: WeekReport) -> Iterator[str]:
 
 def _describe_proposals(report: WeekReport) -> Iterator[str]:
     for row in report.proposals:
-        yield f"- {row.what} ({row.state}){f': {row.expected}' if row.expected else ''}"
+        yield f"- {row.what} ({row.state})"
     yield from _describe_remainder(report.more_proposals)
 
 

@@ -1,18 +1,8 @@
-"""Costs of recorded arrivals at one container with other parameters of its worker law.
+"""The recorded arrivals of one container, processed again by its worker law or by a baseline.
 
-The plant is that of the lab's scenario `manager`: it responds to the decisions, so this is closed-loop. For each
-stretch of n seconds,
-
-    cost = (runs - fewest) / fewest + 10·(seconds with more than upper_limit waiting) / n
-                                    + 10·(seconds whose oldest waits too long) / n
-
-runs: of workers, including those for the events left at the end. fewest: events / events_per_worker, rounded up. Too
-long: more than max_wait_seconds and two evaluations, one to see the event and one until its worker runs. The limits are
-people's requirements, and the price of a violation is fixed: a tenth of the time late costs as much as twice the
-workers. Shape: one count of events per second.
-
-`worked` gives the same in runs and seconds, for the law, for its baselines of the scenario, and with holds in which no
-worker starts.
+The plant is that of the lab's scenario `manager`: it responds to the decisions, so this is closed-loop. An event waits
+too long after more than max_wait_seconds and two evaluations, one to see the event and one until its worker runs. Runs
+include those for the events left at the end. Shape: one count of events per second.
 """
 
 import math
@@ -35,24 +25,9 @@ from controllers.simulation.manager import (
 from controllers.simulation.scenario import Floats
 from controllers.worker_rate.shared import WorkerRateParameters
 
-PRICE = 10.0
 AFTER_REST_SECONDS = 2.0  # Events that arrive at an empty queue are seen within this time.
 OURS, BASELINES = "worker_rate", ("thesis", "static")
 Seconds = npt.NDArray[np.bool_]
-# Tuned: the worth of a worker's start and its evaluation. People's requirements are not tuned.
-TUNED = ("fill_share", "trend_gain", "caution")
-
-
-def compute_mean_cost(values: WorkerRateParameters, stretches: Sequence[Floats]) -> float:
-    """Return the mean cost of some stretches of arrivals with all of the law's parameters."""
-    return float(np.mean([_compute_cost(values, inflow) for inflow in stretches]))
-
-
-def _compute_cost(values: WorkerRateParameters, inflow: Floats) -> float:
-    done = replay(values, inflow)
-    fewest = math.ceil(inflow.sum() / values.events_per_worker)
-    missed = (done.over_limit_seconds + done.late_seconds) / len(inflow)
-    return float((done.runs - fewest) / max(1, fewest) + PRICE * missed)
 
 
 @dataclass(frozen=True)

@@ -149,8 +149,8 @@ def compute_desired(loop: Loop, now: datetime) -> DesiredValues:
 def select_due_loops(before: datetime) -> QuerySet[Loop]:
     """Return retired loops of worker hosts and attached pools that last ticked before that.
 
-    They have no other data: decisions, settings of a person, or tunings. Targets of other loops return by their names.
+    They have no other data: decisions, or settings of a person. Targets of other loops return by their names.
     """
     retired = Loop.objects.filter(target__has_key="retired_at", ticked_at__lt=before)
-    nothing = {"entries": None, "overrides": None, "tunings": None, "first_report": None}
+    nothing = {"entries": None, "overrides": None, "first_report": None}
     return retired.filter(Q(target__has_key="host") | Q(target__has_keys=["plant", "operator"]), **nothing)

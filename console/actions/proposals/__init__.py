@@ -1,1 +1,1 @@
-"""Proposals that people approve by hash: plans, tunings, and proposals of assistants."""
+"""Proposals that people approve by hash: plans and proposals of assistants."""

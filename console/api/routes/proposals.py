@@ -1,22 +1,19 @@
-"""Proposals of assistants and tunings learned from the record of loops: approved by hash, or rejected."""
+"""Proposals of assistants: approved by hash, or rejected."""
 
 from typing import Annotated, Any, TypedDict
 
 from django.http import HttpRequest
 from django.utils import timezone
 
-from common.stored_document import Share, Time, describe
-from console.actions.proposals import assistant_proposals, tunings
+from common.stored_document import Time, describe
+from console.actions.proposals import assistant_proposals
 from console.actions.proposals.assistant_proposals import ACTS
 from console.api.request.answers import Created, Document, Router, build_answer, get_or_404
 from console.api.request.authentication import actor_for
-from console.api.request.input import GivenTime, Reason, RequestBody
-from console.api.routes.control import OverrideList, build_override
+from console.api.request.input import Reason, RequestBody
 from console.connections.control_server import load_latest_snapshot
 from console.input.form_values import Id
 from console.models import AssistantProposal
-from workers.models import Tuning
-from workers.steering.overrides import Expiry
 
 router = Router(tags=["control"])
 MAX_ROWS = 200
@@ -111,94 +108,6 @@ def _build_proposal_row(proposal: AssistantProposal) -> ProposalRow:
     )
 
 
-class TunedDay(TypedDict):
-    """The cost of one validation day on the model of the plant, without a unit."""
-
-    day: str
-    before: float
-    after: float
-
-
-class TuningRow(TypedDict):
-    """Values of a loop's parameters learned from its record, and how they performed on the following days."""
-
-    id: int
-    loop: Annotated[str, describe("Name of the loop.")]
-    state: Annotated[str, describe(values=Tuning.State.values)]
-    values: Document
-    instead_of: Annotated[Document, describe("Values in force when it was proposed.")]
-    days: list[TunedDay]
-    improvement: Annotated[float, describe("Cost savings, as a share.")]
-    confidence: Share
-    hash: str
-    created_at: Time
-    decided_at: Time | None
-    decided_by: str | None
-    note: Annotated[str, describe("The reason for the decision.")]
-
-
-class TuningList(TypedDict):
-    tunings: list[TuningRow]
-
-
-class TuningApproval(RequestBody):
-    """hash: of the tuning as it was read.
-
-    Its values expire after `minutes`, at `expires_at`, or (`endless`, for administrators) never.
-    """
-
-    hash: str
-    reason: str
-    minutes: float | None = None
-    expires_at: GivenTime | None = None
-    endless: bool = False
-
-
-class TuningRejection(RequestBody):
-    """The reason."""
-
-    reason: str
-
-
-@router.get("/tunings", summary="List tunings learned from loop records")
-def list_tunings(request: HttpRequest) -> TuningList:
-    """Return the tunings, the newest first, at most 200."""
-    actor_for(request, "plant.view")
-    rows = Tuning.objects.select_related("loop", "decided_by").order_by("-pk")[:MAX_ROWS]
-    return {"tunings": [_build_tuning_row(row) for row in rows]}
-
-
-@router.post("/tunings/{tuning_id}/approve", summary="Approve a tuning")
-def approve_tuning(request: HttpRequest, tuning_id: Id, body: TuningApproval) -> OverrideList:
-    """Override its loop with its values. Rejected for another hash, and if the loop has changed."""
-    actor, tuning = actor_for(request, "override.set"), _find_tuning(tuning_id)
-    made = tunings.approve(
-        actor,
-        tuning,
-        body.hash,
-        reason=body.reason,
-        now=timezone.now(),
-        expiry=Expiry(body.minutes, body.expires_at, body.endless),
-    )
-    return {"overrides": [build_override(override) for override in made]}
-
-
-@router.post("/tunings/{tuning_id}/reject", summary="Reject a tuning")
-def reject_tuning(request: HttpRequest, tuning_id: Id, body: TuningRejection) -> TuningRow:
-    actor, tuning = actor_for(request, "override.set"), _find_tuning(tuning_id)
-    return _build_tuning_row(tunings.reject(actor, tuning, body.reason, timezone.now()))
-
-
-def _build_tuning_row(tuning: Tuning) -> TuningRow:
-    decided_by = tuning.decided_by.get_username() if tuning.decided_by else None
-    return build_answer(TuningRow, tuning, loop=tuning.loop.name, decided_by=decided_by)
-
-
 def _find_proposal(proposal_id: int) -> AssistantProposal:
     message = f"Proposal {proposal_id} is unknown; GET /api/v1/proposals lists the proposals."
     return get_or_404(AssistantProposal.objects.select_related("token", "decided_by"), message, pk=proposal_id)
-
-
-def _find_tuning(tuning_id: int) -> Tuning:
-    message = f"Tuning {tuning_id} is unknown; GET /api/v1/tunings lists the tunings."
-    return get_or_404(Tuning.objects.select_related("loop", "decided_by"), message, pk=tuning_id)

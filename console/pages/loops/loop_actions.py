@@ -1,4 +1,4 @@
-"""Actions on one loop: its values, its mode, manual tasks, sheds, and tunings."""
+"""Actions on one loop: its values, its mode, manual tasks, and sheds."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,10 +9,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from common.errors import BadInput
-from common.parsing import parse_digits
 from console.accounts.access import actor_of
 from console.actions import loops
-from console.actions.proposals import tunings
 from console.display.override_words import describe_end
 from console.input.form_values import is_untouched, parse_expiry, parse_number
 from console.pages.frame.page import ActionResult, declare_action, report_overrides
@@ -21,7 +19,7 @@ from console.pages.loops.parallelism_view import JOINT, list_manual_tasks
 from console.pages.loops.shedding_view import load_observation, read_changed_parameters
 from controllers import catalog
 from controllers.shedding.law import LAW
-from workers.models import Loop, Tuning
+from workers.models import Loop
 from workers.steering import overrides
 from workers.steering.overrides import Expiry
 from workers.steering.scope import Scope
@@ -107,21 +105,3 @@ def decide_mode_proposal(request: HttpRequest, loop_id: int) -> ActionResult:
         return ActionResult(f"{loop.name} keeps advising.", url, {"go": url})
     loops.approve_mode_proposal(actor, loop, request.POST.get("hash", ""), reason=reason, now=now)
     return ActionResult(f"{loop.name} is now in auto: its next decision is applied.", url, {"go": url})
-
-
-@declare_action("override.set", loop_page)
-def decide(request: HttpRequest, loop_id: int) -> ActionResult:
-    """Decide on a tuning. Posted: tuning (its number), decision (approve, reject), hash, reason, expiry."""
-    number = request.POST.get("tuning", "")
-    rows = Tuning.objects.select_related("loop").filter(loop=loop_id)
-    tuning = get_object_or_404(rows, pk=parse_digits(number) or 0)
-    actor, now, url = actor_of(request), timezone.now(), reverse("loop", args=[loop_id])
-    reason = request.POST.get("reason", "")
-    if request.POST.get("decision") == "reject":
-        tunings.reject(actor, tuning, reason, now)
-        return ActionResult(f"Tuning {tuning.pk} was rejected; nothing was changed.", url, {"tuning": tuning.pk})
-    made = tunings.approve(
-        actor, tuning, request.POST.get("hash", ""), reason=reason, now=now, expiry=parse_expiry(request.POST)
-    )
-    what = f"The values of tuning {tuning.pk} are in force {describe_end(made[0])}."
-    return report_overrides(what, made, "loop", loop_id)

@@ -32,12 +32,12 @@ from console.pages.frame.page import (
     render_page,
     report_overrides,
 )
-from console.pages.loops import exploration, parallelism_view, prediction, shedding_view, workbench
+from console.pages.loops import exploration, parallelism_view, prediction, shedding_view
 from console.pages.loops.exploration import ShownExploration
 from console.pages.loops.parallelism_view import ShownParallelism
 from console.pages.loops.prediction import ShownEffect, ShownPrediction
 from console.pages.loops.shedding_view import ShownShedding
-from console.pages.loops.workbench import WOULD, ShownTuning, Workbench, build_workbench, parse_value, read_value
+from console.pages.loops.workbench import WOULD, Workbench, build_workbench, parse_value, read_value
 from console.pages.queues.queues import LadderSteps, build_ladder
 from console.web.template_context import TemplateContext, render_context
 from controllers import catalog
@@ -82,6 +82,7 @@ class LoopPage(FormPage):
 
     loop: DescribedLoop
     lanes: Lanes
+    activity: str  # what it tests now; empty for nothing
     law_words: list[str]  # templates that describe the law: the first that exists is used
     purpose: str
     formula: str
@@ -92,7 +93,6 @@ class LoopPage(FormPage):
     ladder: LadderSteps | None
     parallelism: ShownParallelism | None
     exploration: ShownExploration | None
-    tuning: ShownTuning | None
     mode_proposal: ShownModeProposal | None
     first_report: ShownReport | None  # of a loop that advises at a neighbor's plant
     entries: list[LedgerEntry | TickRun]  # the latest lines of its ledger
@@ -164,12 +164,13 @@ def loop_page(request: HttpRequest, loop_id: int) -> HttpResponse:
     threads = None
     with suppress(BadInput):  # an invalid number is ignored
         threads = exploration.read_asked(request.GET.get("threads", ""))
-    display = find_display(shown_loop.law, shown_loop.target)
+    display, status = find_display(shown_loop.law, shown_loop.target), get_snapshot(request).loops.get(shown_loop.name)
     predicts = prediction.build_prediction(shown_loop.law, effective)
     explored = exploration.build_exploration(shown_loop, effective, threads)
     page = LoopPage(
         loop=describe(shown_loop, held, now),
         lanes=display.lanes,
+        activity=display.activity(status) if display.activity and status else "",
         purpose=display.purpose,
         formula=display.formula,
         law_words=[f"loops/laws/{shown_loop.law}.html", "loops/laws/any.html"],
@@ -188,7 +189,6 @@ def loop_page(request: HttpRequest, loop_id: int) -> HttpResponse:
             shown_loop, get_snapshot(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
         ),
         exploration=explored,
-        tuning=workbench.build_proposal(shown_loop, now),
         mode_proposal=find_mode_proposal(shown_loop),
         first_report=report_of(shown_loop.pk),
         entries=runs.list_latest_lines(shown_loop, LATEST_LINES),

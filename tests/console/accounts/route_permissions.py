@@ -150,7 +150,7 @@ WITH_A_REASON = """
     shared-links/<link_id>/end plans/<plan_id>/reject plans/<plan_id>/stop plans/<plan_id>/roll-back
     processes/<process>/restart tasks/<name>/run runs/<run_id>/cancel runs/<run_id>/resume users/<username>/disable
     users/<username>/enable users/<username>/reset users/<username>/second-factor applications/<name>/restart
-    applications/<name>/stop applications/<name>/start objectives/<name>/remove tunings/<tuning_id>/reject
+    applications/<name>/stop applications/<name>/start objectives/<name>/remove
     proposals/<proposal_id>/reject
 """
 API_BODIES = {
@@ -208,7 +208,6 @@ API_BODIES = {
     "POST api/v1/overrides": {"loop": 1, "name": "upper_limit", "value": 1, "reason": "a test", "minutes": 1},
     "POST api/v1/overrides/<override_id>/extend": {"minutes": 1},
     "POST api/v1/objectives/<name>": {"fields": {"target": 0.9}, "reason": "a test"},
-    "POST api/v1/tunings/<tuning_id>/approve": {"hash": "0" * 64, "reason": "a test", "minutes": 1},
     "POST api/v1/proposals": {"act": "hold", "arguments": {}, "reason": "a test"},
     "POST api/v1/proposals/<proposal_id>/approve": {"hash": "0" * 64, "reason": "a test"},
 }

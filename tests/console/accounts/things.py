@@ -15,7 +15,7 @@ from workers.alerts.lifecycle.models import Incident, Receiver, Silence
 from workers.alerts.rules.rules import define
 from workers.batch import task_definitions
 from workers.lab.models import Experiment
-from workers.models import LedgerEntry, Loop, Run, Tuning
+from workers.models import LedgerEntry, Loop, Run
 from workers.objectives.models import Objective
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
 
@@ -29,8 +29,6 @@ def things(people, control):
     loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert"})
     entry = LedgerEntry.objects.create(loop=loop, mode="auto", parameters={}, reason="a test")
     override = held(people["operator"], "upper_limit", 1, loop=loop, minutes=60)
-    given = {"values": {"caution": 0.2}, "instead_of": {"caution": 0.4}, "days": [], "hash": "0" * 64}
-    tuning = Tuning.objects.create(loop=loop, improvement=0.1, confidence=1.0, **given)
     Objective.objects.create(name="alert", condition="backlog_seconds <= 30", target=0.99)
     token, _ = create_token(people["viewer"], "mine", "viewer", timezone.now() + timedelta(days=1))
     seen = {"snapshot_seq": 1, "snapshot_at": 1_790_000_000.0, "hash": "0" * 64, "created_at": timezone.now()}
@@ -45,7 +43,7 @@ def things(people, control):
     now = timezone.now()
     link = SharedLink.objects.create(at=now, reason="a test", author="ada", expires_at=now + timedelta(hours=1))
     rows = {
-        "loop": loop, "entry": entry, "override": override, "tuning": tuning, "proposal": proposal, "token": token,
+        "loop": loop, "entry": entry, "override": override, "proposal": proposal, "token": token,
         "session": session, "plan": plan, "run": run, "experiment": experiment, "user": people["viewer"],
         "link": link, "mark": Mark.objects.create(title="a test", at=now, author="operator"),
         **alert_things(people),

@@ -23,7 +23,7 @@ from django.utils import timezone
 from workers.batch import task_definitions
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Incident
 from workers.lab.models import Experiment, ExperimentResult
-from workers.models import LedgerEntry, Loop, Override, Plan, Run, Tuning
+from workers.models import LedgerEntry, Loop, Override, Plan, Run
 from workers.objectives.models import Objective, ObjectiveMinute
 from console.incidents.changes import keep_changes
 from pathlib import Path
@@ -71,9 +71,6 @@ for minute in range(30):
 run = Run.objects.create(task=task_definitions.define("walked", "retention"), single_instance=True)
 experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
 ExperimentResult.objects.create(experiment=experiment, law="thesis", metrics={"events_lost": 1}, seconds=2)
-days = [{"day": f"2026-11-2{day}", "before": 0.8, "after": 0.6 + day / 100} for day in range(3)]
-Tuning.objects.create(loop=loop, values={"caution": 0.2}, instead_of={"caution": 0.4}, days=days, improvement=0.24,
-    confidence=0.97, hash="ab" * 32)
 print(json.dumps({"loop": loop.pk, "entry": entry.pk, "plan": plan.pk, "alert": alert.pk,
     "override": override.pk, "objective": objective.name, "run": run.pk,
     "experiment": experiment.pk, "task": "walked"}))
@@ -120,14 +117,13 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "console.settings"
 django.setup()
 from workers.alerts.lifecycle.models import Alert
 from workers.lab.models import Experiment
-from workers.models import LedgerEntry, Override, Plan, Run, Tuning
+from workers.models import LedgerEntry, Override, Plan, Run
 from workers.objectives.models import Objective
 ids = json.loads(sys.argv[1])
 for kind, model in (("alert", Alert), ("plan", Plan), ("override", Override), ("entry", LedgerEntry),
                     ("run", Run), ("experiment", Experiment)):
     model.objects.filter(pk=ids[kind]).delete()
 Objective.objects.filter(name=ids["objective"]).delete()
-Tuning.objects.all().delete()
 """
 
 

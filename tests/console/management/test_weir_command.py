@@ -192,7 +192,7 @@ plants create, plants inspect, plants main tasks, plants main release, plants ma
 create, plants east interventions undo, plants east remove, overrides create, overrides 1 end, overrides 1 undo,
 overrides 1 extend, nodes n1 use, queues alert points, queues alert cap, queues alert pause, queues alert definition
 create, queues new create, workers jobs@here drain, processes beat restart, applications performance restart, loops 1
-mode, tunings 1 approve, objectives late change, objectives late remove, plans create, plans 1 approve, plans 1
+mode, objectives late change, objectives late remove, plans create, plans 1 approve, plans 1
 reject, plans 1 stop, plans 1 roll-back, settings plan.expires_seconds change, loops 1 settings, users create, users
 desk role, users desk reset, sessions 1 end, tokens create, tokens 1 revoke
 """

@@ -1,4 +1,4 @@
-"""A container's record worked once more: nothing that came is lost, and what people want has its price."""
+"""A container's record worked once more: nothing that came is lost, and every run is counted."""
 
 import itertools
 
@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from controllers.simulation.recorded_container import compute_arrivals, compute_mean_cost
+from controllers.simulation.recorded_container import compute_arrivals, replay
 from controllers.worker_rate.shared import WorkerRateParameters
 
 VALUES = WorkerRateParameters(events_per_worker=1_000, upper_limit=2_000, max_wait_seconds=60.0, interval_seconds=2.0)
-EVEN = [np.full(400, 30.0)]
+EVEN = np.full(400, 30.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=2, max_size=30), st.integers(0, 9))
@@ -33,11 +33,12 @@ def test_what_comes_to_an_empty_queue_came_just_before_it_was_seen():
     assert found[18:].tolist() == [300.0, 300.0, 400.0]
 
 
-def test_full_workers_cost_nothing_and_those_that_start_all_but_empty_cost_their_runs():
-    assert 0.0 <= compute_mean_cost(VALUES, EVEN) < 0.15
-    # Every 4 s one that takes 1,000 finds 120: eight runs in place of one.
-    assert compute_mean_cost(replace(VALUES, max_wait_seconds=4.0), EVEN) == pytest.approx(7.3, abs=0.5)
+def test_full_workers_run_once_and_those_that_must_not_wait_run_more_often():
+    assert replay(VALUES, EVEN).runs == 400 * 30 / 1_000
+    # Every 4 s one that takes 1,000 finds 120.
+    assert replay(replace(VALUES, max_wait_seconds=4.0), EVEN).runs == pytest.approx(100, rel=0.05)
 
 
-def test_more_waiting_than_people_want_has_its_price():
-    assert compute_mean_cost(replace(VALUES, upper_limit=100.0), EVEN) > compute_mean_cost(VALUES, EVEN) + 1.0
+def test_events_beyond_the_limit_are_counted_by_the_second():
+    assert replay(VALUES, EVEN).over_limit_seconds == 0
+    assert replay(replace(VALUES, upper_limit=100.0), EVEN, "static").over_limit_seconds > 100

@@ -32,7 +32,7 @@ from workers.history import event_archive, snapshot_archive
 from workers.history.snapshot_archive import Recorder
 from workers.lab.models import Experiment
 from workers.lab.series import get_series_file, write_series
-from workers.models import Chunk, LedgerEntry, Loop, Override, PipelineVersion, Plan, Run, Task, Tuning
+from workers.models import Chunk, LedgerEntry, Loop, Override, PipelineVersion, Plan, Run, Task
 from workers.steering.kept import keep
 
 NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
@@ -340,21 +340,15 @@ def test_overrides_and_silences_that_ended_long_ago_go_and_those_with_an_effect_
         assert set(model.objects.values_list("reason", flat=True)) == {"399", "None"}
 
 
-def test_of_old_tunings_and_versions_the_newest_and_what_is_at_work_stay(keeper, django_user_model):
+def test_of_old_versions_the_newest_and_what_is_at_work_stay(keeper, django_user_model):
     owner = django_user_model.objects.create_user("desk-2")
-    old, loop = NOW - timedelta(days=500), host_loop("jobs@a", 0)
-    for state in ("rejected", "void", "proposed", "approved"):
-        Tuning.objects.create(
-            loop=loop, state=state, values={}, instead_of={}, days=[], improvement=0.1, confidence=0.9,
-            hash=state, created_at=old, decided_at=None if state == "proposed" else old,
-        )  # fmt: skip
+    old = NOW - timedelta(days=500)
     for number in range(1, 14):
         PipelineVersion.objects.create(
             application="a", number=number, text="", reason="", owner=owner, created_at=old,
             active=number == 1,
         )  # fmt: skip
     assert keeper.run(record_days=400).state == "done"
-    assert set(Tuning.objects.values_list("state", flat=True)) == {"proposed", "approved"}
     left = sorted(PipelineVersion.objects.values_list("number", flat=True))
     assert left == [1, *range(4, 14)]
 

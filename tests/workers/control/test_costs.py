@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from common.errors import BadInput
-from tests.workers.control.records import NOW, wasteful_loop
+from tests.workers.control.wasteful import NOW, wasteful_loop
 from tests.workers.snapshots import snapshot_of
 from workers.control import costs
 from workers.control.costs import compute_run_seconds, compute_used_seconds, count_lost_events

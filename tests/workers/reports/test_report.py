@@ -47,7 +47,7 @@ def test_a_report_says_what_was_kept_what_happened_who_overrode_what_and_what_is
         "Node n1 is lost (critical), 10 min, not acknowledged.",
         "upper_limit of",
         "the sale begins at nine",
-        "worker_rate/alert/n1: events_per_worker = 4000 (proposed): 12 % lower cost",
+        "Plan: Drain n2 (proposed)",
         "/reports/?until=2026-01-05T07:00:00Z",
     ):
         assert part in said, part

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from django.contrib.auth.models import User
 
 from tests.workers.alerts.checks import Looks, lost, plant, rule, the_alert
-from workers.models import Loop, Override, Tuning
+from workers.models import Loop, Override, Plan
 from workers.objectives.models import Objective
 
 MONDAY = datetime(2026, 1, 5, 7, 0, tzinfo=UTC)
@@ -35,7 +35,7 @@ def eventful_week(owner: User) -> None:
         created_at=MONDAY - timedelta(hours=2),
         expires_at=MONDAY - timedelta(hours=1),
     )
-    Tuning.objects.create(
-        loop=loop, values={"events_per_worker": 4000.0}, instead_of={}, days=[], improvement=0.12,
-        confidence=0.97, hash="x", created_at=MONDAY - timedelta(days=1),
+    Plan.objects.create(
+        title="Drain n2", kind="drain", moves=[], base={}, base_revision=1, expires_at=MONDAY,
+        created_at=MONDAY - timedelta(days=1),
     )  # fmt: skip

@@ -24,7 +24,6 @@ from workers.batch.job import ChunkResult, ChunkSpec, HeldChunk, Job, JobContext
 from workers.consumer import handled_rows
 from workers.control.ledger.ledger import select_due_entries
 from workers.control.loops import select_due_loops
-from workers.control.tuning import select_due_tunings
 from workers.history import event_archive, metric_history, snapshot_archive, stretches, training_sets
 from workers.history.event_archive import Partition, list_days, remove_if_empty
 from workers.lab.models import expire_experiments, select_due_experiments
@@ -66,7 +65,7 @@ PARAMETERS = (
     _build_days("ledger_days", 90, "ledger entries"),
     _build_days("plan_days", 90, "ended plans"),
     _build_days("run_days", 400, "ended runs of tasks and their comparisons"),
-    _build_days("record_days", 400, "ended overrides, silences, and tunings, and inactive pipeline versions"),
+    _build_days("record_days", 400, "ended overrides and silences, and inactive pipeline versions"),
     _build_days("extract_days", 90, "extracts and uploaded traces"),
     _build_days("experiment_days", 400, "experiments of the lab with their series"),
     _build_days("handled_days", FOREVER, "rows of handled events in the data folder"),
@@ -102,7 +101,7 @@ ROWS: dict[str, tuple[str, tuple[Select, ...]]] = {
     "alerts": ("alert_days", (select_due_alerts, select_due_messages)),
     "plans": ("plan_days", (select_due_plans,)),
     "runs": ("run_days", (select_due_runs,)),
-    "records": ("record_days", (select_due_overrides, select_due_silences, select_due_tunings, select_due_versions)),
+    "records": ("record_days", (select_due_overrides, select_due_silences, select_due_versions)),
     "loops": ("", (select_due_loops,)),
 }
 FENCED = {"plans": "plan", "loops": "loop"}  # whose leases have fencing numbers on the control server

@@ -1,6 +1,6 @@
 """The number of events that the pipeline admits, by the free space of the result queue."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from controllers.design import placement
@@ -8,22 +8,18 @@ from controllers.flow.admission import ADMIT, LAW, FlowObservation
 from controllers.flow.prediction import predict_flow
 from controllers.framework import guard
 from controllers.framework.sensed import Counters, Measurement, count_growth
-from controllers.simulation import recorded_queue
 from queues.events.block import BLOCK_EVENTS
 from workers.control.parts.applications import check_measurement, find_application, is_idle, list_application_targets
 from workers.control.parts.kind import (
     MEBIBYTES,
     Display,
-    Floats,
     Lanes,
     LoopDefaults,
     LoopKind,
     LoopTuning,
-    Observed,
     PlantInventory,
     PromisedResponse,
     Targets,
-    TuningModel,
 )
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -117,14 +113,6 @@ def list_targets(present: PlantInventory) -> Targets:
     return list_application_targets(LAW.name, present)
 
 
-def load(observed: Sequence[Observed]) -> Floats:
-    """Return the free bytes of the result queue and the admitted events, sample by sample."""
-    known = [(at, entry) for at, entry in observed if entry.get("applied") is not None]
-    return recorded_queue.resample_observations(
-        [at for at, _ in known], [entry["measured"] for _, entry in known], [entry["applied"] for _, entry in known]
-    )
-
-
 KIND = LoopKind(
     law=LAW,
     sensor=measure_target,
@@ -172,6 +160,5 @@ KIND = LoopKind(
     tuning=LoopTuning(
         promise=PromisedResponse("Free space after a setpoint change, as a share of the step", predict_flow),
         scenario="flow",
-        rehearsal=TuningModel(recorded_queue.TUNED, load, recorded_queue.compute_mean_cost),
     ),
 )

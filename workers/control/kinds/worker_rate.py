@@ -30,7 +30,6 @@ from workers.control.parts.kind import (
     Observed,
     PlantInventory,
     Targets,
-    TuningModel,
     compute_amounts,
 )
 from workers.control.parts.operators import keep_plant
@@ -307,7 +306,6 @@ KIND = LoopKind(
         scenario="manager",
         unit_hours=compute_run_hours,
         advice=AdviceMeasure("worker", _list_advised_processes),
-        rehearsal=TuningModel(recorded_container.TUNED, load, recorded_container.compute_mean_cost),
         replay=LoadReplay(
             frozenset({"queue_length", "removed"}),
             load,

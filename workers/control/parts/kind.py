@@ -178,6 +178,7 @@ class Display:
     main: the parameters that people change most, five at most. topics: the others, by titles; parameters in no topic
     have a topic of their own.
     engaged: from a loop's row in the snapshot with a nonzero actuator, what it has in force, in words.
+    activity: from a loop's row in the snapshot, what it tests now, in words; "" for nothing.
     elsewhere: how its loops at attached plants are displayed; None: like all.
     """
 
@@ -200,6 +201,7 @@ class Display:
     main: tuple[str, ...] = ()
     topics: tuple[tuple[str, tuple[str, ...]], ...] = ()
     engaged: Callable[[LoopStatus], str] | None = None
+    activity: Callable[[LoopStatus], str] | None = None
     elsewhere: "Display | None" = None
 
     def compute_size(self, action: Document | None) -> float:
@@ -217,27 +219,12 @@ class WorkedLoad(Protocol):
 
 
 @dataclass(frozen=True)
-class TuningModel:
-    """A loop's recorded load, processed again by its law on a plant model that responds to the decisions.
-
-    tuned: the parameters that are searched; requirements of people (limits, deadlines) are not among them.
-    load: from observations in order of time, the arrivals: a row for each second or each sample. Empty where the
-    observations have none.
-    cost: from all parameters and some parts of the load, a number without a unit; less is better.
-    """
-
-    tuned: tuple[str, ...]
-    load: Callable[[Sequence[Observed]], Floats]
-    cost: Callable[[Any, Sequence[Floats]], float]  # from the law's parameters
-
-
-@dataclass(frozen=True)
 class LoadReplay:
     """A loop's recorded load processed by its baselines (`workers.control.costs`).
 
-    load: as in a `TuningModel`, a row for each second. worked: the result for the law (under its name) or a baseline,
-    with the seconds without decisions, if any. baselines: descriptions by name. reads: fields that an observation must
-    have; older versions recorded fewer.
+    load: from observations in order of time, the arrivals of each second; empty where they have none. worked: the
+    result for the law (under its name) or a baseline, with the seconds without decisions, if any. baselines:
+    descriptions by name. reads: fields that an observation must have; older versions recorded fewer.
     """
 
     reads: frozenset[str]
@@ -275,7 +262,6 @@ class AdviceMeasure:
 class LoopTuning:
     """The means to choose parameters of a kind's loops, for people and jobs. Loops at attached plants have no model.
 
-    rehearsal: how its loops are tuned on their record (`workers.control.tuning`); None: they are not.
     replay: how its baselines process the recorded load (`workers.control.costs`); None: they do not.
     promise: the response of parameters that are not in force yet; None where the law has no model.
     advice: how the value of advice is measured; None: its loops act from the start, or their advice has no such value.
@@ -284,7 +270,6 @@ class LoopTuning:
     an actuator without a price.
     """
 
-    rehearsal: TuningModel | None = None
     replay: LoadReplay | None = None
     promise: PromisedResponse | None = None
     advice: AdviceMeasure | None = None
