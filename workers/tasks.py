@@ -53,7 +53,7 @@ BATCH_PRIORITY, REQUESTED_PRIORITY = 7, 8  # consumers of most queues come first
 def consume(queue: str, node: str, worker_id: str) -> None:
     """Run one short-lived worker at one container; see `workers.consumer.worker`."""
     note({"weir.queue": queue, "weir.node": node})
-    line = CompletionReporter.open(current_task.request.hostname)
+    line = CompletionReporter.open(current_task.request.hostname, queue)
     reporter = WorkReporter(control_server(), queue, node, worker_id, line)
     clock = get_plant_clock().get_unix_time
     if not reporter.begin(clock()):

@@ -23,11 +23,12 @@ from common.errors import BadInput
 from common.parameter import value
 from controllers.concurrency.parameters import MAX_THREADS, ConcurrencyParameters, Exploration
 from controllers.concurrency.tcc import decrease_threads, increase_threads
-from controllers.concurrency.throughput import ThroughputMoments
+from controllers.concurrency.throughput import MIN_SAMPLES, ThroughputMoments
 from controllers.concurrency.throughput_curve import BEND, Curve, Point, ScalabilityCurve, fit, is_past_peak
 from controllers.design.friendliness import scale_q
 
 LOSS_ERRORS = 3.0  # standard errors by which a loss must stand out
+DOUBLING_ERROR = 0.05  # a tenth of the gain that a doubling has to bring
 MAX_POINTS = 1_000
 
 
@@ -49,50 +50,57 @@ def check_search(search: CurveSearch, where: str) -> None:
             raise BadInput(f"{where}.points[{at}].threads", f"must be unique; {count} appears twice")
 
 
-def count_needed_samples(parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments) -> float:
+def count_needed_samples(
+    parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments, waiting: bool = False
+) -> float:
     """Return the samples needed until the relative standard error of the mean is `probe_error`.
 
     Return the minimum if more threads clearly reduced the throughput: past a memory cliff, each further sample is
-    expensive.
+    expensive. While work waits, the gain of a doubling need not be known as exactly as a point of a curve.
     """
-    least = parameters.initial_samples
+    least, error_allowed = parameters.initial_samples, parameters.probe_error
+    if waiting and search.doubling:
+        least, error_allowed = min(least, MIN_SAMPLES), max(error_allowed, DOUBLING_ERROR)
     # Fewer threads brought more, by more than a bend and more than chance.
     best = max((p.per_second for p in search.points if p.threads < now.threads), default=0.0)
     error = now.relative_deviation / now.samples**0.5
     if now.throughput_per_second * (1 + LOSS_ERRORS * error) < (1 - BEND) * best:
         return least
-    wanted = (now.relative_deviation / parameters.probe_error) ** 2
+    wanted = (now.relative_deviation / error_allowed) ** 2
     return min(max(wanted, least), parameters.most_samples)
 
 
-def step(parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments) -> CurveSearch:
+def step(
+    parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments, waiting: bool = False
+) -> CurveSearch:
+    """Return the search after a measurement; while work waits, it ends near the best throughput that was measured."""
     # For the same number of threads the newest point wins.
     fresh = Point(now.threads, now.throughput_per_second, now.relative_deviation / now.samples**0.5)
     others = (point for point in search.points if point.threads != now.threads)
     search = replace(search, points=(*others, fresh), steps=search.steps + 1)
     if search.phase == "verify":
         return _continue_after_verify(parameters, search, now)
-    if search.doubling:
-        return _continue_after_doubling(parameters, search, now)
-    if search.pending:
+    if search.doubling and _goes_on_doubling(parameters, search, now):
+        return replace(search, threads=min(2 * now.threads, parameters.maximum))
+    if not search.doubling and search.pending:
         return replace(search, threads=search.pending[0], pending=search.pending[1:])
+    search = replace(search, doubling=False)
+    if waiting:
+        best = max(point.per_second for point in search.points)
+        near = min(point.threads for point in search.points if point.per_second >= parameters.keep * best)
+        parameters = replace(parameters, minimum=max(parameters.minimum, near))
     return _choose_threads(parameters, search)
 
 
-def _continue_after_doubling(
-    parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments
-) -> CurveSearch:
+def _goes_on_doubling(parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments) -> bool:
     before = max((p for p in search.points if p.threads < now.threads), key=lambda p: p.threads, default=None)
-    threads = min(2 * now.threads, parameters.maximum)
     size = 1.0 if before is None else now.threads / before.threads - 1
     asked = scale_q(parameters.p, parameters.q, size)
     if parameters.aim == "peak":
         goes_on = len(search.points) < 4 or not is_past_peak(search.points)
     else:
         goes_on = before is None or now.throughput_per_second >= (1 + asked) * before.per_second
-    if goes_on and threads > now.threads:
-        return replace(search, threads=threads)
-    return _choose_threads(parameters, replace(search, doubling=False))
+    return goes_on and now.threads < parameters.maximum
 
 
 def _choose_threads(parameters: ConcurrencyParameters, search: CurveSearch) -> CurveSearch:
@@ -105,7 +113,7 @@ def _choose_threads(parameters: ConcurrencyParameters, search: CurveSearch) -> C
     search, threads = replace(search, curve=curve), compute_target_threads(parameters, curve)
     known = next((point for point in search.points if point.threads == threads), None)
     if known is not None:
-        return _settle(search, threads, known.per_second)
+        return settle(search, threads, known.per_second)
     return replace(search, phase="verify", threads=threads)
 
 
@@ -122,7 +130,7 @@ def _handle_few_points(parameters: ConcurrencyParameters, search: CurveSearch) -
     best = max(point.per_second for point in search.points)
     enough = [point for point in search.points if point.per_second >= parameters.keep * best]
     chosen = min(enough, key=lambda point: point.threads)
-    return _settle(search, chosen.threads, chosen.per_second)
+    return settle(search, chosen.threads, chosen.per_second)
 
 
 def _continue_after_verify(
@@ -132,7 +140,7 @@ def _continue_after_verify(
     off = abs(before.evaluate(now.threads) / now.throughput_per_second - 1)
     tolerated = parameters.verify_tolerance + 2 * _compute_mean_error(search.points)
     if off <= tolerated or search.verified >= parameters.verifications:
-        return _settle(search, now.threads, now.throughput_per_second)
+        return settle(search, now.threads, now.throughput_per_second)
     return _choose_threads(parameters, replace(search, verified=search.verified + 1))
 
 
@@ -140,7 +148,7 @@ def _compute_mean_error(points: Sequence[Point]) -> float:
     return sum(point.error for point in points) / len(points)
 
 
-def _settle(search: CurveSearch, threads: int, per_second: float) -> CurveSearch:
+def settle(search: CurveSearch, threads: int, per_second: float) -> CurveSearch:
     return replace(
         search,
         phase="steady",
@@ -186,6 +194,13 @@ def _find_near_peak(parameters: ConcurrencyParameters, curve: ScalabilityCurve) 
     while threads > least and curve.evaluate(threads - 1) >= wanted:
         threads -= 1
     return min(max(threads, least), most)
+
+
+def explore_upward(parameters: ConcurrencyParameters, search: CurveSearch) -> CurveSearch:
+    """Start the next cycle with twice the current threads; the throughput at the current size is known."""
+    here = Point(search.threads, search.steady_per_second)
+    threads = min(2 * search.threads, parameters.maximum)
+    return CurveSearch(phase="probe", threads=threads, points=(here,), steps=search.steps)
 
 
 def explore_again(parameters: ConcurrencyParameters, search: CurveSearch, changed: bool) -> CurveSearch:

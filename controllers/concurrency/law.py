@@ -25,6 +25,11 @@ A search that starts by removing threads needs a pool that can remove them. The 
 idle threads (`ends_idle`), and a measured pool has none: there, the search starts at the current size and goes up. A
 reduction at the end waits for idle threads.
 
+While work waits, threads are removed only if a step up reduced the throughput: an exploration starts at the current
+size and goes up, and a smaller size on trial is left at once. A probe that has too few samples after `probe_seconds` is
+undone. A change of the mix of work is no change of the throughput, but another mix may need more threads: if work waits
+then, an exploration starts.
+
 A pool that is not controlled (`steered` is false, for example in advise mode) is only measured at its current size;
 when an exploration is due, its first step is the advice. The law explores as soon as the pool is controlled.
 """
@@ -39,11 +44,11 @@ from common.errors import BadInput
 from common.parameter import check_range
 from common.stored_document import convert_to_plain
 from controllers.concurrency import explorer, tcc, trial
-from controllers.concurrency.explorer import CurveSearch
+from controllers.concurrency.explorer import LOSS_ERRORS, CurveSearch
 from controllers.concurrency.memory import Memory, check_memory, start_at_rest, start_exploration
 from controllers.concurrency.parameters import ConcurrencyObservation, ConcurrencyParameters
 from controllers.concurrency.tcc import Cycle
-from controllers.concurrency.throughput import ThroughputMoments, ThroughputSample
+from controllers.concurrency.throughput import MIN_SAMPLES, ThroughputMoments, ThroughputSample
 from controllers.concurrency.trial import Origin, Trial
 from controllers.design.friendliness import compute_minimum_q, compute_minimum_w
 from controllers.framework.decision import Decision, Expectation, Json
@@ -59,6 +64,10 @@ EFFECT_SECONDS = 30.0
 # Where pools start alike, a pool starts with at most this multiple of its size and at least this fraction of
 # it, because it may be alone with its bottleneck.
 MAX_TIMES_OWN = 3.0
+# Share of the time for which the mix of work has to be another.
+MIX_CHANGE = 0.3
+# Share of the throughput that a step up has to lose before a pool is reduced while work waits.
+OVERLOAD = 0.1
 
 
 class Concurrency(Law[ConcurrencyParameters, ConcurrencyObservation, Memory]):
@@ -121,25 +130,30 @@ class Concurrency(Law[ConcurrencyParameters, ConcurrencyObservation, Memory]):
         self, parameters: ConcurrencyParameters, state: Memory, observation: ConcurrencyObservation
     ) -> tuple[Memory, Decision]:
         """Return the number of threads to run, or no action while more samples are needed."""
-        limited = _limit_parameters(parameters, state.limit)
-        memory = state
+        memory = state if state.mix else replace(state, mix=observation.mix)
         if memory.followed or not observation.steered:
             # Nobody controls the pool, or nobody did until now: the memory is at the pool's size.
             if memory.exploration.phase == "steady" and memory.exploration.threads == observation.threads:
                 memory = replace(memory, followed=True)
             else:
-                memory = start_at_rest(limited, memory, observation.threads)
-        return _Look(limited, observation).decide(memory)
+                memory = start_at_rest(parameters, memory, observation.threads)
+        limited = _limit_parameters(parameters, state.limit, _find_floor(memory, observation))
+        return _Look(limited, observation, parameters).decide(memory)
 
 
 LAW = Concurrency()
 
 
-def _limit_parameters(parameters: ConcurrencyParameters, limit: int | None) -> ConcurrencyParameters:
-    """Return the parameters with the maximum that the pool was found to have."""
-    if limit is None:
-        return parameters
-    return replace(parameters, maximum=max(parameters.minimum, min(parameters.maximum, limit)))
+def _limit_parameters(parameters: ConcurrencyParameters, limit: int | None, floor: int = 1) -> ConcurrencyParameters:
+    """Return the parameters with the maximum that the pool was found to have, and its minimum for now."""
+    maximum = max(parameters.minimum, min(parameters.maximum, limit or parameters.maximum))
+    return replace(parameters, minimum=min(max(parameters.minimum, floor), maximum), maximum=maximum)
+
+
+def _find_floor(memory: Memory, seen: ConcurrencyObservation) -> int:
+    """Return the minimum threads for now: while work waits, those before the exploration, unless they are too many."""
+    too_many = memory.overloaded and memory.exploration.phase != "steady"
+    return memory.usual_threads if seen.waiting and not too_many and not memory.followed else 1
 
 
 def _clip_threads(parameters: ConcurrencyParameters, threads: int) -> int:
@@ -166,10 +180,14 @@ def _set_to(memory: Memory, before: int, threads: int) -> Memory:
 
 @dataclass(frozen=True)
 class _Look:
-    """The decision on one observation. `parameters` have the maximum that the pool was found to have."""
+    """The decision on one observation.
+
+    `parameters` have the maximum that the pool was found to have, and the minimum while work waits; `given` don't.
+    """
 
     parameters: ConcurrencyParameters
     seen: ConcurrencyObservation
+    given: ConcurrencyParameters
 
     def decide(self, memory: Memory) -> tuple[Memory, Decision]:
         threads, seen = self.seen.threads, self.seen
@@ -186,17 +204,19 @@ class _Look:
             memory = replace(memory, exploration=walk, sample=ThroughputSample())
         # Threads of an earlier time started what a pool without threads finishes: it measures nothing.
         finished = seen.interdeparture_seconds if threads else ()
-        memory = replace(memory, sample=memory.sample.add_samples(finished), refused=0)
+        memory = replace(memory, sample=memory.sample.add_samples(finished, self._elapsed_seconds), refused=0)
         now = memory.sample.measure(threads)
         if memory.origin is None and now is not None:
             memory = replace(memory, origin=Origin(threads, now.throughput_per_second))
         if (now is None or memory.sample.count < 2) and not self._is_called(memory):
+            if self._is_overdue(memory):
+                return self._undo_probe(memory, now)
             few = {
                 0: "no completions, so all threads are idle or stuck",
                 1: "one sample has no variance; more samples are needed",
             }
             why = few.get(memory.sample.count, "all completions have the same time, so the rate is unknown")
-            return memory, Decision(None, format_no_action(why), _build_terms(memory, None), "samples")
+            return memory, Decision(None, format_no_action(why), self._build_terms(memory, None), "samples")
         if phase == "steady":
             return self._decide_when_steady(memory, now)
         if not memory.followed:
@@ -208,6 +228,18 @@ class _Look:
     def _may_share_bottleneck(self) -> bool:
         """Return whether other pools explore that may share the bottleneck."""
         return self.seen.epoch is not None and self.parameters.aim != "peak"
+
+    @property
+    def _elapsed_seconds(self) -> float:
+        """Return the time since the last observation."""
+        seen = self.seen
+        busy_seconds = math.fsum(seen.interdeparture_seconds) if seen.seconds is None else seen.seconds
+        return busy_seconds if seen.elapsed_seconds is None else seen.elapsed_seconds
+
+    def _is_overdue(self, memory: Memory) -> bool:
+        """Return whether another size than the usual one was measured for too long."""
+        limit = self.parameters.probe_seconds
+        return 0 < limit <= memory.sample.elapsed_seconds and memory.threads != memory.usual_threads
 
     def _is_called(self, memory: Memory) -> bool:
         """Return whether another pool started an exploration that this steady pool has to join."""
@@ -226,7 +258,9 @@ class _Look:
         )
         allowed = f"{self.parameters.minimum} to {self.parameters.maximum}"
         cause = f"the range of {allowed} does not include {format_count(memory.threads, 'thread')}"
-        return after, _act(after, exploration.phase, _set(threads, cause), "range")
+        if self.given.minimum <= memory.threads < threads:
+            cause = f"work waits, so the pool is not reduced to {format_count(memory.threads, 'thread')}"
+        return after, self._act(after, exploration.phase, _set(threads, cause), "range")
 
     def _handle_refusal(self, memory: Memory) -> tuple[Memory, Decision]:
         """Handle a pool with another size than ordered: order again, and finally accept the size as its limit."""
@@ -235,24 +269,35 @@ class _Look:
         differs = f"{format_count(threads, 'thread')} instead of {memory.threads}{why}"
         if refused < self.parameters.patience:
             reason = _set(memory.threads, f"the pool has {differs}; retrying")
-            return replace(memory, refused=refused), _act(memory, exploration.phase, reason, "pool")
+            return replace(memory, refused=refused), self._act(memory, exploration.phase, reason, "pool")
         limit = memory.limit
         if threads < memory.threads and threads >= self.parameters.minimum:
             limit = threads
         held = _clip_threads(_limit_parameters(self.parameters, limit), max(1, threads))
         # No step was made, so there is nothing to compare: everything that can be added was added.
         phase = "max" if exploration.phase == "add" else exploration.phase
-        after = Memory(replace(exploration, threads=held, phase=phase), limit=limit, epoch=memory.epoch)
+        rest = replace(exploration, threads=held, phase=phase)
+        after = Memory(rest, limit=limit, epoch=memory.epoch, mix=memory.mix)
         cause = f"the pool has stayed at {differs}; {threads} counts as its limit"
-        return after, _act(after, exploration.phase, _set(held, cause), "pool")
+        return after, self._act(after, exploration.phase, _set(held, cause), "pool")
 
     def _explore(self, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
         exploration, parameters, origin = memory.exploration, self.parameters, memory.origin
-        rules = tcc if isinstance(exploration, Cycle) else explorer
-        needed = math.ceil(rules.count_needed_samples(parameters, exploration, now))
-        if now.samples < needed:
-            return _wait(memory, now, needed, _format_step(exploration, now))
-        following: Exploration = rules.step(parameters, exploration, now)
+        needed = math.ceil(
+            explorer.count_needed_samples(parameters, exploration, now, self.seen.waiting)
+            if isinstance(exploration, CurveSearch)
+            else tcc.count_needed_samples(parameters, exploration, now)
+        )
+        if now.samples < needed and not (self._is_overdue(memory) and now.samples >= MIN_SAMPLES):
+            return self._wait(memory, now, needed, _format_step(exploration, now))
+        if not memory.overloaded and _is_overload(origin, now):
+            memory = replace(memory, overloaded=True)
+            parameters = _limit_parameters(self.given, memory.limit)
+        following: Exploration = (
+            explorer.step(parameters, exploration, now, self.seen.waiting and not memory.overloaded)
+            if isinstance(exploration, CurveSearch)
+            else tcc.step(parameters, exploration, now)
+        )
         if isinstance(following, CurveSearch) and following.phase == "tcc":
             # Compared with the best measurement, because the last probe may be far past a cliff.
             best = max(following.points, key=lambda point: point.per_second).threads
@@ -262,11 +307,11 @@ class _Look:
         step = _format_step(exploration, now)
         reason = _set(following.threads, step, before=exploration.threads, remarks=remarks)
         if following.phase != "steady":
-            return after, _act(after, following.phase, reason, None, now)
+            return after, self._act(after, following.phase, reason, None, now)
         # The exploration ends; its expected result is compared with the start.
         grown = origin is not None and following.threads >= trial.step_from(parameters, origin.threads)
         ended = replace(after, trial=replace(memory.trial.end(grown), began_at=0.0))
-        return ended, _act(ended, "steady", reason, None, now, _build_expectation(after))
+        return ended, self._act(ended, "steady", reason, None, now, _build_expectation(after))
 
     def _decide_when_steady(self, memory: Memory, now: ThroughputMoments | None) -> tuple[Memory, Decision]:
         """Return the decision in the steady state.
@@ -274,6 +319,8 @@ class _Look:
         `now` may be unknown only when joining another pool's exploration.
         """
         seen, parameters, rest = self.seen, self.parameters, memory.exploration
+        if self._needs_more(memory):
+            return self._explore_upward(memory)
         if self._is_called(memory):
             why = "another host is exploring, and hosts that share a resource explore together"
             return self._explore_again(memory, now, why, False)
@@ -305,12 +352,20 @@ class _Look:
             tried = trial.start_trial(parameters, memory.trial, memory.exploration)
             after = replace(memory, trial=tried, sample=ThroughputSample())
             reason = _set(tried.threads, cause, before=rest.threads, remarks=[step])
-            return after, _act(after, "trial", reason, None, now)
+            return after, self._act(after, "trial", reason, None, now)
         # Each check starts a fresh measurement, so that older samples don't hide a change. Only a check that
         # differs is repeated together with the next.
         after = replace(memory, sample=ThroughputSample()) if checked and not differs else memory
         cause = "throughput differs; checking again" if differs else "throughput is steady"
-        return after, Decision(None, format_no_action(cause, remarks=[step]), _build_terms(after, now))
+        return after, Decision(None, format_no_action(cause, remarks=[step]), self._build_terms(after, now))
+
+    def _needs_more(self, memory: Memory) -> bool:
+        """Return whether the pool may need more threads for another mix of work than it was sized for."""
+        if not self.seen.waiting or not self.seen.steered or memory.followed:
+            return False
+        before, now = memory.mix, self.seen.mix
+        changed = sum(abs(now.get(work, 0.0) - before.get(work, 0.0)) for work in {*before, *now}) / 2
+        return bool(now) and changed >= MIX_CHANGE and memory.threads < self.parameters.maximum
 
     def _cause_of_trial(self, memory: Memory, rest: Exploration) -> str | None:
         mean = self.seen.mean_threads
@@ -326,25 +381,73 @@ class _Look:
         rest, tried, parameters = memory.exploration, memory.trial.threads, self.parameters
         needed = math.ceil(trial.count_needed_samples(parameters, rest, now))
         at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} in the trial"
-        if now.samples < needed:
-            return _wait(memory, now, needed, at)
+        if now.samples < needed and not (self._is_overdue(memory) and now.samples >= MIN_SAMPLES):
+            return self._wait(memory, now, needed, at)
         gain = now.throughput_per_second / rest.steady_per_second - 1
         asked = trial.compute_required_share(parameters, rest.threads, tried)
         brought = f"{at} compared with {measure(rest.steady_per_second)}/s: {gain:+.1%}; required: {asked:.1%}"
         if not trial.is_worth(parameters, rest, now):
             after = replace(memory, trial=memory.trial.end(grown=False), sample=ThroughputSample())
-            return after, _act(after, "steady", _set(rest.threads, brought, before=tried), None, now)
+            return after, self._act(after, "steady", _set(rest.threads, brought, before=tried), None, now)
         if self._may_share_bottleneck:
             # Keep the tested step and allow the next one, without asking other pools to explore.
             kept = replace(rest, threads=now.threads, steady_per_second=now.throughput_per_second, doubted=False)
             after = replace(memory, exploration=kept, sample=ThroughputSample(), trial=Trial())
-            return after, _act(after, "steady", _set(now.threads, brought, before=rest.threads), None, now)
+            return after, self._act(after, "steady", _set(now.threads, brought, before=rest.threads), None, now)
         following = trial.search_upward(parameters, rest, now)
         origin = Origin(rest.threads, rest.steady_per_second)
         fruitless = Trial(fruitless=memory.trial.fruitless)
-        after = Memory(following, epoch=memory.epoch + 1, trial=fruitless, origin=origin)
+        after = Memory(following, epoch=memory.epoch + 1, trial=fruitless, origin=origin, mix=self.seen.mix)
         reason = _set(following.threads, brought, before=tried, remarks=[f"next phase: {following.phase}"])
-        return after, _act(after, following.phase, reason, None, now)
+        return after, self._act(after, following.phase, reason, None, now)
+
+    def _wait(self, memory: Memory, now: ThroughputMoments, needed: int, remark: str) -> tuple[Memory, Decision]:
+        if self._is_overdue(memory):
+            return self._undo_probe(memory, now)
+        collected, usual = f"{now.samples} of {needed} samples collected", memory.usual_threads
+        if memory.threads == usual:
+            reason = format_no_action(collected, remarks=[remark])
+        else:
+            limit = self.parameters.probe_seconds
+            left = [f"undone after {limit - memory.sample.elapsed_seconds:,.0f} s more"] if limit else []
+            probe = f"testing {format_count(memory.threads, 'thread')} instead of {usual}"
+            reason = format_no_action(probe, collected, *left, remarks=[remark])
+        return memory, Decision(None, reason, self._build_terms(memory, now, needed), "samples")
+
+    def _undo_probe(self, memory: Memory, now: ThroughputMoments | None) -> tuple[Memory, Decision]:
+        """Go back to the usual size, because there were too few samples for a decision."""
+        tried, usual, origin, rest = memory.threads, memory.usual_threads, memory.origin, memory.exploration
+        if not memory.trial.threads:
+            per_second = origin.per_second if origin else 0.0
+            if isinstance(rest, CurveSearch):
+                rest = explorer.settle(rest, usual, per_second)
+            else:
+                rest = replace(
+                    rest, phase="steady", threads=usual, steady_per_second=per_second, steady_seconds=0.0, doubted=False
+                )
+        ended = replace(memory.trial.end(grown=False), began_at=rest.steady_seconds)
+        after = replace(memory, exploration=rest, trial=ended, sample=ThroughputSample())
+        collected = format_count(0 if now is None else now.samples, "sample")
+        cause = f"the probe had only {collected} after {memory.sample.elapsed_seconds:,.0f} s, so it is undone"
+        return after, self._act(after, "steady", _set(usual, cause, before=tried), "samples", now)
+
+    def _explore_upward(self, memory: Memory) -> tuple[Memory, Decision]:
+        """Test more threads at once: the usual size does as much of another mix of work, so it need not be measured."""
+        rest = memory.exploration
+        is_known = isinstance(rest, CurveSearch) and rest.steady_per_second > 0 and not self._may_share_bottleneck
+        cause = "the mix of work has changed and work waits, so more threads are tested"
+        if not is_known:
+            return self._explore_again(memory, None, cause, True)
+        assert isinstance(rest, CurveSearch)
+        after = Memory(
+            explorer.explore_upward(self.parameters, rest),
+            epoch=max(memory.epoch, self.seen.epoch or 0) + 1,
+            trial=Trial(fruitless=memory.trial.fruitless),
+            origin=Origin(rest.threads, rest.steady_per_second),
+            mix=self.seen.mix,
+        )
+        reason = _set(after.exploration.threads, cause, before=memory.threads)
+        return after, self._act(after, after.exploration.phase, reason, None)
 
     def _explore_again(
         self, memory: Memory, now: ThroughputMoments | None, why: str, changed: bool
@@ -356,10 +459,11 @@ class _Look:
             epoch=heard if self._is_called(memory) else max(memory.epoch, heard) + 1,
             trial=Trial(fruitless=memory.trial.fruitless),
             origin=None if now is None or memory.trial.threads else Origin(now.threads, now.throughput_per_second),
+            mix=self.seen.mix,
         )
         remarks = [] if now is None else [_format_step(rest, now)]
         reason = _set(after.exploration.threads, why, before=rest.threads, remarks=remarks)
-        decision = _act(after, after.exploration.phase, reason, None, now)
+        decision = self._act(after, after.exploration.phase, reason, None, now)
         return (after if self.seen.steered else start_at_rest(self.parameters, memory, rest.threads)), decision
 
     def _restart_exploration(self, exploration: Exploration, changed: bool) -> Exploration:
@@ -378,6 +482,39 @@ class _Look:
             return explorer.explore_again(parameters, exploration, changed)
         return explorer.explore_again(parameters, CurveSearch(phase="steady", threads=own, steps=steps), True)
 
+    def _act(
+        self,
+        after: Memory,
+        phase: str,
+        reason: str,
+        limited_by: str | None,
+        now: ThroughputMoments | None = None,
+        expected: Expectation | None = None,
+    ) -> Decision:
+        action = {THREADS: after.threads, "phase": phase}
+        return Decision(action, reason, self._build_terms(after, now), limited_by, float(after.threads), expected)
+
+    def _build_terms(self, memory: Memory, now: ThroughputMoments | None, needed: int | None = None) -> dict[str, Json]:
+        exploration, limit = memory.exploration, self.parameters.probe_seconds
+        is_testing = memory.threads != memory.usual_threads
+        terms: dict[str, Json] = {
+            "phase": "trial" if memory.trial.threads else exploration.phase,
+            "threads": memory.threads,
+            "usual_threads": memory.usual_threads,
+            "steps": exploration.steps,
+            "throughput_per_second": None if now is None else now.throughput_per_second,
+            "measured_threads": None if now is None else now.threads,
+            "samples": 0 if now is None else now.samples,
+            "needed_samples": needed,
+            "undone_after_seconds": max(0.0, limit - memory.sample.elapsed_seconds) if limit and is_testing else None,
+            "steady_per_second": exploration.steady_per_second or None,
+            "epoch": memory.epoch,
+        }
+        if isinstance(exploration, Cycle):
+            return terms
+        curve = None if exploration.curve is None else convert_to_plain(exploration.curve)
+        return {**terms, "points": [[point.threads, point.per_second] for point in exploration.points], "curve": curve}
+
 
 def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequence[str] = ()) -> str:
     """Return the reason of a decision about threads; `before` is the measured number of threads."""
@@ -389,9 +526,12 @@ def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequen
     return format_reason(action, cause, remarks=remarks)
 
 
-def _wait(memory: Memory, now: ThroughputMoments, needed: int, remark: str) -> tuple[Memory, Decision]:
-    reason = format_no_action(f"{now.samples} of {needed} samples collected", remarks=[remark])
-    return memory, Decision(None, reason, _build_terms(memory, now), "samples")
+def _is_overload(origin: Origin | None, now: ThroughputMoments) -> bool:
+    """Return whether more threads than at the start clearly reduced the throughput."""
+    if origin is None or now.threads <= origin.threads:
+        return False
+    error = now.relative_deviation / math.sqrt(now.samples)
+    return now.throughput_per_second * (1 + LOSS_ERRORS * error) < (1 - OVERLOAD) * origin.per_second
 
 
 def _build_expectation(memory: Memory) -> Expectation | None:
@@ -411,33 +551,3 @@ def _build_expectation(memory: Memory) -> Expectation | None:
 def _format_step(exploration: Exploration, now: ThroughputMoments) -> str:
     rate = f"{measure(now.throughput_per_second)}/s with {format_count(now.threads, 'thread')}"
     return f"the {exploration.phase} phase measured {rate}"
-
-
-def _build_terms(memory: Memory, now: ThroughputMoments | None) -> dict[str, Json]:
-    exploration = memory.exploration
-    terms: dict[str, Json] = {
-        "phase": "trial" if memory.trial.threads else exploration.phase,
-        "threads": memory.threads,
-        "steps": exploration.steps,
-        "throughput_per_second": None if now is None else now.throughput_per_second,
-        "measured_threads": None if now is None else now.threads,
-        "samples": 0 if now is None else now.samples,
-        "steady_per_second": exploration.steady_per_second or None,
-        "epoch": memory.epoch,
-    }
-    if isinstance(exploration, Cycle):
-        return terms
-    curve = None if exploration.curve is None else convert_to_plain(exploration.curve)
-    return {**terms, "points": [[point.threads, point.per_second] for point in exploration.points], "curve": curve}
-
-
-def _act(
-    after: Memory,
-    phase: str,
-    reason: str,
-    limited_by: str | None,
-    now: ThroughputMoments | None = None,
-    expected: Expectation | None = None,
-) -> Decision:
-    action = {THREADS: after.threads, "phase": phase}
-    return Decision(action, reason, _build_terms(after, now), limited_by, float(after.threads), expected)

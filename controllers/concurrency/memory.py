@@ -17,7 +17,8 @@ class Memory(msgspec.Struct, frozen=True, rename={"exploration": "machine"}):
     """Memory of the law.
 
     `exploration` is in progress and `sample` belongs to its current size. After `refused` observations of another size
-    than ordered, that size becomes the `limit`. `origin` is None while the pool is not measured.
+    than ordered, that size becomes the `limit`. `origin` is None while the pool is not measured. `mix` is the mix of
+    work for which the exploration started.
     """
 
     exploration: Annotated[Cycle | CurveSearch, value("exploration", "State of the exploration, by method.")]
@@ -31,11 +32,22 @@ class Memory(msgspec.Struct, frozen=True, rename={"exploration": "machine"}):
     # The state of an older Weir has none.
     trial: Annotated[Trial, value("trial", "Trial of one more step in the steady state.", or_null=True)] = Trial()
     origin: Annotated[Origin | None, value("pool", "Pool when the exploration started.", or_null=True)] = None
+    overloaded: Annotated[bool, value("flag", "True: more threads reduced the throughput.")] = False
+    mix: Annotated[
+        dict[str, Annotated[float, value("share", "Share of the time.", 0, 1)]],
+        value("share", "Mix of work when the exploration started; empty: unknown."),
+    ] = {}
 
     @property
     def threads(self) -> int:
         """Return the number of threads that the pool should have: on trial, or of the exploration."""
         return self.trial.threads or self.exploration.threads
+
+    @property
+    def usual_threads(self) -> int:
+        """Return the number of threads before the probe or the trial that is in progress, if any."""
+        is_probing = self.exploration.phase != "steady" and self.origin is not None
+        return self.origin.threads if is_probing and self.origin else self.exploration.threads
 
 
 def check_memory(memory: Memory, where: str) -> None:

@@ -39,6 +39,9 @@ class ConcurrencyParameters(msgspec.Struct, frozen=True, kw_only=True):
     patience: Annotated[
         int, value("observations", "Observations of a different size before it counts as the pool's limit.", 1, 1_000)
     ] = 5
+    probe_seconds: Annotated[
+        float, value("s", "Time after which a probe without enough samples is undone; 0: never.", 0, 1e7)
+    ] = 0.0
     aim: Annotated[
         Literal["friendly", "peak"],
         value("choice", "friendly: share a bottleneck with others. peak (explorer): maximum throughput."),
@@ -77,6 +80,14 @@ class ConcurrencyObservation(msgspec.Struct, frozen=True, kw_only=True):
         bool, value("flag", "true: the pool ends only idle threads, so a search starts at its current size.")
     ] = False
     steered: Annotated[bool, value("flag", "false: decisions are not applied to the pool.")] = True
+    waiting: Annotated[bool, value("flag", "true: work waits for a thread, so the pool is not reduced.")] = False
+    elapsed_seconds: Annotated[
+        float | None, value("s", "Time since the last observation, with idle time; default: `seconds`.", 0, 1e9)
+    ] = None
+    mix: Annotated[
+        dict[str, Annotated[float, value("share", "Share of the time.", 0, 1)]],
+        value("share", "Share of the processing time by kind of work; empty: unknown."),
+    ] = {}
 
 
 class Exploration(msgspec.Struct, frozen=True, kw_only=True):

@@ -146,15 +146,17 @@ def follow(baseline: str, network: ClosedNetwork) -> ExplorationResult:
     return ExplorationResult(round(float(np.median(path[-SETTLED:]))), steps, None, np.asarray(path, dtype=float))
 
 
-def compute_contended_share(method: str, network: ClosedNetwork, p: float, others: int) -> float:
+ExploreCurve = Callable[[Callable[[int], float]], ExplorationResult]
+
+
+def compute_contended_share(explore_curve: ExploreCurve, network: ClosedNetwork, others: int) -> float:
     """Return the share of a saturated station that a law takes next to permanent threads."""
     capacity = network.capacity_per_second
 
     def yields(threads: int) -> float:
         return min(network.evaluate(threads), capacity * threads / (threads + others))
 
-    threads = explore(method, yields, p).threads
-    return yields(threads) / capacity
+    return yields(explore_curve(yields).threads) / capacity
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
@@ -163,14 +165,24 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         raise BadInput("--trace", "is not supported: this scenario always runs at full load")
     network, p = model(settings), float(settings["p"])
     get_table_row(p)  # Baselines don't use it, but it has to be valid for them, too.
-    ours = law in ("tcc", "explorer")
-    result = explore(law, network.evaluate, p) if ours else follow(law, network)
+    if law not in ("tcc", "explorer"):
+        return summarize(network, follow(law, network), None)
+
+    def explore_curve(yields: Callable[[int], float]) -> ExplorationResult:
+        return explore(law, yields, p)
+
+    return summarize(network, explore_curve(network.evaluate), explore_curve)
+
+
+def summarize(network: ClosedNetwork, result: ExplorationResult, explore_curve: ExploreCurve | None) -> ScenarioOutcome:
+    """Return the metrics; the share of a contended station needs a second exploration."""
+    share = None if explore_curve is None else compute_contended_share(explore_curve, network, result.threads)
     metrics = {
         "threads": result.threads,
         "utilisation": round(network.evaluate(result.threads) / network.capacity_per_second, 5),
         "steps": result.steps,
         "warm_steps": result.warm_steps,
-        "share": round(compute_contended_share(law, network, p, result.threads), 5) if ours else None,
+        "share": None if share is None else round(share, 5),
     }
     return ScenarioOutcome(metrics, {"threads": result.series}, 1.0)
 

@@ -23,9 +23,9 @@ windows_to_recover                after the change until 0.95 of the new peak is
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -128,7 +128,18 @@ class Baseline:
         return self.threads
 
 
-Hand = Candidate | Baseline
+class Hand(Protocol):
+    """What sizes a pool. rests: the time and the size at the start of each steady state."""
+
+    rests: list[tuple[float, int]]
+
+    @property
+    def threads(self) -> int: ...
+    @property
+    def is_steady(self) -> bool: ...
+    @property
+    def epoch(self) -> int: ...
+    def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> object: ...
 
 
 @dataclass(frozen=True)
@@ -139,7 +150,8 @@ class SimulatedEngines:
     least_seconds: float
 
 
-def _build_plant(settings: Mapping[str, Any], chance: np.random.Generator) -> SimulatedEngines:
+def build_engines(settings: Mapping[str, Any], seed: int) -> SimulatedEngines:
+    chance = create_random_generator(seed, "engine")
     kind, servers = settings["bottleneck"], int(settings["servers"])
     cpus = 8 if kind in ("memory", "disk") else 2
     own = {"cpu": 0.001, "memory": 0.008, "disk": 0.001, "network": 0.0015}[kind]
@@ -162,13 +174,28 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         raise BadInput("--trace", "is not supported: this scenario always runs at full load")
     if settings["drift"]:
         return _run_with_drift(law, seed)
-    plant, start = _build_plant(settings, create_random_generator(seed, "engine")), START.get(settings["bottleneck"], 1)
+    plant, start = build_engines(settings, seed), get_start(settings)
     hands: list[Hand] = [
         Candidate(law, {"start": start}, start)
         if law in ("tcc", "explorer")
         else Baseline(law, plant.idle_seconds, plant.least_seconds)
         for _ in plant.engine.pools
     ]
+    return simulate(settings, plant, hands)
+
+
+def get_start(settings: Mapping[str, Any]) -> int:
+    """Return the threads that each engine starts with."""
+    return START.get(settings["bottleneck"], 1)
+
+
+def simulate(
+    settings: Mapping[str, Any],
+    plant: SimulatedEngines,
+    hands: Sequence[Hand],
+    end_tick: Callable[[], object] = lambda: None,
+) -> ScenarioOutcome:
+    """Run the engines with these hands; `end_tick` is called once all of them have been checked."""
     engine, bottleneck, station = plant.engine, plant.bottleneck, plant.engine.shared[-1]
     capacity = bottleneck.servers / bottleneck.service_seconds * TICK_SECONDS
     threads, utilisation, steady, shares = (list[float]() for _ in range(4))
@@ -187,6 +214,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
             times = [last[at], *pool.completions]
             last[at], pool.completions = times[-1], []
             hand.check(now + TICK_SECONDS, np.diff(times).tolist(), TICK_SECONDS, epoch)
+        end_tick()
         used = (bottleneck.busy_seconds - busy_before) / TICK_SECONDS / bottleneck.servers
         busy_before = bottleneck.busy_seconds
         threads.append(float(hands[0].threads))

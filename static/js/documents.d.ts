@@ -184,6 +184,7 @@ interface PoolWork {
   "recent_seconds": Array<number>;
   "full_seconds": number | null;
   "per_second": number | null;
+  "mix": Record<string, number>;
 }
 
 interface PipelineStatus {
@@ -479,6 +480,7 @@ interface PoolSamples {
   "recent_seconds": Array<number>;
   "full_seconds": number | null;
   "per_second": number | null;
+  "mix": Record<string, number>;
   "since": number;
 }
 

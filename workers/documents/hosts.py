@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec.structs import force_setattr
 
-from common.stored_document import Instant, PerSecond, Seconds, StoredDocument, describe, describe_metric
+from common.stored_document import Instant, PerSecond, Seconds, Share, StoredDocument, describe, describe_metric
 from workers.documents.queues import PauseStatus
 
 
@@ -17,6 +17,9 @@ class PoolWork(StoredDocument, frozen=True, kw_only=True):
     ] = []
     full_seconds: Annotated[Seconds | None, describe("Total time during which all slots were busy, s.")] = None
     per_second: PerSecond | None = None
+    mix: Annotated[
+        dict[str, Share], describe("Share of the processing time by kind of work: by queue, or by name of a task.")
+    ] = {}
 
 
 class WorkerHost(StoredDocument, frozen=True, kw_only=True):

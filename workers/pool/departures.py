@@ -1,10 +1,11 @@
-"""How many slots of a pool were busy on average: instantaneous readings miss short workers.
+"""The completions of a pool, and how many of its slots were busy on average.
 
-Workers of half a second that start on each full second, read a second apart, seem never to be busy, or always. Their
-starts and ends give the true duration.
+Instantaneous readings miss short workers: workers of half a second that start on each full second, read a second apart,
+seem never to be busy, or always. Their starts and ends give the true duration.
 """
 
 import bisect
+import math
 import os
 import time
 from collections import defaultdict, deque
@@ -63,21 +64,85 @@ GROUP_SECONDS, MAX_GROUP_SECONDS, GROUP_COMPLETIONS = 0.125, 1.0, 10
 RETAINED_SAMPLES = 64
 MAX_PENDING = 20_000
 WARM_UP_SECONDS = 1.0
+# Service times are learned over the first time, and the mix of work is that of the second.
+LEARNING_SECONDS, MIX_SECONDS = 1_800.0, 5.0
+MIN_LEARNED_SECONDS = 1e-3
+MAX_SHOWN_WORK = 8
 DONE, ENDED, BEGAN = range(3)  # in the order in which a slot's notes of one instant happened
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class WorkerNote:
-    """A note of a worker in slot `slot` (its process): it started, completed this many events, or ended."""
+    """A note of a worker in slot `slot` (its process): it started, completed this many events, or ended.
+
+    work: the kind of the work: the queue, or the name of a task.
+    """
 
     at_seconds: float
     slot: int
     kind: int
     events: int = 0
+    work: str = ""
+
+
+class ServiceTimes:
+    """Learned service times by kind of work, and the recent mix of work.
+
+    The weight of an event is the service time of its kind of work divided by that of the reference, the kind that was
+    learned first. More processes that slow all kinds of work alike therefore change no weight, and neither does the
+    mix. `_scale` keeps the weights when the reference is no longer processed and another one replaces it.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+        self._events: dict[str, float] = {}
+        self._recent: dict[str, float] = {}
+        self._reference, self._scale = "", 1.0
+
+    def learn(self, work: str, events: int, seconds: float) -> float:
+        """Learn that a slot took this long for some events, and return their weight as a number of events."""
+        for totals, amount in ((self._seconds, seconds), (self._events, events), (self._recent, seconds)):
+            totals[work] = totals.get(work, 0.0) + amount
+        if self._reference not in self._seconds:
+            self._reference = work
+        own, reference = self._measure(work), self._measure(self._reference)
+        return events * self._scale * (own / reference if own > 0 and reference > 0 else 1.0)
+
+    def forget(self, passed_seconds: float) -> None:
+        """Reduce the weight of what was learned before; time without measurements does not count."""
+        for totals, memory_seconds in (
+            (self._seconds, LEARNING_SECONDS),
+            (self._events, LEARNING_SECONDS),
+            (self._recent, MIX_SECONDS),
+        ):
+            left = math.exp(-passed_seconds / memory_seconds)
+            for work in totals:
+                totals[work] *= left
+        gone = [work for work, seconds in self._seconds.items() if seconds < MIN_LEARNED_SECONDS]
+        if self._reference in gone and len(gone) < len(self._seconds):
+            new = max(self._seconds, key=self._seconds.__getitem__)
+            self._scale *= self._measure(new) / self._measure(self._reference)
+            self._reference = new
+        for work in gone:
+            del self._seconds[work], self._events[work]
+            self._recent.pop(work, None)
+
+    def compute_mix(self) -> dict[str, float]:
+        """Return the share of the recent time by kind of work, of the most frequent kinds."""
+        total = sum(self._recent.values())
+        shares = sorted(((seconds, work) for work, seconds in self._recent.items() if work), reverse=True)
+        return {work: round(seconds / total, 3) for seconds, work in shares[:MAX_SHOWN_WORK]} if total > 0 else {}
+
+    def _measure(self, work: str) -> float:
+        return self._seconds[work] / self._events[work]
 
 
 class Departures:
-    """Departures: notes in, samples out. `size` is the pool's number of slots."""
+    """Departures: notes in, samples out. `size` is the pool's number of slots.
+
+    A sample is the time per event. An event counts by its weight (`ServiceTimes`), so that another mix of work does not
+    look like another throughput.
+    """
 
     def __init__(self, size: int, at_seconds: float) -> None:
         self.seq, self.full_seconds = 0, 0.0
@@ -87,9 +152,11 @@ class Departures:
         self._occupied: set[int] = set()
         self._known_until: dict[int, float] = {}  # of busy slots
         self._begins: dict[int, deque[float]] = defaultdict(deque)  # pending notes of each slot, in order
+        self._service_times = ServiceTimes()
+        self._worked_until: dict[int, float] = {}  # last note of each busy slot
         self._warm = False
         self._begin_group()
-        self._enough_events: int | None = None  # until the first group has shown how many arrive
+        self._enough_events: float | None = None  # until the first group has shown how many arrive
 
     def resize(self, size: int, at_seconds: float) -> None:
         """Set the number of slots from now on: earlier measurements were of another configuration."""
@@ -116,6 +183,7 @@ class Departures:
         `slots` are the existing processes, `others` the number of them that another task than a consumer occupies.
         """
         self._forget(slots)
+        full_seconds_before = self.full_seconds
         horizon = now_seconds - BRIDGE_SECONDS - ARRIVAL_SECONDS
         if len(self._pending) < MAX_PENDING:  # A call that takes this long keeps no more of them.
             horizon = min([horizon, *self._known_until.values()])
@@ -129,6 +197,7 @@ class Departures:
             place += 1
         del self._pending[:place]
         self._advance(horizon, others)
+        self._service_times.forget(self.full_seconds - full_seconds_before)
 
     def to_json(self) -> dict[str, Any]:
         """Return, for the host's report, the samples of this size, numbered, and the full time so far (s)."""
@@ -138,6 +207,7 @@ class Departures:
             "recent_seconds": [float(f"{departure:.5g}") for departure in self.recent],
             "full_seconds": round(self.full_seconds, 3),
             "per_second": round(len(self.recent) / total, 3) if total > 0 else None,
+            "mix": self._service_times.compute_mix(),
         }
 
     def _forget(self, slots: Collection[int]) -> None:
@@ -150,6 +220,7 @@ class Departures:
         for slot in gone:
             self._known_until.pop(slot, None)
             self._begins.pop(slot, None)
+            self._worked_until.pop(slot, None)
 
     def _is_full(self, others: int) -> bool:
         return len(self._occupied) >= self._size - others > 0
@@ -165,16 +236,20 @@ class Departures:
         if note.kind == BEGAN:
             self._begins[note.slot].popleft()
             self._occupied.add(note.slot)
+            self._worked_until[note.slot] = note.at_seconds
         elif note.kind == ENDED and not self._begins_again(note):
             self._occupied.discard(note.slot)
-        elif note.kind == DONE and note.at_seconds > self._since and self._is_full(others):
-            self._record_completions(note.events)
+        elif note.kind == DONE and note.slot in self._worked_until and note.events > 0:
+            worked_seconds = note.at_seconds - self._worked_until[note.slot]
+            self._worked_until[note.slot] = note.at_seconds
+            if note.at_seconds > self._since and self._is_full(others):
+                self._record_completions(self._service_times.learn(note.work, note.events, worked_seconds))
 
     def _begins_again(self, ended: WorkerNote) -> bool:
         begins = self._begins[ended.slot]
         return bool(begins) and begins[0] <= ended.at_seconds + BRIDGE_SECONDS
 
-    def _record_completions(self, events: int) -> None:
+    def _record_completions(self, events: float) -> None:
         self._group_events += events
         self._group_completions += 1
         if not self._is_enough():
@@ -182,11 +257,11 @@ class Departures:
         sample = self._group_seconds / self._group_events
         self.recent.append(sample)
         self.seq += 1
-        self._enough_events = max(1, round(GROUP_SECONDS / sample))
+        self._enough_events = max(1.0, round(GROUP_SECONDS / sample)) if sample > 0 else 1.0
         self._begin_group()
 
     def _begin_group(self) -> None:
-        self._group_seconds, self._group_events, self._group_completions = 0.0, 0, 0
+        self._group_seconds, self._group_events, self._group_completions = 0.0, 0.0, 0
 
     def _is_enough(self) -> bool:
         if self._group_completions < GROUP_COMPLETIONS and self._group_seconds < MAX_GROUP_SECONDS:
@@ -205,16 +280,17 @@ Completion = tuple[float, int]  # instant, events
 
 @dataclass(frozen=True, slots=True)
 class CompletionReporter:
-    """A worker's reports to its host; without a host (no pool runs it) they are dropped."""
+    """A worker's reports to its host; without a host (no pool runs it) they are dropped. work: its queue."""
 
     host: str
     slot: int
     monotonic: Callable[[], float] = time.monotonic
+    work: str = ""
 
     @classmethod
-    def open(cls, host: str | None) -> "CompletionReporter":
+    def open(cls, host: str | None, work: str) -> "CompletionReporter":
         """Return the reporter of the calling process."""
-        return cls(host or "", os.getpid())
+        return cls(host or "", os.getpid(), work=work)
 
     def record_start(self, pipe: "redis.client.Pipeline") -> None:
         """Report the worker's start, in its pipeline."""
@@ -225,7 +301,7 @@ class CompletionReporter:
     def record_completions(self, client: "redis.Redis", done: Sequence[Completion]) -> None:
         """Report after each round of blocks, so that the host need not wait for the end of a long worker."""
         if done:
-            self._report(client, {"d": orjson.dumps(done), "u": self.monotonic()})
+            self._report(client, {"d": orjson.dumps(done), "u": self.monotonic(), "w": self.work})
 
     def record_end(self, pipe: "redis.client.Pipeline") -> None:
         """Report the worker's end, in its pipeline."""
@@ -255,5 +331,6 @@ def add_worker_note(departures: Departures, fields: Mapping[bytes, bytes]) -> No
         at = float(fields[b"e"])
         departures.add([WorkerNote(at, slot, ENDED)], at, slot)
     else:
-        done = [WorkerNote(float(at), slot, DONE, int(events)) for at, events in orjson.loads(fields[b"d"])]
+        work = fields.get(b"w", b"").decode()  # old versions don't report it
+        done = [WorkerNote(float(at), slot, DONE, int(events), work) for at, events in orjson.loads(fields[b"d"])]
         departures.add(done, float(fields[b"u"]), slot)

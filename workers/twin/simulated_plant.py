@@ -63,11 +63,15 @@ class SimulatedNode:
 
 @dataclass
 class SimulatedHost:
-    """A worker host. A pool that is not kept at its ordered size returns to the size that it started with."""
+    """A worker host. A pool that is not kept at its ordered size returns to the size that it started with.
+
+    alive: its processes, which end after their work; None: they have the ordered size at once.
+    """
 
     started_with: int
     role: str = "jobs"
     slots: int = 0
+    alive: int | None = None
     busy: int = 0
     at_work: float | None = None
     done: PoolWork | None = None
@@ -82,7 +86,7 @@ class SimulatedHost:
         self.slots = self.ordered if self.ordered is not None and now < self.ordered_until else self.started_with
         return ReportedHost(
             role=self.role,
-            slots=self.slots,
+            slots=self.slots if self.alive is None else self.alive,
             busy=self.busy,
             at_work=self.at_work,
             pid=1,

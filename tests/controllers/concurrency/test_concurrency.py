@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import random
+import statistics
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from controllers.concurrency.law import Concurrency
 from controllers.concurrency.parameters import ConcurrencyParameters
 from controllers.concurrency.tcc import Cycle, count_needed_samples
 from controllers.concurrency.throughput import (
+    FEW_SAMPLES,
     MIN_SECONDS,
     ThroughputMoments,
     ThroughputSample,
@@ -124,6 +126,7 @@ def test_the_sample_sizes_are_those_of_the_errata():
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=400), st.integers(1, 399))
 def test_samples_taken_in_parts_are_the_same_without_their_largest_percent(gaps, cut):
+    gaps = gaps * math.ceil(FEW_SAMPLES / len(gaps))
     whole = ThroughputSample().add_samples(gaps)
     parts = ThroughputSample().add_samples(gaps[:cut]).add_samples(gaps[cut:])
     kept = sorted(gaps)[: len(gaps) - len(gaps) // 100]
@@ -134,6 +137,114 @@ def test_samples_taken_in_parts_are_the_same_without_their_largest_percent(gaps,
         elif math.fsum(kept) > 1e-9:  # else rounding decides
             assert found.samples == len(kept)
             assert found.mean_seconds == pytest.approx(math.fsum(kept) / len(kept))
+
+
+@given(st.lists(st.floats(0.9, 1.1), min_size=15, max_size=98), st.floats(2.5, 1_000))
+def test_a_pause_among_few_samples_is_left_out_and_the_others_count(honest, pause):
+    sample = ThroughputSample().add_samples(honest[:7]).add_samples([pause, *honest[7:]])
+    found = sample.measure(4)
+    assert found.samples == len(honest)
+    assert found.mean_seconds == pytest.approx(statistics.fmean(honest))
+
+
+def test_honest_samples_count_though_some_are_long():
+    """Samples are means of ten exponential times, as a pool's are of its completions."""
+    chance = random.Random(3)
+    kept, means = [], []
+    for _ in range(500):
+        gaps = [chance.gammavariate(10, 1 / 10) for _ in range(16)]
+        found = ThroughputSample().add_samples(gaps).measure(1)
+        kept.append(found.samples)
+        means.append(found.mean_seconds)
+    assert statistics.fmean(kept) >= 0.995 * 16
+    assert statistics.fmean(means) == pytest.approx(1.0, abs=0.02)
+
+
+def test_samples_of_two_kinds_are_no_pauses():
+    found = ThroughputSample().add_samples([0.1] * 10 + [2.0] * 6).measure(1)
+    assert found.samples == 16
+
+
+def test_few_samples_of_an_older_weir_are_read_and_added_to():
+    older = {"count": 40, "total": 40.0, "squares": 41.0, "largest": [1.5]}
+    parameters = read()
+    state = {**start_state(LAW, parameters), "sample": older}
+    after, _ = look(parameters, state, 1, [1.0] * 4)
+    assert after["sample"]["count"] == 44
+    state["sample"] = {**older, "count": 400, "total": 400.0, "squares": 410.0, "largest": [1.5] * 5}
+    after, _ = look(parameters, state, 1, [1.0] * 4)
+    assert after["machine"] != state["machine"] or after["sample"]["count"] == 404
+
+
+def waiting_pool(parameters, rate_of, looks, threads=8, mixes=None):
+    """Sizes and decisions of a pool that was at rest, while work waits."""
+    state, _ = at_rest(parameters, capacity=threads)
+    size = state["machine"]["threads"]
+    for number in range(looks):
+        more = {"waiting": True, "seconds": 5.0, "mix": mixes(number) if mixes else {}}
+        state, decision = look(parameters, state, size, [1 / rate_of(size)] * 20, **more)
+        if decision.action:
+            size = int(decision.action["threads"])
+        yield size, decision
+
+
+@given(st.lists(st.floats(0.1, 100), min_size=1, max_size=40), st.sampled_from(["tcc", "explorer"]))
+def test_a_pool_is_not_reduced_while_work_waits_unless_more_threads_reduced_the_throughput(rates, method):
+    parameters = read(method=method, initial_samples=5, steady_seconds=20.0, trial_seconds=10.0, maximum=64)
+    state, threads = at_rest(parameters)
+    usual, size, more_was_worse = threads, threads, False
+    for rate in rates:
+        state, decision = look(parameters, state, size, [1 / rate] * 6, waiting=True, seconds=5.0)
+        if state["machine"]["phase"] == "steady" and not state["trial"]["threads"]:
+            usual = state["machine"]["threads"]
+        more_was_worse = more_was_worse or state["overloaded"]
+        size = int(decision.action["threads"]) if decision.action else size
+        assert more_was_worse or size >= threads
+    assert usual >= threads or more_was_worse
+
+
+def test_a_pool_past_its_peak_is_reduced_though_work_waits():
+    parameters = read(method="explorer", initial_samples=5, steady_seconds=20.0, maximum=64)
+    past = [size for size, _ in waiting_pool(parameters, lambda size: min(size, 200 / size**2), 40, threads=16)]
+    assert past[-1] <= 8
+
+
+def test_a_smaller_size_on_trial_is_left_as_soon_as_work_waits():
+    parameters = read(method="explorer", steady_seconds=20.0)
+    state, threads = at_rest(parameters)
+    while state["machine"]["threads"] >= threads:
+        state, decision = look(parameters, state, state["machine"]["threads"], [1 / threads] * 60, seconds=10.0)
+    assert decision.action["threads"] < threads
+    _, decision = look(parameters, state, state["machine"]["threads"], [], seconds=0.0, waiting=True)
+    assert decision.action["threads"] == threads and "work waits" in decision.reason
+
+
+def test_a_probe_with_too_few_samples_is_undone_after_its_time_and_says_so_before():
+    parameters = read(method="explorer", steady_seconds=20.0, probe_seconds=60.0)
+    state, threads = at_rest(parameters)
+    while state["machine"]["threads"] == threads:
+        state, _ = look(parameters, state, state["machine"]["threads"], [1 / threads] * 60, seconds=10.0)
+    probed = state["machine"]["threads"]
+    state, decision = look(parameters, state, probed, [1.0, 1.1], elapsed_seconds=50.0)
+    assert f"testing {probed} threads instead of {threads}" in decision.reason and "10 s more" in decision.reason
+    assert (decision.terms["samples"], decision.terms["undone_after_seconds"]) == (2, 10.0)
+    state, decision = look(parameters, state, probed, [1.0], elapsed_seconds=10.0)
+    assert decision.action["threads"] == threads and state["machine"]["phase"] == "steady"
+    assert "only 3 samples after 60 s" in decision.reason
+
+
+def test_another_mix_of_work_starts_a_search_upward_if_work_waits_and_none_if_nothing_waits():
+    parameters = read(method="explorer", initial_samples=5, steady_seconds=1e6, maximum=64)
+
+    def mix(number):
+        return {"cpu": 1.0} if number < 5 else {"cpu": 0.2, "web": 0.8}
+
+    sizes = [size for size, _ in waiting_pool(parameters, lambda size: min(size, 40), 30, mixes=mix)]
+    assert set(sizes[:5]) == {min(sizes)} and sizes[-1] >= 32
+    state, threads = at_rest(parameters)
+    for number in range(20):
+        state, decision = look(parameters, state, threads, [1 / threads] * 20, seconds=5.0, mix=mix(number))
+        assert decision.action is None
 
 
 def test_where_the_range_leaves_one_number_of_threads_it_is_explored_again():

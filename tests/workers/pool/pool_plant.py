@@ -33,7 +33,7 @@ class Plant:
     """A published plant with worker hosts, whose reports the test writes as their pools would."""
 
     def __init__(self, control: redis.Redis, *hosts: str, most: int = 1_000, now: datetime = NOW) -> None:
-        self.control, self.now, self.most = control, now, most
+        self.control, self.now, self.most, self.wait_seconds = control, now, most, 0.4
         self.rows = {host: host_report() for host in hosts or (HOST,)}
         for host, row in self.rows.items():
             control.hset(keys.HOSTS, host, orjson.dumps(row))
@@ -60,10 +60,11 @@ class Plant:
             row["done"]["seq"] += samples
             row["done"]["full_seconds"] += 5.0
 
-    def tick(self) -> list[LedgerEntry]:
-        self.now += timedelta(seconds=5)
+    def tick(self, seconds: float = 5.0) -> list[LedgerEntry]:
+        self.now += timedelta(seconds=seconds)
         snapshot = sample_snapshot()
         snapshot |= {"at": self.now.timestamp(), "hosts": self.rows}
+        snapshot["queues"]["alert"]["wait_seconds"] = self.wait_seconds
         snapshot["loops"] = control_record(self.now).loops
         self.control.set(keys.SNAPSHOT, encode_document(snapshot))
         plant = PublishedPlant(self.control, self.now.timestamp)

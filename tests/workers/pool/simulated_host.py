@@ -1,4 +1,4 @@
-"""Worker hosts without processes: slots that call a service of limited capacity, on a clock of its own.
+"""Worker hosts without processes: slots that call services of limited capacity, on a clock of their own.
 
 Each slot takes one short-lived worker after the other; a worker makes so many calls of so many events. What it notes
 goes to the real `Departures`, as it would through the host's stream.
@@ -21,19 +21,14 @@ class Worker:
 
     slot: int
     left: int
+    work: "Work"
     done: list[WorkerNote] = field(default_factory=list)
 
 
-class SimulatedService:
-    """`capacity` calls are served at once, each in `seconds` give or take `spread`. Its clock is that of all
-    hosts that call it.
-    """
-
-    def __init__(self, capacity: int, seconds: float, spread: float = 0.1, seed: int = 1) -> None:
-        self.capacity, self.seconds, self.spread = capacity, seconds, spread
-        self.now, self.chance, self._serial, self._served = 0.0, random.Random(seed), 0, 0
+class SimulatedClock:
+    def __init__(self, seed: int) -> None:
+        self.now, self.chance, self._serial = 0.0, random.Random(seed), 0
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
-        self._waiting: deque[Callable[[], None]] = deque()
 
     def plan(self, seconds: float, act: Callable[[], None]) -> None:
         self._serial += 1
@@ -44,6 +39,32 @@ class SimulatedService:
             self.now, _, act = heapq.heappop(self._agenda)
             act()
         self.now = at
+
+
+class SimulatedService:
+    """`capacity` calls are served at once, each in `seconds` give or take `spread`. Each call that waits makes the
+    others longer by `crowding`. Its clock is that of all hosts that call it.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        seconds: float,
+        spread: float = 0.1,
+        seed: int = 1,
+        crowding: float = 0.0,
+        clock: SimulatedClock | None = None,
+    ) -> None:
+        self.capacity, self.seconds, self.spread, self.crowding = capacity, seconds, spread, crowding
+        self.clock, self._served = clock or SimulatedClock(seed), 0
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    @property
+    def now(self) -> float:
+        return self.clock.now
+
+    def until(self, at: float) -> None:
+        self.clock.until(at)
 
     def call(self, answered: Callable[[], None]) -> None:
         if self._served >= self.capacity:
@@ -57,12 +78,23 @@ class SimulatedService:
                 self.call(self._waiting.popleft())
             answered()
 
-        self.plan(self.seconds * self.chance.uniform(1 - self.spread, 1 + self.spread), end)
+        seconds = self.seconds * (1 + self.crowding * len(self._waiting))
+        self.clock.plan(seconds * self.clock.chance.uniform(1 - self.spread, 1 + self.spread), end)
+
+
+@dataclass
+class Work:
+    """A queue's work: each worker makes so many calls of so many events."""
+
+    service: SimulatedService
+    calls: int
+    events: int
+    name: str = ""
 
 
 class SimulatedHost:
     """`slots` processes that call a service, their own or the one given. Without `has_work` no further
-    worker begins.
+    worker begins. `choose` gives the work of the next worker.
     """
 
     def __init__(
@@ -76,8 +108,10 @@ class SimulatedHost:
         service: SimulatedService | None = None,
     ) -> None:
         self.service = service or SimulatedService(capacity, service_seconds, spread)
-        self.calls, self.events, self.has_work = calls, events, True
-        self.departures = Departures(slots, self.service.now)
+        self.clock, self.has_work, self.served_seconds = self.service.clock, True, 0.0
+        work = Work(self.service, calls, events)
+        self.choose: Callable[[], Work] = lambda: work
+        self.departures = Departures(slots, self.now)
         self.slots: list[int] = []
         self.wanted, self._names = slots, 0
         self._fill()
@@ -103,21 +137,22 @@ class SimulatedHost:
         while len(self.slots) < self.wanted:
             self._names += 1
             self.slots.append(self._names)
-            begin = self.service.chance.uniform(0, DISPATCH_SECONDS)
-            self._begin_after(begin, Worker(self._names, self.calls))
+            self._begin_after(self.clock.chance.uniform(0, DISPATCH_SECONDS), self._names)
 
-    def _begin_after(self, seconds: float, worker: Worker) -> None:
-        self.service.plan(seconds, lambda: self._begin(worker))
+    def _begin_after(self, seconds: float, slot: int) -> None:
+        work = self.choose()
+        self.clock.plan(seconds, lambda: self._begin(Worker(slot, work.calls, work)))
 
     def _begin(self, worker: Worker) -> None:
         self.departures.add([WorkerNote(self.now, worker.slot, BEGAN)], self.now, worker.slot)
-        self.service.call(lambda: self._answered(worker))
+        worker.work.service.call(lambda: self._answered(worker))
 
     def _answered(self, worker: Worker) -> None:
         worker.left -= 1
-        worker.done.append(WorkerNote(self.now, worker.slot, DONE, self.events))
+        self.served_seconds += worker.work.service.seconds
+        worker.done.append(WorkerNote(self.now, worker.slot, DONE, worker.work.events, worker.work.name))
         if worker.left:
-            self.service.call(lambda: self._answered(worker))
+            worker.work.service.call(lambda: self._answered(worker))
         else:
             self._end(worker)
 
@@ -128,7 +163,7 @@ class SimulatedHost:
         if len(self.slots) > self.wanted:
             self.slots.remove(worker.slot)
         elif self.has_work:
-            self._begin_after(DISPATCH_SECONDS, Worker(worker.slot, self.calls))
+            self._begin_after(DISPATCH_SECONDS, worker.slot)
 
 
 def run(hosts: Sequence[SimulatedHost], seconds: float) -> None:

@@ -7,16 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues import keys
-from tests.workers.pool.simulated_host import SimulatedHost
+from tests.workers.pool.simulated_host import SimulatedHost, SimulatedService, Work
 from workers.pool.departures import (
     BEGAN,
     DONE,
     ENDED,
+    LEARNING_SECONDS,
     RETAINED_SAMPLES,
     WARM_UP_SECONDS,
     BusyTime,
     CompletionReporter,
     Departures,
+    ServiceTimes,
     WorkerNote,
     add_worker_note,
 )
@@ -64,6 +66,31 @@ def test_samples_of_calls_that_take_about_as_long_are_about_alike(slots, call_se
     found = list(host.departures.recent)
     assert len(found) >= 20
     assert statistics.pstdev(found) <= 0.12 * statistics.mean(found)
+
+
+def test_another_mix_of_work_is_not_another_throughput():
+    """Slots that are all busy do as much work, whether their events take 10 ms or a second."""
+    slow = SimulatedService(100, 1.0)
+    host = SimulatedHost(8, 0, 0.0, service=slow)
+    fast = SimulatedService(100, 0.01, clock=slow.clock)
+    kinds = [Work(slow, 2, 1, "slow"), Work(fast, 100, 1, "fast")]
+    found, mixes = [], []
+    for share in (0.5, 0.0, 1.0, 0.2, 0.8):
+        host.choose = lambda share=share: kinds[0 if slow.clock.chance.random() < share else 1]
+        host.run(30)
+        found.append(host.departures.to_json()["per_second"])
+        mixes.append(host.departures.to_json()["mix"])
+    assert max(found) <= 1.1 * min(found)
+    assert mixes[1]["fast"] >= 0.99 and mixes[2]["slow"] >= 0.99
+
+
+def test_the_weights_of_events_stay_when_the_reference_is_no_longer_processed():
+    times = ServiceTimes()
+    assert times.learn("orders", 10, 1.0) == pytest.approx(10.0)
+    assert times.learn("images", 10, 5.0) == pytest.approx(50.0)
+    times.learn("images", 1_000_000, 500_000.0)
+    times.forget(9 * LEARNING_SECONDS)
+    assert times.learn("images", 10, 5.0) == pytest.approx(50.0)
 
 
 def test_time_in_which_a_slot_has_nothing_to_do_counts_for_nothing():

@@ -159,7 +159,7 @@ def test_what_a_host_reports_has_the_keys_that_other_versions_know_and_is_read_a
     stored = orjson.loads(control.hget(keys.HOSTS, "jobs@here"))
     known = "role slots busy at_work pid at resizable started_with trouble done reserved drained ahead_seconds"
     assert stored.keys() == set(known.split())
-    assert stored["done"].keys() == {"seq", "recent_seconds", "full_seconds", "per_second"}
+    assert stored["done"].keys() == {"seq", "recent_seconds", "full_seconds", "per_second", "mix"}
     read = read_host_reports(control)["jobs@here"]
     assert (read.role, read.slots, read.drained, read.at) == ("jobs", 3, False, stored["at"])
 

@@ -7,10 +7,10 @@ import pytest
 
 from tests.workers.pool.pool_plant import HOST, Plant
 from tests.workers.pool.simulated_host import SimulatedHost
+from workers.control.kinds.concurrency import INTERVAL_SECONDS
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
-TICK_SECONDS = 5.0
 
 
 class Run:
@@ -26,13 +26,13 @@ class Run:
         order = self.plant.order()
         if order is not None:
             self.host.resize(order.threads)
-        self.host.run(TICK_SECONDS)
+        self.host.run(INTERVAL_SECONDS)
         row = self.plant.rows[HOST]
         row |= {"slots": len(self.host.slots), "done": self.host.departures.to_json()}
-        (entry,) = self.plant.tick()
+        (entry,) = self.plant.tick(INTERVAL_SECONDS)
         self.entries.append(entry)
         self.sizes.append(row["slots"])
-        self.seconds += TICK_SECONDS
+        self.seconds += INTERVAL_SECONDS
 
     def until_rest(self, most_seconds: float) -> int:
         """Ticks until it is steady; gives the pool's size then."""
@@ -57,7 +57,7 @@ def test_the_knee_is_found_within_a_step_and_two_minutes(control, capacity):
 def test_what_a_pool_size_was_expected_to_bring_is_judged(control):
     run = Run(control, SimulatedHost(2, 8, 0.1))
     run.until_rest(120.0)
-    for _ in range(8):
+    for _ in range(20):
         run.tick()
     (judged,) = LedgerEntry.objects.exclude(expected=None)
     assert judged.expected["metric"] == "throughput_per_second" and judged.verdict == "effective"

@@ -14,8 +14,9 @@ from tests.workers.pool.pool_plant import HOST, Plant, host_report, station
 from tests.workers.snapshots import snapshot_of
 from workers.control import what_if
 from workers.control.engine import tick_due
-from workers.control.kinds.concurrency import MAX_PROCESSES, measure_target
+from workers.control.kinds.concurrency import MAX_PROCESSES, describe_probe, measure_target
 from workers.control.ledger import ledger
+from workers.documents.loops import LoopStatus
 from workers.models import LedgerEntry, Loop
 from workers.plants.steered import PublishedPlant
 from workers.pool import orders
@@ -113,6 +114,31 @@ def test_no_sample_is_taken_twice_and_another_life_of_the_host_begins_anew():
     row["pid"] = 8
     anew = measure_target({"host": HOST}, snapshot(), first.counters, 0.0)
     assert anew.observation["interdeparture_seconds"] == [2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("queue", "waiting"),
+    [
+        ({"wait_seconds": 0.4}, False),
+        ({"wait_seconds": 8.0}, True),
+        ({"wait_seconds": 1.0, "waiting_events": 500, "trend": "rising"}, True),
+        ({"wait_seconds": 8.0, "pauses": [{"part": "consumption", "override": 1}]}, False),
+        ({"wait_seconds": 8.0, "kind": "pipeline"}, False),
+    ],
+)
+def test_work_waits_while_a_queue_of_the_role_does_not_keep_up(queue, waiting):
+    there = snapshot_of({"at": 9.0, "hosts": {HOST: host_report()}, "queues": {"orders": {"kind": "jobs", **queue}}})
+    seen = measure_target({"host": HOST}, there, {"at": 4.0}, 9.0).observation
+    assert (seen["waiting"], seen["elapsed_seconds"]) == (waiting, 5.0)
+
+
+def test_the_size_that_is_tested_is_in_words():
+    terms = {"threads": 1, "usual_threads": 2, "samples": 145, "needed_samples": 176, "undone_after_seconds": 31.0}
+    row = LoopStatus(law="concurrency", mode="auto", terms=terms)
+    words = "Testing 1 process instead of 2: 145 of 176 samples, undone after 31 s more"
+    assert describe_probe(row) == words
+    assert describe_probe(LoopStatus(mode="advise", terms=terms)) == ""
+    assert describe_probe(LoopStatus(mode="auto", terms={**terms, "threads": 2})) == ""
 
 
 @pytest.mark.thorough

@@ -15,6 +15,7 @@ from controllers.concurrency.parameters import ConcurrencyObservation
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism.advice_value import AdvisedOperator
+from queues.pausing import CONSUMPTION
 from workers.control.parts import attached_pools
 from workers.control.parts.kind import (
     AdviceMeasure,
@@ -30,6 +31,7 @@ from workers.control.parts.kind import (
 from workers.control.parts.operators import keep_plant
 from workers.documents.hosts import HostStatus, PoolWork
 from workers.documents.loops import LoopStatus
+from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.kind import AdapterKind
@@ -39,10 +41,14 @@ ROLE = "jobs"
 # A worker process uses about 50 MB by itself. Handlers that call slow services may want more processes and
 # set that.
 MAX_PROCESSES = 32
-INTERVAL_SECONDS = 5
+# Hosts report every second. A pool that is too small for a new mix of work grows within some intervals.
+INTERVAL_SECONDS = 2
+ATTACHED_INTERVAL_SECONDS = 5
 # Shortly before an unfulfilled reduction counts as missed, the pool is taken to have reached its smallest
 # possible size.
 PATIENT_SHARE = 0.9
+# A pool whose oldest event has waited for this time does not keep up.
+WAITING_SECONDS = 5.0
 Document = Mapping[str, Any]
 
 
@@ -50,9 +56,10 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
     """Return the observation of the pool since the last one.
 
     The times are of events that completed while all processes were busy (`workers.pool.departures`); `seconds` is how
-    long they were. Samples are numbered, so that none is used twice; after a restart of the pool (another pid of its
-    host, another count) all are new. `epoch` is the newest exploration of the other hosts of the role, which share
-    nodes and services. `mean_threads` is the mean over all controlled hosts. Pools of attached plants explore
+    long they were. `waiting` tells whether a queue of the role does not keep up. Samples are numbered, so that none is
+    used twice; after a restart of the pool (another pid of its host, another count) all are new. `epoch` is the newest
+    exploration of the other hosts of the role, which share nodes and services. `mean_threads` is the mean over all
+    controlled hosts. Pools of attached plants explore
     independently.
     """
     if "plant" in target:
@@ -68,9 +75,12 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
         epoch=_find_newest_epoch(loops, target),
         mean_threads=_mean_threads(loops, target, snapshot),
         trouble=(row.trouble or None) if row else None,
+        waiting=any(_is_behind(queue) for queue in snapshot.queues.values() if queue.kind == ROLE),
+        elapsed_seconds=_elapsed_seconds(before, now_seconds),
+        mix=done.mix,
     )
     # A host that was silent has no new samples when it reports again: its samples were used already.
-    kept = _build_counters(done, {"pid": row.pid}) if row else dict(before or {})
+    kept = (_build_counters(done, {"pid": row.pid}) if row else dict(before or {})) | {"at": now_seconds}
     return Measurement.of(observation, check_measurement(target, snapshot, row, now_seconds), kept)
 
 
@@ -85,17 +95,34 @@ def _observe_attached(target: Document, snapshot: Snapshot, before: Counters | N
         seconds=seconds,
         trouble=_explain_no_decrease(target, pool),
         ends_idle=bool(pool and pool.ends_idle),
+        waiting=pool is not None and (pool.wait_seconds or 0.0) >= WAITING_SECONDS,
+        elapsed_seconds=_elapsed_seconds(before, now_seconds),
+        mix=done.mix if done else {},
     )
     seen = attached_pools.check_measurement(LAW.name, target, snapshot, now_seconds)
     if seen.invalid is None and done is None:
         seen = ObservationQuality(seen.age_seconds, idle=f"{target['operator']} reports no completions")
-    return Measurement.of(observation, seen, _build_counters(done, life) if done else dict(before or {}))
+    kept = (_build_counters(done, life) if done else dict(before or {})) | {"at": now_seconds}
+    return Measurement.of(observation, seen, kept)
 
 
 def _explain_no_decrease(target: Document, pool: attached_pools.ObservedPool | None) -> str | None:
     order = pool.row.orders.get(target["operator"]) if pool else None
     is_less = pool is not None and order is not None and order.tasks < pool.tasks
     return "only idle processes are stopped" if is_less and pool is not None and pool.ends_idle else None
+
+
+def _is_behind(queue: QueueStatus) -> bool:
+    """Return whether work waits for a process: the oldest event for too long, or more and more events."""
+    if any(pause.part == CONSUMPTION for pause in queue.pauses):
+        return False
+    rises = queue.trend == "rising" and (queue.waiting_events or 0) > (queue.in_per_second or 0.0)
+    return rises or (queue.wait_seconds or 0.0) >= WAITING_SECONDS
+
+
+def _elapsed_seconds(before: Counters | None, now_seconds: float) -> float | None:
+    at = (before or {}).get("at")
+    return None if at is None else max(0.0, now_seconds - at)
 
 
 def _build_counters(done: PoolWork, life: Document) -> dict[str, float]:
@@ -211,9 +238,9 @@ def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: Plan
     pool = attached_pools.find_visible_pool(plant, operator, present)
     usual_most = kind.pace.maximum if kind.pace else MAX_PROCESSES
     values = _build_start_values(pool.tasks if pool else 1, *attached_pools.compute_task_limits(pool, usual_most))
-    patience = max(1, int(PATIENT_SHARE * kind.patience.fewer_seconds / INTERVAL_SECONDS))
+    patience = max(1, int(PATIENT_SHARE * kind.patience.fewer_seconds / ATTACHED_INTERVAL_SECONDS))
     values["parameters"]["patience"] = patience
-    return attached_pools.start_of(plant, operator, **values, interval_seconds=INTERVAL_SECONDS)
+    return attached_pools.start_of(plant, operator, **values, interval_seconds=ATTACHED_INTERVAL_SECONDS)
 
 
 def _build_start_values(slots: int, least: int, most: int) -> dict[str, Any]:
@@ -227,6 +254,19 @@ def _list_advised_processes(observed: Document, action: Document, terms: Documen
     """Return the pool's processes and the advised ones; the loop does not measure what waits for them."""
     processes = int(observed["threads"])
     return {"pool": AdvisedOperator(tasks=processes, advised=int(action.get("threads", processes)))}
+
+
+def describe_probe(row: LoopStatus) -> str:
+    """Return the size that the loop tests now, and how far the test is; empty for none."""
+    terms, acts = row.terms, row.mode == Loop.Mode.AUTO
+    threads, usual = terms.get("threads"), terms.get("usual_threads")
+    if not acts or threads is None or usual is None or threads == usual:
+        return ""
+    needed, left = terms.get("needed_samples"), terms.get("undone_after_seconds")
+    progress = "" if needed is None else f": {terms.get('samples', 0)} of {needed} samples"
+    end = "" if left is None else f", undone after {left:,.0f} s more"
+    size = "1 process" if threads == 1 else f"{threads} processes"
+    return f"Testing {size} instead of {usual}{progress}{end}"
 
 
 KIND = LoopKind(
@@ -244,7 +284,15 @@ KIND = LoopKind(
         # Points known to 2 % resolve a step's 14 % well, and the pool spends little time at a trial size. At
         # first one more step is tried each minute, because the services that the workers call may have been
         # scaled.
-        parameters={"method": "explorer", "initial_samples": 16, "probe_error": 0.02, "trial_seconds": 60.0},
+        parameters={
+            "method": "explorer",
+            "initial_samples": 16,
+            "probe_error": 0.02,
+            "trial_seconds": 60.0,
+            "probe_seconds": 120.0,
+            # A process ends after its work: half a minute.
+            "patience": 15,
+        },
         # Hosts report each second, and their reports are checked each second.
         guard={"stale_seconds": 5.0},
     ),
@@ -265,6 +313,7 @@ KIND = LoopKind(
                     "max_factor",
                     "change",
                     "trial_seconds",
+                    "probe_seconds",
                     "patience",
                     "alpha",
                 ),
@@ -273,7 +322,18 @@ KIND = LoopKind(
             ("Curve", ("probe_error", "fit_tolerance", "verify_tolerance", "verifications", "peak_share")),
         ),
         measured="terms.throughput_per_second",
-        terms=("phase", "steps", "throughput_per_second", "samples", "epoch"),
+        terms=(
+            "phase",
+            "steps",
+            "throughput_per_second",
+            "threads",
+            "usual_threads",
+            "samples",
+            "needed_samples",
+            "undone_after_seconds",
+            "epoch",
+        ),
+        activity=describe_probe,
         lasting="threads",
         desired=lambda observation, action: {"threads": action.get("threads", observation["threads"])},
     ),

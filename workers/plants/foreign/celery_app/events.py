@@ -74,12 +74,12 @@ class PoolCompletions:
         self._most_places = max(self._most_places, place + 1)
         self._add(place, WorkerNote(at, place, BEGAN))
 
-    def record_end(self, task: str, at: float | None, now: float) -> None:
-        """Record that a started task ended, whatever its outcome."""
+    def record_end(self, task: str, at: float | None, now: float, name: str = "") -> None:
+        """Record that a started task of this name ended, whatever its outcome."""
         place = self._places.pop(task, None)
         if self._count is None or place is None or at is None or not self._keeps_time(at, now):
             return
-        self._add(place, WorkerNote(at, place, DONE, 1), WorkerNote(at, place, ENDED))
+        self._add(place, WorkerNote(at, place, DONE, 1, name), WorkerNote(at, place, ENDED))
 
     def begin_anew(self) -> None:
         """Discard all counts."""
@@ -304,7 +304,7 @@ class TaskEvents:
         self, pool: PoolEvents, task: SeenTask, what: str, event: Mapping[str, object], at: float | None, now: float
     ) -> None:
         pool.waiting.discard(task.id)
-        pool.completions.record_end(task.id, at, now)
+        pool.completions.record_end(task.id, at, now, task.name)
         if what in ("succeeded", "failed", "revoked"):
             setattr(pool, what, getattr(pool, what) + 1)
         elif what == "retried":
