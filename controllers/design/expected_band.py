@@ -1,13 +1,17 @@
-"""The expected band of a rate, computed from its own past.
+"""The forecast of a rate and its expected band, computed from its own past.
 
     low = max(0, M - W), high = M + W, W = SPREAD · sqrt(D² + S²)
 
 M and D are the mean and deviation that a `Forecaster` gives for `AHEAD_SECONDS` after its newest value, from means over
-equal periods. S is the spread of minutes within a period, at least that of counts of independent events: S² =
-max(median of squares / 0.455, M / 60 s). 0.455 is the median of χ² with one degree of freedom, so a single burst widens
-nothing. With SPREAD = 3.29, one in a thousand normal minutes lies outside.
+periods. S is the spread of minutes within a period, at least that of counts of independent events: S² = max(median of
+squares / 0.455, M / 60 s). 0.455 is the median of χ² with one degree of freedom, so a single burst widens nothing. With
+SPREAD = 3.29, one in a thousand normal minutes lies outside.
 
 A band is computed that far ahead because a band that knew the previous minute would follow every fault.
+
+The forecast is needed for the next minutes only, and a ramp repeats at the same time of day. Periods near that time, on
+each day, therefore last `NEAR_SECONDS`, and all others up to `MAX_PERIOD_SECONDS`: with equal periods of 45 minutes, a
+ramp was smeared over them.
 
 Change points: the minutes at which a rate moved to another level and stayed there.
 
@@ -40,6 +44,9 @@ AHEAD_SECONDS, MINUTE_SECONDS, DAY_SECONDS = 900.0, 60.0, 86_400.0
 SPREAD, CHI_SQUARED_MEDIAN = 3.29, 0.455
 # A short past uses shorter periods, because the spread of a handful of means is unknown.
 STRETCHES, MIN_STRETCHES = 32, 4
+NEAR_SECONDS, MAX_PERIOD_SECONDS = 180.0, 7_200.0
+# The times of day that count as near, relative to that of the newest value.
+NEAR_BEFORE_SECONDS, NEAR_AFTER_SECONDS = 1_200.0, 1_500.0
 
 
 @dataclass(frozen=True)
@@ -56,32 +63,44 @@ class ForecastBand:
         return abs(rate_per_second - (self.high + self.low) / 2) / half
 
 
-class BandForecaster:
-    """Forecasts the band of one rate; keeps what its forecaster learned."""
+@dataclass(frozen=True)
+class RateForecast:
+    """The forecast of a rate: mean and deviation (events/s) at the requested times, and the band."""
+
+    mean: Floats
+    deviation: Floats
+    band: ForecastBand
+
+
+class RateForecaster:
+    """Forecasts one rate; keeps what its forecaster learned."""
 
     def __init__(self) -> None:
         self._forecaster = Forecaster(DAY_SECONDS)
 
-    def predict_limits(self, at_seconds: Floats, rates_per_second: Floats, now_seconds: float) -> ForecastBand | None:
-        """Return the band at `AHEAD_SECONDS` from now, or None if the past is too short.
+    def predict(
+        self, at_seconds: Floats, rates_per_second: Floats, now_seconds: float, ahead_seconds: Floats
+    ) -> RateForecast | None:
+        """Return the forecast at these times and the band at `AHEAD_SECONDS` from now; None if the past is too short.
 
         Raise `BadInput` as the forecaster does.
         """
         stretches = PastRanges.build(at_seconds, rates_per_second)
         if stretches.at_seconds.size < MIN_STRETCHES:
             return None
-        ahead = np.asarray([now_seconds + AHEAD_SECONDS])
+        ahead = np.append(ahead_seconds, now_seconds + AHEAD_SECONDS)
         mean, deviation = self._forecaster.predict_ahead(stretches.at_seconds, stretches.means, ahead)
-        level = max(0.0, float(mean[0]))
+        level = max(0.0, float(mean[-1]))
         within = np.sqrt(max(stretches.spread_within**2, level / MINUTE_SECONDS))
-        half = SPREAD * float(np.hypot(deviation[0], within))
+        half = SPREAD * float(np.hypot(deviation[-1], within))
         days = float(at_seconds[-1] - at_seconds[0]) / DAY_SECONDS
-        return ForecastBand(max(0.0, level - half), level + half, days)
+        band = ForecastBand(max(0.0, level - half), level + half, days)
+        return RateForecast(np.maximum(mean[:-1], 0.0), deviation[:-1], band)
 
 
 @dataclass(frozen=True)
 class PastRanges:
-    """Equal periods of the past, counted from its end, with their middles (s) and means.
+    """Periods of the past, counted from its end, with their mean times (s) and mean rates.
 
     The spread is that of the minutes within the periods (events/s).
     """
@@ -94,24 +113,28 @@ class PastRanges:
     def build(cls, at_seconds: Floats, rates_per_second: Floats) -> "PastRanges":
         if at_seconds.size == 0:
             return cls(at_seconds, rates_per_second, 0.0)
-        newest = float(at_seconds.max())
-        each_seconds = compute_period_seconds(newest - float(at_seconds.min()))
-        number = ((newest - at_seconds) // each_seconds).astype(int)
-        numbers, place = np.unique(number, return_inverse=True)
-        counts = np.bincount(place)
+        back = float(at_seconds.max()) - at_seconds
+        span = float(back.max())
+        period = compute_period_seconds(span)
+        of_day = (DAY_SECONDS / 2 - back) % DAY_SECONDS - DAY_SECONDS / 2
+        near = (of_day >= -NEAR_BEFORE_SECONDS) & (of_day < NEAR_AFTER_SECONDS)
+        number = np.where(near, back // min(period, NEAR_SECONDS), -1 - back // period).astype(int)
+        _, place, counts = np.unique(number, return_inverse=True, return_counts=True)
+        times = np.bincount(place, weights=at_seconds) / counts
         means = np.bincount(place, weights=rates_per_second) / counts
         # The mean of few values follows each of them.
         share = np.maximum(1 - 1 / counts, 0.0)[place]
         squares = (rates_per_second - means[place]) ** 2
-        several = share > 0
+        # Long periods contain slopes. A short past has too few near ones.
+        several = (share > 0) & (near | (span < DAY_SECONDS))
         median = float(np.median(squares[several] / share[several])) if several.any() else 0.0
-        middles = newest - (numbers + 0.5) * each_seconds
-        return cls(middles[::-1], means[::-1], float(np.sqrt(median / CHI_SQUARED_MEDIAN)))
+        order = np.argsort(times)
+        return cls(times[order], means[order], float(np.sqrt(median / CHI_SQUARED_MEDIAN)))
 
 
 def compute_period_seconds(span_seconds: float) -> float:
-    """Return the length of a period for a past of this length: from a minute to a 32nd of a day."""
-    return min(max(span_seconds / STRETCHES, MINUTE_SECONDS), DAY_SECONDS / STRETCHES)
+    """Return the length of a period for a past of this length: a 32nd of it, from a minute to two hours."""
+    return min(max(span_seconds / STRETCHES, MINUTE_SECONDS), MAX_PERIOD_SECONDS)
 
 
 SMOOTHED, MIN_MINUTES, LEVEL_MINUTES = 5, 10, 60

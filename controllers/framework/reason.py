@@ -7,10 +7,12 @@ What else the law weighed stands in the decision's terms; at most a short remark
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 NO_ACTION = "No action"
 ADVICE_ONLY = "advice only"
 MAX_NAMES = 5
+RAMP_GROWTH = 1.1  # a smaller growth of the load is no ramp
 
 
 def format_reason(action: str, *causes: str, remarks: Sequence[str] = ()) -> str:
@@ -66,6 +68,16 @@ def format_count(count: float, noun: str) -> str:
 def format_percent(share: float, digits: int = 0) -> str:
     """Format a share as a percentage: 0.92 as 92 %."""
     return f"{100 * share:,.{digits}f} %"
+
+
+def format_clock(at: float) -> str:
+    """Format a Unix time as 07:40 UTC."""
+    return f"{datetime.fromtimestamp(at, UTC):%H:%M} UTC"
+
+
+def format_expected(at: float, growth: float) -> str:
+    """Name the load that is forecast: the ramp at 07:40 UTC, or the load expected at 07:40 UTC."""
+    return f"the {'ramp' if growth >= RAMP_GROWTH else 'load expected'} at {format_clock(at)}"
 
 
 def format_names(names: Sequence[str]) -> str:

@@ -48,11 +48,18 @@ class ObservedQueue(msgspec.Struct, frozen=True, kw_only=True):
     minimum_containers: Annotated[
         int | None, value("containers", "Minimum number of containers of this queue.", 1, 1_000)
     ] = None
+    expected: Annotated[
+        float | None, value("events/s", "Events inserted per second at `forecast_at`; null: not forecast.", 0.0, 1e15)
+    ] = None
 
 
 class PlantObservation(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Annotated[list[ObservedNode], value("rows", "All nodes of the plant.")]
     queues: Annotated[list[ObservedQueue], value("rows", "All queues of the plant.")]
+    forecast_at: Annotated[
+        float | None,
+        value("s since 1970", "Time of the highest load until the next decision; null: not forecast.", 0, 1e11),
+    ] = None
 
 
 @dataclass(frozen=True)

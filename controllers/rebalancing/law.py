@@ -16,6 +16,9 @@ A heavy queue, whose two smallest pieces would fill half a node, is divided even
 `minimum_points` or multiples. A piece below twice that can't be divided again, and in a queue at 5000 events/s a piece
 of 99 points alone makes a node TOOBUSY. Even pieces cost a few points more than the minimum.
 
+If the load is expected to rise until the next decision (`forecast_at`), the limits have to be kept at the `expected`
+rates, so that points move before a ramp and not after it. If that is impossible, the current rates count.
+
 If the limits can't be kept, the load of the worst node is minimized, and the reason names the missing capacity: ΣL /
 busy - ΣC. It then stays unchanged while it is within `worst_tolerance` of the best possible.
 
@@ -25,7 +28,7 @@ rule for the distribution of load over brokers.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -35,7 +38,15 @@ from common.errors import BadInput
 from common.parameter import value
 from controllers.framework.decision import Decision, Expectation
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.reason import NO_ACTION, are, format_count, format_names, format_percent, format_reason
+from controllers.framework.reason import (
+    NO_ACTION,
+    are,
+    format_count,
+    format_expected,
+    format_names,
+    format_percent,
+    format_reason,
+)
 from controllers.rebalancing import relocation
 from controllers.rebalancing.allocation import (
     Allocation,
@@ -202,15 +213,12 @@ class Rebalancing(Law[RebalancingParameters, PlantObservation, RebalancingState]
         if parameters.goal == "band":
             # A band includes the idle nodes, because its purpose is to use everything.
             allocation = replace(allocation, idle=np.zeros_like(allocation.idle))
-        search = relocation.Search(
-            MoveRules(parameters.minimum_points, _list_undoing_moves(allocation, state.recent)),
-            _compute_limits(parameters, allocation),
-            "points" if parameters.goal == "below-busy" else "moves",
-            parameters.exact_ways,
-            parameters.branches,
-            parameters.worst_tolerance,
-        )
-        result = relocation.find(allocation, search)
+        expected = _expect(allocation, observation)
+        search = _build_search(parameters, expected, state)
+        result = relocation.find(expected, search)
+        if expected is not allocation and not result.feasible:
+            expected, search = allocation, _build_search(parameters, allocation, state)
+            result = relocation.find(allocation, search)
         named = allocation.name_moves(result.moves)
         older = [RecentMove(move.queue, move.source, move.target, move.age + 1) for move in state.recent]
         newest = [
@@ -220,10 +228,41 @@ class Rebalancing(Law[RebalancingParameters, PlantObservation, RebalancingState]
             for move in result.moves
         ]
         recent = tuple(move for move in older + newest if move.age <= parameters.return_decisions)
-        return RebalancingState(recent), _build_decision(parameters, allocation, search, result, named)
+        outlook = _Outlook(allocation, expected, observation.forecast_at)
+        return RebalancingState(recent), _build_decision(parameters, outlook, search, result, named)
 
 
 LAW = Rebalancing()
+
+
+@dataclass(frozen=True)
+class _Outlook:
+    """The plant with its current rates, and with those for which the moves are chosen, at a time of the forecast."""
+
+    now: Allocation
+    expected: Allocation
+    at: float | None
+
+
+def _expect(allocation: Allocation, observation: PlantObservation) -> Allocation:
+    """Return the allocation with the expected rates; the same if none is forecast."""
+    if observation.forecast_at is None:
+        return allocation
+    rates = [queue.rate if queue.expected is None else queue.expected for queue in observation.queues]
+    return replace(allocation, rate=np.array(rates, dtype=float))
+
+
+def _build_search(
+    parameters: RebalancingParameters, allocation: Allocation, state: RebalancingState
+) -> relocation.Search:
+    return relocation.Search(
+        MoveRules(parameters.minimum_points, _list_undoing_moves(allocation, state.recent)),
+        _compute_limits(parameters, allocation),
+        "points" if parameters.goal == "below-busy" else "moves",
+        parameters.exact_ways,
+        parameters.branches,
+        parameters.worst_tolerance,
+    )
 
 
 def _compute_limits(parameters: RebalancingParameters, allocation: Allocation) -> Floats:
@@ -249,18 +288,19 @@ def _list_undoing_moves(allocation: Allocation, recent: Sequence[RecentMove]) ->
 
 def _build_decision(
     parameters: RebalancingParameters,
-    before: Allocation,
+    outlook: _Outlook,
     search: relocation.Search,
     found: relocation.Relocation,
     named: list[dict[str, Any]],
 ) -> Decision:
+    before, ahead = outlook.now, outlook.expected
     after, heard = before.apply(found.moves), ~before.offline
     worst_before, worst_after = (
         float((allocation.loads / allocation.capacity)[heard].max()) if heard.any() else 0.0
         for allocation in (before, after)
     )
     # The capacity to add so that every node could be below BUSY.
-    needed = float(before.loads.sum()) / float(parameters.busy * BELOW)
+    needed = float(ahead.loads.sum()) / float(parameters.busy * BELOW)
     missing = round(max(0.0, needed - float(before.capacity[before.available].sum())), 6)
     loads = {"load_before": before.group_by_name(before.loads), "load_after": after.group_by_name(after.loads)}
     terms = {
@@ -275,13 +315,15 @@ def _build_decision(
         "missing_capacity": missing,
         "returns_barred": len(search.rules.returns),
     }
+    if ahead is not before:
+        terms |= {"load_forecast": ahead.group_by_name(ahead.loads), "forecast_at": outlook.at}
     points = format_count(relocation.sum_points(found.moves), "point")
     action = f"Move {points} in {len(named)} moves" if named else NO_ACTION
     if len(found.moves) == 1:
         move = found.moves[0]
         way = f"{before.nodes[move.source]} → {before.nodes[move.target]}"
         action = f"Move {points} of {before.queues[move.queue]} {way}"
-    cause = _explain(parameters, before, search, found, missing)
+    cause = _explain(parameters, outlook, search, found, missing)
     was, becomes = format_percent(worst_before), format_percent(worst_after)
     remark = f"worst node: {was if was == becomes else f'{was} → {becomes}'} of its capacity"
     reason = format_reason(action, cause, remarks=[remark])
@@ -295,11 +337,12 @@ def _build_decision(
 
 def _explain(
     parameters: RebalancingParameters,
-    allocation: Allocation,
+    outlook: _Outlook,
     search: relocation.Search,
     found: relocation.Relocation,
     missing: float,
 ) -> str:
+    allocation, expected = outlook.now, outlook.expected
     limit = BUSY if parameters.goal == "below-busy" else f"{parameters.band:g} times the mean"
     if not found.feasible:
         rules = "the limits on containers, points, and return moves prevent it"
@@ -307,9 +350,16 @@ def _explain(
         return f"not every node can be below {limit}, because {why}"
     to_empty = allocation.drained & ~allocation.offline & [bool(held) for held in allocation.at_node]
     over = (allocation.loads > search.limits) & allocation.available
+    soon = (expected.loads > search.limits) & allocation.available & ~over
+    growth = float(expected.loads.sum()) / max(float(allocation.loads.sum()), 1e-9)
+    ramp = format_expected(outlook.at, growth) if outlook.at is not None else ""
     causes = [
-        f"{format_names(names)} {are(names)} {what}"
-        for chosen, what in ((to_empty, "drained"), (over, f"over {limit}"))
+        sentence.format(names=format_names(names), are=are(names))
+        for chosen, sentence in (
+            (to_empty, "{names} {are} drained"),
+            (over, f"{{names}} {{are}} over {limit}"),
+            (soon, f"{ramp} would bring {{names}} over {limit}"),
+        )
         if (names := [allocation.nodes[node] for node in np.flatnonzero(chosen)])
     ]
     return "; ".join(causes) or f"every node is below {limit}"

@@ -21,7 +21,8 @@ released, and the count of decisions starts again afterwards.
 
 Proposals that were not approved on the same plant are `declined` and not proposed again.
 
-`forecast` is the load expected by the next decision, or a few decisions later, over the current load. `rebalancing`
+`forecast` is the highest load expected until the next decision, over the current load, and `forecast_at` its time.
+Without a forecast (`forecast_missing` says why) only the current load counts. `rebalancing`
 empties a released node as if it were drained; the node is IDLE afterwards.
 """
 
@@ -37,7 +38,16 @@ from common.errors import BadInput
 from common.parameter import value
 from controllers.framework.decision import Decision
 from controllers.framework.law import Law, Remedy
-from controllers.framework.reason import NO_ACTION, are, capitalize, format_count, format_names, format_reason, measure
+from controllers.framework.reason import (
+    NO_ACTION,
+    are,
+    capitalize,
+    format_count,
+    format_expected,
+    format_names,
+    format_reason,
+    measure,
+)
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, PlantObservation, from_observation
 from controllers.rebalancing.law import check_plant, check_thresholds, compute_minimum_containers
 from queues.points import TOTAL, apportion
@@ -93,6 +103,7 @@ class NodeScalingParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 class NodeScalingObservation(PlantObservation, frozen=True, kw_only=True):
     forecast: Annotated[float, value("share of the load now", "Expected load.", 0, 1_000.0)] = 1.0
+    forecast_missing: Annotated[str | None, value("text", "Why the load of some queues is not forecast.")] = None
     held_back: Annotated[
         bool,
         value("flag", "True: events are held back, for example by a paused queue, so the load is lower than usual."),
@@ -320,7 +331,11 @@ def _build_decision(
         why = "a queue is below its minimum of containers"
     else:
         needs, has = measure(round(needed, 6)), measure(round(have, 6))
-        why = f"the forecast load needs a capacity of {needs}, and {has} is in use"
+        load = "the current load"
+        if observation.forecast_at is not None:
+            load = format_expected(observation.forecast_at, observation.forecast)
+        of = f"node {format_names(acts.use)}: " if len(acts.use) == 1 else "the nodes: " if acts.use else ""
+        why = f"{load} needs {of}a capacity of {needs}, and {has} is in use"
         if acts.release:
             why = f"{why}; the other nodes suffice without {format_names(acts.release)}"
     parts = [
@@ -332,6 +347,7 @@ def _build_decision(
         f"nodes in use: {int(used.sum())}, idle: {int(idle.sum())}",
         *(["events are held back, so no node is released"] if observation.held_back else []),
         *(["the plant is too small"] if short else []),
+        *([f"without a forecast of {observation.forecast_missing}"] if observation.forecast_missing else []),
     ]
     reason = format_reason(capitalize(", ".join(parts)) if parts else NO_ACTION, why, remarks=remarks)
     action = {"use": acts.use, "release": acts.release, "restore": plant.name_moves(acts.restore)}

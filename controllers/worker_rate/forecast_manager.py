@@ -14,6 +14,10 @@ interval:
                                                 m = min(1, max_wait_seconds / limit_wait_seconds)
     full     = max(certain, min(forecast, above))
 
+The forecast of the queue by time of day (`expected_per_second`, of the next minutes) is an average over a minute, which
+says less about the next second than the last ones do. It serves while no arrivals were counted, and for permanent
+workers, which should exist before a ramp: there the greater forecast counts.
+
 The forecast is therefore fed forward if more than the upper limit U allows would wait; below it only a worker that is
 certainly full starts. The backlog (q - pledged) is worked off at once: no rate has to be found by trial. θ is
 fill_share f if a worker fills within a few intervals. If it takes more than 7 intervals, an interval of delay costs
@@ -178,8 +182,7 @@ class _Evaluation:
         parameters, observation, arrivals = self.parameters, self.observation, self.manager.arrivals
         size, interval_seconds = parameters.events_per_worker, parameters.interval_seconds
         free = found = max(0.0, observation.queue_length - self.manager.pledged)
-        if arrivals is not None:
-            found += arrivals.predict_ahead(parameters.lead_seconds / interval_seconds, parameters.caution)
+        found += self._predict_arrivals()
         full = self._count_full_workers(free, found)
         rest = max(0.0, free - full * size)
         # Workers take the oldest events first. If other events go to workers, the rest is the newest: no older than
@@ -202,6 +205,15 @@ class _Evaluation:
             late = slow
             count = max(count, int(max(1, (observation.running or 0) * (parameters.raise_factor - 1))))
         return _Need(found, free, full, rest, age, patience, late, count)
+
+    def _predict_arrivals(self) -> float:
+        """Return the events that arrive until a worker runs."""
+        parameters, arrivals = self.parameters, self.manager.arrivals
+        expected = (self.observation.expected_per_second or 0.0) * parameters.lead_seconds
+        if arrivals is None:
+            return expected
+        counted = arrivals.predict_ahead(parameters.lead_seconds / parameters.interval_seconds, parameters.caution)
+        return max(counted, expected) if parameters.workers == "permanent" else counted
 
     def _count_full_workers(self, free: float, found: float) -> int:
         """Return the full workers: the certain ones, or by the forecast if too many events would wait."""

@@ -148,6 +148,9 @@ class WorkerRateObservation(msgspec.Struct, frozen=True, kw_only=True):
         float | None, value("s", "permanent: processing time of an event in a worker.", 0.0, 1e9)
     ] = None
     oldest_seconds: Annotated[float | None, value("s", "Age of the oldest waiting event, if known.")] = None
+    expected_per_second: Annotated[
+        float | None, value("events/s", "Forecast arrivals until the next decision, if known.", 0.0, 1e12)
+    ] = None
     node_state: Annotated[str | None, value("choice", "State of the container's node, if known.", choices=STATES)] = (
         None
     )

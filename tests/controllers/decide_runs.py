@@ -44,6 +44,7 @@ def worker_rate(chance: np.random.Generator, action: Mapping[str, Any] | None) -
         "running": int(chance.integers(0, 5)),
         "service_seconds": float(chance.uniform(0.001, 20.0)),
         "oldest_seconds": float(chance.uniform(0, 90)),
+        "expected_per_second": float(chance.uniform(0, 900)),
         "node_state": str(chance.choice(["NORMAL", "TOOBUSY"])),
     }
 
@@ -55,13 +56,17 @@ def plant(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Docu
     queues = [
         queue(f"q{at}", float(chance.uniform(0, 1_500)), {f"n{at}": 600, f"n{(at + 1) % 5}": 400}) for at in range(4)
     ]
+    if chance.random() < 0.5:
+        queues[0]["expected"] = float(chance.uniform(0, 1_500))
+        return {**observation(nodes, queues), "forecast_at": 1_790_000_000.0}
     return observation(nodes, queues)
 
 
 def scaling(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:
     """The same, with a forecast and what was declined."""
-    more = {"forecast": float(chance.uniform(0.2, 2)), "declined": {"use": False}, "held_back": False}
-    return {**plant(chance, action), **more}
+    missing = "q1: no forecast yet" if chance.random() < 0.5 else None
+    more = {"forecast": float(chance.uniform(0.2, 2)), "forecast_missing": missing}
+    return {**plant(chance, action), **more, "declined": {"use": False}, "held_back": False}
 
 
 def concurrency(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:

@@ -145,7 +145,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class LoadForecast(StoredDocument, frozen=True, kw_only=True):
-    """The forecast load of an application or a plant."""
+    """The forecast load of a queue, an application, or a plant."""
 
     at: Annotated[Instant, describe("Start of the first window.")]
     window_seconds: Seconds

@@ -142,7 +142,7 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     states: Annotated[dict[str, SubjectState], describe('Keyed by "kind/name".')] = {}
     plans: Annotated[list[PlanStatus], describe("Oldest first.")] = []
     runs: dict[str, RunStatus] = {}
-    forecasts: Annotated[dict[str, LoadForecast], describe("Keyed by application, or by plant:NAME.")] = {}
+    forecasts: Annotated[dict[str, LoadForecast], describe("Keyed by application, queue:NAME, or plant:NAME.")] = {}
     bands: Annotated[ExpectedBands, describe("Expected ranges of rates.")] = ExpectedBands()
     alerts: Annotated[list[AlertStatus], describe("Most severe first.")] = []
     parts: Annotated[dict[str, PartStatus], describe("Components that the plant depends on.")] = {}

@@ -1,4 +1,8 @@
-"""Expected ranges of rates and forecasts of offered load, computed once a minute from past arrivals."""
+"""Forecasts of the offered load and expected ranges of rates, computed once a minute from past arrivals.
+
+Each rate has one forecast: of each queue, of each attached plant, and of all queues together. The forecast of an
+application is the sum of those of its queues. All laws and alerts read them from the snapshot.
+"""
 
 import logging
 import threading
@@ -16,16 +20,15 @@ from controllers.design.expected_band import (
     AHEAD_SECONDS,
     DAY_SECONDS,
     MIN_STRETCHES,
-    BandForecaster,
     ForecastBand,
-    PastRanges,
+    RateForecast,
+    RateForecaster,
     change_points,
 )
-from controllers.design.forecast import Forecaster
 from workers.documents.plants import LoadForecast
 from workers.documents.snapshot import ExpectedBand, ExpectedBands, RateChange
 from workers.history import metric_history, training_sets
-from workers.history.training_sets import TrainingRefused
+from workers.history.training_sets import TrainingRefused, TrainingSet
 
 Floats = npt.NDArray[np.float64]
 MINUTE_SECONDS = 60.0
@@ -82,18 +85,49 @@ def _average_by_minute(at: Floats, rates: Floats) -> tuple[Floats, Floats]:
     return times, means
 
 
-RATES = ("in_per_second", "out_per_second")
-MAX_QUEUES = 50  # by name: a range takes some milliseconds of a core each minute
+IN, OUT = "in_per_second", "out_per_second"
+MAX_QUEUES = 100  # by name: a forecast takes some milliseconds of a core each minute
 MAX_CHANGES = 5  # a rate that changes more often has no level
 DIGITS = 3
+WINDOW_SECONDS, WINDOWS, EVERY_SECONDS = 60.0, 15, 60.0
+# Prefixes of the names of plants and queues among applications.
+PLANT, QUEUE = "plant:", "queue:"
 logger = logging.getLogger(__name__)
 
 
-@dataclass
-class PlannedBands:
-    """The planned ranges of one rate, by the time from which each is in force, the earliest first."""
+@dataclass(frozen=True)
+class ForecastSubjects:
+    """The subjects of forecasts: queues, applications with the queues that they read, and attached plants."""
 
-    forecaster: BandForecaster = field(default_factory=BandForecaster)
+    queues: Sequence[str] = ()
+    applications: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    plants: Sequence[str] = ()
+
+    @property
+    def names(self) -> set[str]:
+        """Return the names of their forecasts, without queues, which come and go with their past."""
+        return {*self.applications, *(PLANT + name for name in self.plants)}
+
+    @property
+    def all_queues(self) -> list[str]:
+        """Return the queues whose rates are forecast."""
+        read = {name for queues in self.applications.values() for name in queues}
+        return sorted({*sorted(self.queues)[:MAX_QUEUES], *read})
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """The latest forecasts by name, and the expected ranges of rates."""
+
+    loads: Mapping[str, LoadForecast] = field(default_factory=dict)
+    bands: ExpectedBands = field(default_factory=ExpectedBands)
+
+
+@dataclass
+class _RateWatch:
+    """One rate: its forecaster, and the planned ranges by the time from which each is in force, the earliest first."""
+
+    forecaster: RateForecaster = field(default_factory=RateForecaster)
     planned: deque[tuple[float, ForecastBand]] = field(default_factory=deque)
 
     def plan(self, band: ForecastBand | None, now_seconds: float) -> ForecastBand | None:
@@ -108,79 +142,164 @@ class PlannedBands:
         return self.planned[0][1] if self.planned else None
 
 
-class BandWatch:
-    """Computation of expected ranges, queried each second by one thread.
+@dataclass(frozen=True)
+class _PastRate:
+    """The whole minutes of a rate, after those of its training set."""
 
-    `minutes` reads the past of some series.
+    at: Floats
+    rates: Floats
+    measured: int  # the newest values that were measured
+    trained_until: str | None = None
+    refused: str | None = None
+
+
+class ForecastWatch:
+    """Computation of all forecasts, queried each second by one thread.
+
+    `minutes` reads the past of some series, `trained` the newest training set of a queue.
     """
 
-    def __init__(self, minutes: Callable[[Sequence[str], float], tuple[Floats, Floats]]) -> None:
-        self._minutes = minutes
-        self._plans: dict[str, PlannedBands] = {}
-        self._found = ExpectedBands()
+    def __init__(
+        self,
+        minutes: Callable[[Sequence[str], float], tuple[Floats, Floats]],
+        trained: Callable[[str, float], TrainingSet | None] = lambda queue, now_seconds: None,
+    ) -> None:
+        self._minutes, self._trained = minutes, trained
+        self._watches: dict[str, _RateWatch] = {}
+        self._latest = Forecasts()
         self._renewed_at: float | None = None
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def load(cls, control: redis.Redis, data: Path) -> "BandWatch":
+    def load(cls, control: redis.Redis, data: Path) -> "ForecastWatch":
         """Create one that reads the plant's history."""
-        return cls(MinuteRates(control, data).build)
+        return cls(
+            MinuteRates(control, data).build,
+            lambda queue, now_seconds: training_sets.load_newest_set(data, queue, now_seconds),
+        )
 
-    def collect_rows(self, queues: Sequence[str], now_seconds: float) -> ExpectedBands:
-        """Return the latest ranges; new queues have none yet, and deleted queues are left out."""
-        is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= MINUTE_SECONDS
-        if is_due and not (self._thread and self._thread.is_alive()):
+    def collect(self, subjects: ForecastSubjects, now_seconds: float) -> Forecasts:
+        """Return the latest forecasts; new subjects have none yet, and deleted ones are left out."""
+        is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= EVERY_SECONDS
+        is_new = not subjects.names <= self._latest.loads.keys()
+        if (is_due or is_new) and not (self._thread and self._thread.is_alive()):
             self._renewed_at = now_seconds
-            known = sorted(queues)[:MAX_QUEUES]
-            self._thread = threading.Thread(target=self._renew, args=(known, now_seconds), name="bands", daemon=True)
+            self._thread = threading.Thread(
+                target=self._renew, args=(subjects, now_seconds), name="forecasts", daemon=True
+            )
             self._thread.start()
-        there = {name: rows for name, rows in self._found.queues.items() if name in queues}
-        return replace_fields(self._found, queues=there)
+        names = subjects.names | {QUEUE + name for name in subjects.queues}
+        loads = {name: row for name, row in self._latest.loads.items() if name in names}
+        bands = {name: rows for name, rows in self._latest.bands.queues.items() if name in subjects.queues}
+        return Forecasts(loads, replace_fields(self._latest.bands, queues=bands))
 
     def wait(self) -> None:
         """Wait for the computation in progress."""
         if self._thread:
             self._thread.join()
 
-    def _renew(self, queues: Sequence[str], now_seconds: float) -> None:
-        subjects = [("totals", ""), *(("queues", name) for name in queues)]
-        series = {
-            (kind, name, rate): ".".join(filter(None, (kind, name, rate))) for kind, name in subjects for rate in RATES
-        }
+    def _renew(self, subjects: ForecastSubjects, now_seconds: float) -> None:
         try:
-            at, rates = self._minutes(list(series.values()), now_seconds)
-            rows = {
-                key: self._build_expected_band(name, at, values, now_seconds)
-                for (key, name), values in zip(series.items(), rates, strict=True)
-            }
-        except Exception:  # a failure here must not end the observation of the plant; the known ranges go out of date
-            logger.exception("Computing the expected ranges failed.")
-            self._found = ExpectedBands()
-            return
-        self._plans = {name: self._plans[name] for name in series.values() if name in self._plans}
-        bands: dict[str, dict[str, ExpectedBand]] = {}
-        for (_, name, rate), row in rows.items():
-            if row is not None:
-                bands.setdefault(name, {})[rate] = row
-        self._found = ExpectedBands(totals=bands.pop("", {}), queues=bands)
+            self._latest = self._build_forecasts(subjects, now_seconds)
+        except Exception as error:  # a failure here must not end the observation of the plant
+            logger.exception("Computing the forecasts failed.")
+            why = f"the forecast failed ({type(error).__name__})"
+            failed = LoadForecast(at=now_seconds, window_seconds=WINDOW_SECONDS, refused=why)
+            self._latest = Forecasts(dict.fromkeys(subjects.names, failed))
 
-    def _build_expected_band(self, name: str, at: Floats, rates: Floats, now_seconds: float) -> ExpectedBand | None:
-        known = ~np.isnan(rates)
-        whole = known & (at < now_seconds - now_seconds % MINUTE_SECONDS)
-        plan = self._plans.setdefault(name, PlannedBands())
-        made = plan.forecaster.predict_limits(at[whole], rates[whole], now_seconds) if whole.any() else None
-        band = plan.plan(made, now_seconds)
-        if band is None:
-            return None
-        newest = at[whole][-1] if whole.any() else 0.0
-        is_new = newest >= now_seconds - now_seconds % MINUTE_SECONDS - MINUTE_SECONDS
-        return ExpectedBand(
-            low=round(band.low, DIGITS),
-            high=round(band.high, DIGITS),
-            days=round(band.days, DIGITS),
-            minute=round(float(rates[whole][-1]), DIGITS) if is_new else None,
-            changes=_list_rate_changes(at[whole], rates[whole], now_seconds),
+    def _build_forecasts(self, subjects: ForecastSubjects, now_seconds: float) -> Forecasts:
+        queues, plants = subjects.all_queues, subjects.plants
+        keys = [("totals", ""), *(("queues", name) for name in queues)]
+        series = {".".join(filter(None, (*key, rate))): (*key, rate) for key in keys for rate in (IN, OUT)}
+        series |= {f"plants.{name}.{IN}": ("plants", name, IN) for name in plants}
+        at, rates = self._minutes(list(series), now_seconds)
+        self._watches = {name: self._watches.get(name) or _RateWatch() for name in series}
+        loads: dict[str, LoadForecast] = {}
+        bands: dict[str, dict[str, ExpectedBand]] = {}
+        for (name, (kind, subject, rate)), values in zip(series.items(), rates, strict=True):
+            past = self._build_past(subject if (kind, rate) == ("queues", IN) else None, at, values, now_seconds)
+            watch = self._watches[name]
+            ahead = now_seconds + (np.arange(WINDOWS, dtype=np.float64) + 0.5) * WINDOW_SECONDS
+            forecast = watch.forecaster.predict(past.at, past.rates, now_seconds, ahead)
+            band = watch.plan(forecast.band if forecast else None, now_seconds)
+            if kind != "totals" and rate == IN:
+                loads[(PLANT if kind == "plants" else QUEUE) + subject] = _build_load(past, forecast, now_seconds)
+            if kind != "plants" and band is not None:
+                bands.setdefault(subject, {})[rate] = _build_expected_band(band, past, now_seconds)
+        for application, read in subjects.applications.items():
+            loads[application] = _add_loads([loads[QUEUE + name] for name in read], now_seconds)
+        return Forecasts(loads, ExpectedBands(totals=bands.pop("", {}), queues=bands))
+
+    def _build_past(self, queue: str | None, at: Floats, rates: Floats, now_seconds: float) -> _PastRate:
+        """Return a rate's whole minutes, and for the time before, the training set of its queue."""
+        whole = ~np.isnan(rates) & (at < now_seconds - now_seconds % MINUTE_SECONDS)
+        at, rates = at[whole], rates[whole]
+        try:
+            training_set = None if queue is None else self._trained(queue, now_seconds)
+        except TrainingRefused as error:
+            return _PastRate(at, rates, at.size, refused=str(error))
+        if training_set is None:
+            return _PastRate(at, rates, at.size)
+        before = training_set.at_seconds < at.min() if at.size else np.ones(training_set.at_seconds.size, dtype=bool)
+        return _PastRate(
+            np.concatenate([training_set.at_seconds[before], at]),
+            np.concatenate([training_set.rates_per_second[before], rates]),
+            at.size,
+            training_set.newest_day.isoformat(),
         )
+
+
+def _build_load(past: _PastRate, forecast: RateForecast | None, now_seconds: float) -> LoadForecast:
+    days = float(past.at[-1] - past.at[0]) / DAY_SECONDS if past.at.size else 0.0
+    row = LoadForecast(
+        at=now_seconds,
+        window_seconds=WINDOW_SECONDS,
+        days=round(days, DIGITS),
+        trained_until=past.trained_until,
+        refused=past.refused,
+    )
+    if forecast is None:
+        return replace_fields(row, refused=f"collecting data: {past.at.size} of {MIN_STRETCHES} minutes")
+    return replace_fields(
+        row,
+        mean_per_second=np.round(forecast.mean, DIGITS).tolist(),
+        deviation_per_second=np.round(forecast.deviation, DIGITS).tolist(),
+    )
+
+
+def _add_loads(rows: Sequence[LoadForecast], now_seconds: float) -> LoadForecast:
+    """Return the sum of forecasts; its deviation is that of errors that have one cause."""
+    refused = next((row.refused for row in rows if row.refused), None)
+    if not rows or any(row.mean_per_second is None for row in rows):
+        return LoadForecast(at=now_seconds, window_seconds=WINDOW_SECONDS, refused=refused)
+    means, deviations = (
+        np.round(np.sum([getattr(row, name) for row in rows], axis=0), DIGITS).tolist()
+        for name in ("mean_per_second", "deviation_per_second")
+    )
+    trained = [row.trained_until for row in rows]
+    return LoadForecast(
+        at=now_seconds,
+        window_seconds=WINDOW_SECONDS,
+        mean_per_second=means,
+        deviation_per_second=deviations,
+        days=min(row.days for row in rows),
+        trained_until=None if None in trained else min(filter(None, trained)),
+        refused=refused,
+    )
+
+
+def _build_expected_band(band: ForecastBand, past: _PastRate, now_seconds: float) -> ExpectedBand:
+    if not past.measured:
+        return ExpectedBand(low=round(band.low, DIGITS), high=round(band.high, DIGITS), days=round(band.days, DIGITS))
+    newest = past.at[-1]
+    is_new = newest >= now_seconds - now_seconds % MINUTE_SECONDS - MINUTE_SECONDS
+    return ExpectedBand(
+        low=round(band.low, DIGITS),
+        high=round(band.high, DIGITS),
+        days=round(band.days, DIGITS),
+        minute=round(float(past.rates[-1]), DIGITS) if is_new else None,
+        changes=_list_rate_changes(past.at[-past.measured :], past.rates[-past.measured :], now_seconds),
+    )
 
 
 def _list_rate_changes(at: Floats, rates: Floats, now_seconds: float) -> list[RateChange]:
@@ -193,152 +312,3 @@ def _list_rate_changes(at: Floats, rates: Floats, now_seconds: float) -> list[Ra
         )
         for change in changes
     ]
-
-
-WINDOW_SECONDS, WINDOWS, EVERY_SECONDS = 60.0, 15, 60.0
-PLANT = "plant:"  # prefix of a registered plant's name among applications
-
-
-@dataclass(frozen=True)
-class LoadSource:
-    """The source of offered load: the queues that an application reads, or a registered plant."""
-
-    queues: tuple[str, ...] = ()
-    plant: str = ""
-
-    @property
-    def series(self) -> list[str]:
-        """Return its series, events/s each."""
-        if self.plant:
-            return [f"plants.{self.plant}.in_per_second"]
-        return [f"queues.{name}.in_per_second" for name in self.queues]
-
-
-Sources = Mapping[str, LoadSource]
-
-
-@dataclass(frozen=True)
-class OfferedLoad:
-    """The offered load by time, events/s, and the use of a training set."""
-
-    at_seconds: Floats
-    rates_per_second: Floats
-    trained_until: str | None
-    refused: str | None
-
-
-class LoadForecasts:
-    """Computation of forecasts, queried each second by one thread.
-
-    `past` reads the arrivals of a source until now.
-    """
-
-    def __init__(self, past: Callable[[LoadSource, float], OfferedLoad], every_seconds: float = EVERY_SECONDS) -> None:
-        self._past, self._every_seconds = past, every_seconds
-        self._forecasters: dict[str, Forecaster] = {}
-        self._documents: dict[str, LoadForecast] = {}
-        self._renewed_at: float | None = None
-        self._thread: threading.Thread | None = None
-
-    @classmethod
-    def load(cls, control: redis.Redis, data: Path) -> "LoadForecasts":
-        """Create one that reads the plant's history."""
-        history = History(control, data)
-        return cls(lambda source, now: read_past_load(history, data, source, now))
-
-    def collect_rows(self, sources: Sources, now_seconds: float) -> dict[str, LoadForecast]:
-        """Return the latest forecasts by name; new sources have none yet."""
-        is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= self._every_seconds
-        is_new = not sources.keys() <= self._documents.keys()
-        if (is_due or is_new) and not (self._thread and self._thread.is_alive()):
-            self._renewed_at = now_seconds
-            self._thread = threading.Thread(
-                target=self._renew, args=(dict(sources), now_seconds), name="foresight", daemon=True
-            )
-            self._thread.start()
-        return {name: self._documents[name] for name in sources if name in self._documents}
-
-    def wait(self) -> None:
-        """Wait for the computation in progress."""
-        if self._thread:
-            self._thread.join()
-
-    def _renew(self, sources: Sources, now_seconds: float) -> None:
-        forecasts = {}
-        for name, source in sources.items():
-            try:
-                forecasts[name] = self._forecast(name, self._past(source, now_seconds), now_seconds)
-            except Exception as error:  # a failure here must not end the observation of the plant
-                logger.exception("No forecast for %s.", name)
-                forecasts[name] = build_unknown_forecast(
-                    now_seconds, refused=f"the forecast failed ({type(error).__name__})"
-                )
-        self._documents = forecasts
-
-    def _forecast(self, name: str, past: OfferedLoad, now_seconds: float) -> LoadForecast:
-        stretches = PastRanges.build(past.at_seconds, past.rates_per_second)
-        if stretches.at_seconds.size < MIN_STRETCHES:
-            known = stretches.at_seconds.size
-            why = f"collecting data: {known} of {MIN_STRETCHES} minutes"
-            return build_unknown_forecast(now_seconds, past, why)
-        forecaster = self._forecasters.setdefault(name, Forecaster(DAY_SECONDS))
-        ahead = now_seconds + (np.arange(WINDOWS, dtype=np.float64) + 0.5) * WINDOW_SECONDS
-        mean, deviation = forecaster.predict_ahead(stretches.at_seconds, stretches.means, ahead)
-        return replace_fields(
-            build_unknown_forecast(now_seconds, past),
-            mean_per_second=np.round(mean, DIGITS).tolist(),
-            deviation_per_second=np.round(deviation, DIGITS).tolist(),
-        )
-
-
-def build_unknown_forecast(
-    now_seconds: float, past: OfferedLoad | None = None, refused: str | None = None
-) -> LoadForecast:
-    """Return a document without a forecast."""
-    at = past.at_seconds if past else np.zeros(0)
-    return LoadForecast(
-        at=now_seconds,
-        window_seconds=WINDOW_SECONDS,
-        days=round(float(at.max() - at.min()) / DAY_SECONDS, DIGITS) if at.size else 0.0,
-        trained_until=past.trained_until if past else None,
-        refused=refused or (past.refused if past else None),
-    )
-
-
-class History:
-    """The load offered by a source, all of its queues together, by the minute."""
-
-    def __init__(self, control: redis.Redis, data: Path) -> None:
-        self._control, self._data = control, data
-        self._known: dict[LoadSource, MinuteRates] = {}
-
-    def build(self, source: LoadSource, now_seconds: float) -> tuple[Floats, Floats]:
-        """Return times and the load offered then, events/s."""
-        minutes = self._known.setdefault(source, MinuteRates(self._control, self._data))
-        at, rates = minutes.build(source.series, now_seconds)
-        return at, np.nansum(rates, axis=0)
-
-
-def read_past_load(history: History, data: Path, source: LoadSource, now_seconds: float) -> OfferedLoad:
-    """Return the measured load and, for the time before, that of the training sets of its queues."""
-    at, measured = history.build(source, now_seconds)
-    try:
-        trained = [training_sets.load_newest_set(data, name, now_seconds) for name in source.queues]
-    except TrainingRefused as error:
-        return OfferedLoad(at, measured, None, str(error))
-    if not trained or any(training_set is None for training_set in trained):
-        return OfferedLoad(at, measured, None, None)
-    return _join_sets(at, measured, [training_set for training_set in trained if training_set is not None])
-
-
-def _join_sets(at: Floats, rates: Floats, trained: Sequence[training_sets.TrainingSet]) -> OfferedLoad:
-    """Join the windows that the sets of all queues have, up to the start of the measured load."""
-    common = trained[0].at_seconds
-    for training_set in trained[1:]:
-        common = np.intersect1d(common, training_set.at_seconds)
-    before = common[common < at.min()] if at.size else common
-    sums = sum(
-        training_set.rates_per_second[np.searchsorted(training_set.at_seconds, before)] for training_set in trained
-    )
-    until = min(training_set.newest_day for training_set in trained)
-    return OfferedLoad(np.concatenate([before, at]), np.concatenate([np.asarray(sums), rates]), until.isoformat(), None)

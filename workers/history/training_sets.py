@@ -80,7 +80,7 @@ def _parse_day(path: Path) -> date:
         raise TrainingRefused(f"{path.name} has no date in its name") from None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=2_048)  # days of a hundred queues
 def _read_rates(path: Path, changed_ns: int) -> tuple[Floats, Floats, float]:
     """Return middles, rates, and the width of the whole queue's windows.
 

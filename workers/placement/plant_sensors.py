@@ -12,19 +12,27 @@ from queues.nodes.node_state import OFFLINE, SILENT, smooth
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
+from workers.history.expected_load import ExpectedLoad, find_peak
 from workers.models import Loop, Plan
 from workers.placement.plans import BEING_EXECUTED
 
+# Interval and cool-down of the loops; the next decision can be made after both.
+REBALANCING_SECONDS, NODE_SCALING_SECONDS = (15, 60), (60, 600)
 SMOOTHING = 0.5  # the weight of the newest rate, from decision to decision
 DEFAULT_BUSY = RebalancingParameters().busy
 NOT_APPROVED = (Plan.State.PROPOSED, Plan.State.REJECTED, Plan.State.VOID)
 LOAD_CHANGE = 0.1
 LOAD_RATIO = 1.25
+MAX_GROWTH = 1_000.0
 Observation = Mapping[str, Any]
 
 
 def observe_rebalancing(
-    target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
+    target: Mapping[str, Any],
+    snapshot: Snapshot,
+    before: Counters | None,
+    now_seconds: float,
+    horizon_seconds: float = sum(REBALANCING_SECONDS),
 ) -> Measurement:
     """Return the nodes and the queues for the rebalancing law.
 
@@ -33,36 +41,27 @@ def observe_rebalancing(
     load * declared capacity: events that cost more than others count as more of them. Rates are smoothed over decisions
     (half the newest, half before), and start again if other nodes count than before. A cordoned node is shown to the
     law as OFFLINE, without the load it keeps, so that it neither gives nor gets.
+
+    expected [events/s]: the rate of a queue at the highest load that is forecast within the horizon.
     """
-    nodes = snapshot.nodes
-    closed = {name for name, node in nodes.items() if node.cordoned and not node.drained}
-    rates, points = dict[str, float](), dict[str, float]()
-    for name, queue in snapshot.queues.items():
-        counting = {
-            name: row
-            for name, row in queue.containers.items()
-            if row.points and name in nodes and name not in closed and nodes[name].state != OFFLINE
-        }
-        points[f"points/{name}"] = float(sum(row.points for row in counting.values()))
-        known, key = before or {}, f"points/{name}"
-        old = known.get(f"rate/{name}") if known.get(key, points[key]) == points[key] else None
-        rate: float = sum((row.load or 0.0) * nodes[name].capacity_events_per_second for name, row in counting.items())
-        rates[f"rate/{name}"] = round(smooth(rate, old, SMOOTHING), 3)
+    counters = _measure_queues(snapshot, before)
+    expected = _expect_load(snapshot, counters, horizon_seconds, now_seconds)
     observation = PlantObservation(
-        nodes=[_build_law_node(name, node, name in closed) for name, node in sorted(nodes.items())],
+        nodes=_build_law_nodes(snapshot),
         queues=[
             ObservedQueue(
                 name=name,
-                rate=rates[f"rate/{name}"],
+                rate=counters[f"rate/{name}"],
                 containers={n: row.points for n, row in queue.containers.items() if row.points},
-                minimum_containers=min(queue.minimum_containers, len(nodes)) or 1,
+                minimum_containers=min(queue.minimum_containers, len(snapshot.nodes)) or 1,
+                expected=None if expected.at is None else round(expected.rates[name], 3),
             )
             for name, queue in sorted(snapshot.queues.items())
         ],
+        forecast_at=expected.at,
     )
     valid = check_measurement(snapshot, now_seconds)
-    kept = dict(before or {}) if valid.invalid else {**rates, **points}
-    return Measurement.of(observation, valid, kept)
+    return Measurement.of(observation, valid, dict(before or {}) if valid.invalid else counters)
 
 
 def observe_node_scaling(
@@ -70,13 +69,55 @@ def observe_node_scaling(
 ) -> Measurement:
     """Return what `observe_rebalancing` sees, the load ratio, and whether people have paused a queue.
 
-    The ratio is that of the future load to the present one (1, as it is not forecast yet). While a queue is paused,
+    The ratio is that of the highest expected load until the next decision to the current one. While a queue is paused,
     less arrives than there is.
     """
-    sensed = observe_rebalancing(target, snapshot, before, now_seconds)
-    held_back = any(queue.pauses for queue in snapshot.queues.values())
-    more = {"forecast": 1.0, "held_back": held_back}
-    return Measurement({**sensed.observation, **more}, sensed.measured, sensed.counters)
+    horizon = sum(NODE_SCALING_SECONDS)
+    sensed = observe_rebalancing(target, snapshot, before, now_seconds, horizon)
+    expected = _expect_load(snapshot, _measure_queues(snapshot, before), horizon, now_seconds)
+    queues = sensed.observation["queues"]
+    load = sum(queue["rate"] for queue in queues)
+    growth = min(sum(expected.rates.values()) / load, MAX_GROWTH) if load else 1.0
+    more = {"forecast": round(growth, 4), "held_back": any(queue.pauses for queue in snapshot.queues.values())}
+    missing = {"forecast_missing": expected.missing} if expected.missing else {}
+    # The law applies the ratio to the current rates.
+    current = {"queues": [{**queue, "expected": None} for queue in queues]}
+    return Measurement({**sensed.observation, **current, **more, **missing}, sensed.measured, sensed.counters)
+
+
+def _measure_queues(snapshot: Snapshot, before: Counters | None) -> dict[str, float]:
+    """Return each queue's smoothed load and arrivals, and the points that count."""
+    nodes = snapshot.nodes
+    closed = _list_cordoned(snapshot)
+    known, counters = before or {}, dict[str, float]()
+    for name, queue in snapshot.queues.items():
+        counting = {
+            node: row
+            for node, row in queue.containers.items()
+            if row.points and node in nodes and node not in closed and nodes[node].state != OFFLINE
+        }
+        points = counters[f"points/{name}"] = float(sum(row.points for row in counting.values()))
+        load = sum((row.load or 0.0) * nodes[node].capacity_events_per_second for node, row in counting.items())
+        is_same = known.get(f"points/{name}", points) == points
+        for key, value in ((f"rate/{name}", load), (f"arrivals/{name}", queue.in_per_second or 0.0)):
+            counters[key] = round(smooth(value, known.get(key) if is_same else None, SMOOTHING), 3)
+    return counters
+
+
+def _expect_load(snapshot: Snapshot, counters: Counters, horizon_seconds: float, now_seconds: float) -> ExpectedLoad:
+    rates, arrivals = (
+        {name: counters[f"{kind}/{name}"] for name in sorted(snapshot.queues)} for kind in ("rate", "arrivals")
+    )
+    return find_peak(snapshot, rates, arrivals, horizon_seconds, now_seconds)
+
+
+def _list_cordoned(snapshot: Snapshot) -> set[str]:
+    return {name for name, node in snapshot.nodes.items() if node.cordoned and not node.drained}
+
+
+def _build_law_nodes(snapshot: Snapshot) -> list[ObservedNode]:
+    closed = _list_cordoned(snapshot)
+    return [_build_law_node(name, node, name in closed) for name, node in sorted(snapshot.nodes.items())]
 
 
 def _build_law_node(name: str, node: NodeStatus, closed: bool) -> ObservedNode:

@@ -10,14 +10,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from msgspec.structs import asdict
 
 from common.errors import BadInput
 from common.stored_document import replace_fields
 from controllers import catalog, request
 from controllers.rebalancing.law import LAW
+from controllers.rebalancing.node_scaling import NodeScalingParameters
 from queues import points as thousand
 from queues import projection
-from queues.nodes.node_state import IDLE
+from queues.nodes.node_state import IDLE, NORMAL
 from queues.topology import Topology
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override, Plan
@@ -27,8 +29,9 @@ from workers.placement.plans import User
 from workers.steering import overrides
 
 REBALANCING = LAW.name
+REBALANCING_HORIZON = float(sum(plant_sensors.REBALANCING_SECONDS))
 Values = Mapping[str, Any]
-Decide = Callable[[Snapshot, datetime, Values], dict[str, Any]]
+Decide = Callable[[Snapshot, datetime, Values, float], dict[str, Any]]
 GOALS = {"below-busy": Plan.Kind.REBALANCE, "band": Plan.Kind.BAND}
 
 
@@ -169,21 +172,29 @@ def restore(proposed: Sequence[Move], reason: str, snapshot: Snapshot, now: date
         return plans.record_approval(plan, "recovery", reason, now)
 
 
-def _compute_decision(snapshot: Snapshot, now: datetime, parameters: Values) -> dict[str, Any]:
+def _compute_decision(
+    snapshot: Snapshot, now: datetime, parameters: Values, horizon_seconds: float = REBALANCING_HORIZON
+) -> dict[str, Any]:
     """Return what the rebalancing law decides now, with its loop's parameters and memory."""
     loop = Loop.objects.filter(law=REBALANCING).first()
     held = overrides.list_effective(loop, now) if loop else []
-    return decide_moves(loop, held, snapshot, now, parameters)
+    return decide_moves(loop, held, snapshot, now, parameters, horizon_seconds)
 
 
 def decide_moves(
-    loop: Loop | None, in_force: list[Override], snapshot: Snapshot, now: datetime, parameters: Values
+    loop: Loop | None,
+    in_force: list[Override],
+    snapshot: Snapshot,
+    now: datetime,
+    parameters: Values,
+    horizon_seconds: float,
 ) -> dict[str, Any]:
     """Return what the rebalancing law decides now, with the memory of its loop, if any, and these overrides.
 
-    parameters: in place of the loop's own. Raises `BadInput` on measurements that can't be used.
+    parameters: in place of the loop's own. horizon_seconds: the time for which the load is forecast. Raises `BadInput`
+    on measurements that can't be used.
     """
-    sensed = plant_sensors.observe_rebalancing({}, snapshot, None, now.timestamp())
+    sensed = plant_sensors.observe_rebalancing({}, snapshot, None, now.timestamp(), horizon_seconds)
     if sensed.measured.invalid is not None:
         raise BadInput("plant", f"can't be planned now: {sensed.measured.invalid}.")
     given = {} if loop is None else loop.parameters
@@ -199,7 +210,7 @@ def _plan_emptying(node: str, topology: Topology, snapshot: Snapshot, now: datet
         return []
     drained = replace_fields(snapshot.nodes[node], drained=True)
     wanted = replace_fields(snapshot, nodes={**snapshot.nodes, node: drained})
-    decision = decide(wanted, now, {"goal": "below-busy"})
+    decision = decide(wanted, now, {"goal": "below-busy"}, REBALANCING_HORIZON)
     planned_moves = moves.read((decision["action"] or {"moves": []})["moves"])
     left = moves.apply_moves(moves.list_live_points(topology), planned_moves)
     for queue, points in left.items():
@@ -289,10 +300,10 @@ def plan_decision(
 ) -> PlannedDecision:
     """Return a loop's decision as moves; node scaling decides one thing at a time.
 
-    decide: what the rebalancing law decides with these parameters.
+    decide: what the rebalancing law decides with these parameters, for the load until a horizon.
 
-    Nodes to be used get their share by the law of the band, among them and those in use; a node to be released is
-    emptied.
+    Nodes to be used get the fewest points that bring all nodes in use below the load at which node scaling adds one,
+    until its next decision; a node to be released is emptied.
     """
     action = entry.action
     if "moves" in action:
@@ -302,13 +313,15 @@ def plan_decision(
         return PlannedDecision(Plan.Kind.RESTORE, moves.read(action["restore"]))
     if action["use"]:
         nodes = action["use"]
-        others = {
-            name: replace_fields(row, cordoned=True)
+        idle = {
+            name: replace_fields(row, cordoned=True) if name not in nodes else replace_fields(row, state=NORMAL)
             for name, row in snapshot.nodes.items()
-            if row.state == IDLE and name not in nodes
+            if row.state == IDLE
         }
-        wanted = replace_fields(snapshot, nodes={**snapshot.nodes, **others})
-        decision = decide(wanted, now, {"goal": "band"})
+        wanted = replace_fields(snapshot, nodes={**snapshot.nodes, **idle})
+        parameters = {**asdict(NodeScalingParameters()), **entry.parameters}
+        limit = {"goal": "below-busy", "busy": parameters["fill"] * parameters["busy"]}
+        decision = decide(wanted, now, limit, sum(plant_sensors.NODE_SCALING_SECONDS))
         return PlannedDecision(Plan.Kind.USE, moves.read((decision["action"] or {"moves": []})["moves"]))
     node = action["release"][0]
     return PlannedDecision(Plan.Kind.RELEASE, _plan_emptying(node, topology, snapshot, now, decide), node)

@@ -12,11 +12,10 @@ from queues import keys
 from queues.control.replies import expect_bytes
 from queues.topology import KnownTopology
 from workers.documents.loops import LoopStatus
-from workers.documents.pipeline import PipelineStatus
-from workers.documents.plants import LoadForecast, PlantStatus
-from workers.documents.snapshot import NOTHING_SEEN, ExpectedBands, Snapshot
+from workers.documents.plants import PlantStatus
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.documents.states import SubjectState
-from workers.history.forecasts import PLANT, BandWatch, LoadForecasts, LoadSource
+from workers.history.forecasts import Forecasts, ForecastSubjects, ForecastWatch
 from workers.pipeline.declaration.declared import Orders
 from workers.plants.foreign.adapters import get_convergence_timeout
 from workers.plants.foreign.watch import PlantWatch
@@ -50,22 +49,20 @@ class LocalPlant(SteeredPlant):
         monotonic: Callable[[], float] = time.monotonic,
         name: str = LOCAL,
         others: PlantWatch | None = None,
-        forecasts: LoadForecasts | None = None,
-        bands: BandWatch | None = None,
+        forecasts: ForecastWatch | None = None,
         console: ConsoleProbe | None = None,
         plant_time: Callable[[], float] | None = None,
     ) -> None:
         """Initialize the observer.
 
-        others: the registered plants, where this watcher observes them, too; forecasts: of the load offered to
-        applications and plants, bands: expected ranges of rates, where this watcher computes them;
-        console: the probe of the console, where it has one; plant_time: the clock of workers' signs of life, else
-        `clock`.
+        others: the registered plants, where this watcher observes them, too; forecasts: of rates, where this watcher
+        computes them; console: the probe of the console, where it has one; plant_time: the clock of workers' signs of
+        life, else `clock`.
         """
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
         self._plant_time = plant_time or clock
-        self._load_forecasts, self._bands, self._console = forecasts, bands, console
+        self._forecasts, self._console = forecasts, console
         self._orders = OrderWatch(patience=get_convergence_timeout, before=lambda: self._load_previous().plants)
         self._known, self._reader, self._watcher = KnownTopology(), ReportReader(logger), ReadingsWatcher()
         self._group_trends: dict[tuple[str, str], TrendWatch] = {}  # plant, group: of those seen last
@@ -89,6 +86,7 @@ class LocalPlant(SteeredPlant):
             self._parts = PartsRecord(decode_readable_document(Snapshot, stored))
         composed = replace_fields(composed, parts=self._parts.step(composed, now))
         plants = self._build_plant_statuses(now, monotonic_seconds)
+        forecasts = self._collect_forecasts(composed, plants, now)
         snapshot = replace_fields(
             composed,
             seq=self._seq,
@@ -104,8 +102,8 @@ class LocalPlant(SteeredPlant):
             deeds=record.recent_actions,
             steered_by=find_holder(self._control, self._name),
             plants=plants,
-            forecasts=self._compute_forecasts(composed.pipeline, plants, now),
-            bands=self._bands.collect_rows(list(composed.queues), now) if self._bands else ExpectedBands(),
+            forecasts=dict(forecasts.loads),
+            bands=forecasts.bands,
         )
         manual_changes = list_manual_changes(snapshot, record.caps, Orders(self._control).read())
         return self._add_states(replace_fields(snapshot, hands=manual_changes), record.limits, readings)
@@ -140,12 +138,10 @@ class LocalPlant(SteeredPlant):
         self._group_trends = trends
         return statuses
 
-    def _compute_forecasts(
-        self, pipeline: PipelineStatus, plants: Mapping[str, PlantStatus], now: float
-    ) -> dict[str, LoadForecast]:
-        """Return load forecasts for running applications and for plants with adjustable tasks."""
-        if self._load_forecasts is None:
-            return {}
-        here = {name: LoadSource(tuple(row.queues)) for name, row in pipeline.applications.items()}
-        there = {PLANT + name: LoadSource(plant=name) for name, row in plants.items() if row.tasks}
-        return self._load_forecasts.collect_rows({**here, **there}, now)
+    def _collect_forecasts(self, composed: Snapshot, plants: Mapping[str, PlantStatus], now: float) -> Forecasts:
+        """Return the forecasts of queues, running applications, and plants with adjustable tasks."""
+        if self._forecasts is None:
+            return Forecasts()
+        applications = {name: row.queues for name, row in composed.pipeline.applications.items()}
+        adjustable = [name for name, row in plants.items() if row.tasks]
+        return self._forecasts.collect(ForecastSubjects(list(composed.queues), applications, adjustable), now)

@@ -56,7 +56,9 @@ class SimulatedPlans:
             snapshot,
             entry.at,
             topology,
-            lambda wanted, now, values: proposals.decide_moves(self.rebalancing, [], wanted, now, values),
+            lambda wanted, now, values, horizon: proposals.decide_moves(
+                self.rebalancing, [], wanted, now, values, horizon
+            ),
         )
         if planned.moves or not planned.empties:
             moves.check(planned.moves, topology, plans.find_offline_nodes(snapshot))

@@ -16,7 +16,7 @@ from console.storage.database_limits import hold_work_limits
 from workers.coordination.connections import control_server
 from workers.coordination.plant_clock import get_plant_clock
 from workers.documents.snapshot import Snapshot
-from workers.history.forecasts import BandWatch, LoadForecasts
+from workers.history.forecasts import ForecastWatch
 from workers.history.snapshot_archive import Recorder
 from workers.objectives.book import ObjectiveBook
 from workers.observability import spans
@@ -47,8 +47,7 @@ def _build_observer(others: PlantWatch) -> Observer:
     plant = LocalPlant(
         control,
         others=others,
-        forecasts=LoadForecasts.load(control, settings.WEIR_DATA),
-        bands=BandWatch.load(control, settings.WEIR_DATA),
+        forecasts=ForecastWatch.load(control, settings.WEIR_DATA),
         console=ConsoleProbe.start(variables.CONSOLE_URL.get_address()),
         plant_time=get_plant_clock().get_unix_time,
     )

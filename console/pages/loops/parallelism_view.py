@@ -26,7 +26,6 @@ from workers.control.parts.operators import OWNERS, build_topology_inputs, decid
 from workers.documents.plants import LoadForecast
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_history
-from workers.history.forecasts import LoadSource
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
 from workers.steering.scope import list_active_loops
@@ -338,8 +337,8 @@ def _compute_task_cost(loop: Loop, names: Sequence[str], kept: StoredFigures, no
 def _forecast(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now_seconds: float) -> ShownForecast:
     row, drawing = forecast_of(loop.target, snapshot), None
     if row is not None and row.mean_per_second:
-        source = _find_load_source(loop.target, snapshot)
-        times, rows = kept.load_series(source.series, now_seconds - PAST_SECONDS, now_seconds)
+        series = _list_load_series(loop.target, snapshot)
+        times, rows = kept.load_series(series, now_seconds - PAST_SECONDS, now_seconds)
         at, rates = times - now_seconds, np.nansum(rows, axis=0)
         step = PAST_SECONDS / PAST_POINTS
         number = (-at // step).astype(int)
@@ -357,11 +356,11 @@ def _forecast(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now_seconds: 
     )
 
 
-def _find_load_source(target: Mapping[str, Any], snapshot: Snapshot) -> LoadSource:
+def _list_load_series(target: Mapping[str, Any], snapshot: Snapshot) -> list[str]:
     if "plant" in target:
-        return LoadSource(plant=target["plant"])
+        return [f"plants.{target['plant']}.in_per_second"]
     row = snapshot.pipeline.applications.get(target["application"])
-    return LoadSource(tuple(row.queues) if row else ())
+    return [f"queues.{name}.in_per_second" for name in (row.queues if row else ())]
 
 
 def _format_duration(days: float) -> str:

@@ -6,7 +6,7 @@ A level that lasts is found where it began; what is usual, a slope and an outbur
 import numpy as np
 import pytest
 
-from controllers.design.expected_band import DAY_SECONDS, MIN_MINUTES, MINUTE_SECONDS, BandForecaster, change_points
+from controllers.design.expected_band import DAY_SECONDS, MIN_MINUTES, MINUTE_SECONDS, RateForecaster, change_points
 
 DAYS = 4
 AT = np.arange(DAYS * 1440) * MINUTE_SECONDS + 30
@@ -17,16 +17,21 @@ SHAPES = {
 }
 
 
+def band_of(forecaster, at, rates, now):
+    forecast = forecaster.predict(at, rates, now, np.zeros(0))
+    return forecast and forecast.band
+
+
 def counted(rates, seed=1):
     return np.random.default_rng(seed).poisson(np.asarray(rates) * MINUTE_SECONDS) / MINUTE_SECONDS
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_usual_is_inside_and_a_stop_or_twice_as_much_is_outside(shape):
-    rates, forecaster = counted(SHAPES[shape]), BandForecaster()
+    rates, forecaster = counted(SHAPES[shape]), RateForecaster()
     outside, gone, twice = [], [], []
     for minute in range(3 * 1440, AT.size - 16, 197):
-        band = forecaster.predict_limits(AT[: minute + 1], rates[: minute + 1], float(AT[minute] + 30))
+        band = band_of(forecaster, AT[: minute + 1], rates[: minute + 1], float(AT[minute] + 30))
         then = minute + 15
         outside.append(band.compute_relative_distance(rates[then]) > 1)
         gone.append(band.compute_relative_distance(0.0))
@@ -37,8 +42,8 @@ def test_what_is_usual_is_inside_and_a_stop_or_twice_as_much_is_outside(shape):
 
 def test_a_first_day_is_uncertain_and_a_known_one_is_not():
     rates = counted(SHAPES["flat"])
-    young = BandForecaster().predict_limits(AT[:120], rates[:120], float(AT[120]))
-    old = BandForecaster().predict_limits(AT, rates, float(AT[-1]))
+    young = band_of(RateForecaster(), AT[:120], rates[:120], float(AT[120]))
+    old = band_of(RateForecaster(), AT, rates, float(AT[-1]))
     assert young.high - young.low > 3 * (old.high - old.low)
     assert young.days < 0.1 < DAYS - 0.1 < old.days
 
@@ -46,13 +51,13 @@ def test_a_first_day_is_uncertain_and_a_known_one_is_not():
 def test_outbursts_now_and_then_stay_outside():
     """One minute in a hundred: the means of stretches vary with them, the minutes' own spread does not."""
     bursts = counted(SHAPES["flat"]) + np.where(np.arange(AT.size) % 100 == 50, 300.0, 0.0)
-    band = BandForecaster().predict_limits(AT, bursts, float(AT[-1]))
+    band = band_of(RateForecaster(), AT, bursts, float(AT[-1]))
     assert band.high < 100
 
 
 def test_of_too_short_a_past_there_is_none():
-    assert BandForecaster().predict_limits(AT[:3], np.ones(3), float(AT[3])) is None
-    assert BandForecaster().predict_limits(AT[:0], AT[:0], 0.0) is None
+    assert band_of(RateForecaster(), AT[:3], np.ones(3), float(AT[3])) is None
+    assert band_of(RateForecaster(), AT[:0], AT[:0], 0.0) is None
 
 
 DAY = 1440

@@ -1,5 +1,7 @@
 """How many nodes are used, and what becomes of the points of a lost one."""
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given, settings
 
@@ -37,7 +39,16 @@ def test_the_most_capable_idle_node_is_taken_first():
 def test_a_forecast_calls_for_a_node_before_any_is_busy():
     seen = plant(600, node("n3", state="IDLE"))
     assert decide(seen)[1].action is None
-    assert decide({**seen, "forecast": 1.2})[1].action["use"] == ["n3"]
+    at = datetime(2026, 11, 30, 7, 40, tzinfo=UTC).timestamp()
+    _, decision = decide({**seen, "forecast": 1.2, "forecast_at": at})
+    assert decision.action["use"] == ["n3"]
+    assert decision.reason.startswith("Use n3: the ramp at 07:40 UTC needs node n3: a capacity of ")
+
+
+def test_without_a_forecast_the_current_load_counts_and_the_reason_says_so():
+    _, decision = decide({**plant(720, node("n3", state="IDLE")), "forecast_missing": "q: collecting data"})
+    assert decision.reason.startswith("Use n3: the current load needs node n3: ")
+    assert "without a forecast of q: collecting data" in decision.reason
 
 
 def test_of_several_nodes_that_are_not_needed_a_decision_names_the_one_that_a_plan_empties():

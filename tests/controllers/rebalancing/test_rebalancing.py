@@ -70,6 +70,26 @@ def test_a_plant_below_busy_is_left_alone_and_says_so():
     assert decision.reason.startswith("No action: every node is below BUSY.")
 
 
+def ramp(rate, expected, *more_nodes):
+    seen = observation([node("n1"), node("n2"), *more_nodes], [queue("q", rate, {"n1": 700, "n2": 300})])
+    seen["queues"][0]["expected"] = expected
+    return {**seen, "forecast_at": 1_796_024_400.0}  # 07:40
+
+
+def test_points_move_before_the_ramp_that_would_make_a_node_busy():
+    seen = ramp(400, 600)
+    assert decide({**seen, "forecast_at": None})[1].action is None
+    _, decision = decide(seen)
+    assert after(seen, decision.action["moves"])["q"]["n1"] * 0.6 < 350
+    assert "the ramp at 07:40 UTC would bring n1 over BUSY" in decision.reason
+    assert decision.terms["worst_before"] == pytest.approx(280), "what is measured now"
+
+
+def test_a_ramp_that_no_plan_can_bear_moves_nothing_before_it_comes():
+    _, decision = decide(ramp(400, 2_000))
+    assert decision.action is None and decision.limited_by is None
+
+
 def test_capacity_is_what_the_thresholds_are_shares_of():
     nodes = [node("n1", 1000.0), node("n2", 2000.0)]
     seen = observation(nodes, [queue("q", 1600.0, {"n1": 500, "n2": 500})])

@@ -14,7 +14,7 @@ from tests.workers.snapshots import snapshot_of
 from workers.control.engine import tick_due
 from workers.documents.snapshot import Snapshot
 from workers.history import metrics
-from workers.history.forecasts import LoadForecasts, LoadSource, OfferedLoad
+from workers.history.forecasts import ForecastSubjects, ForecastWatch
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
@@ -26,7 +26,7 @@ SECONDS = 10.0  # of a batch here
 # Of an event: at the operator per event offered to the queue, and its service (s).
 SHARES, SERVICES = {"hosts": 0.8, "sites": 0.3}, {"hosts": 0.02, "sites": 0.015}
 MOST = 8
-
+SUBJECTS = ForecastSubjects(applications={"performance": ("telemetry",)})
 
 PHASE_SECONDS = 1_200.0  # of the wave in which a plant begins, whatever o'clock it is: the load rises
 
@@ -43,7 +43,7 @@ class TaskPlant:
         self.control, self.now = control, now
         self._began_seconds = now.timestamp()
         self._base = base or sample_snapshot()
-        self.foresight = LoadForecasts(self._past, every_seconds=60.0)
+        self.foresight = ForecastWatch(self._past)
         Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
         self.seen = self.snapshot()
         ensured(control, PARALLELISM, snapshot=self.seen)
@@ -87,7 +87,7 @@ class TaskPlant:
                 "applications": {"performance": row},
             },
             "loops": control_record(self.now).loops,
-            "forecasts": self.foresight.collect_rows({"performance": LoadSource(("telemetry",))}, at),
+            "forecasts": self.foresight.collect(SUBJECTS, at).loads,
         }
         self.foresight.wait()
         seen = snapshot_of(found)
@@ -97,10 +97,10 @@ class TaskPlant:
     def _offered(self, at_seconds: float) -> float:
         return offered(at_seconds - self._began_seconds)
 
-    def _past(self, source: LoadSource, now_seconds: float) -> OfferedLoad:
-        at = now_seconds - np.arange(6 * 3_600, 0, -30.0)
-        noise = np.random.default_rng(3).normal(1.0, 0.04, at.size)
-        return OfferedLoad(at, np.asarray([self._offered(each) for each in at]) * noise, None, None)
+    def _past(self, series: list[str], now_seconds: float) -> tuple[np.ndarray, np.ndarray]:
+        at = now_seconds - np.arange(6 * 3_600, 0, -60.0)
+        noise = np.random.default_rng(3).normal(1.0, 0.03, at.size)
+        return at, np.tile(np.asarray([self._offered(each) for each in at]) * noise, (len(series), 1))
 
     @staticmethod
     def _work(operator: dict, name: str, tasks: int, rate: float) -> None:

@@ -9,7 +9,7 @@ from queues import keys
 from tests.workers.snapshots import snapshot_of
 from workers.documents.snapshot import ExpectedBand, ExpectedBands
 from workers.history import forecasts, metrics
-from workers.history.forecasts import BandWatch, PlannedBands
+from workers.history.forecasts import ForecastSubjects, ForecastWatch, _RateWatch
 
 NOW = 1_800_000_000.0
 HOUR = NOW - 60.0 * np.arange(60)[::-1] - 30
@@ -21,13 +21,13 @@ def watch(rate=25.0, asked=None):
             asked.append(list(series))
         return HOUR, np.full((len(series), HOUR.size), rate)
 
-    return BandWatch(minutes)
+    return ForecastWatch(minutes)
 
 
 def rows(watch, queues=("alert",), now=NOW):
-    watch.collect_rows(queues, now)
+    watch.collect(ForecastSubjects(queues), now)
     watch.wait()
-    return watch.collect_rows(queues, now)
+    return watch.collect(ForecastSubjects(queues), now).bands
 
 
 def test_each_queue_and_all_together_have_a_band_with_the_newest_whole_minute():
@@ -39,7 +39,7 @@ def test_each_queue_and_all_together_have_a_band_with_the_newest_whole_minute():
 
 
 def test_a_band_is_in_force_when_its_time_has_come():
-    plans = PlannedBands()
+    plans = _RateWatch()
     first, second = ForecastBand(1, 2, 1.0), ForecastBand(3, 4, 1.0)
     assert plans.plan(first, NOW) is first  # there is no better one
     assert plans.plan(second, NOW + 60) is first
@@ -64,7 +64,7 @@ def test_when_a_rate_went_to_another_level_stands_with_its_band():
         rates = np.where(HOUR < NOW - 1200, 25.0, 80.0)
         return HOUR, np.tile(rates, (len(series), 1))
 
-    (change,) = rows(BandWatch(minutes)).queues["alert"]["in_per_second"].changes
+    (change,) = rows(ForecastWatch(minutes)).queues["alert"]["in_per_second"].changes
     assert (change.before, change.after) == (25, 80)
     assert change.at == pytest.approx(NOW - 1200, abs=60)
 
@@ -74,7 +74,7 @@ def test_a_minute_that_is_not_there_is_said_and_a_queue_that_is_gone_has_none():
     assert late.queues["alert"]["in_per_second"].minute is None
     bands = watch()
     rows(bands, ("alert", "process"))
-    assert set(bands.collect_rows(("process",), NOW + 1).queues) == {"process"}
+    assert set(bands.collect(ForecastSubjects(("process",)), NOW + 1).bands.queues) == {"process"}
 
 
 def test_what_fails_ends_neither_the_watch_nor_says_what_was(caplog):
@@ -85,11 +85,11 @@ def test_what_fails_ends_neither_the_watch_nor_says_what_was(caplog):
             raise OSError("the disk is away")
         return HOUR, np.full((len(series), HOUR.size), 25.0)
 
-    bands = BandWatch(minutes)
+    bands = ForecastWatch(minutes)
     assert rows(bands).totals
     failing["now"] = True
     assert rows(bands, now=NOW + 60) == ExpectedBands()
-    assert "Computing the expected ranges failed" in caplog.text
+    assert "Computing the forecasts failed" in caplog.text
 
 
 def test_the_history_keeps_both_edges(control):

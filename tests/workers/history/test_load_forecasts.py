@@ -11,12 +11,13 @@ import pytest
 from common.stored_document import convert_to_plain
 from queues import keys
 from tests.workers.snapshot.test_local_plant import documented
-from workers.history.forecasts import History, LoadForecasts, LoadSource, OfferedLoad, read_past_load
+from workers.history.forecasts import ForecastSubjects, ForecastWatch, MinuteRates
 from workers.history.training_sets import TABLE, TrainingRefused, load_newest_set
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
 DAY = 86_400
-ORDERS = LoadSource(("orders",))
+SERIES = "queues.orders.in_per_second"
+SHOP = ForecastSubjects(("orders",), {"shop": ("orders",)})
 
 
 def rate(at):
@@ -47,13 +48,20 @@ def days_before(count, now=NOON):
     return [today - timedelta(days=each) for each in range(count, 0, -1)]
 
 
+def loads(watch, subjects, now=NOON):
+    watch.collect(subjects, now)
+    watch.wait()
+    return watch.collect(subjects, now + 1).loads
+
+
 def test_what_comes_by_day_is_forecast_an_hour_before_it_comes(tmp_path, control):
     for day in days_before(6):
         write_day(tmp_path, day)
-    foresight = LoadForecasts.load(control, tmp_path)
-    assert foresight.collect_rows({"shop": ORDERS}, NOON) == {}
-    foresight.wait()
-    row = foresight.collect_rows({"shop": ORDERS}, NOON + 1)["shop"]
+    watch = ForecastWatch.load(control, tmp_path)
+    assert watch.collect(SHOP, NOON).loads == {}
+    rows = loads(watch, SHOP)
+    row = rows["shop"]
+    assert row == rows["queue:orders"], "the application reads this queue alone"
     assert set(convert_to_plain(row)) == set(documented()["forecasts"]["performance"])
     assert row.trained_until == "2026-11-17" and row.refused is None and row.days > 5.9
     ahead = NOON + (np.arange(len(row.mean_per_second)) + 0.5) * row.window_seconds
@@ -61,61 +69,67 @@ def test_what_comes_by_day_is_forecast_an_hour_before_it_comes(tmp_path, control
     assert np.abs(np.asarray(row.mean_per_second) - rate(ahead)).max() < 25
 
 
+def test_the_load_of_an_application_is_that_of_its_queues_together():
+    at = NOON - 60.0 * np.arange(120)[::-1] - 30
+
+    def minutes(series, now):
+        return at, np.asarray([np.full(at.size, 40.0 if "orders" in name else 10.0) for name in series])
+
+    rows = loads(ForecastWatch(minutes), ForecastSubjects(("orders", "logs"), {"shop": ("orders", "logs")}))
+    assert rows["shop"].mean_per_second == pytest.approx([50.0] * 15, rel=0.05)
+    both = np.add(rows["queue:orders"].deviation_per_second, rows["queue:logs"].deviation_per_second)
+    assert rows["shop"].deviation_per_second == pytest.approx(both, abs=0.002)
+
+
 def test_what_comes_to_a_plant_of_others_is_forecast_from_what_was_measured_there(tmp_path, control):
     write_day(tmp_path, days_before(1)[0], queue="shop")  # of a queue that has the plant's name
     measure(control, NOON - 600, [40.0] * 600, series="plants.shop.in_per_second")
-    foresight = LoadForecasts.load(control, tmp_path)
-    sources = {"plant:shop": LoadSource(plant="shop"), "shop": LoadSource(("shop",))}
-    foresight.collect_rows(sources, NOON)
-    foresight.wait()
-    rows = foresight.collect_rows(sources, NOON + 1)
-    assert rows["plant:shop"].trained_until is None and rows["shop"].trained_until == "2026-11-17"
+    rows = loads(ForecastWatch.load(control, tmp_path), ForecastSubjects(("shop",), plants=("shop",)))
+    assert rows["plant:shop"].trained_until is None and rows["queue:shop"].trained_until == "2026-11-17"
     assert rows["plant:shop"].mean_per_second == pytest.approx([40.0] * 15, rel=0.05)
 
 
-def test_what_was_measured_comes_after_the_set_and_before_it_where_both_are(tmp_path, control):
-    write_day(tmp_path, days_before(1)[0])
-    measure(control, NOON - 300, [7.0] * 300)
-    past = read_past_load(History(control, tmp_path), tmp_path, ORDERS, NOON)
-    assert past.at_seconds.size == 144 + 5 and (np.diff(past.at_seconds) > 0).all()
-    assert past.rates_per_second[-1] == 7.0 and past.rates_per_second[0] == pytest.approx(100, abs=5)
+def test_a_ramp_of_every_day_is_forecast_at_its_minute():
+    """With equal periods of 45 minutes, a third of the rise was expected a quarter of an hour before it began."""
+    at = NOON - 60.0 * np.arange(5 * 1440)[::-1] - 30
+    rates = np.where((at - NOON - 300) % DAY < 8 * 3_600, 300.0, 100.0)  # from 12:05 on
+    watch = ForecastWatch(lambda series, now: (at, np.tile(rates, (len(series), 1))))
+    means = loads(watch, SHOP)["queue:orders"].mean_per_second
+    assert max(means[:3]) < 140 and min(means[8:]) > 250
 
 
 def test_what_is_known_is_not_read_again_and_what_is_forgotten_is_old(tmp_path, control):
-    history = History(control, tmp_path)
+    history = MinuteRates(control, tmp_path)
     measure(control, NOON - 90, [4.0] * 90)
-    first = history.build(ORDERS, NOON)
+    first = history.build([SERIES], NOON)
     control.xtrim(keys.METRICS, minid=f"{int((NOON - 60) * 1000)}-0", approximate=False)
     measure(control, NOON, [8.0] * 60)
-    at, rates = history.build(ORDERS, NOON + 60)
+    at, (rates,) = history.build([SERIES], NOON + 60)
     # The minute that was not over is read again, and the others are remembered.
-    assert first[1].tolist() == [4.0, 4.0] and rates.tolist() == [4.0, 4.0, 8.0]
+    assert first[1].tolist() == [[4.0, 4.0]] and rates.tolist() == [4.0, 4.0, 8.0]
     assert (np.diff(at) > 0).all()
-    assert history.build(ORDERS, NOON + 8 * DAY)[0].size == 0
+    assert history.build([SERIES], NOON + 8 * DAY)[0].size == 0
 
 
-def broken(source, now):
+def broken(series, now):
     raise RuntimeError("a bug")
 
 
 @pytest.mark.parametrize(
-    ("past", "why"),
+    ("minutes", "why"),
     [
-        (lambda source, now: OfferedLoad(now - np.arange(90.0), np.ones(90), None, None), "2 of 4 minutes"),
+        (lambda series, now: (now - 30 - np.asarray([60.0, 0.0]), np.ones((len(series), 2))), "2 of 4 minutes"),
         (broken, "RuntimeError"),
     ],
 )
-def test_too_little_a_past_and_a_fault_foresee_nothing_and_say_so(past, why):
-    foresight = LoadForecasts(past)
-    foresight.collect_rows({"shop": ORDERS}, NOON)
-    foresight.wait()
-    row = foresight.collect_rows({"shop": ORDERS}, NOON)["shop"]
+def test_too_little_a_past_and_a_fault_foresee_nothing_and_say_so(minutes, why):
+    row = loads(ForecastWatch(minutes), SHOP)["shop"]
     assert row.mean_per_second is None and why in row.refused
 
 
 def test_without_a_set_there_is_none_and_without_a_measurement_nothing(tmp_path, control):
     assert load_newest_set(tmp_path, "orders", NOON) is None
-    assert read_past_load(History(control, tmp_path), tmp_path, ORDERS, NOON).at_seconds.size == 0
+    assert loads(ForecastWatch.load(control, tmp_path), SHOP)["shop"].mean_per_second is None
 
 
 @pytest.mark.parametrize(
@@ -146,5 +160,6 @@ def test_a_set_that_is_stale_or_none_is_refused_with_the_reason_and_the_measured
     damage(tmp_path)
     with pytest.raises(TrainingRefused, match=why):
         load_newest_set(tmp_path, "orders", NOON)
-    past = read_past_load(History(control, tmp_path), tmp_path, ORDERS, NOON)
-    assert past.trained_until is None and why in past.refused
+    measure(control, NOON - 600, [7.0] * 600)
+    row = loads(ForecastWatch.load(control, tmp_path), SHOP)["shop"]
+    assert row.trained_until is None and why in row.refused and row.mean_per_second is not None

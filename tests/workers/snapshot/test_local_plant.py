@@ -22,7 +22,7 @@ from workers.coordination.plant_clock import Freshness
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantStatus
 from workers.documents.queues import EventSample
-from workers.history.forecasts import LoadForecasts, OfferedLoad
+from workers.history.forecasts import ForecastWatch
 from workers.models import LedgerEntry, Loop, Override, Run
 from workers.plants.holding import hold
 from workers.snapshot.compose import limit_sample
@@ -202,15 +202,18 @@ def test_a_plant_of_which_nothing_is_known_says_unknown_and_never_zero(plant):
 
 
 def test_what_comes_to_a_plant_whose_tasks_can_be_set_is_forecast_beside_applications(control, plant_topology):
-    past = OfferedLoad(NOW - np.arange(600.0)[::-1], np.full(600, 5.0), None, None)
-    forecasts = LoadForecasts(lambda source, now: past)
+    at = NOW - 60.0 * np.arange(20)[::-1] - 60
+    forecasts = ForecastWatch(lambda series, now: (at, np.full((len(series), at.size), 5.0)))
     shop = PlantStatus(kind="flink", state="seen", tasks=2, in_per_second=5.0)
     rows = {"shop": shop, "logs": PlantStatus(kind="kafka", state="seen", in_per_second=9.0)}
     plant = LocalPlant(control, others=SimpleNamespace(collect_rows=lambda: rows), forecasts=forecasts)
     plant.observe()
     forecasts.wait()
     rows = plant.observe().forecasts
-    assert list(rows) == ["plant:shop"] and rows["plant:shop"].mean_per_second
+    assert (
+        set(rows) == {"plant:shop", "queue:alert", "queue:process", "queue:telemetry"}
+        and rows["plant:shop"].mean_per_second
+    )
 
 
 def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(control, times):

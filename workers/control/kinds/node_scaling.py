@@ -17,7 +17,9 @@ from workers.control.parts.kind import (
 )
 from workers.control.parts.points import build_plant_target, move_points, propose
 from workers.models import Loop
-from workers.placement.plant_sensors import compute_readings, list_declined, observe_node_scaling
+from workers.placement.plant_sensors import NODE_SCALING_SECONDS, compute_readings, list_declined, observe_node_scaling
+
+INTERVAL_SECONDS, COOLDOWN_SECONDS = NODE_SCALING_SECONDS
 
 
 def list_targets(present: PlantInventory) -> Targets:
@@ -50,9 +52,9 @@ KIND = LoopKind(
     proposer=propose,
     recall=list_declined,
     targets=list_targets,
-    interval_seconds=60,
+    interval_seconds=INTERVAL_SECONDS,
     # The loop advises until a person trusts it: releasing a node requires a plan, and it is not urgent.
-    defaults=LoopDefaults(Loop.Mode.ADVISE, {"quiet_decisions": 10}, {"cooldown_seconds": 600.0}),
+    defaults=LoopDefaults(Loop.Mode.ADVISE, {"quiet_decisions": 10}, {"cooldown_seconds": COOLDOWN_SECONDS}),
     seeded=True,
     tuning=LoopTuning(advice=AdviceMeasure("node", _list_advised_nodes)),
     display=Display(
@@ -63,7 +65,7 @@ KIND = LoopKind(
             "Uses as many nodes as the load requires, releases idle nodes, and restores the points of lost nodes."
         ),
         formula=(
-            "add a node while load > fill · busy of the nodes in use; release a node while the others "
+            "add a node while the expected load > fill · busy of the nodes in use; release a node while the others "
             "stay below margin · busy for quiet_decisions"
         ),
         main=("busy", "fill", "margin", "quiet_decisions", "lost_decisions"),

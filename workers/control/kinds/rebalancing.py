@@ -9,7 +9,9 @@ from typing import Any
 from controllers.rebalancing.law import LAW
 from workers.control.parts.kind import Display, Lanes, LoopDefaults, LoopKind, LoopTuning, PlantInventory, Targets
 from workers.control.parts.points import build_plant_target, move_points, propose
-from workers.placement.plant_sensors import compute_readings, observe_rebalancing
+from workers.placement.plant_sensors import REBALANCING_SECONDS, compute_readings, observe_rebalancing
+
+INTERVAL_SECONDS, COOLDOWN_SECONDS = REBALANCING_SECONDS
 
 
 def list_targets(present: PlantInventory) -> Targets:
@@ -39,13 +41,16 @@ KIND = LoopKind(
     actuator=move_points,
     proposer=propose,
     targets=list_targets,
-    interval_seconds=15,
-    defaults=LoopDefaults(guard={"cooldown_seconds": 60.0}),
+    interval_seconds=INTERVAL_SECONDS,
+    defaults=LoopDefaults(guard={"cooldown_seconds": COOLDOWN_SECONDS}),
     seeded=True,
     display=Display(
         Lanes("Busiest node, % of capacity", "Points moved", "moved", scale=100.0),
         of_each="plant",
-        purpose=("Moves points between nodes until every node is below BUSY, or within a band of the mean load."),
+        purpose=(
+            "Moves points between nodes until every node is below BUSY, now and at the load that is expected until the "
+            "next decision, or within a band of the mean load."
+        ),
         formula=(
             "minimize Σ points moved such that load_n < busy · capacity_n for every node; in "
             "band: minimize Σ moves such that load_n ≤ band · mean"

@@ -16,6 +16,7 @@ from controllers.simulation import recorded_container
 from controllers.worker_rate.law import LAW
 from controllers.worker_rate.shared import WorkerRateObservation, WorkerRateParameters
 from queues.nodes.node_state import OFFLINE, TOOBUSY
+from queues.points import TOTAL
 from workers.control.parts import attached_pools, permanent_pools
 from workers.control.parts.kind import (
     AdviceMeasure,
@@ -36,6 +37,7 @@ from workers.control.parts.operators import keep_plant
 from workers.control.parts.permanent_pools import is_permanent
 from workers.documents.queues import ContainerStatus
 from workers.documents.snapshot import Snapshot
+from workers.history.expected_load import predict_arrivals
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 from workers.steering.scope import explain_all_drained
@@ -65,12 +67,22 @@ def measure_target(
         waiting_to_run=row.waiting_to_run or 0,
         running=row.workers_busy,
         oldest_seconds=row.oldest_seconds,
+        expected_per_second=_predict_arrivals(target, snapshot, row, now_seconds),
         node_state=node.state if node else None,
     )
     known = {key: value for key, value in counters.items() if value is not None}
     return Measurement.of(
         observation, _check_measurement(target, snapshot, row, now_seconds), {**(before or {}), **known}
     )
+
+
+def _predict_arrivals(
+    target: Mapping[str, Any], snapshot: Snapshot, row: ContainerStatus, now_seconds: float
+) -> float | None:
+    """Return the forecast arrivals of a container: its share of those of its queue."""
+    queue = target.get("queue", "")
+    expected = predict_arrivals(snapshot, queue, INTERVAL_SECONDS, now_seconds) if queue in snapshot.queues else None
+    return None if expected is None else round(expected * row.points / TOTAL, 3)
 
 
 def _find_container(target: Mapping[str, Any], snapshot: Snapshot) -> ContainerStatus | None:

@@ -12,12 +12,16 @@ from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from controllers.worker_rate.permanent_pool import PERMANENT
 from workers.control.parts import attached_pools
-from workers.control.parts.operators import BOUND_SECONDS, OTHERS_MAXIMUM
+from workers.control.parts.operators import BOUND_SECONDS, OTHERS_MAXIMUM, forecast_arrivals, forecast_of
 from workers.documents.snapshot import Snapshot
+from workers.history.expected_load import explain_unused
+from workers.history.forecasts import WINDOW_SECONDS
 from workers.plants.foreign.kind import PlantPace
 
 # the interval at which a pool of Celery forks
 INTERVAL_SECONDS = 5.0
+# A change takes effect within the next windows of the forecast.
+AHEAD_WINDOWS = 2
 # for plants that a change stops
 RARE_CHANGES: Mapping[str, Any] = {"cooldown_seconds": 60.0}
 Target = Mapping[str, Any]
@@ -28,8 +32,8 @@ def observe_pool(
 ) -> Measurement:
     """Return {queue_length, removed, running} of one pool.
 
-    Where known, it also has {service_seconds, oldest_seconds}. running: processes that exist or were ordered and are
-    still to start.
+    Where known, it also has {service_seconds, oldest_seconds, expected_per_second}. running: processes that exist or
+    were ordered and are still to start.
     """
     pool = attached_pools.find_pool(target, snapshot)
     measured = attached_pools.check_measurement(law, target, snapshot, now_seconds)
@@ -42,7 +46,14 @@ def observe_pool(
         return Measurement({"queue_length": 0, "removed": 0}, measured, {})
     waiting = round(pool.waiting_events, 3)
     grown = waiting - (before or {}).get("queue_length", waiting)
-    known = {"service_seconds": pool.service_seconds, "oldest_seconds": pool.wait_seconds}
+    horizon = AHEAD_WINDOWS * WINDOW_SECONDS
+    is_known = explain_unused(forecast_of(target, snapshot), horizon, now_seconds) is None
+    expected = forecast_arrivals(target, snapshot, rate) if is_known else None
+    known = {
+        "service_seconds": pool.service_seconds,
+        "oldest_seconds": pool.wait_seconds,
+        "expected_per_second": round(max(expected[0][:AHEAD_WINDOWS]), 3) if expected else None,
+    }
     observation = {
         "queue_length": waiting,
         "removed": round(max(0.0, rate * INTERVAL_SECONDS - grown), 3),
