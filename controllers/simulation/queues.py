@@ -17,7 +17,7 @@ for which some node was TOOBUSY.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -181,6 +181,15 @@ def mark_idle_nodes(plant: Allocation) -> Allocation:
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law for a day. The random start and noise are the same for all laws of a seed."""
     plant = start(int(settings["configuration"]), create_random_generator(seed, "start"))
+    rates = generate_rates(plant, settings, seed, trace)
+    who: Balancer = GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
+    if law in THESIS_SHARES:
+        who = Thesis(THESIS_SHARES[law], BUSY, TOOBUSY, MINIMUM_POINTS)
+    return summarize(rates, simulate(who, plant, rates, create_random_generator(seed, law)))
+
+
+def generate_rates(plant: Allocation, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
+    """Return the rate of each queue in each minute."""
     if trace is not None:
         profile = resample(trace, MINUTES)
     elif settings["step"]:
@@ -188,37 +197,59 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     else:
         profile = compute_day_sine(MINUTES)
     shape = profile[:, None] * plant.rate[None, :]
-    rates = add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
-    who: Balancer = GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
-    if law in THESIS_SHARES:
-        who = Thesis(THESIS_SHARES[law], BUSY, TOOBUSY, MINIMUM_POINTS)
-    chance, moved = create_random_generator(seed, law), list[IndexedMove]()
-    moved_scaling, loads = list[IndexedMove](), np.zeros((MINUTES, len(plant.nodes)))
-    containers, used = np.zeros(MINUTES), np.zeros(MINUTES)
-    for minute in range(0, MINUTES, DECISION_MINUTES):
+    return add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
+
+
+@dataclass
+class PlantTally:
+    """What happened: by minute, the load of each node, the containers, and the nodes in use; and the moves."""
+
+    loads: Floats
+    containers: Floats
+    used: Floats
+    points_moved: int = 0
+    moves: int = 0
+    points_moved_scaling: int = 0
+    moves_scaling: int = 0
+
+    @classmethod
+    def start(cls, minutes: int, nodes: int) -> "PlantTally":
+        return cls(np.zeros((minutes, nodes)), np.zeros(minutes), np.zeros(minutes))
+
+
+def simulate(who: Balancer, plant: Allocation, rates: Floats, chance: np.random.Generator) -> PlantTally:
+    """Let a balancer decide every quarter of an hour."""
+    tally = PlantTally.start(len(rates), len(plant.nodes))
+    for minute in range(0, len(rates), DECISION_MINUTES):
         until = minute + DECISION_MINUTES
         # The mean of the last four measurements, at the start the first.
         before = rates[max(0, minute - MEASUREMENTS) : minute]
         plant = replace(plant, rate=np.asarray(before.mean(axis=0) if len(before) else rates[0]))
         balance, scaling = who.decide(plant, chance)
-        moved += balance
-        moved_scaling += scaling
+        tally.points_moved += sum(move.points for move in balance)
+        tally.moves += len(balance)
+        tally.points_moved_scaling += sum(move.points for move in scaling)
+        tally.moves_scaling += len(scaling)
         plant = mark_idle_nodes(plant.apply([*balance, *scaling]))
-        loads[minute:until] = rates[minute:until] @ compute_node_shares(plant)
-        containers[minute:until] = sum(len(held) for held in plant.points)
-        used[minute:until] = (~plant.idle).sum()
-    over = loads >= TOOBUSY
+        tally.loads[minute:until] = rates[minute:until] @ compute_node_shares(plant)
+        tally.containers[minute:until] = sum(len(held) for held in plant.points)
+        tally.used[minute:until] = (~plant.idle).sum()
+    return tally
+
+
+def summarize(rates: Floats, tally: PlantTally) -> ScenarioOutcome:
+    loads, used, over = tally.loads, tally.used, tally.loads >= TOOBUSY
     metrics = {
         "toobusy_node_minutes": int(over.sum()),
-        "points_moved": sum(move.points for move in moved),
-        "moves": len(moved),
-        "containers_mean": round(float(containers.mean()), 3),
+        "points_moved": tally.points_moved,
+        "moves": tally.moves,
+        "containers_mean": round(float(tally.containers.mean()), 3),
         "nodes_used_mean": round(float(used.mean()), 3),
         "minutes_to_clear": max(
             (len(list(run)) for late, run in groupby(over.max(axis=1).tolist()) if late), default=0
         ),
-        "points_moved_scaling": sum(move.points for move in moved_scaling),
-        "moves_scaling": len(moved_scaling),
+        "points_moved_scaling": tally.points_moved_scaling,
+        "moves_scaling": tally.moves_scaling,
         "busy_node_minutes": int((loads >= BUSY).sum()),
         "worst_per_second": round(float(loads.max()), 3),
     }
@@ -228,7 +259,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "mean_used_node_per_second": loads.sum(axis=1) / np.maximum(used, 1),
         "toobusy_nodes": over.sum(axis=1).astype(float),
         "nodes_used": used,
-        "containers": containers,
+        "containers": tally.containers,
     }
     if loads.shape[1] <= 10:
         series |= {f"n{node + 1}_per_second": loads[:, node] for node in range(loads.shape[1])}
