@@ -38,6 +38,7 @@ from workers.control.parts.permanent_pools import is_permanent
 from workers.documents.queues import ContainerStatus
 from workers.documents.snapshot import Snapshot
 from workers.history.expected_load import predict_arrivals
+from workers.history.forecasts import QUEUE
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 from workers.steering.scope import explain_all_drained
@@ -81,7 +82,9 @@ def _predict_arrivals(
 ) -> float | None:
     """Return the forecast arrivals of a container: its share of those of its queue."""
     queue = target.get("queue", "")
-    expected = predict_arrivals(snapshot, queue, INTERVAL_SECONDS, now_seconds) if queue in snapshot.queues else None
+    if QUEUE + queue not in snapshot.forecasts:
+        return None
+    expected = predict_arrivals(snapshot, queue, INTERVAL_SECONDS, now_seconds)
     return None if expected is None else round(expected * row.points / TOTAL, 3)
 
 

@@ -1,0 +1,44 @@
+"""A morning ramp on the simulated plant, after a week of such mornings: the loops act before it."""
+
+import numpy as np
+import pytest
+
+from controllers.simulation import queues
+from controllers.simulation.scenario import add_noise, create_random_generator
+from workers.twin.queues import simulate
+
+SEED, NOISE, DAY_MINUTES = 3, 0.02, 1_440
+MORNING = slice(6 * 60, 10 * 60)
+
+
+def build_week(allocation, days, seed):
+    """Rates by minute: a rise within half an hour at about 07:40, a few minutes earlier or later each day."""
+    chance = create_random_generator(seed, "ramp")
+    minutes = np.arange(DAY_MINUTES)
+    profile = []
+    for _ in range(days):
+        rise = 1 / (1 + np.exp(-(minutes - 460 - chance.normal(0, 3)) / 8))
+        fall = 1 / (1 + np.exp(-(minutes - 1_110) / 45))
+        profile.append(0.12 + 0.75 * chance.normal(1, 0.04) * np.clip(rise - fall, 0, 1))
+    rates = np.concatenate(profile)[:, None] * allocation.rate[None, :]
+    return add_noise(rates, NOISE, create_random_generator(seed, "noise"))
+
+
+@pytest.fixture(scope="module")
+def plant():
+    """The plant as the lab's law leaves it at six, the week before, and the morning."""
+    allocation = queues.start(1, create_random_generator(SEED, "start"))
+    rates = build_week(allocation, 8, SEED)
+    now = 7 * DAY_MINUTES + MORNING.start
+    return allocation, rates[now - 7 * DAY_MINUTES : now], rates[now : now + MORNING.stop - MORNING.start]
+
+
+def test_the_loops_act_before_the_ramp_so_that_no_node_is_toobusy_and_few_are_busy(plant):
+    allocation, past, morning = plant
+    shipped = simulate(allocation, morning, past)
+    lab = queues.simulate(
+        queues.OurLaws(queues.BUSY, queues.TOOBUSY), allocation, morning, create_random_generator(SEED, "rebalancing")
+    )
+    busy_shipped, busy_lab = (int((tally.loads >= queues.BUSY).sum()) for tally in (shipped, lab))
+    assert (shipped.loads >= queues.TOOBUSY).sum() == 0
+    assert busy_shipped < 0.3 * busy_lab, (busy_shipped, busy_lab)
