@@ -45,7 +45,8 @@ def simulate(allocation: Allocation, rates: Floats, past: Floats) -> PlantTally:
     plant = build_plant(allocation)
     twin = Twin(plant, [REBALANCING.name, NODE_SCALING.name], modes={NODE_SCALING.name: Loop.Mode.AUTO})
     arrivals = np.concatenate([past, rates]).sum(axis=1)
-    at = plant.clock() + MINUTE_SECONDS * (np.arange(len(arrivals)) - len(past) + 0.5)
+    minutes = np.arange(len(arrivals)) - len(past) + 0.5
+    at = np.asarray(plant.clock() + MINUTE_SECONDS * minutes, dtype=np.float64)
     tally, steps, counted = PlantTally.start(len(rates), len(allocation.nodes)), round(60 / STEP_SECONDS), set[int]()
     shares = rates.sum(axis=0) / rates.sum()
     known = np.zeros((0, 0))
