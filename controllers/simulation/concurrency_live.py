@@ -6,6 +6,10 @@
 | memory | engine 8 ms, web 1 ms on 8 CPUs each, 50 ms; beyond 48 threads the web machine swaps; from 16 |
 | disk | engine 1 ms on 8 CPUs, the web's one disk 4 ms, 3 % more for each waiting request, 20 ms |
 | network | engine 1.5 ms and web 1 ms on 2 CPUs each, a link that takes 0.95 ms |
+| engine | engine 4 ms on 2 CPUs, database and event source 0.2 ms on 8 CPUs each (4.1) |
+
+With an `onset`, the memory or disk is the bottleneck only from then on: until then it is a CPU (4.3: memory for all
+threads; 4.4: the web takes 2 ms on 8 CPUs).
 
 `competitor` is the rate of an open stream at the web's station, as a share of its capacity, from `COMPETES` to
 `RELIEVED` seconds. With `servers` engines on one web station, each runs its law, and they explore `together` or
@@ -14,12 +18,13 @@ independently. With `drift` 1 the engines are replaced by a box, X(n) = 100 n / 
 Weir's law then aims at the peak.
 
 threads_first, seconds_to_first   the first steady state
-threads_later                     mean of the later ones
+threads_later, threads_last       mean of the later ones, and the last one
 utilisation                       of the bottleneck, while steady
 share                             the first engine's share of the bottleneck's work, while the competitor or
                                   the other engines are present
 peak_fraction_before, _after      throughput over the peak's, in the second half of each part (drift only)
 windows_to_recover                after the change until 0.95 of the new peak is kept (drift only)
+linear_share                      events of all engines, over those of as many saturated engines (engine only)
 """
 
 import math
@@ -56,8 +61,9 @@ SETTINGS = (
         "Resource that saturates.",
         "cpu",
         kind="choice",
-        choices=("cpu", "memory", "disk", "network"),
+        choices=("cpu", "memory", "disk", "network", "engine"),
     ),
+    Parameter("onset", "s", "Time at which memory or disk becomes the bottleneck.", 0.0, 0, 86_400),
     Parameter("competitor", "share of capacity", "Rate of the competing stream.", 0.0, 0, 0.95),
     Parameter("servers", "engines", "Number of engines that share the web machine.", 1, 1, 4, "integer"),
     Parameter("together", "0 or 1", "1: engines are notified of each other's explorations.", 1, 0, 1, "integer"),
@@ -148,25 +154,37 @@ class SimulatedEngines:
     bottleneck: EngineStation
     idle_seconds: float
     least_seconds: float
+    becomes: EngineStation  # at the onset, what the first shared station is from then on
+
+    def turn(self) -> None:
+        station = self.engine.shared[0]
+        station.servers, station.service_seconds = self.becomes.servers, self.becomes.service_seconds
+        station.stretch, station.crowd = self.becomes.stretch, self.becomes.crowd
 
 
 def build_engines(settings: Mapping[str, Any], seed: int) -> SimulatedEngines:
     chance = create_random_generator(seed, "engine")
     kind, servers = settings["bottleneck"], int(settings["servers"])
     cpus = 8 if kind in ("memory", "disk") else 2
-    own = {"cpu": 0.001, "memory": 0.008, "disk": 0.001, "network": 0.0015}[kind]
-    delay = {"cpu": float(settings["delay_ms"]) / 1_000, "memory": 0.05, "disk": 0.02, "network": 0.0}[kind]
+    own = {"cpu": 0.001, "memory": 0.008, "disk": 0.001, "network": 0.0015, "engine": 0.004}[kind]
+    delay = {"cpu": float(settings["delay_ms"]) / 1_000, "memory": 0.05, "disk": 0.02}.get(kind, 0.0)
     pools = [EnginePool(EngineStation(cpus, own)) for _ in range(servers)]
     # Beyond 48 threads memory is full, and pages come from disk. A disk's head moves further with more requests.
+    late = EngineStation(8, 0.001 if kind == "memory" else 0.002)
     shared = {
         "cpu": [EngineStation(2, 0.0015 if servers > 1 else 0.0013)],
         "memory": [EngineStation(8, 0.001, crowd=lambda threads: 1.0 if threads <= 48 else 40.0 * (threads - 48))],
         "disk": [EngineStation(1, 0.004, stretch=lambda there: 1 + 0.03 * (there - 1))],
         "network": [EngineStation(1, 0.00095), EngineStation(2, 0.001)],
+        "engine": [EngineStation(8, 0.0002), EngineStation(8, 0.0002)],
     }[kind]
-    bottleneck = pools[0].own if kind == "memory" else shared[0]
+    becomes = shared[0]
+    if settings["onset"] and kind in ("memory", "disk"):
+        shared = [late]
+    bottleneck = pools[0].own if kind in ("memory", "engine") else shared[0]
     work = own + sum(place.service_seconds for place in shared)
-    return SimulatedEngines(ThreadEngine(pools, shared, delay, chance), bottleneck, delay + work, delay + 0.6 * work)
+    engine = ThreadEngine(pools, shared, delay, chance)
+    return SimulatedEngines(engine, bottleneck, delay + work, delay + 0.6 * work, becomes)
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
@@ -202,6 +220,8 @@ def simulate(
     last, busy_before = [0.0] * len(hands), 0.0
     for tick in range(int(float(settings["seconds"]) / TICK_SECONDS)):
         now = tick * TICK_SECONDS
+        if now == settings["onset"] > 0:
+            plant.turn()
         rate = float(settings["competitor"]) * station.servers / station.service_seconds
         engine.compete(rate if COMPETES <= now < RELIEVED else 0.0)
         for at, hand in enumerate(hands):
@@ -235,7 +255,11 @@ def simulate(
         **dict.fromkeys(("peak_fraction_before", "peak_fraction_after", "windows_to_recover")),
         "threads_least": min(later) if later else None,
         "threads_most": max(later) if later else None,
+        "threads_last": rests[-1][1] if rests else None,
     }
+    if settings["bottleneck"] == "engine":
+        linear = len(hands) * capacity * settings["seconds"]
+        metrics["linear_share"] = round(sum(pool.completed for pool in engine.pools) / linear, 4)
     series = {"threads": np.asarray(threads), "utilisation": np.asarray(utilisation)}
     return ScenarioOutcome(metrics, series, TICK_SECONDS)
 

@@ -62,6 +62,7 @@ SETTINGS = (
     Parameter("gain_factor", "factor", "Factor by which the results of an event grow.", 1.0, 0.1, 10.0),
     Parameter("starvation", "samples", "Number of samples without readable events.", 0, 0, 300, "integer"),
     Parameter("noise", "share", "Standard deviation of the events served per sample.", 0.01, 0.0, 0.5),
+    Parameter("ramp", "0 or 1", "1: the offered load rises from zero to twice the capacity.", 0, 0, 1, "integer"),
 )
 
 
@@ -120,6 +121,8 @@ def build_course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -
     """Return the disturbances; the same for all laws of a seed."""
     at = np.arange(SAMPLES)
     shape = np.ones(SAMPLES) if trace is None else resample(trace, SAMPLES)
+    if settings["ramp"]:
+        shape = np.linspace(0.0, 2 / OFFERED_SHARE, SAMPLES)
     offered = OFFERED_SHARE * SERVED_PER_SAMPLE * shape
     hogged = (at >= HOG_FROM) & (at < HOG_UNTIL)
     capable = SERVED_PER_SAMPLE / np.where(hogged, 1 + settings["hog"], 1.0)

@@ -13,6 +13,8 @@ bound_violations       share of 10 s windows whose mean latency is above the bou
 utilisation            work done per second at O2
 realised_share         matches at the sinks, over the program's promise (null for baselines without one)
 matches                matches at the sinks
+deviation_seconds      mean distance of the processing time from the required one, counted if it is exceeded or if
+                       events are shed (Röger, Figure 5)
 """
 
 import math
@@ -110,10 +112,15 @@ class ControlledShedding:
         self.seen = ExponentialMeans(settings["interval_seconds"])
         self.expected = math.nan  # nothing is promised before the first table
         self.promised: list[float] = []
+        self.required_seconds: list[float] = []  # mean processing time that keeps the bound, by interval
         self.table: Table = SHEDDERS["none"](self._measure())
 
     def decide(self) -> Table:
         """Return the shares to drop in the next interval."""
+        rate = sum(self.compute_rate(str(kind)) for kind in range(len(RATES)))
+        bound = float(self.settings["latency_bound_seconds"])
+        budget = compute_operator_budget(bound, rate, self.compute_service_cv2()) if rate else math.nan
+        self.required_seconds.append(budget / rate if rate else math.nan)
         if not self.seen.weight:
             return self.table
         if self.name in SHEDDERS:
@@ -270,6 +277,11 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     sums, counts = np.bincount(number[number >= 0], weights=latency[number >= 0]), np.bincount(number[number >= 0])
     by_window = np.asarray(sums[counts > 0] / counts[counts > 0])
     late_windows = by_window > settings["latency_bound_seconds"]
+    processing = np.bincount(number[number >= 0], weights=service[number >= 0])[counts > 0] / counts[counts > 0]
+    starts = WARM_UP_SECONDS + VIOLATION_SECONDS * np.flatnonzero(counts > 0)
+    places = np.minimum(starts // settings["interval_seconds"], len(who.required_seconds) - 1).astype(int)
+    required = np.asarray(who.required_seconds)[places]
+    is_counted = (processing > required) | (law != "none")
     seconds = stream.seconds - WARM_UP_SECONDS
     promises = who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :]
     known = np.asarray([rate for rate in promises if not math.isnan(rate)])
@@ -281,8 +293,10 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "utilisation": round(float(service[counted].sum()) / seconds, 4),
         "realised_share": round(got / promised, 4) if promised > 0 else None,
         "matches": got,
+        "deviation_seconds": round(float((np.abs(processing - required) * is_counted).mean()), 6),
     }
-    return ScenarioOutcome(metrics, {"latency_seconds": by_window}, VIOLATION_SECONDS)
+    series = {"latency_seconds": by_window, "processing_seconds": processing, "required_seconds": required}
+    return ScenarioOutcome(metrics, series, VIOLATION_SECONDS)
 
 
 @lru_cache(maxsize=1)

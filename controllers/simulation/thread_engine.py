@@ -125,7 +125,8 @@ class ThreadEngine:
         place = self._place(thread, stage)
         if place is not None:
             place.busy -= 1
-            if place.waiting:
+            # A station may have lost servers since.
+            if place.waiting and place.busy < place.servers:
                 self._serve(place, place.waiting.popleft(), stage)
         if thread < -1:
             return

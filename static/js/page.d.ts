@@ -212,12 +212,11 @@ interface Preview {
   line?: number | null;
 }
 
-type Laws = Record<string, Record<string, { seconds: number[]; values: Numbers }>>;
+type Laws = Record<string, Record<string, { seconds: number[]; values: Numbers; low: Numbers; high: Numbers }>>;
 interface PaperFigure {
   values: { run: string; law: string; case: string; metric: string; low: number | null; high: number | null; ours: number | null; band: [number, number] | null }[];
-  curves: { run: string; series: string; seconds: number[]; values: Numbers; low: Numbers; high: Numbers }[];
 }
-type LawLine = { law: string; seconds: number[]; values: Numbers };
+type LawLine = { law: string; seconds: number[]; values: Numbers; low: Numbers; high: Numbers };
 
 interface TimelineData {
   since: number;

@@ -63,7 +63,11 @@ class Parts(HTMLParser):
         if tag == "weir-include":
             self.included.append((str(given["name"]), inside))
         # Small multiples are drawn again where their part is new.
-        elif tag == "figure" and "chart" in str(given.get("class")).split() and "data-multiple" not in given:
+        elif (
+            tag == "figure"
+            and "chart" in str(given.get("class")).split()
+            and not {"data-multiple", "data-metric"} & set(given)
+        ):
             self.charts.append(inside)
         elif tag == "details":
             self.details.append((given.get("id") or "", inside))

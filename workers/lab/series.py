@@ -49,12 +49,7 @@ def write_series(path: Path, step_seconds: float, series: Mapping[str, Floats]) 
 
 
 def read_series(data: Path, number: int, law: str) -> tuple[float, dict[str, Floats]]:
-    """Return (step in seconds, series by name); nothing if the file is gone. With several seeds, they are the means."""
-    step, columns = read_series_with_bands(data, number, law)
-    return step, {name: values if values.ndim == 1 else values[0] for name, values in columns.items()}
-
-
-def read_series_with_bands(data: Path, number: int, law: str) -> tuple[float, dict[str, Floats]]:
+    """Return (step in seconds, series by name); nothing if the file is gone."""
     path = resolve_inside_folder(data / ROOT, get_series_file(number, law).removeprefix(f"{ROOT}/"), "law")
     if not path.exists():
         return 0.0, {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
+import numpy as np
 from django.conf import settings
 from django.db.models import QuerySet
 from django.http import Http404
@@ -200,7 +201,10 @@ def list_series_names(data: Path, experiments: Iterable[Experiment]) -> list[str
 
 
 def build_series_document(data: Path, experiment: Experiment) -> dict[str, Any]:
-    """Return {law: {series: {"seconds": [...], "values": [...]}}}, with few enough points for a chart."""
+    """Return {law: {series: {"seconds", "values", "low", "high"}}}, with few enough points for a chart.
+
+    low, high: the confidence band; empty for a single seed.
+    """
     document: dict[str, Any] = {}
     for result in _sort_results(experiment):
         step, columns = read_series(data, experiment.pk, result.law)
@@ -209,7 +213,11 @@ def build_series_document(data: Path, experiment: Experiment) -> dict[str, Any]:
 
 
 def _build_series(step: float, values: Floats) -> dict[str, Any]:
-    seconds = [index * step for index in range(len(values))]
-    known = [None if value != value else value for value in values.tolist()]
-    time, kept = downsample(seconds, {"": known}, PLOT_POINTS)
-    return {"seconds": time, "values": kept[""]}
+    rows = np.atleast_2d(values)
+    seconds = [index * step for index in range(rows.shape[1])]
+    known = {
+        name: [None if value != value else value for value in row]
+        for name, row in zip(("values", "low", "high"), rows.tolist(), strict=False)
+    }
+    time, kept = downsample(seconds, known, PLOT_POINTS)
+    return {"low": [], "high": [], **kept, "seconds": time}

@@ -1,55 +1,29 @@
 """Tables and figures of the papers: their runs as experiments, and the values of a paper next to those of the runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated
 
-import numpy as np
 from django.http import Http404
 
 from common import checks
 from common.errors import BadInput
-from common.stored_document import Seconds, describe
+from common.stored_document import describe
 from console.accounts.access import Actor
 from console.actions.lab.experiment_documents import DescribedExperiment, describe_experiment, list_readable_experiments
 from console.actions.lab.experiments import WantedExperiment
 from console.actions.lab.traces import Trace
-from console.display.downsampling import downsample
 from controllers.simulation.figures.catalog import FIGURES
 from controllers.simulation.figures.figure import ComparedValue, PaperFigure, compare
 from workers.batch.jobs.experiment import check_figure_cost
 from workers.lab.models import Experiment
-from workers.lab.series import read_series_with_bands
 
 MAX_SEEDS = 30
-PLOT_POINTS = 400
-
-
-@dataclass(frozen=True, kw_only=True)
-class Agreement:
-    """The newest experiment of a figure, and how many of the paper's values its runs agree with."""
-
-    figure: PaperFigure
-    experiment: DescribedExperiment | None
-    agreeing: int
-    reported: int
-
-
-class FigureCurve(TypedDict):
-    """A series of a run, as drawn; low and high are empty without several seeds."""
-
-    run: str
-    series: str
-    seconds: list[Seconds]
-    values: list[float | None]
-    low: list[float | None]
-    high: list[float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedFigure:
-    """A figure with the values of an experiment. experiment: None if it was never run."""
+    """A table or figure with its values. experiment: the one that they are from; None if it was never run."""
 
     name: str
     paper: str
@@ -59,11 +33,12 @@ class DescribedFigure:
     erratum: Annotated[str, describe("Where the paper is wrong, and what holds; empty: nowhere known.")]
     scenario: str
     axis: Annotated[str, describe("The setting on the x-axis; empty: the cases have no order.")]
+    series: Annotated[Sequence[str], describe("Series of the experiment that show it over time.")]
     seeds: Annotated[int, describe("Default number of seeds.")]
-    command: str
     experiment: DescribedExperiment | None
     values: list[ComparedValue]
-    curves: list[FigureCurve]
+    reported: Annotated[int, describe("Number of values that the paper reports.")]
+    agreeing: Annotated[int, describe("How many of them the experiment agrees with.")]
 
 
 def get_figure(name: str) -> PaperFigure:
@@ -97,24 +72,11 @@ def want_figure(figure: PaperFigure, seeds: float, seed: float, trace: Trace | N
     )
 
 
-def list_agreements(actor: Actor) -> list[Agreement]:
-    """Return all figures, each with its newest experiment."""
-    newest: dict[str, Experiment] = {}
-    for experiment in list_readable_experiments(actor).exclude(figure="").order_by("pk"):
-        newest[experiment.figure] = experiment
-    rows = []
-    for figure in FIGURES.values():
-        found = newest.get(figure.name)
-        values = compare_experiment(figure, found)
-        rows.append(
-            Agreement(
-                figure=figure,
-                experiment=describe_experiment(found) if found else None,
-                agreeing=sum(value.agrees is True for value in values),
-                reported=sum(value.is_reported for value in values),
-            )
-        )
-    return rows
+def list_figures(actor: Actor) -> list[DescribedFigure]:
+    """Return all figures, each with the values of its newest experiment."""
+    experiments = list_readable_experiments(actor).exclude(figure="").order_by("pk")
+    newest = {experiment.figure: experiment for experiment in experiments}
+    return [describe_figure(figure, newest.get(figure.name)) for figure in FIGURES.values()]
 
 
 def find_experiment(actor: Actor, figure: PaperFigure, number: int | None = None) -> Experiment | None:
@@ -128,14 +90,11 @@ def find_experiment(actor: Actor, figure: PaperFigure, number: int | None = None
     return found
 
 
-def compare_experiment(figure: PaperFigure, experiment: Experiment | None) -> list[ComparedValue]:
+def describe_figure(figure: PaperFigure, experiment: Experiment | None) -> DescribedFigure:
     results = list(experiment.results.all()) if experiment else []
-    return compare(
+    values = compare(
         figure, {result.law: result.metrics for result in results}, {result.law: result.bands for result in results}
     )
-
-
-def describe_figure(data: Path, figure: PaperFigure, experiment: Experiment | None) -> DescribedFigure:
     return DescribedFigure(
         name=figure.name,
         paper=figure.paper.reference,
@@ -145,37 +104,10 @@ def describe_figure(data: Path, figure: PaperFigure, experiment: Experiment | No
         erratum=figure.erratum,
         scenario=figure.scenario,
         axis=figure.axis,
+        series=figure.series,
         seeds=figure.seeds,
-        command=f"manage.py lab figure {figure.name}",
         experiment=describe_experiment(experiment) if experiment else None,
-        values=compare_experiment(figure, experiment),
-        curves=list_curves(data, figure, experiment) if experiment else [],
+        values=values,
+        reported=sum(value.is_reported for value in values),
+        agreeing=sum(value.agrees is True for value in values),
     )
-
-
-def list_curves(data: Path, figure: PaperFigure, experiment: Experiment) -> list[FigureCurve]:
-    """Return the figure's series of each run with few enough points for a chart."""
-    curves: list[FigureCurve] = []
-    for run in figure.runs if figure.series else ():
-        step, columns = read_series_with_bands(data, experiment.pk, run)
-        for name in figure.series:
-            if name in columns:
-                curves.append(_build_curve(run, name, step, np.atleast_2d(columns[name])))
-    return curves
-
-
-def _build_curve(run: str, name: str, step: float, rows: np.ndarray) -> FigureCurve:
-    seconds = [index * step for index in range(rows.shape[1])]
-    columns: Mapping[str, Sequence[float | None]] = {
-        end: [None if value != value else value for value in row]
-        for end, row in zip(("values", "low", "high"), rows.tolist(), strict=False)
-    }
-    times, kept = downsample(seconds, columns, PLOT_POINTS)
-    return {
-        "run": run,
-        "series": name,
-        "seconds": times,
-        "values": kept["values"],
-        "low": kept.get("low", []),
-        "high": kept.get("high", []),
-    }

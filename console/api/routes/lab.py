@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from common.stored_document import Seconds, describe
 from console.actions.lab import experiments as lab_steering
+from console.actions.lab import figures
 from console.actions.lab.experiment_documents import (
     DescribedExperiment,
     build_series_document,
@@ -16,15 +17,7 @@ from console.actions.lab.experiment_documents import (
     list_readable_experiments,
 )
 from console.actions.lab.experiments import read_wanted
-from console.actions.lab.figures import (
-    Agreement,
-    DescribedFigure,
-    describe_figure,
-    find_experiment,
-    get_figure,
-    list_agreements,
-    want_figure,
-)
+from console.actions.lab.figures import DescribedFigure
 from console.actions.lab.traces import find_trace, list_traces
 from console.api.request.answers import Json, Router, convert
 from console.api.request.authentication import actor_for
@@ -79,10 +72,12 @@ class ExperimentList(TypedDict):
 
 
 class ExperimentCurve(TypedDict):
-    """A series as drawn."""
+    """A series as drawn. low, high: its confidence band; empty for a single seed."""
 
     seconds: list[Seconds]
     values: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
 
 
 class ExperimentSeries(TypedDict):
@@ -90,22 +85,8 @@ class ExperimentSeries(TypedDict):
     laws: Annotated[dict[str, dict[str, ExperimentCurve]], describe("Keyed by law, then by series.")]
 
 
-class ListedFigure(TypedDict):
-    """A table or figure of a paper. agreeing: how many of the paper's reported values the runs agree with."""
-
-    name: str
-    paper: str
-    number: str
-    title: str
-    scenario: str
-    seeds: int
-    experiment: int | None
-    agreeing: int
-    reported: int
-
-
 class FigureList(TypedDict):
-    figures: list[ListedFigure]
+    figures: list[DescribedFigure]
 
 
 class AppliedOverrides(TypedDict):
@@ -162,21 +143,20 @@ def list_scenarios(request: HttpRequest) -> ScenarioList:
 
 @router.get("/lab/figures", summary="List tables and figures of the papers with their newest experiments")
 def list_figures(request: HttpRequest) -> FigureList:
-    rows = list_agreements(actor_for(request, "plant.view"))
-    return {"figures": [_build_figure_row(row) for row in rows]}
+    return {"figures": figures.list_figures(actor_for(request, "plant.view"))}
 
 
-@router.get("/lab/figures/{figure}", summary="Get a table or figure: the paper's values, Weir's values, and curves")
+@router.get("/lab/figures/{figure}", summary="Get a table or figure: the values of the paper, and those of Weir")
 def get_figure_values(request: HttpRequest, figure: str, experiment: Id | None = None) -> DescribedFigure:
-    actor, found = actor_for(request, "plant.view"), get_figure(figure)
-    return describe_figure(settings.WEIR_DATA, found, find_experiment(actor, found, experiment))
+    actor, found = actor_for(request, "plant.view"), figures.get_figure(figure)
+    return figures.describe_figure(found, figures.find_experiment(actor, found, experiment))
 
 
 @router.post("/lab/figures/{figure}/run", summary="Run a table or figure as an experiment")
 def run_figure(request: HttpRequest, figure: str, body: FigureRequest) -> DescribedExperiment:
-    actor, found = actor_for(request, "lab.run"), get_figure(figure)
+    actor, found = actor_for(request, "lab.run"), figures.get_figure(figure)
     trace = None if body.trace is None else find_trace(settings.WEIR_DATA, body.trace, body.column, actor)
-    wanted = want_figure(found, found.seeds if body.seeds is None else body.seeds, body.seed, trace)
+    wanted = figures.want_figure(found, found.seeds if body.seeds is None else body.seeds, body.seed, trace)
     return describe_experiment(lab_steering.begin(actor, wanted, build_job_context()))
 
 
@@ -240,21 +220,6 @@ def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Propo
     actor = actor_for(request, "plan.propose")
     experiment = experiment_for(actor, "plan.propose", experiment_id)
     return plan_row(lab_steering.plan(actor, experiment, body.law, load_latest_snapshot(), timezone.now()))
-
-
-def _build_figure_row(row: Agreement) -> ListedFigure:
-    figure = row.figure
-    return {
-        "name": figure.name,
-        "paper": figure.paper.reference,
-        "number": figure.number,
-        "title": figure.title,
-        "scenario": figure.scenario,
-        "seeds": figure.seeds,
-        "experiment": row.experiment.id if row.experiment else None,
-        "agreeing": row.agreeing,
-        "reported": row.reported,
-    }
 
 
 def _build_scenario_row(scenario: Scenario) -> ScenarioRow:

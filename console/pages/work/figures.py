@@ -11,12 +11,11 @@ from console.accounts.access import actor_of
 from console.actions.lab import experiments as lab_steering
 from console.actions.lab.figures import (
     MAX_SEEDS,
-    Agreement,
     DescribedFigure,
     describe_figure,
     find_experiment,
     get_figure,
-    list_agreements,
+    list_figures,
     want_figure,
 )
 from console.actions.lab.traces import list_traces
@@ -43,7 +42,7 @@ class PaperFigures:
     """A paper with its tables and figures."""
 
     reference: str
-    rows: list[Agreement]
+    figures: list[DescribedFigure]
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,6 @@ class FigurePage(FormPage):
     figure: DescribedFigure
     metrics: list[FigureMetric]
     rows: list[FigureValues]
-    agreeing: int
-    reported: int
     is_open: bool
     seeds: int | str
     seed: int | str
@@ -97,9 +94,10 @@ class FigurePage(FormPage):
 @declare_page("plant.view")
 def figures_page(request: HttpRequest) -> HttpResponse:
     """Show the list."""
-    agreements = list_agreements(actor_of(request))
+    figures = list_figures(actor_of(request))
     papers = [
-        PaperFigures(paper.reference, [row for row in agreements if row.figure.paper == paper]) for paper in PAPERS
+        PaperFigures(paper.reference, [figure for figure in figures if figure.paper == paper.reference])
+        for paper in PAPERS
     ]
     return render_page(request, FiguresPage(papers=papers), "frame")
 
@@ -110,7 +108,7 @@ def figure_page(request: HttpRequest, figure: str) -> HttpResponse:
     declared, actor = get_figure(figure), actor_of(request)
     number = parse_row_id(request.GET.get("experiment", ""))
     experiment = find_experiment(actor, declared, number)
-    described, typed = describe_figure(settings.WEIR_DATA, declared, experiment), get_rejected_form(request).submitted
+    described, typed = describe_figure(declared, experiment), get_rejected_form(request).submitted
     names = list(dict.fromkeys(value.metric for value in described.values))
     by_run: dict[str, list[ComparedValue]] = {}
     for value in described.values:
@@ -119,8 +117,6 @@ def figure_page(request: HttpRequest, figure: str) -> HttpResponse:
         figure=described,
         metrics=[_build_metric(metric, described.values) for metric in names],
         rows=[FigureValues(run.law, run.case, by_run[name]) for name, run in declared.runs.items()],
-        agreeing=sum(value.agrees is True for value in described.values),
-        reported=sum(value.is_reported for value in described.values),
         is_open=experiment is not None and experiment.run is not None and experiment.run.state in runs.OPEN,
         seeds=typed.get("seeds", declared.seeds),
         seed=typed.get("seed", experiment.seed if experiment else 1),

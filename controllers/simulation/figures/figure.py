@@ -4,7 +4,7 @@ A run is one law with one case of the settings, named `law@case` (or `law` if th
 are never declared: they come from runs (`compare`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from controllers.simulation.scenario import Scenario, get_metric
 
 # A value of ours agrees with a single number of a paper up to this share of it.
 TOLERANCE = 0.2
+LOSS = "relative_loss"
 # A number of the paper, or the lower and upper end of a range; None is an open end.
 Reported = float | tuple[float | None, float | None]
 
@@ -83,6 +84,11 @@ class PaperFigure:
             for law in self.laws
         }
 
+    def get_reported_range(self, metric: str, run: str) -> tuple[float | None, float | None]:
+        """Return the ends of what the paper reports: equal for a number, both None if it reports nothing."""
+        value = self.reported.get(metric, {}).get(run)
+        return value if isinstance(value, tuple) else (value, value)
+
 
 @dataclass(frozen=True)
 class ComparedValue:
@@ -116,46 +122,31 @@ def compare(figure: PaperFigure, results: Results, bands: Bands) -> list[Compare
     rows = []
     for metric in figure.metrics:
         for name, run in figure.runs.items():
-            band = bands.get(name, {}).get(metric)
-            rows.append(
-                _compare_value(
-                    run, name, metric, get_metric(metric).unit, figure.reported, results.get(name, {}).get(metric), band
-                )
-            )
-    if figure.loss_to:
-        rows += _compute_losses(figure, results)
-    return rows
+            ours, band = results.get(name, {}).get(metric), bands.get(name, {}).get(metric)
+            low, high = figure.get_reported_range(metric, name)
+            edges = None if band is None else (band[0], band[1])
+            unit, agrees = get_metric(metric).unit, _is_in_range(ours, low, high)
+            rows.append(ComparedValue(name, run.law, run.case, metric, unit, low, high, ours, edges, agrees))
+    return [*rows, *_compute_losses(figure, results)]
 
 
-def _compute_losses(figure: PaperFigure, results: Results) -> list[ComparedValue]:
-    metric, rows = figure.metrics[0], []
+def _compute_losses(figure: PaperFigure, results: Results) -> Iterator[ComparedValue]:
+    first, unit = figure.metrics[0], f"share of the {figure.metrics[0]} of {figure.loss_to}"
     for name, run in figure.runs.items():
-        if run.law != figure.loss_to:
-            reference = results.get(name.replace(run.law, figure.loss_to, 1), {}).get(metric)
-            value = results.get(name, {}).get(metric)
-            loss = 1 - value / reference if reference and value is not None else None
-            unit = f"share of the {metric} of {figure.loss_to}"
-            rows.append(_compare_value(run, name, "relative_loss", unit, figure.reported, loss, None))
-    return rows
+        reference = results.get(name.replace(run.law, figure.loss_to, 1), {}).get(first)
+        value = results.get(name, {}).get(first)
+        if figure.loss_to and run.law != figure.loss_to:
+            ours = 1 - value / reference if reference and value is not None else None
+            low, high = figure.get_reported_range(LOSS, name)
+            agrees = _is_in_range(ours, low, high)
+            yield ComparedValue(name, run.law, run.case, LOSS, unit, low, high, ours, None, agrees)
 
 
-def _compare_value(
-    run: FigureRun,
-    name: str,
-    metric: str,
-    unit: str,
-    reported: Mapping[str, Mapping[str, Reported]],
-    ours: float | None,
-    band: Sequence[float] | None,
-) -> ComparedValue:
-    value = reported.get(metric, {}).get(name)
-    low, high = value if isinstance(value, tuple) else (value, value)
-    agrees = None
-    if value is not None and ours is not None:
-        slack = TOLERANCE * abs(low) if low is not None and low == high else 0.0
-        agrees = (low is None or ours >= low - slack) and (high is None or ours <= high + slack)
-    edges = None if band is None else (band[0], band[1])
-    return ComparedValue(name, run.law, run.case, metric, unit, low, high, ours, edges, agrees)
+def _is_in_range(ours: float | None, low: float | None, high: float | None) -> bool | None:
+    if ours is None or (low is None and high is None):
+        return None
+    slack = TOLERANCE * abs(low) if low is not None and low == high else 0.0
+    return (low is None or ours >= low - slack) and (high is None or ours <= high + slack)
 
 
 def vary(setting: str, *values: float | str) -> dict[str, dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Tables and figures of Houtman's thesis."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from controllers.simulation.figures.figure import HOUTMAN, PaperFigure, report, vary
+from controllers.simulation.figures.figure import HOUTMAN, PaperFigure, Reported, report, vary
 
 LIMITS = vary("upper_limit", 50, 250, 500, 1000, 2000, 5000, 15000)
 CONFIGURATIONS = vary("configuration", 1, 2, 3, 4)
@@ -53,7 +53,55 @@ def _declare_model_figure(number: str, law: str, share: str) -> PaperFigure:
     )
 
 
+def _declare_managed(
+    numbers: str,
+    title: str,
+    finding: str,
+    event: str,
+    metrics: Sequence[str],
+    series: Sequence[str],
+    reported: Mapping[str, Mapping[str, Reported]],
+    cases: Mapping[str, Mapping[str, int]] | None = None,
+) -> PaperFigure:
+    """Return figures of the nodes with their managers."""
+    return PaperFigure(
+        name=f"houtman-{event}",
+        paper=HOUTMAN,
+        number=f"Figures {numbers}",
+        title=title,
+        finding=finding,
+        scenario="managed-queues",
+        laws=("weir", "thesis"),
+        metrics=metrics,
+        settings={"event": event},
+        cases=cases or {"": {}},
+        series=series,
+        reported=reported,
+        seeds=3,
+    )
+
+
+ATTEMPTS = vary("attempts", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 FIGURES = (
+    PaperFigure(
+        name="houtman-table-4-1",
+        paper=HOUTMAN,
+        number="Table 4.1",
+        title="Chance that the container that causes the load was chosen, by attempt",
+        finding="After three attempts, the chance is 58 % with a selection of 25 %, and 78 % with 40 %.",
+        scenario="selection",
+        laws=("rebalancing", "random-25", "random-40"),
+        metrics=("chance",),
+        cases=ATTEMPTS,
+        axis="attempts",
+        reported={
+            "chance": report(
+                "random-25", list(ATTEMPTS), (0.25, 0.4375, 0.578, 0.683, 0.762, 0.822, 0.866, 0.899, 0.924, 0.943)
+            )
+            | report("random-40", list(ATTEMPTS), (0.4, 0.64, 0.784, 0.87, 0.922, 0.953, 0.972, 0.983, 0.989, 0.993))
+        },
+        erratum="E40: the second attempt at 25 % is 43.75 %, not 4.7 %.",
+    ),
     *(
         _declare_model_figure(number, law, share)
         for number, law, share in (
@@ -73,6 +121,48 @@ FIGURES = (
         metrics=("events_lost", "seconds_to_divert", "points_restored"),
         series=("tried_at_node_per_second",),
         reported={"seconds_to_divert": {"thesis": (0.0, 5.0)}, "points_restored": {"thesis": 0.0}},
+    ),
+    _declare_managed(
+        "B.9 to B.13 and B.43 to B.57",
+        "A day on three unequal nodes, with a manager for each container",
+        "The smallest node becomes TOOBUSY and moves points to the others. The worker rates follow the event rates.",
+        "day",
+        ("toobusy_node_minutes", "waiting_greatest", "worker_runs"),
+        ("n1_used_share", "n2_used_share", "n3_used_share", "alert_worker_rate", "waiting_events"),
+        {"toobusy_node_minutes": {"thesis": (1.0, None)}},
+    ),
+    _declare_managed(
+        "B.18 to B.21",
+        "Crash of a node, with managers",
+        "The manager on the remaining node raises its rate. The manager of the crashed node lowers it.",
+        "node-crash",
+        ("events_lost", "seconds_to_restore", "waiting_greatest"),
+        ("alert_worker_rate", "waiting_events"),
+        {"events_lost": {"thesis": (1.0, None)}},
+    ),
+    _declare_managed(
+        "B.58 to B.60",
+        "Overload of a node, and the death spiral",
+        "The manager raises its rate while the node is overloaded, which overloads it further. "
+        "Moving points every 15 min does not help. The thesis aborted the test.",
+        "overload",
+        ("waiting_end", "waiting_greatest", "overshoot_rate"),
+        ("n3_used_share", "alert_worker_rate", "waiting_events"),
+        {"overshoot_rate": {"thesis": (2.0, None)}},
+    ),
+    _declare_managed(
+        "B.61 and B.62",
+        "Crash of a manager, with and without extra workers for the backlog",
+        "The manager restores the queue within minutes. "
+        "Without extra workers, its rate overshoots by a factor of at least two.",
+        "manager-crash",
+        ("overshoot_rate", "seconds_to_restore"),
+        ("alert_worker_rate", "alert_waiting_events"),
+        {
+            "overshoot_rate": {"thesis@backlog": (None, 2.0), "thesis@no-backlog": (2.0, None)},
+            "seconds_to_restore": {"thesis@backlog": (None, 600.0)},
+        },
+        {"backlog": {"backlog": 1}, "no-backlog": {"backlog": 0}},
     ),
     _declare_manager_table(
         "4.2",

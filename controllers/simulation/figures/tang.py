@@ -1,10 +1,13 @@
 """Tables and figures of Tang et al."""
 
-from controllers.simulation.figures.figure import TANG, PaperFigure, report, vary
+from collections.abc import Mapping, Sequence
+
+from controllers.simulation.figures.figure import TANG, PaperFigure, Reported, report, vary
 
 LAWS = ("tcc", "explorer")
 RATIOS = vary("ratio", 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 ROWS = vary("p", 10, 15, 20, 25, 30, 35, 40, 45, 50)
+E13 = "E13: 17 threads need a round trip of 7 ms; with the printed 5 ms, TCC settles at 12 to 14 threads."
 E10 = "E10: the printed row for p = 20 % violates condition (2); with q = 11.5 %, w must be at least 45.4 %."
 
 
@@ -24,6 +27,34 @@ def _declare_model(letter: str, model: str, title: str, finding: str, at_one: fl
         axis="ratio",
         reported={"utilisation": good | ({} if at_one is None else {"tcc@1": at_one})},
         seeds=1,
+    )
+
+
+def _declare_live(
+    number: int,
+    title: str,
+    finding: str,
+    metrics: Sequence[str],
+    reported: Mapping[str, Reported],
+    erratum: str = "",
+    seeds: int = 5,
+    **settings: float | str,
+) -> PaperFigure:
+    """Return a figure of engines that explore while they work; `reported` has the values of TCC."""
+    return PaperFigure(
+        name=f"tang-figure-{number}",
+        paper=TANG,
+        number=f"Figure {number}",
+        title=title,
+        finding=finding,
+        scenario="concurrency-live",
+        laws=LAWS,
+        metrics=metrics,
+        settings=settings,
+        series=("threads", "utilisation"),
+        reported={metric: {"tcc": value} for metric, value in reported.items()},
+        erratum=erratum,
+        seeds=seeds,
     )
 
 
@@ -65,69 +96,84 @@ FIGURES = (
         0.85,
     ),
     PaperFigure(
-        name="tang-figure-8",
+        name="tang-figure-7",
         paper=TANG,
-        number="Figure 8",
-        title="The CPU of the web machine is the bottleneck",
-        finding="The first steady state has 17 threads at 85 s. Later, the threads vary between 15 and 17, "
+        number="Figure 7",
+        title="Events of a cluster by number of servers",
+        finding="The cluster scales almost linearly. The servers are the bottleneck.",
+        scenario="concurrency-live",
+        laws=LAWS,
+        metrics=("linear_share", "threads_later"),
+        settings={"bottleneck": "engine", "seconds": 600},
+        cases=vary("servers", 1, 2, 3, 4),
+        axis="servers",
+        reported={"linear_share": report("tcc", ["1", "2", "3", "4"], [(0.85, 1.0)] * 4)},
+        seeds=3,
+    ),
+    _declare_live(
+        8,
+        "The CPU of the web machine is the bottleneck",
+        "The first steady state has 17 threads at 85 s. Later, the threads vary between 15 and 17, "
         "and the utilization stays around 90 %.",
-        scenario="concurrency-live",
-        laws=LAWS,
-        metrics=("utilisation", "threads_first", "threads_least", "threads_most", "seconds_to_first"),
-        series=("threads", "utilisation"),
-        reported={
-            "threads_first": {"tcc": 17.0},
-            "threads_least": {"tcc": 15.0},
-            "threads_most": {"tcc": 17.0},
-            "seconds_to_first": {"tcc": (None, 85.0)},
-            "utilisation": {"tcc": (0.85, 0.96)},
+        ("utilisation", "threads_first", "threads_least", "threads_most", "seconds_to_first"),
+        {
+            "threads_first": 17.0,
+            "threads_least": 15.0,
+            "threads_most": 17.0,
+            "seconds_to_first": (None, 85.0),
+            "utilisation": 0.9,
         },
-        erratum="E13: 17 threads need a round trip of 7 ms; with the printed 5 ms, TCC settles at 12 to 14 threads.",
+        E13,
     ),
-    PaperFigure(
-        name="tang-figure-11",
-        paper=TANG,
-        number="Figure 11",
-        title="The network is the bottleneck",
-        finding="TCC stops adding threads at a network utilization of about 92 %.",
-        scenario="concurrency-live",
-        laws=LAWS,
-        metrics=("utilisation", "threads_first", "threads_later"),
-        settings={"bottleneck": "network"},
-        series=("threads", "utilisation"),
-        reported={"utilisation": {"tcc": 0.92}},
+    _declare_live(
+        9,
+        "Memory becomes the bottleneck",
+        "TCC has 69 threads before the memory is full, at 496 s. It then reduces them to 44, and the swapping ends.",
+        ("threads_first", "threads_last", "utilisation"),
+        {"threads_first": 69.0, "threads_last": 44.0},
+        bottleneck="memory",
+        onset=496,
+        seconds=2000,
+        seeds=3,
     ),
-    PaperFigure(
-        name="tang-figure-12",
-        paper=TANG,
-        number="Figure 12",
-        title="A program competes for the CPU of the web machine",
-        finding="The steady threads fall from 17 to 10 and 8 while the program runs, and return to 17 afterward.",
-        scenario="concurrency-live",
-        laws=LAWS,
-        metrics=("share", "threads_first", "threads_least", "threads_most"),
-        settings={"competitor": 0.5},
-        series=("threads", "utilisation"),
-        reported={
-            "share": {"tcc": (None, 0.4955)},
-            "threads_first": {"tcc": 17.0},
-            "threads_least": {"tcc": 8.0},
-            "threads_most": {"tcc": 17.0},
-        },
-        erratum="E13: 17 threads need a round trip of 7 ms. E15: the competing program is an open stream.",
+    _declare_live(
+        10,
+        "The disk becomes the bottleneck",
+        "TCC has 107 threads before the disk is used, at 247 s. It then reduces them step by step to 7.",
+        ("threads_first", "threads_last", "utilisation"),
+        {"threads_first": 107.0, "threads_last": 7.0},
+        bottleneck="disk",
+        onset=247,
+        seconds=2000,
+        seeds=3,
     ),
-    PaperFigure(
-        name="tang-figure-13",
-        paper=TANG,
-        number="Figure 13",
-        title="Two servers share the web machine",
-        finding="The throughput of each server oscillates around half of the capacity, with about 8 threads each.",
-        scenario="concurrency-live",
-        laws=LAWS,
-        metrics=("share", "threads_later", "utilisation"),
-        settings={"servers": 2, "delay_ms": 0, "together": 0, "seconds": 3000},
-        series=("threads", "utilisation"),
-        reported={"share": {"tcc": 0.5}, "threads_later": {"tcc": 8.0}},
+    _declare_live(
+        11,
+        "The network is the bottleneck",
+        "TCC stops adding threads at a network utilization of about 92 %.",
+        ("utilisation", "threads_first", "threads_later"),
+        {"utilisation": 0.92},
+        bottleneck="network",
+    ),
+    _declare_live(
+        12,
+        "A program competes for the CPU of the web machine",
+        "The steady threads fall from 17 to 10 and 8 while the program runs, and return to 17 afterward.",
+        ("share", "threads_first", "threads_least", "threads_most"),
+        {"share": (None, 0.4955), "threads_first": 17.0, "threads_least": 8.0, "threads_most": 17.0},
+        f"{E13} E15: the competing program is an open stream.",
+        competitor=0.5,
+    ),
+    _declare_live(
+        13,
+        "Two servers share the web machine",
+        "The throughput of each server oscillates around half of the capacity, with about 8 threads each.",
+        ("share", "threads_later", "utilisation"),
+        {"share": 0.5, "threads_later": 8.0},
+        servers=2,
+        delay_ms=0,
+        together=0,
+        seconds=3000,
         seeds=3,
     ),
     PaperFigure(

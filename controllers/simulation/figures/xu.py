@@ -4,6 +4,20 @@ from controllers.simulation.figures.figure import XU, PaperFigure
 
 FIGURES = (
     PaperFigure(
+        name="xu-figure-3",
+        paper=XU,
+        number="Figure 3",
+        title="Drops without flow control while the event rate rises",
+        finding="Events are dropped as the free space of the result queue goes to zero. "
+        "The drop rate increases with the event rate.",
+        scenario="flow",
+        laws=("uncontrolled", "i-p"),
+        metrics=("drops", "minimum_free_mb"),
+        settings={"ramp": 1, "hog": 0},
+        series=("free_mb", "dropped_events", "admitted_events"),
+        reported={"drops": {"uncontrolled": (1.0, None), "i-p": 0.0}, "minimum_free_mb": {"uncontrolled": (0.0, 1.0)}},
+    ),
+    PaperFigure(
         name="xu-figure-6",
         paper=XU,
         number="Figure 6",

@@ -1,6 +1,6 @@
 // The entry point of the lab's pages: small multiples, one plot per series, with one legend. The first law has the text
 // color and is on top, and its baselines have hues. Plots of the same series share a scale.
-import { frame, heading, plain, scale, tokens } from "../charts/plot.js";
+import { confidence, frame, heading, plain, scale, tokens } from "../charts/plot.js";
 import { words } from "../values/format.js";
 
 /** @type {[number, number, string][]} minimum duration in seconds, seconds per unit, unit name */
@@ -61,10 +61,12 @@ function draw(figure, all, high) {
   Object.assign(layout.xaxis, { type: "linear", range: [0, end / size], tickformat: "", hoverformat: ",.4~g", ticksuffix: ` ${unit}`, showticksuffix: "last" });
   layout.yaxis = scale(colours, [0, 1], top);
   layout.annotations.push(heading(colours, words(figure.dataset.multiple), 1, true));
-  const data = all.sort((one, other) => order.indexOf(other.law) - order.indexOf(one.law)).map(({ law, seconds, values }) => ({
-    x: seconds.map((at) => at / size), y: values, type: "scatter", mode: "lines", name: law, line: { color: colour(order.indexOf(law), colours), width: order.indexOf(law) ? 1.1 : 1.6 },
-    hovertemplate: `${plain(law)} %{y:,.4~g}<extra></extra>`,
-  }));
+  const data = all.sort((one, other) => order.indexOf(other.law) - order.indexOf(one.law)).flatMap(({ law, seconds, values, ...band }) => {
+    const x = seconds.map((at) => at / size), line = colour(order.indexOf(law), colours);
+    return [...confidence(x, band.low, band.high, line), {
+      x, y: values, type: "scatter", mode: "lines", name: law, line: { color: line, width: order.indexOf(law) ? 1.1 : 1.6 }, hovertemplate: `${plain(law)} %{y:,.4~g}<extra></extra>`,
+    }];
+  });
   plot.querySelector(".nothing")?.remove();
   window.Plotly.react(plot, data, layout, { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] });
   key(figure, order, colours);
