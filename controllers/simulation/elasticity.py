@@ -45,7 +45,7 @@ from controllers.parallelism.queueing_law import (
     QueueingRow,
     QueueingState,
 )
-from controllers.simulation.elastic_chain import KINDS, SERVICES, SHARES, TIMEOUT_SECONDS, Chain
+from controllers.simulation.elastic_chain import BUFFER_EVENTS, TIMEOUT_SECONDS, TREES, Chain, OperatorTree
 from controllers.simulation.scenario import (
     Floats,
     Scenario,
@@ -81,8 +81,24 @@ SETTINGS = (
         0.5,
         1.0,
     ),
+    Parameter(
+        "topology",
+        "choice",
+        "Operators: a chain of four, or Stutz's tree.",
+        "chain",
+        kind="choice",
+        choices=tuple(TREES),
+    ),
+    Parameter(
+        "overflow",
+        "choice",
+        "What happens while the buffer is full: events are dropped, or the source stops.",
+        "drop",
+        kind="choice",
+        choices=("drop", "back-pressure"),
+    ),
+    Parameter("buffer_events", "events", "Maximum number of events that wait in the operators.", BUFFER_EVENTS, 1, 1e9),
 )
-SHARE_OF = {kind.name: share for kind, share in zip(KINDS, SHARES, strict=True)}
 # The measurements, and the arrivals so far per second.
 Law = Callable[[SeenPath, Floats], Tasks]
 
@@ -96,10 +112,14 @@ class Course:
     day_seconds: float
     seed: int
 
+    @property
+    def tree(self) -> OperatorTree:
+        return TREES[self.settings["topology"]]
+
 
 def _build_rg_law(course: Course) -> Law:
     """Return RG, trained on WT's decisions on the same events, as in the thesis (9.6)."""
-    records: dict[str, list[Record]] = {kind.name: [] for kind in KINDS}
+    records: dict[str, list[Record]] = {kind.name: [] for kind in course.tree.kinds}
     window = float(course.settings["interval_seconds"])
 
     def record(seen: SeenPath, past: Floats) -> Tasks:
@@ -107,7 +127,7 @@ def _build_rg_law(course: Course) -> Law:
             records[operator.name].append(
                 Record(seen.at_seconds, operator.tasks, operator.executed_events, operator.emitted_events)
             )
-        return apply_wt(seen, course.settings["bound_seconds"])
+        return _apply_wt_by_path(seen, course)
 
     run_with_law(record, replace(course, seed=course.seed + 1))
     trained = ThesisRegression(records, window)
@@ -116,7 +136,7 @@ def _build_rg_law(course: Course) -> Law:
 
 def _build_static_peak(course: Course) -> Law:
     greatest = float(course.fresh.max())
-    peaks = {kind.name: greatest * share for kind, share in zip(KINDS, SHARES, strict=True)}
+    peaks = {name: greatest * share for name, share in course.tree.share_of.items()}
     set_once: dict[str, int] = {}
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
@@ -147,7 +167,7 @@ def _build_queueing_law(course: Course) -> Law:
             minimum=seen.minimum,
             maximum=seen.maximum,
         )
-        observation = QueueingObservation(paths=(tuple(rows),), operators=rows)
+        observation = QueueingObservation(paths=course.tree.paths, operators=rows)
         return _apply_decision(seen, QueueingParallelism().decide(parameters, QueueingState(), observation)[1])
 
     return decide
@@ -167,7 +187,7 @@ def _build_forecast_law(course: Course) -> Law:
         return {operator.name: choose_tasks(seen, operator, mean, deviation) for operator in seen.operators}
 
     def choose_tasks(seen: SeenPath, of: MeasuredInterval, mean: Floats, deviation: Floats) -> int:
-        share = SHARE_OF[of.name]
+        share = course.tree.share_of[of.name]
         counts = np.arange(seen.minimum, seen.maximum + 1, dtype=float)
         rate = TARGET_UTILISATION / of.service_seconds
         missed = compute_missed_events(mean * share, deviation * share, counts, rate, foresee.window_seconds)
@@ -202,7 +222,9 @@ def _build_joint_law(course: Course) -> Law:
             maximum=seen.maximum,
         )
         mean, deviation = foresee.build_steps(past)
-        state, tasks = decide_jointly(parameters, state, seen, tuple(mean.tolist()), tuple(deviation.tolist()))
+        state, tasks = decide_jointly(
+            parameters, state, seen, tuple(mean.tolist()), tuple(deviation.tolist()), course.tree.paths
+        )
         return tasks
 
     return decide
@@ -214,6 +236,7 @@ def decide_jointly(
     seen: SeenPath,
     mean: tuple[float, ...] | None = None,
     deviation: tuple[float, ...] | None = None,
+    paths: tuple[tuple[str, ...], ...] | None = None,
 ) -> tuple[JointState, Tasks]:
     """Return the law's next state and the tasks it sets, for the forecast or for the current load."""
     rows = {
@@ -232,7 +255,7 @@ def decide_jointly(
         failed_per_second=seen.failed_per_second,
         forecast_per_second=mean,
         deviation_per_second=deviation,
-        paths=(tuple(rows),),
+        paths=paths or (tuple(rows),),
         operators=rows,
     )
     state, decision = JointParallelism().decide(parameters, state, observation)
@@ -271,6 +294,16 @@ def _apply_decision(seen: SeenPath, decision: Decision) -> Tasks:
     return now if decision.action is None else {**now, **decision.action["tasks"]}
 
 
+def _apply_wt_by_path(seen: SeenPath, course: Course) -> Tasks:
+    """Return the tasks of WT, path by path; an operator on several paths gets the most of them (E33)."""
+    tasks: dict[str, int] = {}
+    for path in course.tree.paths:
+        part = replace(seen, operators=[operator for operator in seen.operators if operator.name in path])
+        for name, count in apply_wt(part, course.settings["bound_seconds"]).items():
+            tasks[name] = max(count, tasks.get(name, 0))
+    return tasks
+
+
 def _without_past(rule: Callable[[SeenPath], Tasks]) -> Law:
     return lambda seen, past: rule(seen)
 
@@ -279,7 +312,7 @@ LAWS: Mapping[str, Callable[[Course], Law]] = {
     "joint": _build_joint_law,
     "queueing": _build_queueing_law,
     "forecast": _build_forecast_law,
-    "wt": lambda course: _without_past(lambda seen: apply_wt(seen, course.settings["bound_seconds"])),
+    "wt": lambda course: _without_past(lambda seen: _apply_wt_by_path(seen, course)),
     "rg": _build_rg_law,
     "ds2": lambda course: _without_past(apply_ds2),
     "hpa": lambda course: _without_past(Hpa().decide),
@@ -337,9 +370,11 @@ def build_chain(course: Course) -> Chain:
     rate = float(course.fresh[:START_SECONDS].mean())
     first = {
         kind.name: min(max(compute_sufficient_tasks(rate * service), MINIMUM), MAXIMUM)
-        for kind, service in zip(KINDS, SERVICES, strict=True)
+        for kind, service in zip(course.tree.kinds, course.tree.services, strict=True)
     }
-    return Chain(course.fresh.size, first, course.seed)
+    settings = course.settings
+    has_back_pressure = settings["overflow"] == "back-pressure"
+    return Chain(course.fresh.size, first, course.seed, course.tree, settings["buffer_events"], has_back_pressure)
 
 
 def generate_new_arrivals(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:

@@ -12,6 +12,8 @@ FIGURES = (
         "the same tasks, but WT has the lower latency and error rate.",
         scenario="elasticity",
         laws=("joint", "wt", "rg"),
+        settings={"topology": "stutz"},
+        cases={"drop": {"overflow": "drop"}, "back-pressure": {"overflow": "back-pressure", "buffer_events": 50_000}},
         metrics=("tasks_mean", "latency_mean_seconds", "error_rate", "rescales"),
         series=("tasks", "latency_seconds", "failed_per_second"),
         erratum="E30 to E36: the waiting time, its inverse with the coefficient e, the kernel, and the last operator.",

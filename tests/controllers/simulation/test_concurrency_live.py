@@ -82,3 +82,18 @@ def test_four_engines_that_explore_together_share_alike():
     )
     assert max(abs(share - 0.25) for share in together) <= 0.02
     assert max(abs(share - 0.25) for share in apart) > 0.05
+
+
+@pytest.mark.slow
+def test_a_memory_that_becomes_full_is_left_again():
+    outcome = SCENARIO.run(
+        "tcc", SCENARIO.read_settings({"bottleneck": "memory", "onset": 300, "seconds": 1500}), 1, None
+    )
+    assert outcome.series["threads"][290:300].max() > 55
+    assert outcome.metrics["threads_last"] <= 48
+
+
+@pytest.mark.slow
+def test_servers_with_bottlenecks_of_their_own_scale_linearly():
+    alone, four = (metrics("tcc", bottleneck="engine", servers=n, seconds=300) for n in (1, 4))
+    assert four["linear_share"] == pytest.approx(alone["linear_share"], rel=0.05)

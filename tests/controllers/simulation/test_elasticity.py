@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from bench.laws.load_step import LAWS, run_step
 from controllers.simulation import elasticity
-from controllers.simulation.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
+from controllers.simulation.elastic_chain import KINDS, SERVICES, SHARE_OF, STUTZ, TIMEOUT_SECONDS, Chain
 from controllers.simulation.elasticity import LAWS as LAWS_OF_THE_LAB
-from controllers.simulation.elasticity import SCENARIO, SHARE_OF, Course
+from controllers.simulation.elasticity import SCENARIO, Course
 from tests.shared_data import DATA
 from workers.lab.trace_files import read_trace
 
@@ -50,6 +50,30 @@ def test_what_takes_longer_than_the_timeout_fails_once_and_comes_again():
     late = 3000.0 * 40 - TIMEOUT_SECONDS / (1 / capacity - 1 / 3000.0)
     assert chain.failed[: TIMEOUT_SECONDS + 40].sum() == pytest.approx(late, rel=0.05)
     assert in_time[latency > TIMEOUT_SECONDS].sum() == 0
+
+
+def run_tree(tasks, rates, **more):
+    chain = Chain(len(rates), {kind.name: tasks.get(kind.name, 9) for kind in STUTZ.kinds}, 1, STUTZ, **more)
+    for rate in rates:
+        chain.run(float(rate))
+    return chain
+
+
+def test_an_event_has_left_a_tree_when_all_its_branches_have_it():
+    assert ("parse", "filter-tweet", "average-length") in STUTZ.paths and len(STUTZ.paths) == 7
+    quick, slow = (run_tree({"hashtags": tasks}, [3000.0] * 50) for tasks in (9, 1))
+    assert quick.left.sum() == pytest.approx(3000 * 50)
+    capacity = 1 / (0.0006 * STUTZ.share_of["hashtags"])
+    assert slow.left.sum() == pytest.approx(capacity * 50, rel=1e-6)
+
+
+def test_with_back_pressure_the_source_holds_what_would_be_dropped():
+    dropping, holding = (
+        run_tree({"parse": 1}, [2000.0] * 60, buffer_events=5_000.0, has_back_pressure=held) for held in (False, True)
+    )
+    assert dropping.dropped.sum() > 0 and holding.dropped.sum() == 0
+    assert sum(holding._queues) <= 5_000 and holding._held > 0
+    assert holding.arrived.sum() + holding._held == pytest.approx(2000 * 60 + holding.failed.sum())
 
 
 def test_a_pause_delays_what_comes_by_its_rest():

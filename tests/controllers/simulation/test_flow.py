@@ -73,3 +73,10 @@ def test_no_event_is_made_or_lost_unaccounted(law):
     assert series["free_mb"].min() >= 0 and series["free_mb"].max() <= 500
     assert np.all(series["served_events"] >= 0) and np.all(series["admitted_events"] >= 0)
     assert np.all(series["admitted_events"][500:550] == 0)
+
+
+def test_without_control_a_rising_load_is_dropped_as_the_free_space_ends():
+    settings = SCENARIO.read_settings({"ramp": 1, "hog": 0})
+    dropped = SCENARIO.run("uncontrolled", settings, 1, None).series["dropped_events"]
+    assert dropped[:300].sum() == 0 and dropped[-100:].sum() > dropped[500:600].sum() > 0
+    assert SCENARIO.run("i-p", settings, 1, None).metrics["drops"] == 0
