@@ -54,6 +54,7 @@ COMPETES, RELIEVED = 300.0, 600.0
 DRIFT_WINDOWS, WINDOW_SAMPLES = 400, 100
 # One thread gets 17 events/s through a delay of 50 ms: enough samples for a step would take minutes.
 START = {"memory": 16}
+ONSET_START = 16
 SETTINGS = (
     Parameter(
         "bottleneck",
@@ -204,7 +205,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 
 def get_start(settings: Mapping[str, Any]) -> int:
     """Return the threads that each engine starts with."""
-    return START.get(settings["bottleneck"], 1)
+    return ONSET_START if settings["onset"] else START.get(settings["bottleneck"], 1)
 
 
 def simulate(

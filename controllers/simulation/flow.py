@@ -62,6 +62,15 @@ SETTINGS = (
     Parameter("gain_factor", "factor", "Factor by which the results of an event grow.", 1.0, 0.1, 10.0),
     Parameter("starvation", "samples", "Number of samples without readable events.", 0, 0, 300, "integer"),
     Parameter("noise", "share", "Standard deviation of the events served per sample.", 0.01, 0.0, 0.5),
+    Parameter(
+        "designed_delay",
+        "samples",
+        "Delay that the gains are designed for; -1: that of the plant.",
+        -1,
+        -1,
+        1,
+        "integer",
+    ),
     Parameter("ramp", "0 or 1", "1: the offered load rises from zero to twice the capacity.", 0, 0, 1, "integer"),
 )
 
@@ -171,7 +180,8 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     delay, of = int(settings["delay"]), build_course(settings, seed, trace)
     who: ShippedFlow | SparksLaw | None = SparksLaw() if law == "spark-pid" else None
     if law in ("pi", "i-p", "adaptive"):
-        who = ShippedFlow("i-p", "adaptive", delay) if law == "adaptive" else ShippedFlow(law, "fixed", delay)
+        known = delay if settings["designed_delay"] < 0 else int(settings["designed_delay"])
+        who = ShippedFlow("i-p", "adaptive", known) if law == "adaptive" else ShippedFlow(law, "fixed", known)
     free_kb, admitted, served, dropped = simulate(who, of, delay)
     free_mb, reference_mb = free_kb / 1000, of.setpoint_kb / 1000
     # The samples until the free space stays near its reference, and how far it fell below the new setpoint.

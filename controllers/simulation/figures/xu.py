@@ -44,4 +44,20 @@ FIGURES = (
         metrics=("delay_mean_seconds", "delay_max_seconds", "spread"),
         series=("delay_seconds", "first_replica_share"),
     ),
+    PaperFigure(
+        name="xu-figure-9",
+        paper=XU,
+        number="Figure 9",
+        title="A controller designed without the delay of its actions",
+        finding="The system is unstable: the oscillations increase with time. "
+        "The model did not consider that actions take effect in the next interval.",
+        scenario="flow",
+        laws=("pi", "adaptive"),
+        metrics=("overshoot", "rms", "minimum_free_mb"),
+        settings={"delay": 1, "hog": 0},
+        cases={"wrong-delay": {"designed_delay": 0}, "right-delay": {"designed_delay": 1}},
+        series=("free_mb", "admitted_events"),
+        reported={"overshoot": {"pi@wrong-delay": (1.0, None), "pi@right-delay": (None, 1.0)}},
+        erratum="E5: one sample of delay gives the printed gains a spectral radius of 1.515.",
+    ),
 )

@@ -43,11 +43,11 @@ export function scale(colours, domain, highest) {
   };
 }
 
-/** Return the traces of a confidence band in a color of `tokens`; none without one. Plotly doesn't know color-mix().
+/** Return the traces of a confidence band; none without one.
  * @param {(number | string)[]} x @param {Numbers} low @param {Numbers} high @param {string} colour */
 export const confidence = (x, low, high, colour) => (low.length ? [
   { x, y: low, type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "skip" },
-  { x, y: high, type: "scatter", mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: colour.replace(/^rgb\((.*)\)$/, "rgba($1, 0.18)"), hoverinfo: "skip" },
+  { x, y: high, type: "scatter", mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: colour, opacity: 0.18, hoverinfo: "skip" },
 ] : []);
 
 /** Escape a text for Plotly, which interprets some tags, such as links, and %{…}. Names can come from other plants.

@@ -80,3 +80,11 @@ def test_without_control_a_rising_load_is_dropped_as_the_free_space_ends():
     dropped = SCENARIO.run("uncontrolled", settings, 1, None).series["dropped_events"]
     assert dropped[:300].sum() == 0 and dropped[-100:].sum() > dropped[500:600].sum() > 0
     assert SCENARIO.run("i-p", settings, 1, None).metrics["drops"] == 0
+
+
+def test_gains_for_the_wrong_delay_oscillate_with_growing_amplitude_and_those_for_the_right_one_settle():
+    def apart(designed):
+        settings = SCENARIO.read_settings({"delay": 1, "designed_delay": designed, "hog": 0, "noise": 0})
+        return np.abs(SCENARIO.run("pi", settings, 1, None).series["free_mb"][20:60] - 400)
+
+    assert apart(0)[20:].max() > 2 * apart(0)[:5].max() and apart(1)[20:].max() < 1
