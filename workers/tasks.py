@@ -46,7 +46,6 @@ logger = logging.getLogger(__name__)
 _attached_ticks = AttachedTicks()
 _attached_undoing = AttachedTicks("The interventions at %s were not undone; Weir retries this.")
 END_PAUSES_SECONDS = (1.0, 3.0, 6.0)  # a restart, or a fail-over
-BATCH_PRIORITY, REQUESTED_PRIORITY = 7, 8  # consumers of most queues come first, requested runs last
 
 
 @shared_task(name="workers.tasks.consume", ignore_result=True)
@@ -237,13 +236,9 @@ def manage_tasks() -> None:
     task_managers.tick(control_server(), datetime.now(UTC), send_for_worker)
 
 
-def send_for_worker(run: int, worker: str, role: str, is_requested: bool) -> None:
-    """Request a worker of a role for a run, which starts soon or not at all.
-
-    Runs requested by people come last.
-    """
-    seconds, priority = (task_managers.SUBMISSION_SECONDS, REQUESTED_PRIORITY if is_requested else BATCH_PRIORITY)
-    work_at.apply_async((run, worker), queue=role, priority=priority, expires=seconds)
+def send_for_worker(run: int, worker: str, role: str, priority: int) -> None:
+    """Request a worker of a role for a run, which starts soon or not at all."""
+    work_at.apply_async((run, worker), queue=role, priority=priority, expires=task_managers.SUBMISSION_SECONDS)
 
 
 @shared_task(name="workers.tasks.work_at", ignore_result=True)

@@ -9,7 +9,7 @@ import logging
 import math
 import secrets
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
@@ -60,11 +60,14 @@ MEASURED_CHUNKS = 20
 # Requirement → the role of workers that meet it; "memory": Spark's hosts have most of it.
 ROLE_OF = {"spark": "spark", "memory": "spark"}
 DEFAULT_ROLE = "jobs"
-Submit = Callable[[int, str, str, bool], None]  # run, worker, role, whether a person requested it
+# Priorities of workers, 0 first. Consumers of most queues come before all of them.
+DEADLINE_PRIORITY, SCHEDULED_PRIORITY, REQUESTED_PRIORITY = 6, 7, 8
+NO_DEADLINE = datetime.max.replace(tzinfo=UTC)
+Submit = Callable[[int, str, str, int], None]  # run, worker, role, priority
 
 
 def tick(control: redis.Redis, now: datetime, submit: Submit) -> list[Run]:
-    """Advance every open run, scheduled runs before requested ones, the oldest first.
+    """Advance every open run: by priority, then the earliest deadline, then the oldest.
 
     Nothing is done while another process does so.
     """
@@ -72,9 +75,16 @@ def tick(control: redis.Redis, now: datetime, submit: Submit) -> list[Run]:
         if number is None:
             return []
         open_runs = Run.objects.filter(state__in=runs.OPEN).select_related("task").order_by("created_at", "pk")
-        # Scheduled runs first: workers take runs in the order in which they were requested.
-        in_order = sorted(open_runs, key=lambda run: run.is_requested)
+        # Of the same priority, workers take runs in the order in which they were requested.
+        in_order = sorted(open_runs, key=lambda run: (get_priority(run), run.deadline_at or NO_DEADLINE))
         return [manage_run(run, control, now, submit) for run in in_order]
+
+
+def get_priority(run: Run) -> int:
+    """Return the priority of the run's workers: scheduled runs with a deadline first, requested runs last."""
+    if run.is_requested:
+        return REQUESTED_PRIORITY
+    return SCHEDULED_PRIORITY if run.deadline_at is None else DEADLINE_PRIORITY
 
 
 def manage_run(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> Run:
@@ -92,7 +102,7 @@ def manage_run(run: Run, control: redis.Redis, now: datetime, submit: Submit) ->
         for _ in range(wanted - count_present_workers(control, run.pk, now)):
             worker = f"{run.pk}-{secrets.token_hex(6)}"
             note_worker(control, run.pk, worker, now.timestamp() + SUBMISSION_SECONDS)
-            submit(run.pk, worker, find_role(run.task.requirements), run.is_requested)
+            submit(run.pk, worker, find_role(run.task.requirements), get_priority(run))
     run.refresh_from_db()
     return run
 

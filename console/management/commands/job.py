@@ -80,7 +80,7 @@ class Command(JsonCommand):
 def work_here(run: Run, where: JobContext) -> None:
     """Act as the run's manager and its only worker, until it has ended."""
 
-    def work(number: int, worker: str, role: str, is_requested: bool) -> None:
+    def work(number: int, worker: str, role: str, priority: int) -> None:
         batch_worker.work_at(number, worker, where.control, where.data, lambda: datetime.now(UTC))
 
     while run.state in runs.OPEN:

@@ -27,7 +27,7 @@ class OneWorker:
 
     def __init__(self, control: redis.Redis, data: Path) -> None:
         self.control, self.data, self.now = control, data, START
-        self.sent: list[tuple[bool, int, int, str]] = []
+        self.sent: list[tuple[int, int, int, str]] = []
         self.schedule: dict[int, str] = {}  # after so many seconds a run of that task begins
         self.done: list[tuple[str, float]] = []
         self.messages = 0
@@ -38,9 +38,9 @@ class OneWorker:
     def where(self) -> JobContext:
         return JobContext(self.data, self.control, self.now)
 
-    def submit(self, number: int, worker: str, role: str, is_requested: bool) -> None:
+    def submit(self, number: int, worker: str, role: str, priority: int) -> None:
         self.messages += 1
-        self.sent.append((is_requested, self.messages, number, worker))
+        self.sent.append((priority, self.messages, number, worker))
 
     def pass_second(self) -> None:
         """What a plant does each second, while the worker works: the schedule, and every other second the
@@ -150,3 +150,11 @@ def test_a_run_of_another_role_is_no_reason_to_leave(plant):
     assert not worker.is_blocking_scheduled_run(experiment, plant.now)
     runs.begin("rollup", plant.where())
     assert worker.is_blocking_scheduled_run(experiment, plant.now)
+
+
+def test_a_scheduled_run_with_a_deadline_comes_before_those_without_and_the_earliest_deadline_first(plant):
+    runs.begin("rollup", plant.where())
+    runs.begin("lab", plant.where(), deadline_at=START + timedelta(hours=2))
+    runs.begin("retain", plant.where(), deadline_at=START + timedelta(hours=1))
+    plant.run_for(40)
+    assert list(dict.fromkeys(task for task, _ in plant.done)) == ["retain", "lab", "rollup"]
