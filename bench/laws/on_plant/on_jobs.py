@@ -88,10 +88,11 @@ def measure_lost_node(plant: DisturbedPlant, seconds: float) -> list[Comparison]
     """
     queue = "lost-node"
     plant.ask(f"queues/{queue}/create", kind="jobs", handler="noop")
-    before = count_points(plant.snapshot() or {}, queue)
+    snapshot = plant.wait_until(lambda seen: get_containers(seen, queue), EMPTY_SECONDS, f"{queue} is observed")
+    before = count_points(snapshot, queue)
     server = plant.node_server(NODE)
     with open_publishers(plant, queue) as publishers:
-        time.sleep(2 * PULL_SECONDS)
+        time.sleep(1.5 * PULL_SECONDS)  # halfway between two pulls, as on average
         frozen_at = time.monotonic()
         server.send_signal(signal.SIGSTOP)
         try:
@@ -188,30 +189,30 @@ def wait_until_worked_off(plant: DisturbedPlant, queue: str, events_per_worker: 
     """Wait until no container fills a worker: what is left may wait for more events."""
 
     def is_worked_off(snapshot: Snapshot) -> bool:
-        rows = _get_containers(snapshot, queue).values()
+        rows = get_containers(snapshot, queue).values()
         return bool(rows) and all((row["waiting_events"] or 0) < events_per_worker for row in rows)
 
     plant.wait_until(is_worked_off, EMPTY_SECONDS, f"{queue} is worked off")
 
 
-def _get_containers(snapshot: Snapshot, queue: str) -> Mapping[str, Mapping[str, float | None]]:
+def get_containers(snapshot: Snapshot, queue: str) -> Mapping[str, Mapping[str, float | None]]:
     rows: Mapping[str, Mapping[str, float | None]] = snapshot.get("queues", {}).get(queue, {}).get("containers", {})
     return rows
 
 
 def get_waiting_events(snapshot: Snapshot, queue: str) -> float:
-    return sum(row["waiting_events"] or 0 for row in _get_containers(snapshot, queue).values())
+    return sum(row["waiting_events"] or 0 for row in get_containers(snapshot, queue).values())
 
 
 def count_removed(snapshot: Snapshot, queue: str) -> float:
-    return sum(row["removed_events"] or 0 for row in _get_containers(snapshot, queue).values())
+    return sum(row["removed_events"] or 0 for row in get_containers(snapshot, queue).values())
 
 
 def count_workers(snapshot: Snapshot, queue: str) -> dict[str, float]:
     """Return the workers that have started, by node."""
-    return {name: row["workers_started"] or 0 for name, row in _get_containers(snapshot, queue).items()}
+    return {name: row["workers_started"] or 0 for name, row in get_containers(snapshot, queue).items()}
 
 
 def count_points(snapshot: Snapshot, queue: str) -> float:
     """Return the queue's points on other nodes than the one that is frozen."""
-    return sum(row["points"] or 0 for name, row in _get_containers(snapshot, queue).items() if name != NODE)
+    return sum(row["points"] or 0 for name, row in get_containers(snapshot, queue).items() if name != NODE)

@@ -19,7 +19,7 @@ from workers.pipeline.declaration.controls import steer
 QUEUE, APPLICATION, PATTERN, OPERATOR = "surplus", "disturbed", "surplus", "finder"
 TYPES = (*["A"] * 10, "B")
 START_SECONDS, SETTLING_SECONDS = 120.0, 15.0
-STEADY_PER_SECOND, RAMP_PER_SECOND = 4_000.0, (500.0, 8_000.0)
+STEADY_PER_SECOND, HOG_PER_SECOND, RAMP_PER_SECOND = 4_000.0, 30_000.0, (2_500.0, 40_000.0)
 HOG = "while True: pass"
 MEGABYTE = 1e6
 DECLARATION = f"""
@@ -64,7 +64,7 @@ def measure_hog(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
     open_application(plant)
     delays, distances, minima = [], [], []
     for mode in (BASELINE, "auto"):
-        with plant.use_mode(["flow", "balance"], mode), plant.publish(QUEUE, lambda at: STEADY_PER_SECOND, TYPES):
+        with plant.use_mode(["flow", "balance"], mode), plant.publish(QUEUE, lambda at: HOG_PER_SECOND, TYPES):
             time.sleep(EXPIRY_SECONDS)
             with run_hogs(psutil.cpu_count() or 1):
                 rows = plant.sample(seconds, get_application)
