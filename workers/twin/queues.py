@@ -135,4 +135,4 @@ def forecast_queues(
     }
 
 
-SHIPPED = ShippedRun(queues.SCENARIO, run, metric="points_moved")
+SHIPPED = ShippedRun(queues.SCENARIO, run)
