@@ -38,6 +38,12 @@ def format_applied(reason: str) -> str:
     return f"{capitalize(would.removeprefix('Would '))}: {cause}" if advice else reason
 
 
+def read_action(reason: str) -> str:
+    """Return the action in a reason in the infinitive, applied or not: use n3."""
+    action = reason.partition(":")[0].partition(" (")[0].removeprefix("Would ")
+    return f"{action[:1].lower()}{action[1:]}"
+
+
 def cause_of(reason: str) -> str:
     """Return the cause in a reason, without the action, remarks, and full stop."""
     return reason.partition(": ")[2].partition(" (")[0].removesuffix(".")

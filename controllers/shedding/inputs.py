@@ -129,6 +129,10 @@ class SheddingObservation(msgspec.Struct, frozen=True, kw_only=True):
         float, value("s", "Part of the bound that is spent outside the operators.", 0, 86_400)
     ] = 0.0
     permitted: Annotated[bool, value("flag", "False: other remedies come first, and nothing is shed.")] = True
+    protected: Annotated[
+        dict[str, Annotated[bool, value("flag", "True: protects the type.")]],
+        value("type", "Types that are not shed now, because they come from queues that are not overloaded."),
+    ] = {}
     budgets: Budgets = ()
 
 
@@ -183,8 +187,9 @@ class SheddingInputs:
 
     @property
     def protected(self) -> frozenset[str]:
-        """Return the types that are never shed."""
-        return frozenset(name for name, kept in self.parameters.never_shed.items() if kept)
+        """Return the types that are not shed."""
+        declared = (*self.parameters.never_shed.items(), *self.observation.protected.items())
+        return frozenset(name for name, kept in declared if kept)
 
     @property
     def waiting(self) -> WaitingTimeModel:

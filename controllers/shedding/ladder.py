@@ -3,9 +3,11 @@
     rebalance → workers → nodes → throttle → shed
 
 `workers` represents more workers, concurrency, and parallelism together. The first three levels cost resources, the
-fourth delay, the fifth events. A level is enabled when the one below is exhausted: saturated (its loop is at its limit,
-or has nothing to move), or ineffective (enabled for `settling_decisions`, and the unmet share of the demand fell by
-less than `effective_share` of what it was). A level that is exhausted from the start is skipped at once. Throttling
+fourth delay, the fifth events. Levels that cannot help the queue (`unavailable`) are not offered. A level is enabled
+when those below are exhausted: saturated (its loop is at its limit, or has nothing to move), or ineffective (enabled
+for `settling_decisions`, and the unmet share of the demand fell by less than `effective_share` of what it was). A level
+that is exhausted from the start is skipped at once. A loop in advise is not exhausted while its `advice` would help:
+the ladder names the advice and waits for its approval, for at most `advice_seconds` at each level. Throttling
 does not change the demand, so it is judged by the arrivals: it is effective while no more than `LEFT_BY_THROTTLING` of
 the unmet demand arrives, and ineffective if more has arrived for `settling_decisions`. A queue may cap its ladder:
 `cap` names the highest level it may reach.
@@ -86,6 +88,9 @@ class LadderParameters(msgspec.Struct, frozen=True, kw_only=True):
     release_share: Annotated[
         float, value("share of capacity", "Maximum demand at which levels are released.", 0.01, 1)
     ] = 0.9
+    advice_seconds: Annotated[
+        float, value("s", "Maximum time at a level that waits for a person to approve its loops' advice.", 0, 86_400)
+    ] = 120.0
     budget_seconds: BudgetSeconds = BUDGET_SECONDS
 
 
@@ -100,6 +105,15 @@ class LadderObservation(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, Annotated[bool, value("flag", "True: the loop is at its limit.")]],
         value("flag", "Level → true if its loop is at its limit."),
     ] = {}
+    unavailable: Annotated[
+        dict[str, Annotated[str, value("text", "Reason.")]],
+        value("text", "Level → why it cannot help this queue; it is not offered."),
+    ] = {}
+    advice: Annotated[
+        dict[str, Annotated[str, value("text", "Advice.")]],
+        value("text", "Level → what its loops would do if a person approved it."),
+    ] = {}
+    interval_seconds: Annotated[float, value("s", "Time between decisions.", 0, 86_400)] = 5.0
     budgets: Budgets = ()
 
     def compute_share_over_capacity(self, per_second: float) -> float:
@@ -119,6 +133,14 @@ class LadderObservation(msgspec.Struct, frozen=True, kw_only=True):
             return False
         return self.compute_share_over_capacity(self.came_per_second) <= LEFT_BY_THROTTLING * self.unmet
 
+    def list_offered(self, cap: int) -> list[int]:
+        """Return the levels up to the cap that can help the queue."""
+        return [rung for rung, name in enumerate(LEVELS[:cap], 1) if name not in self.unavailable]
+
+    def find_level_below(self, rung: int) -> int:
+        """Return the next lower level that can help the queue; 0 for none."""
+        return max(self.list_offered(rung - 1), default=0)
+
     def find_exhausted_budget(self, level: Level, rung: int) -> str | None:
         """Return the objective whose error budget is too small for a level; None if there is none."""
         return find_exhausted_objective(self.budgets, level, is_enabled=allows(rung, level))
@@ -134,6 +156,11 @@ class LadderState(msgspec.Struct, frozen=True, kw_only=True):
         int, value("decisions", "Decisions since the demand fell below the release share.", 0, 1e9, required=True)
     ] = 0
     short: Annotated[int, value("decisions", "Decisions in a row with unmet demand.", 0, 1e9)] = 0
+    advised: Annotated[int, value("decisions", "Decisions at the level while advice waited for approval.", 0, 1e9)] = 0
+
+    def enable(self, rung: int, unmet: float) -> "LadderState":
+        """Return the state after the change to another level."""
+        return replace(self, rung=rung, decisions=0, unmet=unmet, calm=0, advised=0)
 
 
 class Ladder(Law[LadderParameters, LadderObservation, LadderState]):
@@ -146,9 +173,10 @@ class Ladder(Law[LadderParameters, LadderObservation, LadderState]):
     guard_defaults: Values = {"maximum": float(len(LEVELS))}
 
     def check_observation(self, parameters: LadderParameters, observation: LadderObservation, where: str) -> None:
-        for rung in observation.saturated:
-            if rung not in LEVELS:
-                raise BadInput(f"{where}.saturated.{rung}", f"is not a level; the levels are {', '.join(LEVELS)}")
+        for field in ("saturated", "unavailable", "advice"):
+            for rung in getattr(observation, field):
+                if rung not in LEVELS:
+                    raise BadInput(f"{where}.{field}.{rung}", f"is not a level; the levels are {', '.join(LEVELS)}")
 
     def resume(self, state: LadderState) -> LadderState:
         """Return a state without an enabled level.
@@ -165,7 +193,7 @@ class Ladder(Law[LadderParameters, LadderObservation, LadderState]):
         if rung == after.rung:
             return after
         if rung == before.rung:
-            after = replace(after, decisions=before.decisions + 1, unmet=before.unmet)
+            after = replace(after, decisions=before.decisions + 1, unmet=before.unmet, advised=before.advised)
         return replace(after, rung=rung)
 
     def decide(
@@ -175,28 +203,33 @@ class Ladder(Law[LadderParameters, LadderObservation, LadderState]):
         cap, unmet = LEVELS.index(parameters.cap) + 1, observation.unmet
         if state.rung >= SHED and (spent := observation.find_exhausted_budget("shed", state.rung)):
             # Return to throttling, or to the cap if it is lower.
-            left = min(SHED - 1, cap)
+            left = observation.find_level_below(min(SHED, cap + 1))
             reason = format_reason(
-                "Disable shedding", f"{_describe_small_budget(spent)}; {describe_enabled_levels(left)}"
+                "Disable shedding", f"{_describe_small_budget(spent)}; {_describe_enabled_levels(left, observation)}"
             )
             action = _build_action(left, _compute_wait_share(parameters, observation))
-            after = replace(state, rung=left, decisions=0, unmet=unmet, calm=0)
-            return after, Decision(action, reason, dict(action), "error budget", raw=float(left))
+            return state.enable(left, unmet), Decision(action, reason, dict(action), "error budget", raw=float(left))
+        rung = min(state.rung, cap)
         state = replace(
-            state, rung=min(state.rung, cap), decisions=state.decisions + 1, short=state.short + 1 if unmet else 0
+            state,
+            rung=rung,
+            decisions=state.decisions + 1,
+            short=state.short + 1 if unmet else 0,
+            advised=state.advised + 1 if rung and LEVELS[rung - 1] in observation.advice else state.advised,
         )
         late = observation.backlog_seconds > parameters.backlog_bound_seconds
         demand, capacity = observation.demand_per_second, observation.capacity_per_second
         if demand <= parameters.release_share * capacity and not late:
-            return _descend(replace(state, calm=state.calm + 1))
+            return _descend(replace(state, calm=state.calm + 1), observation)
         state = replace(state, calm=0)
         if state.rung >= THROTTLE and not unmet:
-            return _release_levels(state, f"demand is met, and {get_level_name(state.rung)} needs unmet demand")
+            cause = f"demand is met, and {get_level_name(state.rung)} needs unmet demand"
+            return _release_to(observation.find_level_below(state.rung), state, cause, observation)
         if late or demand > capacity:
             return _climb(parameters, state, observation, cap)
         fits = format_percent(parameters.release_share)
         reason = format_no_action(
-            f"demand is met, but exceeds {fits} of capacity; {describe_enabled_levels(state.rung)}"
+            f"demand is met, but exceeds {fits} of capacity; {_describe_enabled_levels(state.rung, observation)}"
         )
         return state, Decision(None, reason, {"rung": state.rung})
 
@@ -209,8 +242,9 @@ def get_level_name(rung: int) -> str:
     return LEVEL_NAMES[LEVELS[rung - 1]]
 
 
-def describe_enabled_levels(rung: int) -> str:
-    return f"enabled: {', '.join(LEVEL_NAMES[name] for name in LEVELS[:rung])}" if rung else "no level is enabled"
+def _describe_enabled_levels(rung: int, observation: LadderObservation) -> str:
+    names = ", ".join(get_level_name(offered) for offered in observation.list_offered(rung))
+    return f"enabled: {names}" if names else "no level is enabled"
 
 
 def allows(rung: int, name: str) -> bool:
@@ -226,6 +260,9 @@ def _explain_exhaustion(
         return "saturated"
     if rung == THROTTLE and observation.find_exhausted_budget("throttle", state.rung):
         return "out of error budget"
+    if LEVELS[rung - 1] in observation.advice:
+        waits = _compute_advice_seconds_left(parameters, state, observation, rung) > 0
+        return None if waits else f"not approved within {format_number(parameters.advice_seconds)} s"
     if rung != state.rung or state.decisions < parameters.settling_decisions:
         return None
     if rung == THROTTLE and observation.came_per_second is not None:
@@ -233,6 +270,22 @@ def _explain_exhaustion(
     gained = state.unmet - observation.unmet
     enough = parameters.effective_share * state.unmet
     return None if gained >= enough and gained > 0 else "ineffective"
+
+
+def _compute_advice_seconds_left(
+    parameters: LadderParameters, state: LadderState, observation: LadderObservation, rung: int
+) -> float:
+    waited = state.advised if rung == state.rung else 0
+    return max(0.0, parameters.advice_seconds - waited * observation.interval_seconds)
+
+
+def _describe_advice(
+    parameters: LadderParameters, state: LadderState, observation: LadderObservation, rung: int
+) -> list[str]:
+    """Return the advice that the ladder waits for at a level, if any."""
+    advice = observation.advice.get(LEVELS[rung - 1])
+    left = _compute_advice_seconds_left(parameters, state, observation, rung)
+    return [advice, f"the ladder waits another {format_number(left)} s"] if advice and left else []
 
 
 def _climb(
@@ -243,10 +296,15 @@ def _climb(
     highest = cap if lasts else min(cap, THROTTLE - 1)
     if observation.find_exhausted_budget("shed", state.rung):
         highest = min(highest, SHED - 1)
-    rung, passed = max(1, state.rung), list[str]()
-    while (why := _explain_exhaustion(parameters, state, observation, rung)) is not None and rung < highest:
+    path = [rung for rung in observation.list_offered(cap) if rung == state.rung or state.rung < rung <= highest]
+    if not path:
+        return _leave_unavailable_level(parameters, state, observation, cap)
+    passed = list[str]()
+    for rung in path:
+        why = _explain_exhaustion(parameters, state, observation, rung)
+        if why is None or rung == path[-1]:
+            break
         passed.append(f"{get_level_name(rung)} {why}")
-        rung += 1
     terms: dict[str, Json] = {"rung": rung, "unmet": round(unmet, 6), "backlog_seconds": backlog}
     wait_share = _compute_wait_share(parameters, observation)
     if rung >= THROTTLE:
@@ -259,11 +317,11 @@ def _climb(
         if why is None and (settled or (rung == THROTTLE and observation.is_throttled)):
             # The level is effective: its effect is measured anew from here.
             state = replace(state, decisions=0, unmet=unmet)
-        limited_by, cause = _explain_kept_level(parameters, state, why, cap, observation)
+        limited_by, *causes = _explain_kept_level(parameters, state, why, cap, observation)
         if rung < THROTTLE:
-            return state, Decision(None, format_no_action(cause, remarks=[remark]), terms, limited_by)
+            return state, Decision(None, format_no_action(*causes, remarks=[remark]), terms, limited_by)
         # From throttling on the ladder acts in each interval, because producers wait for a share of each.
-        reason = format_reason(f"Keep {get_level_name(rung)}", cause, remarks=[remark])
+        reason = format_reason(f"Keep {get_level_name(rung)}", *causes, remarks=[remark])
         return state, Decision(_build_action(rung, wait_share), reason, terms, limited_by, raw=float(rung))
     demand, capacity = observation.demand_per_second, observation.capacity_per_second
     if passed:
@@ -272,30 +330,50 @@ def _climb(
         cause = f"demand of {format_number(demand)} events/s exceeds the capacity of {format_number(capacity)} events/s"
     else:
         cause = f"the backlog takes {format_number(backlog)} s to process"
-    reason = format_reason(f"Enable {get_level_name(rung)}", cause, remarks=[remark])
+    advice = _describe_advice(parameters, state, observation, rung)
+    reason = format_reason(f"Enable {get_level_name(rung)}", cause, *advice, remarks=[remark])
     late = round(backlog - bound, 6)
     expected = Expectation("wait_seconds", "down", late, EFFECT_SECONDS) if backlog > bound else None
     decision = Decision(_build_action(rung, wait_share), reason, terms, raw=float(rung), expected=expected)
-    return replace(state, rung=rung, decisions=0, unmet=unmet, calm=0), decision
+    return state.enable(rung, unmet), decision
+
+
+def _leave_unavailable_level(
+    parameters: LadderParameters, state: LadderState, observation: LadderObservation, cap: int
+) -> tuple[LadderState, Decision]:
+    """Return the decision while no level that may be enabled now can help the queue."""
+    if state.rung:
+        cause = observation.unavailable[LEVELS[state.rung - 1]]
+        return _release_to(observation.find_level_below(state.rung), state, cause, observation)
+    if observation.list_offered(cap) and observation.unmet:
+        cause = f"only {_describe_unmet_wait(parameters, state)}"
+    else:
+        cause = "no level that this queue may reach can help now"
+    return state, Decision(None, format_no_action(cause), {"rung": 0})
+
+
+def _describe_unmet_wait(parameters: LadderParameters, state: LadderState) -> str:
+    return f"unmet demand has lasted for {state.short} of {parameters.unmet_decisions} decisions"
 
 
 def _explain_kept_level(
     parameters: LadderParameters, state: LadderState, why: str | None, cap: int, observation: LadderObservation
-) -> tuple[str | None, str]:
-    """Return what limits a ladder whose level does not change, and the cause."""
+) -> tuple[str | None, *tuple[str, ...]]:
+    """Return what limits a ladder whose level does not change, and the causes."""
     rung, name = state.rung, get_level_name(state.rung)
     if why is None:
-        return None, f"{name} is enabled and has an effect, or has time left to show an effect"
-    if rung == cap < len(LEVELS):
+        advice = _describe_advice(parameters, state, observation, rung)
+        return None, *(advice or [f"{name} is enabled and has an effect, or has time left to show an effect"])
+    above = [other for other in observation.list_offered(len(LEVELS)) if other > rung]
+    if above and above[0] > cap:
         return "cap", f"{name} is {why}, and this queue allows no level above it"
     if not observation.unmet:
         return "demand met", f"{name} is {why}, and the demand is met; throttling and shedding need unmet demand"
     if rung == SHED - 1 and (spent := observation.find_exhausted_budget("shed", rung)):
         return "error budget", f"{name} is {why}, and {_describe_small_budget(spent)}"
-    if rung < THROTTLE and rung < cap:
-        lasted = f"unmet demand has lasted for {state.short} of {parameters.unmet_decisions} decisions"
-        return None, f"{name} is {why}; {lasted}"
-    return None, f"{name} is {why}, and there is no level above it"
+    if above and rung < THROTTLE:
+        return None, f"{name} is {why}; {_describe_unmet_wait(parameters, state)}"
+    return None, f"{name} is {why}, and no level above it can help"
 
 
 def _describe_small_budget(objective: str) -> str:
@@ -303,7 +381,12 @@ def _describe_small_budget(objective: str) -> str:
 
 
 def _compute_wait_share(parameters: LadderParameters, observation: LadderObservation) -> float:
-    """Return the share of the time for which producers wait: the unmet demand, as far as a budget allows."""
+    """Return the share of the time for which producers wait: the unmet demand, as far as a budget allows.
+
+    It is 0 if no producer can wait.
+    """
+    if "throttle" in observation.unavailable:
+        return 0.0
     allowed = compute_allowed_per_second(observation.budgets, "throttle", parameters.budget_seconds)
     most = MAX_CLOSED if allowed is None else min(MAX_CLOSED, allowed)
     return round(min(observation.unmet, most), 6)
@@ -314,7 +397,7 @@ def _build_action(rung: int, wait_share: float) -> Mapping[str, Json]:
     return {"rung": rung, "closed_share": round(wait_share, 6)} if rung >= THROTTLE else {"rung": rung}
 
 
-def _descend(state: LadderState) -> tuple[LadderState, Decision]:
+def _descend(state: LadderState, observation: LadderObservation) -> tuple[LadderState, Decision]:
     rung = state.rung
     if rung == 0:
         return state, Decision(None, format_no_action("demand is met, and no level is enabled"), {"rung": 0})
@@ -323,15 +406,17 @@ def _descend(state: LadderState) -> tuple[LadderState, Decision]:
         soon = "with the next decision" if left == 1 else f"in {left} decisions"
         reason = format_no_action(f"demand is within capacity; {get_level_name(rung)} ends {soon}")
         return state, Decision(None, reason, {"rung": rung})
-    return _release_levels(state, "demand is within capacity")
+    # Throttling and shedding are released one by one, the others together.
+    left = observation.find_level_below(rung) if rung in CALM_DECISIONS else 0
+    return _release_to(left, state, "demand is within capacity", observation)
 
 
-def _release_levels(state: LadderState, cause: str) -> tuple[LadderState, Decision]:
-    """Release the level: throttling and shedding one by one, the others together."""
-    left = state.rung - 1 if state.rung in CALM_DECISIONS else 0
+def _release_to(
+    left: int, state: LadderState, cause: str, observation: LadderObservation
+) -> tuple[LadderState, Decision]:
     what = f"Disable {get_level_name(state.rung)}" if left else "Disable all levels"
-    reason = format_reason(what, f"{cause}; {describe_enabled_levels(left)}")
+    reason = format_reason(what, f"{cause}; {_describe_enabled_levels(left, observation)}")
     # A share of 0 for throttling is explicit: without it, producers would wait all the time.
     action = _build_action(left, 0.0)
-    after = replace(state, rung=left, decisions=0, unmet=0.0)
+    after = replace(state, rung=left, decisions=0, unmet=0.0, advised=0)
     return after, Decision(action, reason, dict(action), raw=float(left))

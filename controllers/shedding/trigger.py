@@ -74,7 +74,7 @@ def find_trigger(inputs: SheddingInputs, state: SheddingState) -> str | None:
 def _read_request(observation: SheddingObservation) -> tuple[object, ...]:
     """Return the inputs of a table besides rates and times, which may change a little."""
     rows = [(row.operator, row.name, row.expression, row.emits, row.outputs, row.limit) for row in observation.patterns]
-    return rows, observation.sinks, observation.bottleneck, observation.permitted
+    return rows, observation.sinks, observation.bottleneck, observation.permitted, observation.protected
 
 
 def _collect_rates(observation: SheddingObservation) -> dict[str, float]:

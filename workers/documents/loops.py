@@ -72,6 +72,10 @@ class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     last_mode: Annotated[
         Mode | None, describe("Mode of the last decision. The decision applies only in this mode.")
     ] = None
+    relief: Annotated[
+        str | None, describe("The last decision if it adds capacity, applied or not, such as: use n3.")
+    ] = None
+    cap: Annotated[str | None, describe("Highest level that the remedy ladder of a queue may reach.")] = None
 
     def was_decided_in(self, *modes: str) -> bool:
         """Return whether the loop is in one of these modes and made its last decision in it.

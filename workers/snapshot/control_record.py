@@ -13,6 +13,7 @@ from django.db.models import Q, Subquery
 
 from controllers import catalog
 from controllers.framework import guard
+from controllers.framework.reason import read_action
 from controllers.shedding import ladder
 from workers.alerts.conditions.evidence import STALE
 from workers.alerts.lifecycle.models import AlertRule
@@ -152,6 +153,8 @@ def build_loop_status(
     about = (entry.observation or {}) if entry else {}
     display = find_display(loop.law, loop.target)
     terms = entry.terms if entry else {}
+    is_remedy = catalog.find_remedy_by_name(loop.law) is not None
+    relieves = entry is not None and is_remedy and display.adds_capacity(about, entry.action)
     return LoopStatus(
         id=loop.pk,
         law=loop.law,
@@ -176,6 +179,8 @@ def build_loop_status(
         late_seconds=about.get("late_seconds"),
         cause=about.get("cause"),
         last_mode=entry.mode if entry else None,
+        relief=read_action(entry.reason) if entry and relieves else None,
+        cap=parameters.get("cap", ladder.LEVELS[-1]) if loop.law == ladder.LAW.name else None,
     )
 
 

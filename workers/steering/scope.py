@@ -297,7 +297,7 @@ def find_active_level(queue: str, snapshot: Snapshot) -> int | None:
     Return None while the level is not known, since the ladder's last tick had no valid measurement. Without an acting
     ladder, no level is enabled.
     """
-    loop = _find_ladder(queue, snapshot)
+    loop = find_ladder(queue, snapshot)
     if loop is None or not loop.was_decided_in(*Loop.ACTING):
         return 0
     rung = loop.terms.get(str(LADDER.actuator))
@@ -305,23 +305,23 @@ def find_active_level(queue: str, snapshot: Snapshot) -> int | None:
 
 
 def compute_closed_share(queue: str, snapshot: Snapshot) -> float:
-    """Return the share of the time that producers over HTTP are to wait.
+    """Return the share of the time that producers are to wait.
 
     It is all of the time if a person throttles manually.
     """
-    loop = _find_ladder(queue, snapshot)
+    loop = find_ladder(queue, snapshot)
     if loop is None or not allows(find_active_level(queue, snapshot) or 0, "throttle"):
         return 0.0
     return 1.0 if loop.mode == Loop.Mode.MANUAL else float(loop.terms.get("closed_share") or 0.0)
 
 
-def may_shed(queues: list[str], snapshot: Snapshot) -> bool | None:
-    """Return whether the ladder of each of these queues has enabled shedding; None while unknown."""
-    levels = [find_active_level(queue, snapshot) for queue in queues]
-    if any(level is not None and level < SHED for level in levels):
-        return False
-    return None if None in levels else True
+def list_shedding_queues(queues: list[str], snapshot: Snapshot) -> list[str] | None:
+    """Return the queues whose ladder has enabled shedding; None if a level is unknown and no other has enabled it."""
+    levels = {queue: find_active_level(queue, snapshot) for queue in queues}
+    shedding = [queue for queue, level in levels.items() if level is not None and level >= SHED]
+    return None if not shedding and None in levels.values() else shedding
 
 
-def _find_ladder(queue: str, snapshot: Snapshot) -> LoopStatus | None:
+def find_ladder(queue: str, snapshot: Snapshot) -> LoopStatus | None:
+    """Return the remedy ladder of a queue."""
     return snapshot.loops.get(f"{LADDER.name}/{queue}")

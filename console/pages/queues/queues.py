@@ -1,6 +1,6 @@
 """Queues: their backlog, remedy ladders, pauses, and waiting events."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -83,6 +83,7 @@ class LadderSteps:
     reason: str | None
     at: datetime | None
     steps: list[LadderStep]
+    unavailable: Mapping[str, str]  # level → why it cannot help this queue
 
     @property
     def name(self) -> str:
@@ -101,19 +102,24 @@ def build_ladder(queue: str) -> LadderSteps | None:
     mode = overrides.get_effective_mode(loop, held, now)
     entry = ledger.find_last_entry(loop)
     rung = int(({**entry.terms.get("manual", {}), **entry.terms} if entry else {}).get("rung", 0))
-    saturated = ((entry.observation or {}) if entry else {}).get("saturated") or {}
+    observed = (entry.observation or {}) if entry else {}
+    saturated, unavailable, advice = (observed.get(name) or {} for name in ("saturated", "unavailable", "advice"))
     # A decision of another mode is not in force: the next decision is.
     is_done = mode in Loop.ACTING and entry is not None and entry.mode == mode
     steps = []
     for place, name in enumerate(LEVELS):
         if place > LEVELS.index(cap):
             kind, word = "never", "not allowed for this queue"
+        elif name in unavailable:
+            kind, word = "never", f"not available: {unavailable[name]}"
         elif place < rung:
             kind, word = "engaged", "enabled" if is_done else "would be enabled"
             if saturated.get(name):
                 word += ", exhausted"
         else:
             kind, word = ("spent", "exhausted now") if saturated.get(name) else ("ready", "ready")
+        if name in advice and name not in unavailable:
+            word += ", advice to approve"
         steps.append(LadderStep(name, WORDS[name], kind, word))
     return LadderSteps(
         queue=queue,
@@ -126,6 +132,7 @@ def build_ladder(queue: str) -> LadderSteps | None:
         reason=entry.reason if entry else None,
         at=entry.at if entry else None,
         steps=steps,
+        unavailable=unavailable,
     )
 
 

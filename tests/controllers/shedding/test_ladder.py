@@ -168,3 +168,75 @@ def test_at_three_times_the_load_nothing_is_shed_before_the_lower_levels_are_exh
 def test_a_smaller_overload_stops_at_a_lower_level_and_loses_nothing(percent, rung):
     found = metrics(overload_percent=percent)
     assert found["rungs"] == rung and found["lost_events"] == 0
+
+
+ADVICE = {"nodes": "node scaling would use n3, but is in advise: approve its plan"}
+
+
+def test_advice_is_waited_for_and_named_until_its_time_is_over():
+    waiting = {**seen(2000, 1000, 0.0, "rebalance", "workers"), "advice": ADVICE, "interval_seconds": 30.0}
+    rungs, decisions = run([waiting] * 5)
+    assert rungs == [3, 3, 3, 3, 4]
+    assert decisions[0].reason == (
+        "Enable adding nodes: cheaper levels are exhausted (rebalancing saturated, adding workers saturated); node "
+        "scaling would use n3, but is in advise: approve its plan; the ladder waits another 120 s. "
+        "(Unmet demand: 50 %.)"
+    )
+    assert decisions[1].reason == (
+        "No action: node scaling would use n3, but is in advise: approve its plan; the ladder waits another 90 s. "
+        "(Unmet demand: 50 %.)"
+    )
+    assert "adding nodes not approved within 120 s" in decisions[4].reason
+    assert run([waiting] * 2, advice_seconds=0.0)[0] == [4, 4]
+
+
+def test_advice_that_is_approved_ends_the_overload_before_anything_is_throttled():
+    waiting = {**seen(2000, 1000, 0.0, "rebalance", "workers"), "advice": ADVICE}
+    assert run([waiting] * 20 + [seen(2000, 2500)] * 3)[0] == [3] * 22 + [0]
+
+
+def test_a_level_that_can_not_help_is_neither_enabled_nor_named():
+    jobs = {
+        **seen(2000, 1000, 0.0, *ALL_BELOW),
+        "unavailable": {"rebalance": "the plant has a single node", "shed": "-"},
+    }
+    rungs, decisions = run([jobs] * 2)
+    assert rungs == [4, 4]
+    assert decisions[1].reason == (
+        "Keep throttling: throttling is saturated, and no level above it can help. (Unmet demand: 50 %.)"
+    )
+    calm = {**seen(600, 1000), "unavailable": {"throttle": "no producer can wait"}}
+    over = {**seen(2000, 1000, 0.0, "rebalance", "workers", "nodes"), "unavailable": calm["unavailable"]}
+    rungs, decisions = run([over, calm, calm, calm])
+    assert rungs == [5, 3, 3, 0], "from shedding to adding nodes"
+    assert decisions[0].action == {"rung": 5, "closed_share": 0.0}
+    assert decisions[1].reason.endswith("enabled: rebalancing, adding workers, adding nodes.")
+
+
+def test_throttling_ends_when_its_last_producer_is_gone_and_nothing_above_can_help():
+    busy = {**seen(2000, 1000, 0.0, "rebalance", "workers", "nodes"), "unavailable": {"shed": "-"}}
+    gone = {**busy, "unavailable": {"shed": "-", "throttle": "no producer of alert can wait"}}
+    rungs, decisions = run([busy, gone, gone])
+    assert rungs == [4, 3, 3]
+    assert decisions[1].reason.startswith("Disable throttling: no producer of alert can wait; enabled: rebalancing,")
+    nothing = {**OVER, "unavailable": dict.fromkeys(LEVELS, "-")}
+    assert run([nothing])[1][0].reason == "No action: no level that this queue may reach can help now."
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0, 3000), st.floats(1, 3000), st.sets(st.sampled_from(LEVELS)), st.sets(st.sampled_from(LEVELS))
+        ),
+        max_size=40,
+    ),
+    st.sampled_from(LEVELS),
+)
+def test_no_decision_enables_a_level_that_can_not_help(steps, cap):
+    steps = [({**seen(d, c, 0.0, *s), "unavailable": dict.fromkeys(u, "-")}, u) for d, c, s, u in steps]
+    rungs, decisions = run([observed for observed, _ in steps], cap=cap)
+    for rung, decision, (_, unavailable) in zip(rungs, decisions, steps, strict=True):
+        if decision.reason.startswith(("Enable", "Disable")) and rung:
+            assert LEVELS[rung - 1] not in unavailable
+        if decision.action and "throttle" in unavailable:
+            assert decision.action.get("closed_share", 0.0) == 0.0

@@ -342,7 +342,7 @@ def pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
     source="records",
     stopped_by="intake pause",
     rule=ShippedRule("throttled", "Admission of {queue} is throttled", 1, 1),
-    impact="HTTP producers have to wait. They keep their events, so no events are lost.",
+    impact="Producers have to wait. They keep their events, so no events are lost.",
     first_step="On the queue's page, find the cheaper remedy that is on hold or at its limit. "
     "End the hold, or raise the limit.",
 )

@@ -6,23 +6,27 @@
                                                 time that all arrivals would take, shed or not
 
 Capacity is computed from arrivals: events that producers hold back take no processing time. A replica that falls behind
-shows in the backlog, because most of its time is Spark's own, whatever the load. While publishers over HTTP are
+shows in the backlog, because most of its time is Spark's own, whatever the load. While producers are
 throttled, the offered load is the arrivals divided by the share of time without throttling.
+
+A level that cannot help the queue is not offered: throttling needs a producer that can wait, shedding an application
+that may drop events, and the other levels a loop (`workers.control.parts.level_loops`). Enabling a level with loops
+makes these decide at once.
 
 The ladder advises until a person trusts it, because its upper levels cost delay and events. At an attached plant it
 only advises (`workers.control.parts.plant_ladder`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from common.errors import BadInput
-from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism.advice_value import AdvisedOperator
-from controllers.shedding.ladder import LAW, LadderObservation, allows, get_level_name
+from controllers.shedding.ladder import LAW, LEVELS, LadderObservation, allows, get_level_name
+from controllers.shedding.law import LAW as SHEDDING
 from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts import plant_ladder
 from workers.control.parts.kind import (
@@ -36,24 +40,22 @@ from workers.control.parts.kind import (
     PlantInventory,
     Targets,
 )
+from workers.control.parts.level_loops import LOOP_LEVELS, LevelStatus, assess_level, request_decisions
 from workers.control.parts.offered_load import OperatorLoad
 from workers.documents.loops import LoopStatus
 from workers.documents.parts import CONSUMERS, find_settling
 from workers.documents.pipeline import ApplicationStatus
-from workers.documents.queues import QueueStatus
+from workers.documents.queues import PIPELINE_PRODUCER, QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.objectives.error_budget import list_budgets
-from workers.placement.plans import BEING_EXECUTED
 from workers.plants.plant import Plant
 from workers.steering import scope
 
 # Above this utilization, a batch or a worker waits for its predecessor for longer than it takes itself.
 FULL = 0.9
 MIN_UTILISATION = 0.01
-# Publishers over HTTP, which can be throttled.
-THROTTLED_PRODUCER = "api"
-NOTHING_DONE = (None, "no action")
+INTERVAL_SECONDS = 5
 UNKNOWN = QueueStatus()
 Document = Mapping[str, Any]
 
@@ -68,6 +70,7 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
     demand = came + _compute_held_back(name, snapshot)
     readers = {reader for reader, application in snapshot.pipeline.applications.items() if name in application.queues}
     # The error budgets for throttling this queue and for shedding its applications' events.
+    levels = assess_levels(name, snapshot)
     budgets = list_budgets("throttle", snapshot, {name}, ()) + list_budgets("shed", snapshot, {name}, readers)
     observation = LadderObservation(
         demand_per_second=round(demand, 3),
@@ -75,7 +78,10 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
         # Without arrivals nothing is measured; the offered load is then taken to be within capacity.
         capacity_per_second=round(_estimate_capacity(name, row, came or demand, snapshot), 3),
         backlog_seconds=_compute_late_seconds(row),
-        saturated=find_exhausted_levels(name, row, snapshot),
+        saturated={level: status.exhausted for level, status in levels.items()},
+        unavailable={level: status.unavailable for level, status in levels.items() if status.unavailable},
+        advice={level: status.advice for level, status in levels.items() if status.advice},
+        interval_seconds=_find_interval_seconds(name, snapshot),
         budgets=tuple(budgets) or None,
     )
     return Measurement.of(observation, _check_measurement(name, row, snapshot, now_seconds), {})
@@ -86,12 +92,22 @@ def _compute_held_back(queue: str, snapshot: Snapshot) -> float:
     closed = scope.compute_closed_share(queue, snapshot)
     if closed >= 1.0:
         return 0.0  # a manual change has closed the queue, so its arrivals are unknown
-    return _compute_http_rate(queue, snapshot) * closed / (1 - min(0.99, closed))
+    return _compute_throttleable_rate(queue, snapshot) * closed / (1 - min(0.99, closed))
 
 
-def _compute_http_rate(queue: str, snapshot: Snapshot) -> float:
-    producer = snapshot.producers.get(THROTTLED_PRODUCER)
-    return float((producer.queues.get(queue) if producer else None) or 0.0)
+def _compute_throttleable_rate(queue: str, snapshot: Snapshot) -> float:
+    """Return the events/s of producers that wait while the queue is throttled: all but pipelines."""
+    rates = (
+        producer.queues.get(queue) or 0.0
+        for name, producer in snapshot.producers.items()
+        if not name.startswith(PIPELINE_PRODUCER)
+    )
+    return float(sum(rates))
+
+
+def _find_interval_seconds(queue: str, snapshot: Snapshot) -> float:
+    loop = scope.find_ladder(queue, snapshot)
+    return INTERVAL_SECONDS if loop is None else loop.interval_seconds or INTERVAL_SECONDS
 
 
 def _estimate_capacity(name: str, row: QueueStatus, came: float, snapshot: Snapshot) -> float:
@@ -125,58 +141,30 @@ def list_reading_applications(queue: str, snapshot: Snapshot) -> list[Applicatio
     return [row for row in snapshot.pipeline.applications.values() if queue in row.queues]
 
 
-def find_exhausted_levels(name: str, row: QueueStatus, snapshot: Snapshot) -> dict[str, bool]:
-    """Return, for each level, whether its loops are exhausted.
-
-    Loops are exhausted if there is nothing to move, all resources are in use, or none may act.
-    """
+def assess_levels(queue: str, snapshot: Snapshot) -> dict[str, LevelStatus]:
+    """Return what each level can do for a queue."""
     return {
-        "rebalance": _are_all_idle("rebalance", snapshot),
-        "workers": _explain_no_more_workers(name, row, snapshot),
-        "nodes": _are_all_idle("nodes", snapshot) or _are_all_in_use(snapshot),
-        "throttle": not _compute_http_rate(name, snapshot),  # producers there cannot be throttled
-        "shed": False,
+        **{level: assess_level(level, queue, snapshot) for level in LOOP_LEVELS},
+        "throttle": LevelStatus(unavailable=_explain_no_throttling(queue, snapshot)),
+        "shed": LevelStatus(unavailable=_explain_no_shedding(queue, snapshot)),
     }
 
 
-def _list_all_inputs(target: Document) -> bool:
-    return True
+def _explain_no_throttling(queue: str, snapshot: Snapshot) -> str:
+    return "" if _compute_throttleable_rate(queue, snapshot) else f"no producer of {queue} can wait"
 
 
-def _are_all_idle(level: str, snapshot: Snapshot, helps: Callable[[Document], bool] = _list_all_inputs) -> bool:
-    """Return whether the loops of a level have nothing to do; only loops whose target helps count."""
-    rows = snapshot.loops.values()
-    return all(_is_idle(row, snapshot) for row in rows if _is_of(row, level) and helps(row.target))
-
-
-def _is_of(row: LoopStatus, level: str) -> bool:
-    remedy = catalog.find_remedy_by_name(row.law)
-    return remedy is not None and remedy.level == level
-
-
-def _is_idle(row: LoopStatus, snapshot: Snapshot) -> bool:
-    """Return whether a loop may not act, or last had nothing to do and has no action in progress."""
-    if row.mode != Loop.Mode.AUTO:
-        return True
-    remedy = catalog.find_remedy_by_name(row.law)
-    lasts = remedy is not None and remedy.lasts
-    acted = row.verdict not in NOTHING_DONE if lasts else row.actuator
-    return not acted and not any(plan.state in BEING_EXECUTED for plan in snapshot.plans)
-
-
-def _are_all_in_use(snapshot: Snapshot) -> bool:
-    return snapshot.totals.nodes_in_use == snapshot.totals.nodes
-
-
-def _explain_no_more_workers(name: str, row: QueueStatus, snapshot: Snapshot) -> bool:
-    if row.kind == "pipeline":
-        applications = snapshot.pipeline.applications
-        ours = {reader for reader, application in applications.items() if name in application.queues}
-        return _are_all_idle("workers", snapshot, lambda target: target.get("application") in ours)
-    totals = snapshot.totals
-    if (totals.workers_busy or 0) >= (totals.worker_slots or 0):
-        return _are_all_idle("workers", snapshot, lambda target: "host" in target)
-    return _are_all_idle("workers", snapshot, lambda target: target.get("queue") == name)
+def _explain_no_shedding(queue: str, snapshot: Snapshot) -> str:
+    if snapshot.queues.get(queue, UNKNOWN).kind == "jobs":
+        return "nothing drops events of a jobs queue"
+    readers = {name: row for name, row in snapshot.pipeline.applications.items() if queue in row.queues}
+    if not any(pattern.sheddable for row in readers.values() for pattern in row.patterns.values()):
+        return f"no pattern that reads {queue} may drop events"
+    loops = [loop for loop in snapshot.loops.values() if loop.law == SHEDDING.name]
+    ours = [loop for loop in loops if loop.target.get("application") in readers]
+    if ours and not any(loop.mode in Loop.ACTING for loop in ours):
+        return f"load shedding is in {ours[0].mode}"
+    return ""
 
 
 def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seconds: float) -> ObservationQuality:
@@ -217,11 +205,15 @@ def collect_readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | N
 def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Throttle producers for the entry's share of an interval, at the level that does so and above.
 
-    A level that is set manually throttles them all the time. The permissions of other levels are read from the loop's
-    last entry (`workers.steering.scope`).
+    A level that is set manually throttles them all the time. A level with loops makes these decide at once when it is
+    enabled. Shedding reads its permission from the loop's last entry (`workers.steering.scope`).
     """
-    by_hand = 1.0 if entry.mode == Loop.Mode.MANUAL else 0.0
-    _throttle(int(entry.action["rung"]), entry.action.get("closed_share", by_hand), loop, plant)
+    rung, by_hand = int(entry.action["rung"]), 1.0 if entry.mode == Loop.Mode.MANUAL else 0.0
+    _throttle(rung, entry.action.get("closed_share", by_hand), loop, plant)
+    if 0 < rung <= len(LOOP_LEVELS):
+        snapshot = plant.observe()
+        if rung > (scope.find_active_level(loop.target["queue"], snapshot) or 0):
+            request_decisions(LEVELS[rung - 1], loop.target["queue"], snapshot)
 
 
 def keep_throttling(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
@@ -270,7 +262,7 @@ KIND = LoopKind(
     actuator=engage,
     keeper=keep_throttling,
     targets=list_targets,
-    interval_seconds=5,
+    interval_seconds=INTERVAL_SECONDS,
     # A measured rate lags by some seconds: a single check with less capacity than demand is no shortage.
     defaults=LoopDefaults(mode=Loop.Mode.ADVISE, parameters={"unmet_decisions": 3}),
     display=Display(
@@ -281,7 +273,7 @@ KIND = LoopKind(
             "unmet = 1 - capacity / demand; one level up while unmet or backlog > "
             "backlog_bound_seconds, down while demand ≤ release_share · capacity"
         ),
-        main=("cap", "backlog_bound_seconds", "release_share", "settling_decisions", "effective_share"),
+        main=("cap", "backlog_bound_seconds", "release_share", "settling_decisions", "advice_seconds"),
         topics=(("Error budget", ("budget_seconds",)),),
         title="remedy ladder",
         measured="terms.unmet",

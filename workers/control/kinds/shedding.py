@@ -1,8 +1,9 @@
 """Shedding of an application's events when no other remedy helps.
 
-The loop may act without approval, since it sheds only when the ladder of every queue that the application reads has
-reached its last level. The law receives seconds of work as shares of what an operator can spend on its patterns
-(`OperatorLoad.available`): a utilization of 1 is all of it, whatever other work the operator has.
+The loop may act without approval, since it sheds only when the ladder of a queue that the application reads has
+reached its last level. It keeps the types of the application's other queues (`list_protected_types`). The law receives
+seconds of work as shares of what an operator can spend on its patterns (`OperatorLoad.available`): a utilization of 1
+is all of it, whatever other work the operator has.
 """
 
 from collections.abc import Mapping
@@ -11,11 +12,13 @@ from typing import Any
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from controllers.shedding.inputs import PatternRow, SheddingObservation
+from controllers.shedding.ladder import LEVELS
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import check_measurement, find_application, list_application_targets
 from workers.control.parts.kind import Display, Lanes, LoopDefaults, LoopKind, LoopTuning, PlantInventory, Targets
 from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.pattern_yield import MAX_SECONDS, PatternYield
+from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.objectives.error_budget import list_budgets
@@ -39,11 +42,11 @@ def measure_target(
     if row is None:
         return Measurement.of(SheddingObservation(arrivals={}, patterns=(), sinks={}), quality, dict(before or {}))
     work = OperatorLoad(row, snapshot)
-    may_shed = scope.may_shed(row.queues, snapshot)
-    names = _list_measured_patterns(work, may_shed is True)
+    shedding = scope.list_shedding_queues(row.queues, snapshot)
+    names = _list_measured_patterns(work, bool(shedding))
     if not names and quality.invalid is None:
         quality = ObservationQuality(quality.age_seconds, "no pattern has processed an event in the last 10 s")
-    if may_shed is None and quality.invalid is None:
+    if shedding is None and quality.invalid is None:
         quality = ObservationQuality(quality.age_seconds, idle="the remedy ladder has no valid measurement")
     yields = {name: PatternYield(name, before) for name in row.patterns}
     for name, pattern_yield in yields.items():
@@ -61,10 +64,37 @@ def measure_target(
         batch_seconds=round(work.batch_seconds, 3),
         latency_seconds=row.latency_p95_seconds,
         elsewhere_seconds=round(work.elsewhere_seconds, 3),
-        permitted=may_shed is True,
+        permitted=bool(shedding),
+        protected=dict.fromkeys(list_protected_types(row, shedding or [], snapshot), True),
         budgets=tuple(budgets) or None,
     )
     return Measurement.of(observation, quality, {**counters, "at": now_seconds})
+
+
+def list_protected_types(row: ApplicationStatus, shedding: list[str], snapshot: Snapshot) -> list[str]:
+    """Return the types that must be kept, because they come from queues that do not shed.
+
+    The samples of producers tell the types of a queue. A type that also comes from a queue that sheds may be dropped,
+    unless a person has capped the ladder of its other queue: such a queue loses no events, so while its types are
+    unknown, all types are kept.
+    """
+    others = [queue for queue in row.queues if queue not in shedding] if shedding else []
+    capped = [queue for queue in others if (ladder := scope.find_ladder(queue, snapshot)) and ladder.cap != LEVELS[-1]]
+    if any(_has_arrivals(queue, snapshot) and not _list_sampled_types(queue, snapshot) for queue in capped):
+        return sorted({name for pattern in row.patterns.values() for name in pattern.types})
+    shed = {name for queue in shedding for name in _list_sampled_types(queue, snapshot)}
+    kept = {name for queue in others for name in _list_sampled_types(queue, snapshot)} - shed
+    return sorted(kept | {name for queue in capped for name in _list_sampled_types(queue, snapshot)})
+
+
+def _has_arrivals(queue: str, snapshot: Snapshot) -> bool:
+    status = snapshot.queues.get(queue)
+    return status is not None and status.in_per_second != 0
+
+
+def _list_sampled_types(queue: str, snapshot: Snapshot) -> set[str]:
+    samples = (producer.samples.get(queue) for producer in snapshot.producers.values())
+    return {name for sample in samples if sample is not None for name in sample.type}
 
 
 def _list_measured_patterns(work: OperatorLoad, may_shed: bool) -> list[str]:

@@ -208,6 +208,12 @@ class Display:
         """Return `amount` of an action; 0 for none."""
         return float(self.amount(action)) if action else 0.0
 
+    def adds_capacity(self, observation: Document, action: Document | None) -> bool:
+        """Return whether an action raises a lasting value, or does more than nothing."""
+        if action and self.lasting:
+            return sum(self.desired(observation, action).values()) > sum(self.desired(observation, {}).values())
+        return self.compute_size(action) > 0
+
 
 class WorkedLoad(Protocol):
     """The result of a load: runs of workers, and seconds in which the oldest event waited too long."""

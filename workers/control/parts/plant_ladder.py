@@ -5,8 +5,8 @@
     throttle    pausing a less important queue, where people can do that at the plant; requires at least two
                 queues
 
-Points, nodes, and events of attached plants cannot be moved, added, or dropped from here: the other levels are
-exhausted. A person chooses the less important queue, since Weir does not know it; the ladder applies nothing. When both
+Points, nodes, and events of attached plants cannot be moved, added, or dropped from here: the other levels are not
+offered. A person chooses the less important queue, since Weir does not know it; the ladder applies nothing. When both
 levels are exhausted there is nothing to advise.
 """
 
@@ -30,6 +30,7 @@ INTERVAL_SECONDS = 5.0
 # The plant's loops keep the bound of waiting; a wait this many times longer is an overload.
 BACKLOG_BOUNDS, MIN_BACKLOG_SECONDS = 2.0, 10.0
 NOTHING_LEFT = "every overloaded operator has its maximum tasks, and no queue can be paused"
+NOT_FROM_HERE, NO_PAUSE = "Weir cannot do this at an attached plant", "no other queue can be paused"
 NOTHING = LadderObservation(demand_per_second=0.0, capacity_per_second=0.0)
 Target = Mapping[str, Any]
 
@@ -47,21 +48,20 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Mea
         return Measurement.of(NOTHING, idle, {})
     short = [name for name, per_second in passes.items() if per_second < came] or list(passes)
     row = snapshot.plants[target["plant"]]
-    saturated = {
-        "rebalance": True,
-        "workers": all(_is_at_most(topology.operators[name], list_kinds().get(row.kind)) for name in short),
-        "nodes": True,
-        "throttle": not _can_pause(topology, list_kinds().get(row.kind)),
-        "shed": True,
-    }
-    if all(saturated.values()):
+    is_full = all(_is_at_most(topology.operators[name], list_kinds().get(row.kind)) for name in short)
+    can_pause = _can_pause(topology, list_kinds().get(row.kind))
+    unavailable = dict.fromkeys(("rebalance", "nodes", "shed"), NOT_FROM_HERE)
+    if not can_pause:
+        unavailable["throttle"] = NO_PAUSE
+    if is_full and not can_pause:
         measured = ObservationQuality(measured.age_seconds, idle=NOTHING_LEFT)
     observation = LadderObservation(
         demand_per_second=round(came, 3),
         came_per_second=round(came, 3),
         capacity_per_second=round(min(passes.values()), 3),
         backlog_seconds=round(compute_backlog_seconds(topology), 3),
-        saturated=saturated,
+        saturated={"workers": is_full},
+        unavailable=unavailable,
     )
     return Measurement.of(observation, measured, {})
 

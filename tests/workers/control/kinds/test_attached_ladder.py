@@ -58,11 +58,12 @@ def test_where_the_pool_has_its_most_it_advises_to_pause_a_queue_if_there_is_ano
     app.ensured(LAW)
     app.tasks[ONE] = 16
     entry = app.ticks(LAW, 4, 50.0, waits_seconds=4.0)[-1]
-    assert entry.observation["saturated"]["workers"] and not entry.observation["saturated"]["throttle"]
+    assert entry.observation["saturated"]["workers"] and "throttle" not in entry.observation["unavailable"]
     assert entry.reason.startswith("Would enable throttling (advice only)")
     app.queues = ("celery",)
     (entry,) = app.ticks(LAW, 1, 50.0, waits_seconds=4.0)
-    assert entry.observation["saturated"]["throttle"] and entry.action is None
+    assert entry.observation["unavailable"].keys() == {"rebalance", "nodes", "throttle", "shed"}
+    assert entry.action is None
     assert "every overloaded operator has its maximum tasks" in entry.reason
 
 

@@ -14,11 +14,10 @@ from tests.console.pipeline_sample import DECLARATION
 from tests.workers.loops import PIPELINE, ensured
 from tests.workers.snapshots import snapshot_of
 from workers.control.engine import tick_due
-from workers.control.kinds import ladder
+from workers.control.kinds import ladder, shedding
 from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.pattern_yield import PatternYield
 from workers.documents.pipeline import ControlKeys, PatternStatus
-from workers.documents.queues import QueueStatus
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
@@ -39,7 +38,7 @@ class Plant:
         self.snapshot = sample_snapshot()
         self.row = self.snapshot["pipeline"]["applications"]["performance"]
         self.queue = self.snapshot["queues"]["telemetry"]
-        self.snapshot |= {"loops": {}, "plans": [], "deeds": []}
+        self.snapshot |= {"loops": {}, "plans": [], "deeds": [], "producers": {}}
         self.load(1.0)
 
     def load(self, times: float) -> None:
@@ -109,10 +108,9 @@ def test_shedding_waits_for_the_ladder_then_sheds_and_goes_first_when_the_load_f
     assert entry.terms["work_shed"] == plant.snapshot["loops"]["shedding/performance"].actuator
     assert plant.tick("shedding").action is None, "the same observation gives no new table"
     plant.load(0.5)
-    assert plant.tick("ladder").action["rung"] == 4
+    assert plant.tick("ladder").action["rung"] == 0, "no other level is offered"
     assert plant.tick("shedding").action["shed"] == {}
     assert plant.shed() == {}
-    assert [plant.tick("ladder").action["rung"] for _ in range(2)] == [3, 0]
 
 
 @pytest.mark.parametrize(
@@ -142,8 +140,8 @@ def test_while_another_level_cools_down_producers_go_on_waiting(control, plant):
     Loop.objects.filter(law="ladder").update(guard={"cooldown_seconds": 60.0})
     over_http(plant, 60.0)
     plant.load(2.0)
-    assert plant.tick("ladder").action["rung"] == 4
-    over_http(plant, 0.0)  # nobody can be asked to wait any more, so shedding is due
+    # What comes stays, so throttling has no effect.
+    assert [plant.tick("ladder").action["rung"] for _ in range(3)] == [4, 4, 4]
     control.delete(keys.THROTTLE.build("telemetry"))
     entry = plant.tick("ladder")
     assert entry.limited_by == "guard cool-down" and "Proposed by the law: Enable shedding" in entry.reason
@@ -192,13 +190,42 @@ def test_while_its_application_starts_or_has_just_started_the_ladder_stays_where
     assert plant.tick("ladder").action["rung"] == 5
 
 
-def test_an_application_sheds_only_where_all_of_its_queues_let_it(plant):
+def two_queues(plant, cap="shed", **types):
+    """A second, quiet queue of the application. types: of each queue, as its producer samples them."""
     plant.row["queues"] = ["telemetry", "orders"]
-    plant.snapshot["queues"]["orders"] = {**plant.queue, "in_per_second": 0.0}
-    Loop.objects.filter(name="ladder/orders").update(parameters={"cap": "nodes"})
+    plant.snapshot["queues"]["orders"] = {**plant.queue, "in_per_second": 1.0}
+    samples = {queue: {"events": 10, "type": dict.fromkeys(names, 5)} for queue, names in types.items()}
+    plant.snapshot["producers"]["pipeline-other"] = {"samples": samples}
+    Loop.objects.filter(name="ladder/orders").update(parameters={"cap": cap, "backlog_bound_seconds": 1e4})
+
+
+def test_of_two_queues_shedding_starts_on_the_hot_one_and_keeps_the_types_of_the_quiet_one(plant):
+    two_queues(plant, telemetry=["cpu"], orders=["load"])
     plant.load(2.0)
+    plant.snapshot["queues"]["orders"]["in_per_second"] = 0.0
+    assert plant.tick("ladder").action["rung"] == 5
+    Loop.objects.filter(name="ladder/orders").update(mode=Loop.Mode.ADVISE)
     plant.tick("ladder")
-    assert plant.tick("shedding").action is None
+    entry = plant.tick("shedding")
+    assert entry.observation["permitted"] and entry.observation["protected"] == {"load": True}
+    assert set(plant.shed()["load-rises"]) == {"cpu"}
+
+
+@pytest.mark.parametrize(
+    ("cap", "types", "kept"),
+    [
+        ("shed", {"telemetry": ["cpu", "load"], "orders": ["load"]}, set()),  # the hot queue may lose its own
+        ("shed", {}, set()),  # nothing is known
+        ("throttle", {"telemetry": ["cpu", "load"], "orders": ["load"]}, {"load"}),
+        ("throttle", {"telemetry": ["cpu"]}, {"cpu", "load", "load-rises"}),  # it loses nothing, whatever it has
+    ],
+)
+def test_a_capped_queue_loses_nothing_though_another_of_its_application_sheds(plant, cap, types, kept):
+    two_queues(plant, cap, **types)
+    document = {**plant.snapshot, "loops": {"ladder/orders": {"law": "ladder", "cap": cap}}}
+    snapshot = snapshot_of(document)
+    found = shedding.list_protected_types(snapshot.pipeline.applications["performance"], ["telemetry"], snapshot)
+    assert set(found) == kept
 
 
 def over_http(plant, per_second):
@@ -214,11 +241,11 @@ def ladders_in(mode):
 def test_a_ladder_begins_anew_after_it_did_not_act(plant, mode):
     ladders_in(Loop.Mode.AUTO)
     plant.load(2.0)
-    assert [plant.tick("ladder").terms["rung"] for _ in range(3)] == [3, 3, 5]
+    assert [plant.tick("ladder").terms["rung"] for _ in range(3)] == [0, 0, 5]
     ladders_in(mode)
     plant.tick("ladder")
     ladders_in(Loop.Mode.AUTO)
-    assert plant.tick("ladder").action["rung"] == 3
+    assert plant.tick("ladder").terms["rung"] == 0
 
 
 @pytest.mark.parametrize("mode", [Loop.Mode.ADVISE, Loop.Mode.HOLD])
@@ -263,7 +290,7 @@ def test_throttling_goes_on_as_long_as_more_is_offered_than_can_be_handled_and_n
         found.append(plant.tick("ladder", 5))
         assert plant.tick("shedding", 0.5).action is None
         came = 60.0 * (1 - found[-1].terms.get("closed_share", 0.0))
-    assert [entry.terms["rung"] for entry in found] == [3, 3, *[4] * 7]
+    assert [entry.terms["rung"] for entry in found] == [0, 0, *[4] * 7]
     for entry in found[3:]:
         assert entry.observation["demand_per_second"] == pytest.approx(60.0, rel=0.01)
         assert entry.observation["capacity_per_second"] == pytest.approx(30.0, rel=0.05)
@@ -284,18 +311,6 @@ def test_what_producers_hold_back_is_no_capacity_of_a_queue_of_jobs_that_keeps_u
     )
     observed = ladder.measure_target({"queue": "alert"}, seen, None, 10.0).observation
     assert (observed["demand_per_second"], observed["capacity_per_second"]) == (60.0, 30.0)
-
-
-def test_a_level_whose_loops_still_act_is_not_passed(plant):
-    plant.load(2.0)
-    acting = {"law": "rebalancing", "mode": "auto", "actuator": 120.0, "verdict": "checking", "target": {}}
-    plant.snapshot["loops"] = {"rebalancing": acting}
-    assert plant.tick("ladder").action == {"rung": 1}
-    pool = {**acting, "law": "concurrency", "actuator": 4, "target": {"host": "jobs@here"}}
-    totals = {**plant.snapshot["totals"], "workers_busy": 2, "worker_slots": 2}
-    for verdict, spent in (("checking", False), ("no action", True)):
-        seen = snapshot_of({"totals": totals, "loops": {"concurrency/jobs@here": {**pool, "verdict": verdict}}})
-        assert ladder.find_exhausted_levels("alert", QueueStatus(kind="jobs"), seen)["workers"] is spent
 
 
 def dropped_at(plant, seconds_later):
