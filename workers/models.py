@@ -49,6 +49,12 @@ class Loop(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def request_decision(self) -> None:
+        """Make the next decision due at once, and waive a cool-down once."""
+        self.ticked_at, self.at_rest = None, False
+        if self.state:
+            self.state = {**self.state, "guard": {**(self.state.get("guard") or {}), "acted_at_seconds": None}}
+
 
 class ActionFlag(models.BooleanField):  # type: ignore[type-arg] # a field takes no types as it runs
     """A flag that says whether there is an action, stored with every row so that filters find it in their index.

@@ -1,6 +1,6 @@
 """A plant in memory, for tests of code that uses the interface; it passes the same contract test."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -46,6 +46,7 @@ class MemoryPlant:
         self.ahead: list[str] = []  # ids that run before other queues'
         self.steered: dict[str, dict[str, Any]] = {}  # application → its controls
         self.throttled: dict[str, float] = {}  # queue → seconds
+        self.requested: list[str] = []  # loops that were to decide at once
         self._seq = 0
         self._waiting_to_run: dict[tuple[str, str], list[str]] = {container: [] for container in containers}
         self._containers = {container: _build_container() for container in containers}
@@ -125,6 +126,10 @@ class MemoryPlant:
         if self.error is not None:
             raise self.error
         self.operators.update(self.get_topology().check_tasks(tasks))
+
+    def request_decisions(self, loops: Collection[str]) -> None:
+        """Record the loops."""
+        self.requested += loops
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
         """Store how long the producers of a queue wait."""

@@ -3,7 +3,7 @@
 Every adapter passes `tests/workers/plants/test_plants.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from common.errors import WeirError
@@ -108,6 +108,10 @@ class Plant(ElasticPlant, Protocol):
         same values changes nothing. Raise `common.errors.BadInput`, naming a control that is unknown or whose value is
         invalid; nothing is changed then.
         """
+        ...
+
+    def request_decisions(self, loops: Collection[str]) -> None:
+        """Make these loops decide at once, by name, and waive their cool-down once."""
         ...
 
     def throttle_queue(self, queue: str, seconds: float) -> None:

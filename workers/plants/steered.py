@@ -7,9 +7,10 @@ a snapshot that is too old: `at` says when it was made.
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import redis
+from django.db import transaction
 
 from common.errors import WeirError
 from common.stored_document import BadDocument, replace_fields
@@ -18,7 +19,7 @@ from queues import keys, throttling
 from queues.topology import Topology as Places
 from workers.consumer.worker import send_workers
 from workers.documents.snapshot import Snapshot
-from workers.models import LedgerEntry
+from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import steer, steer_named
 from workers.placement import proposals
 from workers.plants.topology import build_topology, place_of
@@ -54,6 +55,12 @@ class SteeredPlant(ABC):
 
     def steer_pipeline(self, application: str, changes: Mapping[str, object]) -> None:
         steer(self._control, application, changes)
+
+    def request_decisions(self, loops: Collection[str]) -> None:
+        with transaction.atomic():
+            for loop in Loop.objects.select_for_update().filter(name__in=loops).order_by("pk"):
+                loop.request_decision()
+                loop.save(update_fields=["state", "ticked_at", "at_rest"])
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
         """Throttle the producers of a queue. See `queues.throttling`."""

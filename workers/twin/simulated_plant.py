@@ -5,7 +5,7 @@ producers, and the pipeline send each second, and the code of the real observer 
 ages, rates, and windows. Orders (workers, pool sizes, controls, throttling) wait here until the scenario applies them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -124,6 +124,7 @@ class SimulatedPlant:
         self.controls: dict[str, dict[str, object]] = {}  # application → what was steered
         self.cores: int | None = None  # of Spark; None: not reported
         self._containers: dict[tuple[str, str], SimulatedContainer] = {}
+        self.requested: set[str] = set()  # loops that are to decide at once
         self._throttled: dict[str, float] = {}  # queue → when its throttling ends
         self._watcher, self._snapshot = ReadingsWatcher(), NOTHING_SEEN
         self._beaten_at: float | None = None
@@ -237,6 +238,10 @@ class SimulatedPlant:
         wanted = {**self.controls.get(application, {}), **changes}
         Controls().apply_changes(wanted)
         self.controls[application] = wanted
+
+    def request_decisions(self, loops: Collection[str]) -> None:
+        """Request decisions; the twin makes the loops due."""
+        self.requested.update(loops)
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
         """Throttle a queue's producers; the scenario asks `is_throttled`."""

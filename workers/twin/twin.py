@@ -101,6 +101,9 @@ class Twin:
             tick.entry.pk = next(self._numbers)
         for tick in ticks:
             self._act(tick.loop, tick.entry)
+        for name in self.plant.requested & self.loops.keys():
+            self.loops[name].request_decision()
+        self.plant.requested.clear()
         return [tick.entry for tick in ticks]
 
     def _act(self, loop: Loop, entry: LedgerEntry) -> None:

@@ -40,7 +40,7 @@ from workers.control.parts.kind import (
     PlantInventory,
     Targets,
 )
-from workers.control.parts.level_loops import LOOP_LEVELS, LevelStatus, assess_level, request_decisions
+from workers.control.parts.level_loops import LOOP_LEVELS, LevelStatus, assess_level, find_helping_loops
 from workers.control.parts.offered_load import OperatorLoad
 from workers.documents.loops import LoopStatus
 from workers.documents.parts import CONSUMERS, find_settling
@@ -211,9 +211,9 @@ def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     rung, by_hand = int(entry.action["rung"]), 1.0 if entry.mode == Loop.Mode.MANUAL else 0.0
     _throttle(rung, entry.action.get("closed_share", by_hand), loop, plant)
     if 0 < rung <= len(LOOP_LEVELS):
-        snapshot = plant.observe()
-        if rung > (scope.find_active_level(loop.target["queue"], snapshot) or 0):
-            request_decisions(LEVELS[rung - 1], loop.target["queue"], snapshot)
+        queue, snapshot = loop.target["queue"], plant.observe()
+        if rung > (scope.find_active_level(queue, snapshot) or 0):
+            plant.request_decisions(find_helping_loops(LEVELS[rung - 1], queue, snapshot).keys())
 
 
 def keep_throttling(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:

@@ -8,8 +8,6 @@ or on hold a loop only helps if a person approves its advice, which the ladder t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django.db import transaction
-
 from controllers import catalog
 from controllers.shedding.ladder import LEVELS
 from workers.documents.loops import LoopStatus
@@ -64,17 +62,6 @@ def assess_level(level: str, queue: str, snapshot: Snapshot) -> LevelStatus:
 def find_helping_loops(level: str, queue: str, snapshot: Snapshot) -> Mapping[str, LoopStatus]:
     """Return the loops of a level that can help a queue, by name."""
     return {name: row for name, row in snapshot.loops.items() if _is_of(row, level) and _helps(row, queue, snapshot)}
-
-
-def request_decisions(level: str, queue: str, snapshot: Snapshot) -> None:
-    """Make the loops of a level that can help a queue due at once, and waive their cool-down once."""
-    names = find_helping_loops(level, queue, snapshot)
-    with transaction.atomic():
-        for loop in Loop.objects.select_for_update().filter(name__in=names).order_by("pk"):
-            if state := loop.state:
-                state["guard"] = {**(state.get("guard") or {}), "acted_at_seconds": None}
-            loop.ticked_at, loop.at_rest = None, False
-            loop.save(update_fields=["state", "ticked_at", "at_rest"])
 
 
 def _is_of(row: LoopStatus, level: str) -> bool:
