@@ -20,7 +20,7 @@ shed_too_early     events shed while a lower level could still do more
 shed_after_decisions  decisions after the overload's end until nothing was shed
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ from controllers.shedding.ladder import LEVELS, LadderObservation, LadderParamet
 from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome, resample
 
 DECISION_SECONDS, START_SECONDS, OVERLOAD_SECONDS, SECONDS = 5, 300, 600, 3_600
+END_SECONDS = START_SECONDS + OVERLOAD_SECONDS
 BASE, QUIET, MISPLACED = 1_000.0, 0.6, 0.85
 REBALANCE_SECONDS, NODE_SECONDS = 15, 30
 WORKERS_STEP, MAX_WORKERS, NODE_ADDS, NODES_IDLE = 0.1, 1.4, 0.3, 2
@@ -64,13 +65,13 @@ class SimulatedLadder:
             "throttle": held_back >= HELD_EVENTS - 1e-6,
         }
 
-    def simulate_second(self, level: int, decides: bool) -> None:
-        if allows(level, "rebalance") and self.placed < 1.0:
+    def simulate_second(self, levels: Collection[str], decides: bool) -> None:
+        if "rebalance" in levels and self.placed < 1.0:
             self.placing += 1
             self.placed = 1.0 if self.placing >= REBALANCE_SECONDS else self.placed
-        if allows(level, "workers") and decides:
+        if "workers" in levels and decides:
             self.workers = min(MAX_WORKERS, self.workers + WORKERS_STEP)
-        if allows(level, "nodes") and self.nodes + len(self.starting) < NODES_IDLE:
+        if "nodes" in levels and self.nodes + len(self.starting) < NODES_IDLE:
             self.starting.append(NODE_SECONDS)
         self.starting = [left - 1 for left in self.starting]
         self.nodes += sum(left <= 0 for left in self.starting)
@@ -82,6 +83,7 @@ class QueueLane:
     """A queue: its backlog, the events that its producers hold back, and its ladder."""
 
     cap: str
+    share: float  # of the plant
     state: LadderState = field(default_factory=LadderState)
     waiting: float = 0.0
     held_back: float = 0.0
@@ -91,56 +93,36 @@ class QueueLane:
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law for an hour; the arrivals are the same for all laws, without randomness."""
-    height, at, end = BASE * settings["overload_percent"] / 100, np.arange(SECONDS), START_SECONDS + OVERLOAD_SECONDS
-    if trace is not None:
-        offered = np.asarray(height * resample(trace, SECONDS))
-    else:
-        offered = np.where((at >= START_SECONDS) & (at < end), height, BASE * QUIET)
-    lanes = {"events": QueueLane(str(settings["cap"])), "orders": QueueLane("throttle")}
-    shares = {"events": 1 - ORDERS, "orders": ORDERS}
-    plant, tally = SimulatedLadder(), _Tally()
+    offered, lanes = generate_offered(settings, trace), build_lanes(settings)
+    plant, tally = SimulatedLadder(), LadderTally()
     for second, demand in enumerate(offered.tolist()):
         decides = second % DECISION_SECONDS == 0
         if decides:
-            for name, lane in lanes.items():
-                _decide(law, plant, lane, demand * shares[name], shares[name])
-        plant.simulate_second(max(lane.level for lane in lanes.values()) if law == "ladder" else 0, decides)
+            for lane in lanes.values():
+                _decide(law, plant, lane, demand * lane.share)
+        level = max(lane.level for lane in lanes.values()) if law == "ladder" else 0
+        plant.simulate_second(LEVELS[:level], decides)
         capacity = plant.compute_capacity()
-        tally.shed.append(0.0)
-        for name, lane in lanes.items():
-            dropped = _pass(lane, demand * shares[name], capacity * shares[name])
-            tally.shed[-1] += dropped
-            if dropped > 0:
-                tally.last_shed_second = second
-                saturated = plant.list_exhausted_levels(HELD_EVENTS if lane.held_back > 0 else 0.0)
-                exhausted = all(saturated[level] for level in LEVELS[:-1] if level != "throttle")
-                tally.early += 0.0 if exhausted else dropped
-        level, waiting = max(lane.level for lane in lanes.values()), sum(lane.waiting for lane in lanes.values())
-        held = sum(lane.held_back for lane in lanes.values())
-        tally.levels.append(float(level))
-        tally.waiting.append(waiting)
-        tally.settled.append(waiting <= capacity and held <= 1.0 and level < LEVELS.index("throttle") + 1)
-    unsettled = [second for second in range(end, SECONDS) if not tally.settled[second]]
-    last = unsettled[-1] + 1 if unsettled else end
-    metrics = {
-        "rungs": int(max(tally.levels)),
-        "lost_events": round(sum(lane.lost for lane in lanes.values()), 3),
-        "seconds_to_normal": last - end if last < SECONDS else None,
-        "lost_orders": round(lanes["orders"].lost, 3),
-        "shed_too_early": round(tally.early, 3),
-        "shed_after_decisions": max(0, tally.last_shed_second - end + DECISION_SECONDS) // DECISION_SECONDS,
-    }
-    series = {
-        "offered_per_second": offered,
-        "waiting_events": np.asarray(tally.waiting),
-        "rung": np.asarray(tally.levels),
-        "shed_per_second": np.asarray(tally.shed),
-    }
-    return ScenarioOutcome(metrics, series, 1.0)
+        dropped = [_pass(lane, demand * lane.share, capacity * lane.share) for lane in lanes.values()]
+        tally.record_second(plant, lanes, sum(dropped))
+    return tally.summarize(lanes, offered)
 
 
-def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, share: float) -> None:
-    capacity = plant.compute_capacity() * share
+def generate_offered(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
+    """Return the events offered in each second."""
+    height, at = BASE * settings["overload_percent"] / 100, np.arange(SECONDS)
+    if trace is not None:
+        return np.asarray(height * resample(trace, SECONDS))
+    return np.where((at >= START_SECONDS) & (at < END_SECONDS), height, BASE * QUIET)
+
+
+def build_lanes(settings: Mapping[str, Any]) -> dict[str, QueueLane]:
+    """Return the queues of events and orders."""
+    return {"events": QueueLane(str(settings["cap"]), 1 - ORDERS), "orders": QueueLane("throttle", ORDERS)}
+
+
+def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float) -> None:
+    capacity = plant.compute_capacity() * lane.share
     if law == "shed-only":
         lane.level = len(LEVELS) if demand > capacity and lane.cap == "shed" else 0
     elif law == "ladder":
@@ -148,7 +130,7 @@ def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, sh
             demand_per_second=demand,
             capacity_per_second=capacity,
             backlog_seconds=lane.waiting / capacity,
-            saturated=plant.list_exhausted_levels(lane.held_back / share),
+            saturated=plant.list_exhausted_levels(lane.held_back / lane.share),
         )
         lane.state, _ = LADDER.decide(LadderParameters(cap=lane.cap), lane.state, observation)
         lane.level = lane.state.rung
@@ -169,15 +151,47 @@ def _pass(lane: QueueLane, demand: float, capacity: float) -> float:
 
 
 @dataclass
-class _Tally:
+class LadderTally:
     """The sums over the seconds."""
 
     early: float = 0.0
-    last_shed_second: int = -1
     waiting: list[float] = field(default_factory=list)
     settled: list[bool] = field(default_factory=list)
     levels: list[float] = field(default_factory=list)
     shed: list[float] = field(default_factory=list)
+
+    def record_second(self, plant: SimulatedLadder, lanes: Mapping[str, QueueLane], dropped: float) -> None:
+        saturated = plant.list_exhausted_levels(0.0)
+        exhausted = all(saturated[level] for level in LEVELS[:-1] if level != "throttle")
+        self.early += 0.0 if exhausted else dropped
+        level, waiting = max(lane.level for lane in lanes.values()), sum(lane.waiting for lane in lanes.values())
+        held = sum(lane.held_back for lane in lanes.values())
+        self.shed.append(dropped)
+        self.levels.append(float(level))
+        self.waiting.append(waiting)
+        self.settled.append(
+            waiting <= plant.compute_capacity() and held <= 1.0 and level < LEVELS.index("throttle") + 1
+        )
+
+    def summarize(self, lanes: Mapping[str, QueueLane], offered: Floats) -> ScenarioOutcome:
+        unsettled = [second for second in range(END_SECONDS, SECONDS) if not self.settled[second]]
+        last = unsettled[-1] + 1 if unsettled else END_SECONDS
+        last_shed = max((second for second, dropped in enumerate(self.shed) if dropped > 0), default=-1)
+        metrics = {
+            "rungs": int(max(self.levels)),
+            "lost_events": round(sum(lane.lost for lane in lanes.values()), 3),
+            "seconds_to_normal": last - END_SECONDS if last < SECONDS else None,
+            "lost_orders": round(lanes["orders"].lost, 3),
+            "shed_too_early": round(self.early, 3),
+            "shed_after_decisions": max(0, last_shed - END_SECONDS + DECISION_SECONDS) // DECISION_SECONDS,
+        }
+        series = {
+            "offered_per_second": offered,
+            "waiting_events": np.asarray(self.waiting),
+            "rung": np.asarray(self.levels),
+            "shed_per_second": np.asarray(self.shed),
+        }
+        return ScenarioOutcome(metrics, series, 1.0)
 
 
 SCENARIO = Scenario(

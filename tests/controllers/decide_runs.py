@@ -138,7 +138,10 @@ def ladder(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Doc
         "came_per_second": float(chance.uniform(500, 2_000)),
         "capacity_per_second": 1_000.0,
         "backlog_seconds": float(chance.uniform(0, 30)),
-        "saturated": {"rebalance": bool(chance.random() < 0.7), "workers": True, "nodes": True},
+        "saturated": {"rebalance": bool(chance.random() < 0.7), "workers": True, "nodes": bool(chance.random() < 0.7)},
+        "unavailable": {"throttle": "no producer can wait"} if chance.random() < 0.2 else {},
+        "advice": {"nodes": "node scaling would use n3"},
+        "interval_seconds": 60.0,
         "budgets": [{"level": "shed", "name": "orders", "left": float(chance.uniform(0, 1e6)), "share": 0.5}],
     }
 

@@ -125,7 +125,7 @@ class SimulatedPlant:
         self.cores: int | None = None  # of Spark; None: not reported
         self._containers: dict[tuple[str, str], SimulatedContainer] = {}
         self.requested: set[str] = set()  # loops that are to decide at once
-        self._throttled: dict[str, float] = {}  # queue → when its throttling ends
+        self._throttled: dict[str, tuple[float, float]] = {}  # queue → when its throttling begins and ends
         self._watcher, self._snapshot = ReadingsWatcher(), NOTHING_SEEN
         self._beaten_at: float | None = None
         self._seq = 0
@@ -144,9 +144,10 @@ class SimulatedPlant:
         """Return an application's controls as steered."""
         return self.applications[application].declared.controls.apply_changes(self.controls.get(application, {}))
 
-    def is_throttled(self, queue: str) -> bool:
-        """Return whether the reachable producers of a queue wait now."""
-        return self.clock() < self._throttled.get(queue, 0.0)
+    def compute_throttled_share(self, queue: str, seconds: float = 1.0) -> float:
+        """Return the share of this time, from now on, in which a queue's producers wait."""
+        now, (began, end) = self.clock(), self._throttled.get(queue, (0.0, 0.0))
+        return max(0.0, min(end, now + seconds) - max(began, now)) / seconds
 
     def beat(self) -> None:
         """Advance the open plans, and let every node send its heartbeat, as each second."""
@@ -244,8 +245,8 @@ class SimulatedPlant:
         self.requested.update(loops)
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
-        """Throttle a queue's producers; the scenario asks `is_throttled`."""
-        self._throttled[queue] = self.clock() + seconds
+        """Throttle a queue's producers; the scenario asks `compute_throttled_share`."""
+        self._throttled[queue] = self.clock(), self.clock() + seconds
 
     def move_points(self, entry: LedgerEntry) -> None:
         """Start the decision's plan, which moves points from the next heartbeat on."""

@@ -7,7 +7,9 @@
 
 Capacity is computed from arrivals: events that producers hold back take no processing time. A replica that falls behind
 shows in the backlog, because most of its time is Spark's own, whatever the load. While producers are
-throttled, the offered load is the arrivals divided by the share of time without throttling.
+throttled, the offered load is the arrivals divided by the share of time without throttling. Arrivals are counted from
+one decision to the next, which is one cycle of throttling: a shorter window would see mostly its open part. At the
+level shed, throttling was not enough because producers hold back no more, and the arrivals are the offered load.
 
 A level that cannot help the queue is not offered: throttling needs a producer that can wait, shedding an application
 that may drop events, and the other levels a loop (`workers.control.parts.level_loops`). Enabling a level with loops
@@ -17,15 +19,16 @@ The ladder advises until a person trusts it, because its upper levels cost delay
 only advises (`workers.control.parts.plant_ladder`).
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from common.errors import BadInput
 from controllers.framework import guard
 from controllers.framework.guard import ObservationQuality
-from controllers.framework.sensed import Counters, Measurement
+from controllers.framework.sensed import Counters, Measurement, count_growth
 from controllers.parallelism.advice_value import AdvisedOperator
-from controllers.shedding.ladder import LAW, LEVELS, LadderObservation, allows, get_level_name
+from controllers.shedding.ladder import LAW, LEVELS, SHED, LadderObservation, allows, get_level_name
 from controllers.shedding.law import LAW as SHEDDING
 from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts import plant_ladder
@@ -55,7 +58,7 @@ from workers.steering import scope
 # Above this utilization, a batch or a worker waits for its predecessor for longer than it takes itself.
 FULL = 0.9
 MIN_UTILISATION = 0.01
-INTERVAL_SECONDS = 5
+INTERVAL_SECONDS, MAX_INTERVALS = 5, 3
 UNKNOWN = QueueStatus()
 Document = Mapping[str, Any]
 
@@ -66,8 +69,8 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
         return plant_ladder.observe_plant(target, snapshot, now_seconds)
     name = str(target.get("queue"))
     row = snapshot.queues.get(name, UNKNOWN)
-    came = row.in_per_second or 0.0
-    demand = came + _compute_held_back(name, snapshot)
+    came, counters = _measure_arrivals(row, before, now_seconds)
+    demand = came + _compute_held_back(name, row, came, snapshot)
     readers = {reader for reader, application in snapshot.pipeline.applications.items() if name in application.queues}
     # The error budgets for throttling this queue and for shedding its applications' events.
     levels = assess_levels(name, snapshot)
@@ -76,7 +79,7 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
         demand_per_second=round(demand, 3),
         came_per_second=round(came, 3),
         # Without arrivals nothing is measured; the offered load is then taken to be within capacity.
-        capacity_per_second=round(_estimate_capacity(name, row, came or demand, snapshot), 3),
+        capacity_per_second=round(_estimate_capacity(name, row, row.in_per_second or demand, snapshot), 3),
         backlog_seconds=_compute_late_seconds(row),
         saturated={level: status.exhausted for level, status in levels.items()},
         unavailable={level: status.unavailable for level, status in levels.items() if status.unavailable},
@@ -84,15 +87,29 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
         interval_seconds=_find_interval_seconds(name, snapshot),
         budgets=tuple(budgets) or None,
     )
-    return Measurement.of(observation, _check_measurement(name, row, snapshot, now_seconds), {})
+    return Measurement.of(observation, _check_measurement(name, row, snapshot, now_seconds), counters)
 
 
-def _compute_held_back(queue: str, snapshot: Snapshot) -> float:
+def _measure_arrivals(row: QueueStatus, before: Counters | None, now_seconds: float) -> tuple[float, dict[str, float]]:
+    """Return the events/s that producers inserted since the last decision, and the counters of this one.
+
+    Without counters of about an interval ago, the rate is that of the last seconds.
+    """
+    counts = {node: container.inserted_events for node, container in row.containers.items()}
+    counters = {f"inserted@{node}": float(count) for node, count in counts.items() if count is not None}
+    seconds = now_seconds - before.get("at", now_seconds) if before else 0.0
+    inserted = sum(count_growth(before, counters, key) for key in counters)
+    is_known = len(counters) == len(counts) > 0 and 0 < seconds <= MAX_INTERVALS * INTERVAL_SECONDS
+    return inserted / seconds if is_known else row.in_per_second or 0.0, {**counters, "at": now_seconds}
+
+
+def _compute_held_back(queue: str, row: QueueStatus, came: float, snapshot: Snapshot) -> float:
     """Return the load held back by recent throttling, in events/s; advice throttles no one."""
     closed = scope.compute_closed_share(queue, snapshot)
-    if closed >= 1.0:
-        return 0.0  # a manual change has closed the queue, so its arrivals are unknown
-    return _compute_throttleable_rate(queue, snapshot) * closed / (1 - min(0.99, closed))
+    if closed >= 1.0 or (scope.find_active_level(queue, snapshot) or 0) >= SHED:
+        return 0.0  # a manual change has closed the queue, so its arrivals are unknown; or producers don't wait
+    waiting_share = min(1.0, _compute_throttleable_rate(queue, snapshot) / (row.in_per_second or math.inf))
+    return came * waiting_share * closed / (1 - min(0.99, closed))
 
 
 def _compute_throttleable_rate(queue: str, snapshot: Snapshot) -> float:
@@ -113,7 +130,7 @@ def _find_interval_seconds(queue: str, snapshot: Snapshot) -> float:
 def _estimate_capacity(name: str, row: QueueStatus, came: float, snapshot: Snapshot) -> float:
     if row.kind == "pipeline":
         used = [
-            OperatorLoad(application, snapshot).compute_utilization()
+            OperatorLoad(application, snapshot, clears_backlog=False).compute_utilization()
             for application in list_reading_applications(name, snapshot)
         ]
         return came * FULL / max([MIN_UTILISATION, *used])

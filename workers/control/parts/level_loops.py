@@ -85,17 +85,18 @@ def _are_all_slots_busy(snapshot: Snapshot) -> bool:
 
 
 def _acts(row: LoopStatus, snapshot: Snapshot) -> bool:
-    """Return whether a loop last added capacity, or waits for the effect of what it did."""
+    """Return whether a loop has just added capacity, or waits for the effect of what it did."""
     if row.mode != Loop.Mode.AUTO:
         return False
+    adds = bool(row.relief) and _is_fresh(row, snapshot)
     remedy = catalog.find_remedy_by_name(row.law)
     if remedy is not None and remedy.lasts:
         checked = any(
             action.law == row.law and action.verdict == LedgerEntry.Verdict.CHECKING for action in snapshot.deeds
         )
-        return checked or bool(row.relief)
+        return checked or adds
     moves = remedy is not None and remedy.level in PLACEMENT_LEVELS
-    return bool(row.relief) or (moves and any(plan.state in BEING_EXECUTED for plan in snapshot.plans))
+    return adds or (moves and any(plan.state in BEING_EXECUTED for plan in snapshot.plans))
 
 
 def _has_decided(row: LoopStatus, level: str, queue: str, snapshot: Snapshot) -> bool:
@@ -105,6 +106,10 @@ def _has_decided(row: LoopStatus, level: str, queue: str, snapshot: Snapshot) ->
         return True
     if LEVELS.index(level) < (scope.find_active_level(queue, snapshot) or 0):
         return True
+    return _is_fresh(row, snapshot)
+
+
+def _is_fresh(row: LoopStatus, snapshot: Snapshot) -> bool:
     return row.at is not None and abs((snapshot.at or 0.0) - row.at) <= FRESH_SECONDS
 
 

@@ -1,7 +1,7 @@
 """Load offered to the pipeline's operators, and the share of their time that it takes, from one snapshot.
 
 An overloaded operator counts the events that it processes and not those meant for it (Röger, VIII). Processed events
-are therefore treated as a sample and scaled by what producers put into the application's queues plus the backlog,
+are therefore treated as a sample and scaled by what producers put into the application's queues, plus the backlog,
 cleared within DRAIN_SECONDS. Rates are those of patterns before shedding.
 """
 
@@ -17,10 +17,14 @@ MIN_AVAILABLE = 0.05
 
 
 class OperatorLoad:
-    """The operator load of one application. row: its part of the snapshot."""
+    """The operator load of one application.
 
-    def __init__(self, row: ApplicationStatus, snapshot: Snapshot) -> None:
-        self.row, self._snapshot = row, snapshot
+    row: its part of the snapshot. clears_backlog: whether the backlog counts as offered, to be cleared within
+    DRAIN_SECONDS; what an operator can do does not depend on it.
+    """
+
+    def __init__(self, row: ApplicationStatus, snapshot: Snapshot, clears_backlog: bool = True) -> None:
+        self.row, self._snapshot, self._clears_backlog = row, snapshot, clears_backlog
         self.scale = self._scale()
 
     def _scale(self) -> float:
@@ -28,7 +32,8 @@ class OperatorLoad:
         worked, offered = self.row.in_per_second, self._compute_offered_per_second()
         if not worked or offered is None:
             return 1.0
-        return max(0.0, (offered + self._count_waiting_events() / DRAIN_SECONDS) / worked)
+        backlog = self._count_waiting_events() if self._clears_backlog else 0.0
+        return max(0.0, (offered + backlog / DRAIN_SECONDS) / worked)
 
     def _compute_offered_per_second(self) -> float | None:
         """Return the rate at which producers fill the application's queues; None if one is unknown."""

@@ -134,3 +134,41 @@ def test_enabling_a_level_makes_its_loops_decide_at_once_and_waives_their_cool_d
     assert tick(6).action == {"rung": 3}, "there is nothing to move, and no loop starts workers"
     assert Loop.objects.get(law="rebalancing").ticked_at == NOW
     assert Loop.objects.get(law="node_scaling").ticked_at is None
+
+
+def observed(rung, closed, in_per_second, inserted, before):
+    """The ladder's observation of `alert` after 5 s in which this many events were inserted."""
+    on_it = {"law": "ladder", "mode": "auto", "target": {"queue": "alert"}}
+    document = {
+        "at": 105.0,
+        "queues": {
+            "alert": {
+                "kind": "jobs",
+                "in_per_second": in_per_second,
+                "out_per_second": 40.0,
+                "wait_seconds": 60.0,
+                "containers": {"n1": {"inserted_events": inserted}},
+            }
+        },
+        "producers": {"shop": {"queues": {"alert": in_per_second}}},
+        "loops": {"ladder/alert": {**on_it, "terms": {"rung": rung, "closed_share": closed}}},
+        "totals": TOTALS,
+    }
+    return ladder.measure_target({"queue": "alert"}, snapshot_of(document), before, 105.0)
+
+
+def test_arrivals_are_counted_over_a_whole_cycle_of_throttling():
+    """Producers offer 100 events/s and wait for 60 % of each 5 s. The last 3 s see mostly the open part."""
+    first = observed(4, 0.6, 67.0, 1_000, None)
+    assert first.observation["came_per_second"] == 67.0, "nothing to compare with"
+    second = observed(4, 0.6, 67.0, 1_200, {**first.counters, "at": 100.0})
+    assert second.observation["came_per_second"] == 40.0
+    assert second.observation["demand_per_second"] == pytest.approx(100.0)
+    late = observed(4, 0.6, 67.0, 1_200, {**first.counters, "at": 5.0})
+    assert late.observation["came_per_second"] == 67.0, "the last decision is too long ago"
+
+
+def test_what_comes_in_spite_of_throttling_is_all_that_is_offered_once_events_are_shed():
+    """The estimate would grow without end: closing more does not make producers wait that hold back no more."""
+    found = observed(5, 0.9, 100.0, 1_500, {"inserted@n1": 1_000.0, "at": 100.0}).observation
+    assert (found["came_per_second"], found["demand_per_second"]) == (100.0, 100.0)

@@ -38,6 +38,8 @@ class Plant:
         self.snapshot = sample_snapshot()
         self.row = self.snapshot["pipeline"]["applications"]["performance"]
         self.queue = self.snapshot["queues"]["telemetry"]
+        for container in self.queue["containers"].values():
+            container["inserted_events"] = None  # rates are what the test sets
         self.snapshot |= {"loops": {}, "plans": [], "deeds": [], "producers": {}}
         self.load(1.0)
 
