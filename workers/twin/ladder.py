@@ -9,6 +9,7 @@ more than the rate of the overload. Shedding drops what would wait for longer th
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from common.stored_document import replace_fields
 from controllers.shedding.ladder import LAW
 from controllers.simulation import ladder
 from controllers.simulation.ladder import BASE, LadderTally, QueueLane, SimulatedLadder
@@ -62,7 +63,10 @@ class LadderPlant(SimulatedPlant):
         self._helpers: dict[str, LoopStatus] = {}
 
     def publish(self, loops: dict[str, LoopStatus]) -> Snapshot:
-        return super().publish({**loops, **self._helpers})
+        is_placing = self.effects.placing and self.effects.placed < 1.0
+        plans = [PlanStatus(id=1, state="running")] if is_placing or self.effects.starting else []
+        self._snapshot = replace_fields(super().publish({**loops, **self._helpers}), plans=plans)
+        return self._snapshot
 
     def request_decisions(self, loops: Collection[str]) -> None:
         self._asked.update(loops)
@@ -84,8 +88,6 @@ class LadderPlant(SimulatedPlant):
         acting = {status.law for status in self._helpers.values() if status.relief}
         levels = [level for level, law in LAWS.items() if law in acting]
         self.effects.simulate_second(levels, second % ladder.DECISION_SECONDS == 0)
-        is_placing = self.effects.placing and self.effects.placed < 1.0
-        self.plans = [PlanStatus(id=1, state="running")] if is_placing or self.effects.starting else []
 
     def process(self, name: str, demand: float, fastest: float) -> float:
         """Process one second of a queue, and return the events that were shed.

@@ -8,7 +8,7 @@
 Capacity is computed from arrivals: events that producers hold back take no processing time. A replica that falls behind
 shows in the backlog, because most of its time is Spark's own, whatever the load. While producers are
 throttled, the offered load is the arrivals divided by the share of time without throttling. Arrivals are counted from
-one decision to the next, which is one cycle of throttling: a shorter window would see mostly its open part. At the
+one decision to the next, which is one cycle of throttling: a shorter window would see too much of its open part. At the
 level shed, throttling was not enough because producers hold back no more, and the arrivals are the offered load.
 
 A level that cannot help the queue is not offered: throttling needs a producer that can wait, shedding an application
