@@ -16,6 +16,7 @@ from workers.models import LedgerEntry, Loop
 from workers.placement.plans import BEING_EXECUTED
 from workers.steering import scope
 
+RANKED_LAWS = catalog.list_ranked_laws()
 LOOP_LEVELS = ("rebalance", "workers", "nodes")
 PLACEMENT_LEVELS = ("rebalance", "nodes")
 # The decision of a loop is evidence that it can't help if it is at most this old. Enabling its level gets a new one.
@@ -53,7 +54,8 @@ def assess_level(level: str, queue: str, snapshot: Snapshot) -> LevelStatus:
             if "application" in row.target or from_hosts == ("host" in row.target)
         }
     advising = {name: row for name, row in loops.items() if row.mode in (Loop.Mode.ADVISE, Loop.Mode.HOLD)}
-    advice = "; ".join(_describe_advice(row) for row in advising.values() if row.relief)
+    helpful = [row for row in advising.values() if row.relief and not _has_owner(row, loops)]
+    advice = "; ".join(_describe_advice(row) for row in helpful)
     acts = any(_acts(row, snapshot) for name, row in loops.items() if name not in advising)
     is_known = all(_has_decided(row, level, queue, snapshot) for row in loops.values())
     return LevelStatus(exhausted=is_known and not acts and not advice, advice="" if acts else advice)
@@ -111,6 +113,14 @@ def _has_decided(row: LoopStatus, level: str, queue: str, snapshot: Snapshot) ->
 
 def _is_fresh(row: LoopStatus, snapshot: Snapshot) -> bool:
     return row.at is not None and abs((snapshot.at or 0.0) - row.at) <= FRESH_SECONDS
+
+
+def _has_owner(row: LoopStatus, loops: Mapping[str, LoopStatus]) -> bool:
+    """Return whether another loop acts on the target, of which only one may act: nobody waits for this one's advice."""
+    if row.law not in RANKED_LAWS:
+        return False
+    others = [other for other in loops.values() if other.law in RANKED_LAWS and other.target == row.target]
+    return any(other.mode in Loop.ACTING for other in others)
 
 
 def _describe_advice(row: LoopStatus) -> str:

@@ -95,6 +95,14 @@ def test_more_workers_help_while_a_slot_is_free_and_more_processes_otherwise():
     assert not assess_level("workers", "telemetry", seen(deeds=deeds)).exhausted, "its effect is not known yet"
 
 
+def test_advice_for_tasks_that_another_loop_sets_is_not_waited_for():
+    advice = loop("parallelism_queueing", "advise", "set tasks of 1 operator", application="performance")
+    for mode, is_advised in (("auto", False), ("advise", True)):
+        joint = loop("parallelism_joint", mode, application="performance")
+        snapshot = seen({"parallelism_queueing/performance": advice, "parallelism_joint/performance": joint})
+        assert bool(assess_level("workers", "telemetry", snapshot).advice) is is_advised
+
+
 def test_an_old_decision_is_no_proof_that_a_loop_can_not_help_until_its_level_is_enabled():
     old = {"rebalancing": loop("rebalancing", age=14.0)}
 
