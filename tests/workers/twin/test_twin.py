@@ -87,11 +87,11 @@ def test_a_pool_that_is_not_kept_returns_to_its_start_size(plant):
 
 
 def test_a_throttled_queue_is_open_again_after_the_time(plant):
+    twin, shares = Twin(plant, []), []
     plant.throttle_queue(QUEUE, 2.5)
-    shares = []
     for _ in range(4):
         shares.append(plant.compute_throttled_share(QUEUE))
-        pass_seconds(Twin(plant, []), 1)
+        pass_seconds(twin, 1)
     assert shares == [1.0, 1.0, 0.5, 0.0]
 
 
