@@ -529,6 +529,8 @@ interface LoopStatus {
   "late_seconds": number | null;
   "cause": string | null;
   "last_mode": string | null;
+  "relief": string | null;
+  "cap": string | null;
 }
 
 interface OverrideStatus {

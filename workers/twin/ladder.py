@@ -16,7 +16,7 @@ from controllers.simulation.ladder import BASE, LadderTally, QueueLane, Simulate
 from controllers.simulation.scenario import Floats, ScenarioOutcome
 from queues.points import TOTAL
 from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
-from workers.control.kinds import node_scaling, rebalancing, shedding
+from workers.control.kinds import node_scaling, parallelism_joint, rebalancing, shedding
 from workers.control.kinds.ladder import FULL
 from workers.documents.loops import LoopStatus
 from workers.documents.plans import PlanStatus
@@ -32,7 +32,7 @@ PRODUCER, TYPE, PATTERN = "api", "A", "any"
 NODES, IDLE = ("n1", "n2"), ("n3", "n4")
 SHED_BOUND_SECONDS = float(shedding.KIND.defaults.parameters["latency_bound_seconds"])
 SECONDS = {"rebalance": rebalancing.KIND.interval_seconds, "workers": 1, "nodes": node_scaling.KIND.interval_seconds}
-LAWS = {"rebalance": "rebalancing", "workers": "parallelism_joint", "nodes": "node_scaling"}
+LAWS = {"rebalance": rebalancing.KIND.name, "workers": parallelism_joint.KIND.name, "nodes": node_scaling.KIND.name}
 DECLARATION = """
 name: {name}
 queues: [{name}]
