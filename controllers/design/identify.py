@@ -251,3 +251,37 @@ def _bound_covariance(covariance: Floats, noise: float) -> Floats:
 
 def _clip(value: float, bounds: tuple[float, float]) -> float:
     return min(max(value, bounds[0]), bounds[1])
+
+
+class Information(msgspec.Struct, frozen=True):
+    """The normal equations of after = a·moved + ratio·pushed, with forgetting: sums of products."""
+
+    moved: Annotated[float, value("s²", "moved · moved.", 0.0, 1e36)] = 0.0
+    both: Annotated[float, value("s²", "moved · pushed.", -1e36, 1e36)] = 0.0
+    pushed: Annotated[float, value("s²", "pushed · pushed.", 0.0, 1e36)] = 0.0
+    moved_after: Annotated[float, value("s²", "moved · after.", -1e36, 1e36)] = 0.0
+    pushed_after: Annotated[float, value("s²", "pushed · after.", -1e36, 1e36)] = 0.0
+
+
+def learn_changes(
+    before: Information, moved: Floats, pushed: Floats, after: Floats, noise: float, forgetting: float
+) -> Information:
+    """Return the information after a sample of changes, which need no c.
+
+    Of several measured values that have one model, each adds. Changes color the noise; therefore only a sample is
+    learned whose input moved the values by more than the noise. The rest is forgotten all the same, so that after a
+    quiet time the given model applies again.
+    """
+    sums = np.array(msgspec.structs.astuple(before)) * forgetting
+    if float(np.linalg.norm(pushed)) >= EXCITED * noise:
+        sums += [moved @ moved, moved @ pushed, pushed @ pushed, moved @ after, pushed @ after]
+    return Information(*sums.tolist())
+
+
+def solve_model(known: Information, a: float, noise: float) -> tuple[float, float]:
+    """Return a and the ratio within bounds: least squares, with the given a and a ratio of 1 as first values."""
+    first = np.array([a, 1.0])
+    squares = np.array([[known.moved, known.both], [known.both, known.pushed]])
+    surprise = np.array([known.moved_after, known.pushed_after]) - squares @ first
+    found = first + np.linalg.solve(squares + np.diag(max(noise, 1e-9) ** 2 / np.array(FIRST_VARIANCE)), surprise)
+    return min(max(float(found[0]), 0.0), 1.0), _clip(float(found[1]), RATIO_BOUNDS)

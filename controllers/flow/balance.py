@@ -1,60 +1,86 @@
 """The balance law: shares of the load for N replicas, so that all have the mean response time.
 
 The law follows Xu, 3.2. It controls the differences d_i = R_i - mean(R). The sum of the shares is constant, so N - 1 of
-them are free (for two replicas one: a single controller). With the columns of T' an orthonormal basis of vectors that
-sum to 0, a replica's model R_i(k+1) = a_i·R_i(k) + b_i·share_i(k), shares as parts of their sum, gives
+them are free (for two replicas one: a single controller). A share takes effect after `delay` decisions, and a measured
+response time is the mean of `averaging` intervals. With the columns of T' an orthonormal basis of vectors that sum to
+0, d = T'x, and shares = start + T'v as parts of their sum, the model is
 
-    x(k+1) = T·diag(a)·T'·x(k) + T·diag(b)·T'·v(k)        d = T'x, shares = start + T'v
+    x(k+1) = T·diag(a)·T'·x(k) + T·diag(b)·T'·mean of v(k-delay), …, v(k-delay-averaging+1)
     i(k+1) = i(k) + x(k)                                   integrators: they remove a constant difference
 
-(the integrators also handle what the mean adds to the differences of unlike replicas). The regulator minimizes Σ q·|x|²
-+ integral·|i|² + r·|v|²; v = -K·x - L·i is applied as a change of the shares in force,
+(the integrators also handle what the mean adds to the differences of unlike replicas). The states are x, the earlier
+v that have not taken full effect, and i. The regulator minimizes Σ q·|x|² + integral·|i|² + r·|v|²;
+v = -K·x - L·i - Σ M_j·v(k-j) is applied as a change of the shares in force,
 
-    share(k) = share(k-1) - K·(d(k) - d(k-1)) - L·d(k-1)
+    share(k) = share(k-1) - K·(d(k) - d(k-1)) - L·d(k-1) - Σ M_j·(share(k-j) - share(k-j-1))
 
-so that a share at its limit causes no windup (ERRATA E6 for the flow law). Identical replicas decouple into N - 1 equal
-loops of two states with a closed-form optimum; different ones are solved by structured doubling
-(`controllers.design.lqr`).
+so that a share at its limit causes no windup (ERRATA E6 for the flow law). The differences of identical replicas
+decouple into N - 1 equal loops.
+
+Xu's Figure 9 shows a regulator for the wrong delay, which oscillates. Parameters are therefore refused unless their
+loop is stable with every delay up to `MAX_DELAY` decisions. With adaptive `tuning`, a and b are identified from the
+changes of differences and shares (`controllers.design.identify`), and the gains scale with 1/b.
+
+A correction begins when the slowest and the fastest replica differ by more than chance explains, and continues until
+little of the difference is left. Without errors of measurement (`error_seconds`), every difference counts.
 
 The load has to be sufficient, where it is known. With few events the response time is that of the batch itself, and a
 share that followed it would drift to its limit. So below `least_events_per_second`, and while no replica is busy for
 `least_utilisation` of the time, the shares return to equal, by half of the distance at each decision, and differences
-start again. The same applies to a replica that reports nothing because its share is so small (`starved`). With enough
-load, shares stay unchanged while the response times are not comparable (`incomparable`); a return that has started
-continues.
+start again. The same applies to a replica that reports nothing because its share is so small (`starved`), and where
+shares cannot matter: the identified effect of a whole share is below `resolution_seconds`, or all replicas run on the
+same cores and none differs from the others. With enough load, shares stay unchanged while the response times are not
+comparable (`incomparable`); a return that has started continues.
 """
 
-import cmath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import scipy
+from msgspec.structs import replace
 
 from common.errors import BadInput
 from common.parameter import value
+from controllers.design.identify import Information, learn_changes, solve_model
 from controllers.design.lqr import design_regulator
 from controllers.framework.decision import Decision, Expectation
 from controllers.framework.law import Law, Values
 from controllers.framework.reason import format_count, format_no_action, format_number, format_percent, format_reason
 
 Floats = npt.NDArray[np.float64]
+MAX_DELAY, MAX_AVERAGING = 2, 4  # decisions
+PAST_SHARES, PAST_DIFFERENCES = MAX_DELAY + MAX_AVERAGING + 1, 3
 A = value("1", "Model: share of a response time that remains at the next decision.", 0.0, 1.2)
 B = value("s per share of all", "Model: effect of the whole load.", 1e-9, 1e9)
 
 
 class BalanceParameters(msgspec.Struct, frozen=True, kw_only=True):
-    a: Annotated[float, A] = 0.5
-    b: Annotated[float, B] = 1.0
+    a: Annotated[float, A] = 0.8
+    b: Annotated[
+        float | None,
+        value(
+            "s per share of all",
+            "Model: effect of the whole load. Default: that on replicas that are overloaded, 0.6 intervals for each.",
+            1e-9,
+            1e9,
+        ),
+    ] = None
     q: Annotated[float, value("1/s²", "Weight of a difference.", 0.0, 1e9)] = 1.0
     integral: Annotated[float, value("1/s²", "Weight of a lasting difference.", 1e-9, 1e9)] = 0.25
     r: Annotated[
-        float, value("1/share²", "Weight of a change of shares; higher values change shares less.", 1e-9, 1e12)
-    ] = 4.0
+        float | None,
+        value(
+            "1/share²",
+            "Weight of a change of shares; higher values change shares less. Default: 16 times the square of b.",
+            1e-9,
+            1e12,
+        ),
+    ] = None
     minimum_share: Annotated[
         float | None,
         value(
@@ -69,6 +95,17 @@ class BalanceParameters(msgspec.Struct, frozen=True, kw_only=True):
         float, value("s", "Smaller differences count as noise, such as a batch that started later.", 0.0, 3_600.0)
     ] = 0.5
     interval_seconds: Annotated[float, value("s", "Time between two decisions.", 0.1, 3_600.0)] = 2.0
+    delay: Annotated[int, value("decisions", "Model: decisions until a share takes effect.", 0, MAX_DELAY)] = 1
+    averaging: Annotated[
+        int, value("decisions", "Model: number of intervals that a response time averages.", 1, MAX_AVERAGING)
+    ] = 2
+    tuning: Annotated[
+        Literal["fixed", "adaptive"],
+        value("choice", "fixed: use the given model. adaptive: identify a and b, starting from the model."),
+    ] = "adaptive"
+    forgetting: Annotated[
+        float, value("factor", "adaptive: factor by which the weight of a decision falls.", 0.5, 1.0)
+    ] = 0.97
     least_events_per_second: Annotated[
         float,
         value(
@@ -110,17 +147,42 @@ class BalanceObservation(msgspec.Struct, frozen=True, kw_only=True):
     incomparable: Annotated[
         str | None, value("sentence", "Reason why response times can't be compared; null: they can.")
     ] = None
+    error_seconds: Annotated[
+        float | None,
+        value(
+            "s",
+            "Standard error of the difference between the slowest and the fastest replica; null: no difference is due "
+            "to chance.",
+            0.0,
+            1e9,
+        ),
+    ] = None
+    same_cores: Annotated[bool, value("flag", "True: all replicas run on the same cores.")] = False
     starved: Annotated[str | None, value("sentence", "Replicas whose share is too small for a report; null: none.")] = (
         None
     )
 
 
 class BalanceState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next change starts from. Lists are newest first."""
+
     differences: Annotated[
         dict[str, Annotated[float, value("s", "Difference of a replica.", -1e9, 1e9)]],
-        value("s", "Last differences.", required=True),
+        value("s", "Differences at the last change of shares.", required=True),
     ] = {}
     returning: Annotated[bool, value("flag", "True: the shares are returning to equal.")] = False
+    correcting: Annotated[bool, value("flag", "True: a difference is being corrected.")] = False
+    past_differences: Annotated[
+        dict[str, Annotated[tuple[float, ...], value("s", "Of a replica.", -1e9, 1e9, most=PAST_DIFFERENCES)]],
+        value("s", "Differences at the last decisions."),
+    ] = {}
+    past_shares: Annotated[
+        dict[str, Annotated[tuple[float, ...], value("share of all", "Of a replica.", 0.0, 1.0, most=PAST_SHARES)]],
+        value("share of all", "Shares in force before the last decisions."),
+    ] = {}
+    information: Annotated[
+        Information | None, value("model", "What the changes say about a and b; null: nothing.", or_null=True)
+    ] = None
 
 
 MINIMUM_SHARE, MINIMUM_OF_EQUAL = 0.02, 0.5  # default without a parameter
@@ -130,29 +192,56 @@ MAX_REPLICAS = 1_000
 SHOWN_CHANGE = 0.0005  # share; smaller values print as 0.0 %
 KEEP = "Keep the shares"
 RETURNED = 0.5  # share of the distance to equal shares, per decision of a return
+# A difference counts as chance within this share of the mean, because batches start and are scheduled at random, and
+# within this many standard errors. A correction continues until this part of that limit.
+CHANCE_SHARE, CHANCE_ERRORS, CORRECTED = 0.5, 2.0, 0.2
+# An identified b below this part of the given one makes no loop faster: the difference then depends on other things.
+LEAST_RATIO = 0.25
+MIN_NOISE = 0.1  # of the resolution
+IDENTIFIED = 9.0  # squared changes, in units of the squared noise
+STEPS_OF_A = 20  # gains are designed for multiples of 1/20
+STABLE_BELOW = 1 - 1e-9
+# An overloaded replica responds later by an interval times the load beyond its capacity. At 60 % of the capacity of all
+# replicas, the whole load is 0.6 times as much as each of them can process.
+OVERLOADED = 0.6
+USUAL_WEIGHT = 16.0  # r for b = 1
 
 
 @dataclass(frozen=True)
 class BalanceGains:
-    """K and L of the module docstring: numbers for identical replicas, otherwise N by N matrices."""
+    """K, L, and M of the module docstring: numbers for identical replicas, otherwise N by N matrices."""
 
     difference: Floats
     lasting: Floats
+    past: tuple[Floats, ...] = ()
 
-    def change(self, now: Floats, before: Floats) -> Floats:
-        """Return the change of the shares; it sums to 0."""
-        change = -np.dot(self.difference, now - before) - np.dot(self.lasting, before)
+    def change(
+        self, now: Floats, before: Floats, ratio: float = 1.0, moves: Sequence[Floats] = (), stretch: float = 1.0
+    ) -> Floats:
+        """Return the change of the shares; it sums to 0.
+
+        ratio: identified b, relative to the model. moves: earlier changes of the shares, newest first. stretch: actual
+        delay, relative to the model.
+        """
+        change = -(np.dot(self.difference, now - before) + np.dot(self.lasting, before) / stretch) / (ratio * stretch)
+        for gain, moved in zip(self.past, moves, strict=False):
+            change = change - np.dot(gain, moved)
         return np.asarray(change - change.mean())
 
 
-def design_balance_gains(a: Floats, b: Floats, *, q: float, integral: float, r: float) -> BalanceGains:
+def design_balance_gains(
+    a: Floats, b: Floats, *, q: float, integral: float, r: float, delay: int = 0, averaging: int = 1
+) -> BalanceGains:
     """Return the gains of the regulator for replicas with these models, one element each."""
     if np.ptp(a) == 0 and np.ptp(b) == 0:
-        k, lasting = compute_decoupled_gains(float(a[0]), float(b[0]), q=q, integral=integral, r=r)
-        return BalanceGains(np.array(k), np.array(lasting))
+        gains = design_one_loop(float(a[0]), float(b[0]), q, integral, r, delay, averaging)
+        return BalanceGains(gains[0], gains[-1], tuple(gains[1:-1]))
     basis, states = build_difference_basis(len(a)), len(a) - 1
-    gain = design_regulator(*build_difference_system(a, b, q=q, integral=integral, r=r)).gain
-    return BalanceGains(basis.T @ gain[:, :states] @ basis, basis.T @ gain[:, states:] @ basis)
+    gain = design_regulator(
+        *build_difference_system(a, b, q=q, integral=integral, r=r, delay=delay, averaging=averaging)
+    ).gain
+    difference, *past, lasting = (basis.T @ part @ basis for part in np.split(gain, gain.shape[1] // states, axis=1))
+    return BalanceGains(difference, lasting, tuple(past))
 
 
 def build_difference_basis(replicas: int) -> Floats:
@@ -161,54 +250,90 @@ def build_difference_basis(replicas: int) -> Floats:
 
 
 def build_difference_system(
-    a: Floats, b: Floats, *, q: float, integral: float, r: float
+    a: Floats, b: Floats, *, q: float, integral: float, r: float, delay: int = 0, averaging: int = 1
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return A, B, Q, R of the module docstring: states x and i, inputs v."""
-    basis, size = build_difference_basis(len(a)), len(a) - 1
-    nothing, one = np.zeros((size, size)), np.eye(size)
-    system = np.block([[(basis * a) @ basis.T, nothing], [one, one]])
-    inputs = np.vstack([(basis * b) @ basis.T, nothing])
-    return system, inputs, scipy.linalg.block_diag(q * one, integral * one), r * one
+    """Return A, B, Q, R of the module docstring: states x, earlier v, and i, inputs v."""
+    basis = build_difference_basis(len(a))
+    one, pending = np.eye(len(a) - 1), delay + averaging - 1
+    system, inputs = _build_system((basis * a) @ basis.T, (basis * b) @ basis.T, delay, averaging)
+    weights = scipy.linalg.block_diag(q * one, np.zeros((pending * len(one), pending * len(one))), integral * one)
+    return system, inputs, weights, r * one
 
 
-def compute_decoupled_gains(a: float, b: float, *, q: float, integral: float, r: float) -> tuple[float, float]:
-    """Return K and L of one decoupled loop in closed form, by spectral factorization.
-
-    The optimal poles are the z within the unit circle with, for w = z + 1/z,
-
-        r·(1 + a² - a·w)(2 - w) + b²·(q·(2 - w) + integral) = 0
-
-    a quadratic in w; and (z - a)(z - 1) + b·K·(z - 1) + b·L has them.
-    """
-    quadratic = [r * a, -(r * (1 + a) ** 2 + b * b * q), 2 * r * (1 + a * a) + b * b * (2 * q + integral)]
-    first, second = (_find_stable_root(w) for w in _roots(*quadratic))
-    proportional = (1 + a - (first + second).real) / b
-    return proportional, ((first * second).real - a) / b + proportional
-
-
-def _roots(square: float, linear: float, constant: float) -> tuple[complex, complex | None]:
-    """Return both zeros, computing the larger first to avoid cancellation; None: infinite."""
-    half = (-linear + cmath.sqrt(linear * linear - 4 * square * constant)) / 2
-    return constant / half, (half / square if square > 1e-100 * abs(half) else None)
+def _build_system(
+    a: Floats, b: Floats, delay: int, averaging: int, pending: int | None = None
+) -> tuple[Floats, Floats]:
+    """Return A and B with room for `pending` earlier v, by default as many as have not taken full effect."""
+    size, last = len(a), (delay + averaging - 1 if pending is None else pending) + 1
+    system, inputs = np.zeros((last + 1, last + 1, size, size)), np.zeros((last + 1, size, size))
+    system[0, 0], system[last, 0], system[last, last] = a, np.eye(size), np.eye(size)
+    for earlier in range(delay, delay + averaging):
+        (system[0] if earlier else inputs)[earlier] = b / averaging
+    for earlier in range(1, last):
+        (system[earlier] if earlier > 1 else inputs)[max(earlier - 1, 1)] = np.eye(size)
+    return system.transpose(0, 2, 1, 3).reshape(inputs.shape[0] * size, -1), inputs.reshape(-1, size)
 
 
-def _find_stable_root(w: complex | None) -> complex:
-    if w is None:
-        return 0j
-    root = cmath.sqrt(w * w - 4)
-    return 2 / max(w + root, w - root, key=abs)
+@lru_cache(maxsize=64)
+def design_one_loop(a: float, b: float, q: float, integral: float, r: float, delay: int, averaging: int) -> Floats:
+    """Return K, the M_j, and L of one decoupled loop."""
+    system, inputs = _build_system(np.array([[a]]), np.array([[b]]), delay, averaging)
+    weights = np.diag([q, *np.zeros(delay + averaging - 1), integral])
+    return design_regulator(system, inputs, weights, np.array([[r]])).gain[0]
+
+
+@dataclass(frozen=True)
+class MeanModel:
+    """The mean of the replicas' a and b, and the weight r."""
+
+    a: float
+    b: float
+    r: float
+
+    @classmethod
+    def of(cls, parameters: BalanceParameters, replicas: int = 2) -> "MeanModel":
+        """Return the given model, or the default one for this number of replicas."""
+        given = [*parameters.b_of.values()] or [parameters.b]
+        b = float(
+            np.mean([OVERLOADED * parameters.interval_seconds * replicas if one is None else one for one in given])
+        )
+        r = USUAL_WEIGHT * b * b if parameters.r is None else parameters.r
+        return cls(float(np.mean([*parameters.a_of.values()] or [parameters.a])), b, r)
+
+
+def build_loop(parameters: BalanceParameters, delay: int) -> tuple[Floats, Floats]:
+    """Return the system of one loop with the mean of the models and with this delay, closed by the gains; and B."""
+    model = MeanModel.of(parameters)
+    gains = design_one_loop(
+        model.a, model.b, parameters.q, parameters.integral, model.r, parameters.delay, parameters.averaging
+    )
+    pending = max(delay, parameters.delay) + parameters.averaging - 1
+    system, inputs = _build_system(np.array([[model.a]]), np.array([[model.b]]), delay, parameters.averaging, pending)
+    older = np.zeros(pending + 2 - len(gains))
+    return system - inputs @ [np.concatenate([gains[:-1], older, gains[-1:]])], inputs
 
 
 class Balance(Law[BalanceParameters, BalanceObservation, BalanceState]):
     """Controls the differences of response times by shares; see the module.
 
-    The regulator is stable on every model, so all parameters are accepted. In a state, replicas that no longer exist
-    are ignored.
+    In a state, replicas that no longer exist are ignored.
     """
 
     name = "balance"
     Parameters, Observation, State = BalanceParameters, BalanceObservation, BalanceState
     guard_defaults = {"stale_seconds": 10.0}
+
+    def check(self, parameters: BalanceParameters) -> None:
+        """Raise `BadInput` for gains that are unstable on the model with some delay: Xu's Figure 9."""
+        for delay in range(MAX_DELAY + 1):
+            radius = float(np.abs(np.linalg.eigvals(build_loop(parameters, delay)[0])).max())
+            if not radius < STABLE_BELOW:
+                raise BadInput(
+                    "parameters.r",
+                    f"{MeanModel.of(parameters).r:g} is too low: shares that take effect after {delay} decisions make the loop "
+                    f"unstable (spectral radius {radius:.4g}, must be less than 1); give r a higher value, at least "
+                    f"about {4 * MeanModel.of(parameters).b ** 2:.3g}",
+                )
 
     def check_observation(self, parameters: BalanceParameters, observation: BalanceObservation, where: str) -> None:
         """Raise `BadInput` for fewer than two replicas, or if their shares can't be spread.
@@ -244,36 +369,41 @@ class Balance(Law[BalanceParameters, BalanceObservation, BalanceState]):
         except BadInput as error:  # models too far apart for a regulator: the map is at fault, not a matrix
             raise BadInput("parameters.b_of", f"can't be combined with the other models: {error.message}") from None
 
+    def resume(self, state: BalanceState) -> BalanceState:
+        """Return a state with the identified model only: old differences and shares no longer apply."""
+        return BalanceState(information=state.information)
+
     def correct(
         self, parameters: BalanceParameters, before: BalanceState, after: BalanceState, action: Values | None
     ) -> BalanceState:
         """Return the state for the shares in force, which the next change starts from."""
-        return after if action else before
+        if action:
+            return after
+        return replace(after, differences=before.differences, returning=before.returning, correcting=before.correcting)
 
     def decide(
         self, parameters: BalanceParameters, state: BalanceState, observation: BalanceObservation
     ) -> tuple[BalanceState, Decision]:
         """Return the shares of the next interval; their sum is that of the shares in force."""
-        times = observation.response_times_seconds
-        names = sorted(times)
-        response = np.array([times[name] for name in names], dtype=float)
+        names = sorted(observation.response_times_seconds)
+        response = np.array([observation.response_times_seconds[name] for name in names], dtype=float)
         shares = np.array([observation.shares[name] for name in names], dtype=float)
-        now = response - response.mean()
         total = float(shares.sum())
-        why = explain_low_load(parameters, observation) or observation.starved
-        if why := why or (observation.incomparable if state.returning else None):
+        state = _record(parameters, state, observation, names, response - response.mean(), shares / total)
+        chance = _explain_chance(state, observation, response)
+        why = _explain_return(parameters, state, observation, chance)
+        if why is not None:
             equal = _move_towards_equal(shares, total)
-            return BalanceState(returning=bool((equal != shares).any())), _return(names, shares, equal, why)
-        if observation.incomparable is not None:
-            return state, Decision(None, format_no_action(observation.incomparable), {"moved_share": 0.0})
-        # A new replica has no past: its present difference counts as lasting.
-        before = np.array(
-            [state.differences.get(name, difference) for name, difference in zip(names, now, strict=True)]
-        )
-        wanted = shares + total * _design_gains(parameters, names).change(now, before)
+            after = replace(state, differences={}, returning=bool((equal != shares).any()), correcting=False)
+            return after, _return(names, shares, equal, why)
+        if (held := observation.incomparable or chance) is not None:
+            return replace(state, correcting=False), Decision(None, format_no_action(held), {"moved_share": 0.0})
+        change, model = _compute_change(parameters, state, observation, names)
+        wanted = shares + total * change
         spread = project_shares(wanted, compute_minimum_share(parameters, len(names)), total)
-        decision = _build_decision(parameters, names, response, shares, wanted, spread)
-        return BalanceState(differences=dict(zip(names, now.tolist(), strict=True))), decision
+        decision = _build_decision(parameters, names, response, shares, wanted, spread, model)
+        now = {name: past[0] for name, past in state.past_differences.items()}
+        return replace(state, differences=now, returning=False, correcting=True), decision
 
 
 LAW = Balance()
@@ -303,20 +433,151 @@ def project_shares(shares: Floats, minimum_share: float, total: float) -> Floats
     return np.asarray(projected)
 
 
-def _design_gains(parameters: BalanceParameters, names: Sequence[str]) -> BalanceGains:
+def _record(
+    parameters: BalanceParameters,
+    state: BalanceState,
+    observation: BalanceObservation,
+    names: Sequence[str],
+    differences: Floats,
+    parts: Floats,
+) -> BalanceState:
+    """Return the state with this decision's differences and shares, and what they say about the model.
+
+    The differences of replicas that do not report are unknown; then the record starts again.
+    """
+    if observation.incomparable is not None or set(state.past_shares) != set(names):
+        state = replace(state, past_differences={}, past_shares={})
+    if observation.incomparable is not None:
+        return state
+    known = state.differences
+    state = replace(
+        state,
+        # A new replica has no past: its present difference counts as lasting.
+        differences={name: known.get(name, now) for name, now in zip(names, differences.tolist(), strict=True)},
+        past_differences={
+            name: (now, *state.past_differences.get(name, ()))[:PAST_DIFFERENCES]
+            for name, now in zip(names, differences.tolist(), strict=True)
+        },
+        past_shares={
+            name: (share, *state.past_shares.get(name, ()))[:PAST_SHARES]
+            for name, share in zip(names, parts.tolist(), strict=True)
+        },
+    )
+    if parameters.tuning == "fixed":
+        return state
+    return replace(state, information=_learn(parameters, state, observation, names))
+
+
+def _learn(
+    parameters: BalanceParameters, state: BalanceState, observation: BalanceObservation, names: Sequence[str]
+) -> Information:
+    """Return what is known about the model after this decision's differences and shares."""
+    before, noise = state.information or Information(), _compute_noise(parameters, observation)
+    past = np.array([state.past_differences[name] for name in names]).T
+    moves = _list_moves(state, names)[parameters.delay :][: parameters.averaging]
+    if len(past) < PAST_DIFFERENCES or len(moves) < parameters.averaging:
+        return before
+    pushed = MeanModel.of(parameters, len(names)).b * np.mean(moves, axis=0)
+    return learn_changes(before, past[1] - past[2], pushed, past[0] - past[1], noise, parameters.forgetting)
+
+
+def _list_moves(state: BalanceState, names: Sequence[str]) -> list[Floats]:
+    """Return the earlier changes of the shares, newest first: v(k-1) - v(k-2), and so on."""
+    past = np.array([state.past_shares[name] for name in names]).T
+    return list(past[:-1] - past[1:])
+
+
+def _compute_noise(parameters: BalanceParameters, observation: BalanceObservation) -> float:
+    """Return how much a difference varies by chance, in s."""
+    error = observation.error_seconds
+    return parameters.resolution_seconds if error is None else max(error, MIN_NOISE * parameters.resolution_seconds)
+
+
+def _identify(
+    parameters: BalanceParameters, state: BalanceState, observation: BalanceObservation
+) -> tuple[float, float]:
+    """Return a, and b relative to the given one; as given until they are identified."""
+    a = MeanModel.of(parameters).a
+    if parameters.tuning == "fixed" or state.information is None:
+        return a, 1.0
+    return solve_model(state.information, a, _compute_noise(parameters, observation))
+
+
+def _compute_change(
+    parameters: BalanceParameters, state: BalanceState, observation: BalanceObservation, names: Sequence[str]
+) -> tuple[Floats, tuple[float, float]]:
+    """Return the change of the shares, as parts of their sum, and the model it is computed with."""
+    a, ratio = _identify(parameters, state, observation)
+    now = np.array([state.past_differences[name][0] for name in names])
+    before = np.array([state.differences[name] for name in names])
+    gains, moves = _design_gains(parameters, names, a), _list_moves(state, names)
+    stretch = 1.0
+    if parameters.tuning == "adaptive":
+        slowest = max(observation.response_times_seconds.values())
+        stretch = max(1.0, slowest / ((parameters.delay + 1) * parameters.interval_seconds))
+    change = gains.change(now, before, max(ratio, LEAST_RATIO), moves, stretch)
+    return change, (a, ratio * MeanModel.of(parameters, len(names)).b)
+
+
+def _design_gains(parameters: BalanceParameters, names: Sequence[str], a: float) -> BalanceGains:
+    """Return the gains for an identified a, which replaces all given ones."""
+    given = [parameters.a_of.get(name, parameters.a) for name in names]
+    model = MeanModel.of(parameters, len(names))
+    if a != model.a:
+        given = [round(a * STEPS_OF_A) / STEPS_OF_A] * len(names)
     return _get_cached_gains(
-        tuple(parameters.a_of.get(name, parameters.a) for name in names),
-        tuple(parameters.b_of.get(name, parameters.b) for name in names),
+        tuple(given),
+        tuple(parameters.b_of.get(name, parameters.b or model.b) for name in names),
         parameters.q,
         parameters.integral,
-        parameters.r,
+        model.r,
+        parameters.delay,
+        parameters.averaging,
     )
 
 
-@lru_cache(maxsize=16)
-def _get_cached_gains(a: tuple[float, ...], b: tuple[float, ...], q: float, integral: float, r: float) -> BalanceGains:
+@lru_cache(maxsize=64)
+def _get_cached_gains(
+    a: tuple[float, ...], b: tuple[float, ...], q: float, integral: float, r: float, delay: int, averaging: int
+) -> BalanceGains:
     """Return the gains; the same parameters reuse the same gains instead of designing them at each decision."""
-    return design_balance_gains(np.array(a), np.array(b), q=q, integral=integral, r=r)
+    return design_balance_gains(np.array(a), np.array(b), q=q, integral=integral, r=r, delay=delay, averaging=averaging)
+
+
+def _explain_chance(state: BalanceState, observation: BalanceObservation, response: Floats) -> str | None:
+    """Return that the slowest and the fastest replica differ by no more than chance explains, or None."""
+    if observation.error_seconds is None:
+        return None
+    limit = max(CHANCE_SHARE * float(response.mean()), CHANCE_ERRORS * observation.error_seconds)
+    if float(np.ptp(response)) > limit * (CORRECTED if state.correcting else 1.0):
+        return None
+    return "the differences between the replicas are within random variation"
+
+
+def _explain_return(
+    parameters: BalanceParameters, state: BalanceState, observation: BalanceObservation, chance: str | None
+) -> str | None:
+    """Return why the shares have to be equal, or None."""
+    if why := explain_low_load(parameters, observation) or observation.starved:
+        return why
+    if state.returning and (observation.incomparable or chance):
+        return observation.incomparable or chance
+    if observation.same_cores and chance:
+        return "all replicas run on the same cores and none differs from the others, so shares cannot matter"
+    a, ratio = _identify(parameters, state, observation)
+    whole = (
+        ratio
+        * MeanModel.of(parameters, len(observation.shares)).b
+        / len(observation.shares)
+        / max(1 - a, 1 / STEPS_OF_A)
+    )
+    is_identified = (
+        state.information is not None
+        and state.information.pushed > IDENTIFIED * _compute_noise(parameters, observation) ** 2
+    )
+    if is_identified and whole < parameters.resolution_seconds:
+        return f"a whole share changes a response time by {whole:.2g} s only, so shares cannot matter"
+    return None
 
 
 def explain_low_load(parameters: BalanceParameters, observation: BalanceObservation) -> str | None:
@@ -356,7 +617,13 @@ def _return(names: list[str], before: Floats, shares: Floats, low: str) -> Decis
 
 
 def _build_decision(
-    parameters: BalanceParameters, names: list[str], response: Floats, before: Floats, wanted: Floats, shares: Floats
+    parameters: BalanceParameters,
+    names: list[str],
+    response: Floats,
+    before: Floats,
+    wanted: Floats,
+    shares: Floats,
+    model: tuple[float, float],
 ) -> Decision:
     spread, mean = float(np.ptp(response)), float(response.mean())
     limited = bool(np.abs(shares - wanted).max() > 1e-9 * float(before.sum()))
@@ -365,6 +632,8 @@ def _build_decision(
         "spread_seconds": spread,
         "moved_share": float(np.abs(shares - before).sum() / 2),
         "wanted": dict(zip(names, wanted.tolist(), strict=True)),
+        "a": model[0],
+        "b": model[1],
     }
     slow = names[int(np.argmax(response))]
     behind = f"{slow} responds {spread:.3g} s slower than the fastest replica"

@@ -55,7 +55,13 @@ class ShippedBalance:
         # A share's effect, in seconds per unit of share; equal replicas need no table.
         alike: dict[str, Any] = {"b": next(iter(models.values()))} if np.ptp(speeds) == 0 else {"b_of": models}
         self.parameters = BalanceParameters(
-            minimum_share=0.2 / len(speeds), r=4 * float(np.mean(list(models.values()))) ** 2, **alike
+            minimum_share=0.2 / len(speeds),
+            r=4 * float(np.mean(list(models.values()))) ** 2,
+            a=0.5,
+            delay=0,
+            averaging=1,
+            tuning="fixed",
+            **alike,
         )
         self.state = self.law.start(self.parameters)
 

@@ -199,6 +199,7 @@ class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
     outbox: Annotated[dict[str, int], describe("Number of complex events that each queue has not accepted yet.")] = {}
     outbox_full: Annotated[bool, describe("Whether reading is paused until queues accept complex events.")] = False
     complex_events: int = 0
+    same_cores: Annotated[bool, describe("Whether all replicas run on the same cores.")] = False
     skipped_nodes: list[str] = []
     controls: ControlValues = ControlValues()
     admitted_events: Events | None = None

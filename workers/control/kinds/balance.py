@@ -26,11 +26,8 @@ from workers.pipeline.status.status import WINDOW_SECONDS
 from workers.plants.plant import Plant
 
 INTERVAL_SECONDS = 5
-# A difference of means within this many standard errors counts as chance.
-CHANCE_ERRORS = 2.0
-# A fraction of the mean: batches start and are scheduled at random, so even equal replicas differ this much.
-# Shares that followed such differences would drift to the end of their range.
-CHANCE_SHARE = 0.5
+# A batch ends, and is reported, up to an interval after its events were assigned.
+DELAY, AVERAGING = 1, round(WINDOW_SECONDS / INTERVAL_SECONDS)
 # A fraction of an equal share. A replica with less than this, and with less than one batch of its own in the
 # status window, is silent because of its share.
 STARVED_SHARE = 0.5
@@ -41,9 +38,8 @@ def measure_target(
 ) -> Measurement:
     """Return the observation of the replicas that have a share.
 
-    They are `incomparable` where a replica reports nothing or the differences may be chance, and `starved` where a
-    replica's small share is the reason. The law decides by its parameters whether the load is high enough for a
-    comparison.
+    They are `incomparable` where a replica reports nothing, and `starved` where its small share is the reason. The law
+    decides whether the load is high enough for a comparison, and whether the differences may be chance.
     """
     rows = _list_replicas(target, snapshot)
     application_row = find_application(target, snapshot)
@@ -53,8 +49,10 @@ def measure_target(
         shares={name: row.share for name, row in rows.items()},
         events_per_second=events_per_second,
         utilisation=max((row.utilisation for row in rows.values()), default=None),
-        incomparable=_explain_incomparability(rows),
+        incomparable=_explain_silence(rows),
         starved=_list_starved_replicas(rows, events_per_second),
+        error_seconds=_compute_error(rows),
+        same_cores=application_row is not None and application_row.same_cores,
     )
     return Measurement.of(observation, check_measurement(target, snapshot, now_seconds), {})
 
@@ -65,13 +63,9 @@ def _list_replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, R
     return {name: row for name, row in replicas if row.share > 0}
 
 
-def _explain_incomparability(rows: Mapping[str, ReplicaStatus]) -> str | None:
+def _explain_silence(rows: Mapping[str, ReplicaStatus]) -> str | None:
     silent = [name for name, row in rows.items() if row.response_seconds is None]
-    if silent:
-        return f"replica {silent[0]} has reported no response time recently"
-    if _is_chance(list(rows.values())):
-        return "the differences between the replicas are within random variation"
-    return None
+    return f"replica {silent[0]} has reported no response time recently" if silent else None
 
 
 def _list_starved_replicas(rows: Mapping[str, ReplicaStatus], events_per_second: float | None) -> str | None:
@@ -89,16 +83,10 @@ def _list_starved_replicas(rows: Mapping[str, ReplicaStatus], events_per_second:
     return None
 
 
-def _is_chance(rows: list[ReplicaStatus]) -> bool:
-    """Return whether the slowest and the fastest replica differ by less than chance explains.
-
-    Chance is what equal replicas differ by, or the error of their means: one slow batch changes a mean and its error.
-    """
-    ordered = sorted(rows, key=lambda row: row.response_seconds or 0.0)
-    times = [row.response_seconds or 0.0 for row in ordered]
-    spread = times[-1] - times[0] if times else 0.0
-    errors = [row.response_error_seconds or 0.0 for row in (ordered[0], ordered[-1])] if ordered else []
-    return spread <= max(CHANCE_SHARE * sum(times) / max(1, len(times)), CHANCE_ERRORS * hypot(*errors))
+def _compute_error(rows: Mapping[str, ReplicaStatus]) -> float:
+    """Return the standard error of the difference between the slowest and the fastest replica."""
+    ordered = sorted(rows.values(), key=lambda row: row.response_seconds or 0.0)
+    return hypot(*(row.response_error_seconds or 0.0 for row in (ordered[0], ordered[-1]))) if ordered else 0.0
 
 
 def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
@@ -126,17 +114,23 @@ KIND = LoopKind(
     actuator=share,
     targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
-    defaults=LoopDefaults(parameters={"interval_seconds": float(INTERVAL_SECONDS)}),
+    defaults=LoopDefaults(
+        parameters={"interval_seconds": float(INTERVAL_SECONDS), "delay": DELAY, "averaging": AVERAGING}
+    ),
     display=Display(
         # The setpoint is the mean of the measured values and moves with it.
         Lanes("Slowest minus fastest response, s", "Share moved, %", "moved", has_reference=False),
         of_each="application",
         purpose=("Distributes events among the replicas so that their response times are equal."),
         formula=(
-            "LQR on y(k+1) = a·y(k) + b·u(k): share = -K·(difference, its integral), weighted by q, integral, and r"
+            "LQR on y(k+1) = a·y(k) + b·(mean of u(k-delay), …): share = -K·(difference, its integral, earlier shares),"
+            " weighted by q, integral, and r"
         ),
         main=("resolution_seconds", "minimum_share", "q", "integral", "r"),
-        topics=(("Model", ("a", "b", "interval_seconds")),),
+        topics=(
+            ("Model", ("a", "b", "delay", "averaging", "interval_seconds")),
+            ("Adaptive tuning", ("tuning", "forgetting")),
+        ),
         title="load balancing",
         is_news=False,
     ),
