@@ -279,7 +279,7 @@ def design_one_loop(a: float, b: float, q: float, integral: float, r: float, del
     """Return K, the M_j, and L of one decoupled loop."""
     system, inputs = _build_system(np.array([[a]]), np.array([[b]]), delay, averaging)
     weights = np.diag([q, *np.zeros(delay + averaging - 1), integral])
-    return design_regulator(system, inputs, weights, np.array([[r]])).gain[0]
+    return np.asarray(design_regulator(system, inputs, weights, np.array([[r]])).gain[0])
 
 
 @dataclass(frozen=True)
@@ -293,24 +293,27 @@ class MeanModel:
     @classmethod
     def of(cls, parameters: BalanceParameters, replicas: int = 2) -> "MeanModel":
         """Return the given model, or the default one for this number of replicas."""
-        given = [*parameters.b_of.values()] or [parameters.b]
-        b = float(
-            np.mean([OVERLOADED * parameters.interval_seconds * replicas if one is None else one for one in given])
-        )
+        usual = OVERLOADED * parameters.interval_seconds * replicas
+        b = float(np.mean([*parameters.b_of.values()] or [usual if parameters.b is None else parameters.b]))
         r = USUAL_WEIGHT * b * b if parameters.r is None else parameters.r
         return cls(float(np.mean([*parameters.a_of.values()] or [parameters.a])), b, r)
 
 
-def build_loop(parameters: BalanceParameters, delay: int) -> tuple[Floats, Floats]:
-    """Return the system of one loop with the mean of the models and with this delay, closed by the gains; and B."""
+def design_loop(parameters: BalanceParameters) -> Floats:
+    """Return K, the M_j, and L of one loop with the mean of the models."""
     model = MeanModel.of(parameters)
-    gains = design_one_loop(
+    return design_one_loop(
         model.a, model.b, parameters.q, parameters.integral, model.r, parameters.delay, parameters.averaging
     )
+
+
+def build_loop(parameters: BalanceParameters, delay: int) -> Floats:
+    """Return the matrix of that loop if shares take effect after this delay."""
+    model, gains = MeanModel.of(parameters), design_loop(parameters)
     pending = max(delay, parameters.delay) + parameters.averaging - 1
     system, inputs = _build_system(np.array([[model.a]]), np.array([[model.b]]), delay, parameters.averaging, pending)
     older = np.zeros(pending + 2 - len(gains))
-    return system - inputs @ [np.concatenate([gains[:-1], older, gains[-1:]])], inputs
+    return np.asarray(system - inputs @ [np.concatenate([gains[:-1], older, gains[-1:]])])
 
 
 class Balance(Law[BalanceParameters, BalanceObservation, BalanceState]):
@@ -325,14 +328,15 @@ class Balance(Law[BalanceParameters, BalanceObservation, BalanceState]):
 
     def check(self, parameters: BalanceParameters) -> None:
         """Raise `BadInput` for gains that are unstable on the model with some delay: Xu's Figure 9."""
+        model = MeanModel.of(parameters)
         for delay in range(MAX_DELAY + 1):
-            radius = float(np.abs(np.linalg.eigvals(build_loop(parameters, delay)[0])).max())
+            radius = float(np.abs(np.linalg.eigvals(build_loop(parameters, delay))).max())
             if not radius < STABLE_BELOW:
                 raise BadInput(
                     "parameters.r",
-                    f"{MeanModel.of(parameters).r:g} is too low: shares that take effect after {delay} decisions make the loop "
-                    f"unstable (spectral radius {radius:.4g}, must be less than 1); give r a higher value, at least "
-                    f"about {4 * MeanModel.of(parameters).b ** 2:.3g}",
+                    f"{model.r:g} is too low: shares that take effect after {delay} decisions make the loop unstable "
+                    f"(spectral radius {radius:.4g}, must be less than 1); "
+                    f"give r a higher value, such as {USUAL_WEIGHT * model.b**2:.3g}",
                 )
 
     def check_observation(self, parameters: BalanceParameters, observation: BalanceObservation, where: str) -> None:
@@ -365,7 +369,7 @@ class Balance(Law[BalanceParameters, BalanceObservation, BalanceState]):
                 f"must be at most {1 / len(names):.4g} with {len(names)} replicas, not {parameters.minimum_share:g}",
             )
         try:
-            _design_gains(parameters, sorted(names))
+            _design_gains(parameters, sorted(names), MeanModel.of(parameters).a)
         except BadInput as error:  # models too far apart for a regulator: the map is at fault, not a matrix
             raise BadInput("parameters.b_of", f"can't be combined with the other models: {error.message}") from None
 
@@ -571,10 +575,8 @@ def _explain_return(
         / len(observation.shares)
         / max(1 - a, 1 / STEPS_OF_A)
     )
-    is_identified = (
-        state.information is not None
-        and state.information.pushed > IDENTIFIED * _compute_noise(parameters, observation) ** 2
-    )
+    least = IDENTIFIED * _compute_noise(parameters, observation) ** 2
+    is_identified = state.information is not None and state.information.pushed > least
     if is_identified and whole < parameters.resolution_seconds:
         return f"a whole share changes a response time by {whole:.2g} s only, so shares cannot matter"
     return None

@@ -13,7 +13,7 @@ import numpy as np
 from controllers.design import placement
 from controllers.flow import admission, balance
 from controllers.flow.admission import FlowParameters
-from controllers.flow.balance import BalanceParameters
+from controllers.flow.balance import BalanceParameters, Floats
 
 SETTLED_WITHIN = placement.SETTLED_WITHIN
 
@@ -53,33 +53,39 @@ def predict_flow(parameters: FlowParameters) -> Prediction | None:
 
 def predict_balance(parameters: BalanceParameters) -> Prediction:
     """Return the course of a difference on replicas with the mean of the models."""
-    a = float(np.mean([*parameters.a_of.values()])) if parameters.a_of else parameters.a
-    b = float(np.mean([*parameters.b_of.values()])) if parameters.b_of else parameters.b
-    gain, lasting = balance.compute_decoupled_gains(a, b, q=parameters.q, integral=parameters.integral, r=parameters.r)
-    denominator = np.convolve([1.0, -a], [1.0, -1.0])
-    numerator = b * np.array([0.0, gain, lasting - gain])
-    poles = np.roots(denominator + numerator)
+    model, gains = balance.MeanModel.of(parameters), balance.design_loop(parameters)
+    loop = balance.build_loop(parameters, parameters.delay)
+    poles = np.linalg.eigvals(loop)
     radius = float(np.abs(poles).max())
-    response = _simulate_difference(a, b, gain, lasting, placement.compute_response_samples(radius))
+    response = _simulate_difference(loop, gains, model.a, placement.compute_response_samples(radius))
     apart = np.flatnonzero(np.abs(response) > SETTLED_WITHIN)
+    denominator = np.convolve(np.convolve([1.0, -model.a], [1.0, -1.0]), [1.0, *gains[1:-1]])
+    effect = np.full(parameters.averaging, model.b / parameters.averaging)
+    numerator = np.convolve(effect, [gains[0], gains[-1] - gains[0]])
     return Prediction(
         tuple(complex(pole) for pole in poles),
         radius,
         True,
         int(apart[-1]) + 1,
         max(0.0, -min(response)),
-        placement.compute_loop_margin(denominator, numerator),
+        placement.compute_loop_margin(
+            denominator, np.concatenate([np.zeros(len(denominator) - len(numerator)), numerator])
+        ),
         response,
         0.0,
     )
 
 
-def _simulate_difference(a: float, b: float, gain: float, lasting: float, samples: int) -> tuple[float, ...]:
-    """Return x(k+1) = a·x(k) + b·v(k) plus the disturbance that causes a difference of 1 without control."""
-    values, v, before = [1.0], 0.0, 1.0
-    for _ in range(samples - 1):
-        x = values[-1]
-        v -= gain * (x - before) + lasting * before
-        before = x
-        values.append(a * x + b * v + (1 - a))
+def _simulate_difference(loop: Floats, gains: Floats, a: float, samples: int) -> tuple[float, ...]:
+    """Return the differences with the disturbance that causes a difference of 1 without control.
+
+    The shares are at rest before the first change, as those of the law.
+    """
+    state = np.zeros(len(loop))
+    state[0], state[-1] = 1.0, 1.0 - gains[0] / gains[-1]
+    values = []
+    for _ in range(samples):
+        values.append(float(state[0]))
+        state = loop @ state
+        state[0] += 1.0 - a
     return tuple(values)

@@ -31,7 +31,8 @@ def sample_application():
             "load-rises": _pattern("hosts", {"cpu": 12.0, "load": 8.0}, 0.4),
             "outage": _pattern("sites", {"load-rises": 0.4}, 0.1),
         },
-        "late_events": 3, "outbox": {}, "outbox_full": False, "complex_events": 41, "skipped_nodes": [],
+        "late_events": 3, "outbox": {}, "outbox_full": False, "complex_events": 41, "same_cores": False,
+        "skipped_nodes": [],
         "controls": {"criteria": {}, "tasks": {}, "parallelism": 2, "admit_events_per_second": None},
         "admitted_events": 5_000, "in_flight_events": 0,
         "result_queue": {

@@ -31,6 +31,8 @@ def balance(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Do
         "utilisation": None,
         "incomparable": "replica a is silent" if chance.random() < 0.2 else None,
         "starved": "replica b gets too few events" if chance.random() < 0.2 else None,
+        "error_seconds": float(chance.uniform(0.01, 0.5)) if chance.random() < 0.5 else None,
+        "same_cores": bool(chance.random() < 0.2),
     }
 
 

@@ -225,7 +225,7 @@ def check_guarded_extremes(law: str, data: st.DataObject) -> None:
 
 # What a state of an earlier version did not have.
 ADDED = {
-    "balance": {"returning"},
+    "balance": {"returning", "correcting", "past_differences", "past_shares", "information"},
     "ladder": {"short"},
     "concurrency": {"refused", "limit", "epoch", "followed", "trial", "origin"},
     "worker_rate": {"arrivals", "executed", "cap", "waited_seconds", "pledged", "recent"},

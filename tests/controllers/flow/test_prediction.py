@@ -1,5 +1,7 @@
 """What parameters promise on the model, before they are applied."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -44,15 +46,20 @@ def test_without_a_model_nothing_is_promised():
 
 
 @settings(max_examples=40)
-@given(a=st.floats(0, 1), b=st.floats(0.1, 10), r=st.floats(0.1, 50))
-def test_a_difference_comes_to_nothing_as_the_law_itself_moves_shares(a, b, r):
-    found = predict_balance(balanced(a=a, b=b, r=r))
-    gains = balance.design_balance_gains(np.full(2, a), np.full(2, b), q=1.0, integral=0.25, r=r)
-    x, shares, before = np.array([0.5, -0.5]), np.zeros(2), np.array([0.5, -0.5])
+@given(
+    a=st.floats(0, 1), b=st.floats(0.1, 10), r=st.floats(0.1, 50), delay=st.integers(0, 2), averaging=st.integers(1, 3)
+)
+def test_a_difference_comes_to_nothing_as_the_law_itself_moves_shares(a, b, r, delay, averaging):
+    found = predict_balance(balanced(a=a, b=b, r=r, delay=delay, averaging=averaging))
+    late = {"delay": delay, "averaging": averaging}
+    gains = balance.design_balance_gains(np.full(2, a), np.full(2, b), q=1.0, integral=0.25, r=r, **late)
+    x, past, before = np.array([0.5, -0.5]), [np.zeros(2)] * 6, np.array([0.5, -0.5])
     for value in found.response[:50]:
-        assert x[0] - x[1] == pytest.approx(value, abs=1e-9)
-        shares, before = shares + gains.change(x, before), x
-        x = a * x + b * shares + (1 - a) * np.array([0.5, -0.5])
+        assert x[0] - x[1] == pytest.approx(value, abs=1e-6)
+        moves = [one - other for one, other in pairwise(past)]
+        past, before = [past[0] + gains.change(x, before, moves=moves), *past[:-1]], x
+        felt = np.mean(past[delay : delay + averaging], axis=0)
+        x = a * x + b * felt + (1 - a) * np.array([0.5, -0.5])
     assert found.stable and found.rests_at == 0.0
     assert abs(found.response[-1]) < 0.02
 

@@ -62,6 +62,8 @@ class Running:
         """
         self._spark, self._application, self._checkpoint = spark, application, checkpoint
         self._control_url, self._status = control_url, status
+        # All tasks of a local Spark take turns on the cores of this process.
+        status.same_cores = str(spark.sparkContext.master).startswith("local")
         self._trigger_seconds = trigger_seconds
         self._one_at_a_time, self._sources_by = one_at_a_time, time.monotonic() + SOURCES_SECONDS
         self._control = connect_to_control(control_url)

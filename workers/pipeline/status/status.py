@@ -11,9 +11,10 @@ ratio. Per pattern, `partnerless_per_second` counts events that were not searche
 is the time of a batch besides its operators, `batch_overhead_cv2` how much that varies (variance over mean²), and
 `latency_p95_seconds` the time from an event's own time to the end of the batch that has processed it.
 
-A replica's `response_seconds` is the mean of the window. It is null without a batch in the window, and during the
-process's first batch, which waits for Spark to warm up and delays those after it. `response_error_seconds` is the
-standard error of that mean.
+A replica's `response_seconds` is the mean of the window, or the age of the oldest piece that has no result yet if that
+is more than the window and than any response in it: an overloaded replica would otherwise report nothing for as long as
+its batch takes. It is null without either, and during the process's first batch, which waits for Spark to warm up and
+delays those after it. `response_error_seconds` is the standard error of that mean.
 
 `state` is starting (until something is processed after a start), running, stalled (events wait and nothing moves:
 `stall_reason` says why), stopping, stopped (by a person) or failed; `error` is what ended the previous run, until
@@ -123,6 +124,7 @@ class StatusBoard:
         self._results, self._dispatches = results, dispatches
         self._replicas: dict[str, deque[ReplicaBatch]] = {name: deque() for name in application.replicas}
         self._first_at: dict[str, float] = {}
+        self.same_cores = False
         self._batches: deque[InterEventBatch] = deque()
         self._started = monotonic()
         self._progress = ProgressRecord(self._started)
@@ -269,6 +271,7 @@ class StatusBoard:
                 outbox=dict(self.outbox),
                 outbox_full=self.outbox_full,
                 complex_events=sum(self._totals.matches.values()),
+                same_cores=self.same_cores,
                 skipped_nodes=list(self._progress.skipped),
                 controls=controls,
                 admitted_events=self._totals.admitted_events,
@@ -280,7 +283,8 @@ class StatusBoard:
                     bytes_per_event=round(room.bytes_per_event, 1),
                 ),
                 replicas={
-                    name: self._build_replica_status(name, window, shares.get(name, 0.0)) for name in self._replicas
+                    name: self._build_replica_status(name, window, shares.get(name, 0.0), oldest_at.get(name))
+                    for name in self._replicas
                 },
                 combiner=CombinerStatus(
                     waits_for=newest.combined.waits_for if newest else None,
@@ -324,10 +328,12 @@ class StatusBoard:
         behind = self._clock() - now
         return self._progress.judge(now, {name: at_seconds - behind for name, at_seconds in oldest_at.items()}, waiting)
 
-    def _build_replica_status(self, name: str, window: _Window, share: float) -> ReplicaStatus:
+    def _build_replica_status(self, name: str, window: _Window, share: float, oldest_at: float | None) -> ReplicaStatus:
         recent, newest = window.replicas[name], next(reversed(self._replicas[name]), None)
         responses = [batch.response_seconds for batch in recent]
-        is_warm = bool(recent) and self._first_at[name] < window.now - WINDOW_SECONDS
+        if oldest_at is not None and (late := self._clock() - oldest_at) > max([*responses, WINDOW_SECONDS]):
+            responses = [late]
+        is_warm = bool(responses) and self._first_at.get(name, window.now) < window.now - WINDOW_SECONDS
         samples = _SplitSamples()
         for batch, elapsed in _add_spacing(self._replicas[name]):
             sample = WorkSample(elapsed, batch.events, batch.events, batch.retained, batch.seconds)
