@@ -449,10 +449,11 @@ def _record(
 
     The differences of replicas that do not report are unknown; then the record starts again.
     """
-    if observation.incomparable is not None or set(state.past_shares) != set(names):
-        state = replace(state, past_differences={}, past_shares={})
+    for past in (state.past_differences, state.past_shares):
+        if set(past) != set(names) or len({len(values) for values in past.values()}) != 1:
+            state = replace(state, past_differences={}, past_shares={})
     if observation.incomparable is not None:
-        return state
+        return replace(state, past_differences={}, past_shares={})
     known = state.differences
     state = replace(
         state,

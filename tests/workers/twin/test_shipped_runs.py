@@ -8,9 +8,7 @@ from workers.twin import catalog
 TOLERANCE = 0.1
 SEED = 3
 # Scenarios whose shipped loop is still worse, and why. A test that passes again has to be removed from here.
-WORSE = {
-    "manager": "with its defaults, the loop waits for fuller workers than the lab's law",
-}
+WORSE = {"manager": "with its defaults, the loop waits for fuller workers than the lab's law"}
 
 
 def list_cases():
