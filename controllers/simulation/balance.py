@@ -9,9 +9,12 @@ which is half a second until a batch starts, the fixed part, and the processing.
 replica (3.2): an event's delay is the greatest response time. The load is 60 % of the capacity of all replicas. After a
 third of the time, a CPU hog on the first replica makes an event take 1 + `hog` times as long (1: twice; 0: no hog).
 
-Laws: `lqr` is the shipped law, given response times and shares, with the initial models of the replicas; `round-robin`
-gives all replicas the same share; `shortest-queue` gives each event to the queue with the fewest events at that
-instant.
+With `delay`, new shares take effect so many seconds later.
+
+Laws: `lqr` is the shipped law, given response times and shares, with the initial models of the replicas and the delay;
+`undelayed` is its regulator for fast correction and without delay (Xu's Figure 9: on a plant with a delay, it
+oscillates); `round-robin` gives all replicas the same share; `shortest-queue` gives each event to the queue with the
+fewest events at that instant.
 
 Metrics: the events' mean and greatest delay; the mean over time of the slowest minus the fastest response. In addition
 to the contract: the mean delay of the same law without the hog, and the ratio to it.
@@ -24,7 +27,7 @@ import numpy as np
 
 from common.parameter import Parameter
 from controllers.baselines.flow import join
-from controllers.flow.balance import Balance, BalanceObservation, BalanceParameters
+from controllers.flow.balance import MAX_DELAY, Balance, BalanceObservation, BalanceParameters
 from controllers.simulation.scenario import (
     Floats,
     Scenario,
@@ -44,11 +47,17 @@ SETTINGS = (
     ),
     Parameter("unequal", "factor", "Speed of the fastest replica over that of the slowest.", 1.0, 1.0, 10.0),
     Parameter("noise", "share", "Standard deviation of the arrivals, and of each replica's speed.", 0.05, 0.0, 0.5),
+    Parameter("delay", "s", "Time until new shares take effect.", 0, 0, MAX_DELAY, "integer"),
 )
 
 
 class ShippedBalance:
-    def __init__(self, speeds: Floats, rate: float) -> None:
+    """The law with the models of the replicas, and the shares that it sets.
+
+    a, weight: of the model, and r relative to the square of b.
+    """
+
+    def __init__(self, speeds: Floats, rate: float, delay: int, a: float = 0.5, weight: float = 4.0) -> None:
         self.names = [f"r{index + 1:03d}" for index in range(len(speeds))]
         self.law, self.shares = Balance(), np.full(len(speeds), 1.0 / len(speeds))
         models = dict(zip(self.names, (rate * BATCH_SECONDS / speeds).tolist(), strict=True))
@@ -56,9 +65,9 @@ class ShippedBalance:
         alike: dict[str, Any] = {"b": next(iter(models.values()))} if np.ptp(speeds) == 0 else {"b_of": models}
         self.parameters = BalanceParameters(
             minimum_share=0.2 / len(speeds),
-            r=4 * float(np.mean(list(models.values()))) ** 2,
-            a=0.5,
-            delay=0,
+            r=weight * float(np.mean(list(models.values()))) ** 2,
+            a=a,
+            delay=delay,
             averaging=1,
             tuning="fixed",
             **alike,
@@ -112,12 +121,18 @@ class SimulatedReplicas:
 def simulate(law: str, settings: Mapping[str, Any], events: Floats, done: Floats) -> tuple[Floats, Floats]:
     """Return (response seconds, events received) per second and replica; `done` is each one's capacity."""
     speeds = compute_speeds(settings)
-    ours = ShippedBalance(speeds, LOAD * float(speeds.sum())) if law == "lqr" else None
+    rate, delay = LOAD * float(speeds.sum()), int(settings["delay"])
+    ours = {
+        "lqr": lambda: ShippedBalance(speeds, rate, delay),
+        "undelayed": lambda: ShippedBalance(speeds, rate, 0, a=0.0, weight=0.01),
+    }.get(law, lambda: None)()
+    ordered = [np.full(len(speeds), 1.0 / len(speeds))] * delay  # shares that have not taken effect, oldest first
     responses, received = np.zeros((SECONDS, len(speeds))), np.zeros((SECONDS, len(speeds)))
     replicas = SimulatedReplicas(len(speeds))
     for second, arriving in enumerate(events.tolist()):
         if ours is not None:
-            received[second] = ours.shares * arriving
+            ordered.append(ours.shares)
+            received[second] = ordered.pop(0) * arriving
         elif law == "shortest-queue":
             received[second] = join(replicas.waiting, arriving)
         else:
@@ -165,7 +180,7 @@ def summarize(events: Floats, responses: Floats, received: Floats, calm: Floats)
 SCENARIO = Scenario(
     "balance",
     "Replicas before the combiner, one of them with a CPU hog (sections 3.2 and 4).",
-    ("lqr", "round-robin", "shortest-queue"),
+    ("lqr", "undelayed", "round-robin", "shortest-queue"),
     SETTINGS,
     ("delay_mean_seconds", "delay_max_seconds", "spread"),
     run,

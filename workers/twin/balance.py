@@ -38,6 +38,8 @@ patterns:
 
 def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run the loop with and without the hog. Raise `BadInput` for more replicas than an application can have."""
+    if settings["delay"]:
+        raise BadInput("--set delay", "must be 0 with --shipped; the loop has the delay of a plant")
     if settings["replicas"] > MAX_REPLICAS:
         raise BadInput("--set replicas", f"must be at most {MAX_REPLICAS} with --shipped, as of an application")
     events = balance.generate_arrivals(settings, seed, trace)

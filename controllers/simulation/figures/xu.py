@@ -60,4 +60,17 @@ FIGURES = (
         reported={"overshoot": {"pi@wrong-delay": (1.0, None), "pi@right-delay": (None, 1.0)}},
         erratum="E5: one sample of delay gives the printed gains a spectral radius of 1.515.",
     ),
+    PaperFigure(
+        name="xu-figure-9-shares",
+        paper=XU,
+        number="Figure 9, shares",
+        title="Delay of two replicas with a load balancer that ignores the delay of its actions",
+        finding="The system is unstable: oscillations increase in amplitude. The model failed to consider that control "
+        "actions take place in the next time interval. A controller that is designed with the delay is stable.",
+        scenario="balance",
+        laws=("undelayed", "lqr"),
+        metrics=("spread", "delay_mean_seconds", "delay_max_seconds"),
+        settings={"delay": 2},
+        series=("delay_seconds", "first_replica_share"),
+    ),
 )

@@ -36,6 +36,14 @@ def test_with_eight_unequal_nodes_the_shortest_queue_is_beaten(hog):
     assert ours["spread"] < 0.2 * shortest["spread"]
 
 
+def test_a_regulator_that_ignores_the_delay_oscillates_with_growing_amplitude():
+    """Xu's Figure 9. The one that is designed with the delay does not."""
+    wrong, right = (run(law, delay=2, noise=0).series["delay_seconds"] for law in ("undelayed", "lqr"))
+    early, late = float(np.ptp(wrong[balance.HOG_FROM + 4 : balance.HOG_FROM + 16])), float(np.ptp(wrong[-60:]))
+    assert late > 1.2 * early > 1.0
+    assert np.ptp(right[1_100:]) < 0.01
+
+
 def test_the_hogged_replica_gets_what_it_can_do():
     shares = run("lqr", noise=0).series["first_replica_share"]
     assert shares[balance.HOG_FROM - 1] == pytest.approx(1 / 2, abs=0.001)
