@@ -196,7 +196,7 @@ RETURNED = 0.5  # share of the distance to equal shares, per decision of a retur
 # within this many standard errors. A correction continues until this part of that limit.
 CHANCE_SHARE, CHANCE_ERRORS, CORRECTED = 0.5, 2.0, 0.2
 # An identified b below this part of the given one makes no loop faster: the difference then depends on other things.
-LEAST_RATIO = 0.25
+MIN_RATIO = 0.25
 MIN_NOISE = 0.1  # of the resolution
 IDENTIFIED = 9.0  # squared changes, in units of the squared noise
 STEPS_OF_A = 20  # gains are designed for multiples of 1/20
@@ -520,7 +520,7 @@ def _compute_change(
     if parameters.tuning == "adaptive":
         slowest = max(observation.response_times_seconds.values())
         stretch = max(1.0, slowest / ((parameters.delay + 1) * parameters.interval_seconds))
-    change = gains.change(now, before, max(ratio, LEAST_RATIO), moves, stretch)
+    change = gains.change(now, before, max(ratio, MIN_RATIO), moves, stretch)
     return change, (a, ratio * MeanModel.of(parameters, len(names)).b)
 
 

@@ -207,6 +207,7 @@ interface PipelineStatus {
   "cores": number | null;
   "patterns": Record<string, PatternCounts>;
   "rules": Array<RuleStatus>;
+  "same_cores": boolean;
   "skipped_nodes": Array<string>;
   "ahead_seconds": number | null;
   "applications": Record<string, ApplicationStatus>;
