@@ -207,7 +207,6 @@ interface PipelineStatus {
   "cores": number | null;
   "patterns": Record<string, PatternCounts>;
   "rules": Array<RuleStatus>;
-  "same_cores": boolean;
   "skipped_nodes": Array<string>;
   "ahead_seconds": number | null;
   "applications": Record<string, ApplicationStatus>;
@@ -253,6 +252,7 @@ interface ApplicationStatus {
   "outbox": Record<string, number>;
   "outbox_full": boolean;
   "complex_events": number;
+  "same_cores": boolean;
   "skipped_nodes": Array<string>;
   "controls": ControlValues;
   "admitted_events": number | null;
