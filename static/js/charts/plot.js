@@ -43,11 +43,11 @@ export function scale(colours, domain, highest) {
   };
 }
 
-/** Return the traces of a confidence band; none without one.
- * @param {(number | string)[]} x @param {Numbers} low @param {Numbers} high @param {string} colour */
-export const confidence = (x, low, high, colour) => (low.length ? [
+/** Return the traces of a confidence band; none without one. They go before all lines, which they would cover.
+ * @param {(number | string)[]} x @param {Numbers} low @param {Numbers} high @param {Colours} colours */
+export const confidence = (x, low, high, colours) => (low.length ? [
   { x, y: low, type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "skip" },
-  { x, y: high, type: "scatter", mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: colour, opacity: 0.18, hoverinfo: "skip" },
+  { x, y: high, type: "scatter", mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: colours.expected, hoverinfo: "skip" },
 ] : []);
 
 /** Escape a text for Plotly, which interprets some tags, such as links, and %{…}. Names can come from other plants.

@@ -40,16 +40,19 @@ const colour = (place, colours) => (place <= 0 ? colours.text : colours.hues[(pl
 
 /** @param {HTMLElement} figure @param {PaperFigure["values"]} values @param {string[]} laws @param {Colours} colours */
 function draw(figure, values, laws, colours) {
-  const data = laws.flatMap((law, place) => {
-    const rows = values.filter((row) => row.law === law), line = colour(place, colours), x = rows.map((row) => words(row.case || law));
+  const rowsOf = laws.map((law) => values.filter((row) => row.law === law)), xOf = rowsOf.map((rows) => rows.map((row) => words(row.case || row.law)));
+  const bands = rowsOf.flatMap((rows, place) => {
     const [low, high] = [0, 1].map((end) => (rows.every(({ band }) => band) ? rows.map(({ band }) => band?.[end] ?? null) : []));
-    const paper = rows.map((row) => (row.low === row.high ? row.low : null));
+    return confidence(xOf[place], low, high, colours);
+  });
+  const lines = laws.flatMap((law, place) => {
+    const rows = rowsOf[place], line = colour(place, colours), x = xOf[place], paper = rows.map((row) => (row.low === row.high ? row.low : null));
     return [
-      ...confidence(x, low, high, line),
       { x, y: rows.map(({ ours }) => ours), type: "scatter", mode: "lines+markers", name: law, line: { color: line, width: 1.3 }, marker: { size: 5, color: line }, hovertemplate: `${plain(law)} %{y:,.4~g}<extra></extra>` },
       { x, y: paper, type: "scatter", mode: "markers", marker: { symbol: "x-thin", size: 9, line: { color: line, width: 2 } }, hovertemplate: `Paper, ${plain(law)} %{y:,.4~g}<extra></extra>` },
     ];
   });
+  const data = [...bands, ...lines];
   const known = data.flatMap(({ y }) => y).map((value) => value ?? 0), highest = Math.max(...known, 0) * 1.08 || 1, layout = frame(colours, HEIGHT, true);
   Object.assign(layout.xaxis, { type: "category", tickformat: "", hoverformat: "" });
   layout.yaxis = { ...scale(colours, [0, 1], highest), range: [Math.min(...known, 0) * 1.08, highest] };

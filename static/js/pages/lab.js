@@ -61,12 +61,10 @@ function draw(figure, all, high) {
   Object.assign(layout.xaxis, { type: "linear", range: [0, end / size], tickformat: "", hoverformat: ",.4~g", ticksuffix: ` ${unit}`, showticksuffix: "last" });
   layout.yaxis = scale(colours, [0, 1], top);
   layout.annotations.push(heading(colours, words(figure.dataset.multiple), 1, true));
-  const data = all.sort((one, other) => order.indexOf(other.law) - order.indexOf(one.law)).flatMap(({ law, seconds, values, ...band }) => {
-    const x = seconds.map((at) => at / size), line = colour(order.indexOf(law), colours);
-    return [...confidence(x, band.low, band.high, line), {
-      x, y: values, type: "scatter", mode: "lines", name: law, line: { color: line, width: order.indexOf(law) ? 1.1 : 1.6 }, hovertemplate: `${plain(law)} %{y:,.4~g}<extra></extra>`,
-    }];
-  });
+  const sorted = all.sort((one, other) => order.indexOf(other.law) - order.indexOf(one.law)).map((line) => ({ ...line, x: line.seconds.map((at) => at / size) }));
+  const data = [...sorted.flatMap((line) => confidence(line.x, line.low, line.high, colours)), ...sorted.map(({ law, x, values }) => ({
+    x, y: values, type: "scatter", mode: "lines", name: law, line: { color: colour(order.indexOf(law), colours), width: order.indexOf(law) ? 1.1 : 1.6 }, hovertemplate: `${plain(law)} %{y:,.4~g}<extra></extra>`,
+  }))];
   plot.querySelector(".nothing")?.remove();
   window.Plotly.react(plot, data, layout, { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] });
   key(figure, order, colours);

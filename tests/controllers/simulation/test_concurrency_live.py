@@ -87,9 +87,9 @@ def test_four_engines_that_explore_together_share_alike():
 @pytest.mark.slow
 def test_a_memory_that_becomes_full_is_left_again():
     outcome = SCENARIO.run(
-        "tcc", SCENARIO.read_settings({"bottleneck": "memory", "onset": 300, "seconds": 1500}), 1, None
+        "tcc", SCENARIO.read_settings({"bottleneck": "memory", "onset": 496, "seconds": 2000}), 1, None
     )
-    assert outcome.series["threads"][290:300].max() > 55
+    assert outcome.series["threads"][486:496].max() > 55
     assert outcome.metrics["threads_last"] <= 48
 
 
