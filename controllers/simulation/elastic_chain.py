@@ -224,6 +224,12 @@ class Chain:
             for at, (kind, share) in enumerate(zip(self.tree.kinds, self.tree.share_of.values(), strict=True))
         ]
 
+    def compute_wait_seconds(self) -> float:
+        """Return how long the events that leave now have been in the chain, besides Kingman's waits and service."""
+        gone = self._gone[self.second - 1]
+        came = int(np.searchsorted(self._came[: self.second], gone * (1 - 1e-9)))
+        return float(self.second - 1 - min(came, self.second - 1))
+
     def compute_latencies(self) -> tuple[Floats, Floats]:
         """Return, for the departures of each second, the latency (s) and the events that were not overdue."""
         at = np.arange(self.second, dtype=float)

@@ -33,7 +33,7 @@ MAX_CV2 = 50.0
 class WorkSample:
     """One batch of a task.
 
-    elapsed_seconds: since the start of the previous batch, in which its inputs arrived; None for the first one. inputs:
+    elapsed_seconds: the time before its start in which its inputs arrived; None: unknown, as for the first one. inputs:
     events that arrived at the task (its part of the operator's, in proportion to what it executed). executions: events
     that it processed.
     """
@@ -118,9 +118,9 @@ def _count_inputs(samples: Sequence[WorkSample], window_seconds: float) -> float
     """Return the events that arrive in a window.
 
     The batches of a window also bring what arrived before it, which is much if they are long. Therefore their events
-    are related to the time in which they arrived, at most a window each: after a pause, they are likely to be recent.
+    are related to the time in which they arrived.
     """
-    covered_seconds = sum(min(sample.elapsed_seconds or 0.0, window_seconds) for sample in samples)
+    covered_seconds = sum(sample.elapsed_seconds or 0.0 for sample in samples)
     if not covered_seconds:
         return sum(sample.inputs for sample in samples)
     inputs = sum(sample.inputs for sample in samples if sample.elapsed_seconds is not None)
@@ -128,7 +128,7 @@ def _count_inputs(samples: Sequence[WorkSample], window_seconds: float) -> float
 
 
 def _compute_variance(values: Sequence[float]) -> float | None:
-    return variance(values) if len(values) > 1 else None
+    return float(np.var(values, ddof=1)) if len(values) > 1 else None
 
 
 class BatchOverheads:

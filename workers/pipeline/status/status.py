@@ -32,6 +32,7 @@ from statistics import stdev
 from typing import Any, Protocol
 
 from common.stored_document import decode_readable_document, replace_fields
+from controllers.parallelism.measured_topology import COUNTS
 from controllers.patterns.expression import render
 from queues.nodes.heartbeat import Heartbeat
 from workers.documents.pipeline import (
@@ -335,7 +336,8 @@ class StatusBoard:
             responses = [late]
         is_warm = bool(responses) and self._first_at.get(name, window.now) < window.now - WINDOW_SECONDS
         samples = _SplitSamples()
-        for batch, elapsed in _add_spacing(self._replicas[name]):
+        ages = [max(0.0, batch.response_seconds - batch.seconds) for batch in self._replicas[name]]
+        for batch, elapsed in _add_spacing(self._replicas[name], ages):
             sample = WorkSample(elapsed, batch.events, batch.events, batch.retained, batch.seconds)
             samples.add(sample, batch.at >= window.now - WINDOW_SECONDS)
         return ReplicaStatus(
@@ -379,7 +381,9 @@ class StatusBoard:
     def _measure_tasks(self, operator: Operator, window: _Window, parallelism: int) -> list[Measures]:
         """Return what each task did. A task that was just removed by a lower parallelism is still shown."""
         samples = {task: _SplitSamples() for task in range(1, parallelism + 1)}
-        for batch, elapsed in _add_spacing(self._batches):
+        behind_seconds = self._clock() - window.now
+        ages = [max([0.0, *(wait for _, wait in batch.list_waits(behind_seconds))]) for batch in self._batches]
+        for batch, elapsed in _add_spacing(self._batches, ages):
             counts = {count.task: count for count in batch.worked if count.operator == operator.name}
             shared = 0.0
             if operator.name in batch.operators:
@@ -451,28 +455,27 @@ class _SplitSamples:
         (self.recent if is_recent else self.earlier).append(sample)
 
     def compute_measures(self, window_seconds: float) -> Measures:
-        return compute_measures(self.recent, window_seconds, self.earlier)
+        """Return the measures. Counts are those of a whole window, also in the first seconds of a process."""
+        measures, scale = compute_measures(self.recent, window_seconds, self.earlier), WINDOW_SECONDS / window_seconds
+        return measures | {name: scale * count for name in COUNTS if (count := measures[name]) is not None}
 
 
-def _add_spacing(records: Iterable[Any]) -> Iterator[tuple[Any, float | None]]:
-    """Return the batches, each with the seconds from the start of the previous one to its own; None for the first."""
-    for before, batch in pairwise((None, *records)):
-        yield batch, max(0.0, batch.at - batch.seconds - before.at + before.seconds) if before else None
+def _add_spacing(records: Iterable[Any], ages_seconds: Iterable[float]) -> Iterator[tuple[Any, float | None]]:
+    """Return the batches, each with the seconds before its start in which its events arrived; None for the first.
+
+    They arrived since the start of the previous batch. After a longer time without batches, they are recent, unless
+    their age (at the start) shows that they waited.
+    """
+    for (before, batch), age in zip(pairwise((None, *records)), ages_seconds, strict=True):
+        elapsed = max(0.0, batch.at - batch.seconds - before.at + before.seconds) if before else None
+        yield batch, None if elapsed is None else min(elapsed, max(WINDOW_SECONDS, age))
 
 
 def _compute_combiner_wait(recent: list[InterEventBatch], behind_seconds: float) -> float | None:
-    """Return how long a row waits on average from the replica's result to the batch that reads it first.
-
-    behind_seconds: from the monotonic clock to that of the control server.
-    """
-    waits = [
-        (sum(blob.rows for blob in result.blobs), batch.at - batch.seconds + behind_seconds - result.published_seconds)
-        for batch in recent
-        for result in batch.combined.fresh
-        if result.published_seconds is not None
-    ]
+    """Return how long a row waits on average from the replica's result to the batch that reads it first."""
+    waits = [pair for batch in recent for pair in batch.list_waits(behind_seconds)]
     rows = sum(count for count, _ in waits)
-    return round(sum(count * max(0.0, wait) for count, wait in waits) / rows, 4) if rows else None
+    return round(sum(count * wait for count, wait in waits) / rows, 4) if rows else None
 
 
 def count_waiting_events(heartbeats: Mapping[bytes, bytes], queues: tuple[str, ...]) -> int | None:

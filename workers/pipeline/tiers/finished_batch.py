@@ -131,6 +131,18 @@ class InterEventBatch:
         )
         return fresh + sum(emitted)
 
+    def list_waits(self, behind_seconds: float) -> list[tuple[int, float]]:
+        """Return the rows of each result that it read first, and how long they waited for it (s).
+
+        behind_seconds: from the monotonic clock to that of the control server.
+        """
+        began = self.at - self.seconds + behind_seconds
+        return [
+            (sum(blob.rows for blob in result.blobs), max(0.0, began - result.published_seconds))
+            for result in self.combined.fresh
+            if result.published_seconds is not None
+        ]
+
     @property
     def overhead_seconds(self) -> float:
         """Return the time of the batch besides that of its operators one after the other, each on parallel tasks.

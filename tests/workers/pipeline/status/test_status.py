@@ -19,7 +19,7 @@ from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.result_queue import Blob, Result, ResultQueue
 from workers.pipeline.status.progress import ChainStep, ProgressInputs, ProgressRecord, stall
 from workers.pipeline.status.published import MAX_LINES, MAX_TEXT, RecentLog, Statuses, list_newest_lines
-from workers.pipeline.status.status import StatusBoard
+from workers.pipeline.status.status import WINDOW_SECONDS, StatusBoard
 from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount, PatternCount, ReplicaBatch
 
@@ -137,6 +137,31 @@ def test_the_wait_for_the_combiner_is_from_the_result_to_the_batch_that_reads_it
     combined = CombinedOffset(fresh=tuple(entries))
     shown.record_inter_event_batch(InterEventBatch(100.0, 7, combined, {}, (), 0.5))  # it began at 49.5
     assert shown.document({}).combiner.wait_seconds == pytest.approx(0.7)
+
+
+def test_the_rates_of_a_process_that_has_just_started_are_not_those_of_a_whole_window(control):
+    now = [0.0]
+    shown = board(control, lambda: now[0])
+    for second in range(4):
+        now[0] = float(second)
+        shown.record_inter_event_batch(worked(second, at=now[0]))
+    first, _ = shown.document({}).operators["hosts"].work
+    assert first["inputs"] == pytest.approx(WINDOW_SECONDS * 50 * 30 / 40)
+
+
+@pytest.mark.parametrize(("waited_seconds", "seconds"), [(0.2, 10.0), (20.0, 20.0)])
+def test_events_after_a_long_gap_are_recent_unless_they_waited(control, waited_seconds, seconds):
+    now = [100.0]
+    shown = board(control, lambda: now[0], lambda: 1_000.0 + now[0])
+    shown.record_inter_event_batch(worked(7, at=100.0))
+    now[0] = 120.5
+    entry = Result("iap1", 2, None, ARRIVED.blobs, f"{round(1_000 * (1_120 - waited_seconds))}-0")
+    later = worked(8, at=120.5)
+    shown.record_inter_event_batch(
+        InterEventBatch(120.5, 8, CombinedOffset(fresh=(entry,)), later.operators, later.worked, 0.5)
+    )
+    first, second = shown.document({}).operators["hosts"].work
+    assert first["inputs"] + second["inputs"] == pytest.approx(WINDOW_SECONDS * 50 / seconds)
 
 
 def test_a_task_that_a_small_batch_did_not_need_has_received_nothing(control):
