@@ -109,15 +109,18 @@ def plant_at(plant: ShownPlant, now: datetime, load: float, left_share: float) -
     found["objectives"] = {
         name: {**row, "left": LEFT * left_share, "left_share": left_share} for name, row in BUDGETS.items()
     }
-    # What the shedding law asks for: the ladder of what the application reads is on its last level.
+    # What the shedding law asks for: the ladder of what the application reads is on its last level. What a ladder asks
+    # for: a loop that can help its queue.
+    worker_rate = {"id": 2, "law": "worker_rate", "mode": "auto", "target": {"queue": "alert", "node": "n1"}}
     found["loops"] = {
+        "worker_rate/alert/n1": {**worker_rate, "at": now.timestamp(), "relief": "start 3 workers"},
         "ladder/telemetry": {
             "id": 1,
             "law": "ladder",
             "mode": "auto",
             "target": {"queue": "telemetry"},
             "terms": {"rung": len(LEVELS) if load > 1 else 0},
-        }
+        },
     }
     return snapshot_of({**found, "at": now.timestamp()})
 
