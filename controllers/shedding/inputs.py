@@ -24,6 +24,7 @@ from controllers.shedding.latency_bound import WaitingTimeModel
 ALL_SINKS = "sinks"
 HALVINGS = 30
 Shares = Mapping[str, Mapping[str, float]]
+Takes = dict[str, Annotated[float, value("events", "Events of the type.", 1e-9, 1e15)]]
 Rate = Annotated[float, value("events/s", "Arrival rate of the type.", maximum=1e15)]
 
 
@@ -59,8 +60,8 @@ class SheddingParameters(msgspec.Struct, frozen=True, kw_only=True):
         Literal["expression", "measured"],
         value(
             "choice",
-            "expression: events that a match needs; the surplus is dropped first. measured: arrivals per match, "
-            "where an event serves only its own key and nothing is surplus.",
+            "expression: events that a match needs; all others are surplus. measured: arrivals per match, where an "
+            "event serves only its own key, and the surplus that was measured within the keys.",
         ),
     ] = "expression"
     sink_weights: Annotated[
@@ -81,6 +82,10 @@ class SheddingParameters(msgspec.Struct, frozen=True, kw_only=True):
     budget_seconds: BudgetSeconds = BUDGET_SECONDS
 
 
+class ReducedTakes(msgspec.Struct, frozen=True, kw_only=True):
+    takes: Annotated[Takes, value("events per match", "Type → arrivals per match.")]
+
+
 class PatternRow(msgspec.Struct, frozen=True, kw_only=True):
     operator: Annotated[str, value("name", "Operator that runs the pattern.")]
     name: Annotated[str, value("name", "Name of the pattern.")]
@@ -92,10 +97,10 @@ class PatternRow(msgspec.Struct, frozen=True, kw_only=True):
         float, value("share", "Measured output divided by the output that the selectivity predicts.", 0, 1e3)
     ] = 1.0
     limit: Annotated[float | None, value("events/s", "Maximum output. Default: no limit.", 0, 1e15)] = None
-    takes: Annotated[
-        dict[str, Annotated[float, value("events", "Events of the type.", 1e-9, 1e15)]],
-        value("events per match", "Type → measured arrivals per match; empty if not known."),
-    ] = {}
+    takes: Annotated[Takes, value("events per match", "Type → measured arrivals per match; empty if not known.")] = {}
+    reduced: Annotated[
+        tuple[ReducedTakes, ...], value("rows", "The same without surplus: fewer events per match, and fewer matches.")
+    ] = ()
 
 
 class SheddingObservation(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,8 +158,10 @@ class SheddingInputs:
         for at, row in enumerate(observation.patterns):
             needs, correction = needs_of(row.expression, f"{where}.patterns[{at}].expression"), row.correction
             if parameters.needs == "measured" and row.takes:
-                # The events taken per match already determine the number of matches.
-                needs, correction = Needs(row.takes), 1.0
+                # The events taken per match already determine the number of matches. The keys share their time between
+                # the ways of taking them, since one of the types is taken as a whole in each.
+                ways = tuple(Needs(takes) for takes in (row.takes, *(each.takes for each in row.reduced)))
+                needs, correction = (Needs({}, (ways,)) if row.reduced else ways[0]), 1.0
             if not needs.symbols:
                 raise BadInput(f"{where}.patterns[{at}].expression", "must require at least one event")
             rows.append(
@@ -187,9 +194,11 @@ class SheddingInputs:
 
     @property
     def protected(self) -> frozenset[str]:
-        """Return the types that are not shed."""
+        """Return the types that are not shed, whatever the symbols in brackets after a type's name."""
         declared = (*self.parameters.never_shed.items(), *self.observation.protected.items())
-        return frozenset(name for name, kept in declared if kept)
+        kept = {name for name, is_kept in declared if is_kept}
+        symbols = {symbol for pattern in self.application.patterns for symbol in pattern.symbols}
+        return frozenset(kept | {symbol for symbol in symbols if symbol.partition("[")[0] in kept})
 
     @property
     def waiting(self) -> WaitingTimeModel:

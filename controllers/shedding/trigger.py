@@ -86,7 +86,8 @@ def _collect_rates(observation: SheddingObservation) -> dict[str, float]:
     }
     for row in observation.patterns:
         rates[row.name] = row.correction
-        rates |= {f"{row.name} takes {symbol}": events for symbol, events in row.takes.items()}
+        for place, takes in enumerate((row.takes, *(each.takes for each in row.reduced))):
+            rates |= {f"{row.name} takes {symbol} ({place})": events for symbol, events in takes.items()}
     return rates
 
 

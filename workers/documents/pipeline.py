@@ -54,6 +54,19 @@ class ControlKeys(StoredDocument, frozen=True, kw_only=True):
     out_per_second: PerSecond = 0.0
 
 
+KEPT_SHARES = (0.5, 0.25, 0.125, 0.0625)
+
+
+class SurplusEstimate(StoredDocument, frozen=True, kw_only=True):
+    """How many matches stay if fewer events of a type are kept, measured in a sample of the keys."""
+
+    matches_per_second: Annotated[PerSecond, describe("Matches of the sample.")] = 0.0
+    kept_per_second: Annotated[
+        dict[str, list[PerSecond]],
+        describe("Those that stay if 1/2, 1/4, 1/8, and 1/16 of the events of the type are kept."),
+    ] = {}
+
+
 class PatternCounts(StoredDocument, frozen=True, kw_only=True, gc=False):
     """Counts of a pattern, which continue over restarts."""
 
@@ -82,6 +95,8 @@ class PatternStatus(StoredDocument, frozen=True, kw_only=True):
     shed_per_second: Annotated[dict[str, PerSecond], describe("Events shed per second, by type.")] = {}
     shed_share: Annotated[Share, describe(recorded=True)] = 0.0
     spared: ControlKeys = ControlKeys()
+    surplus: SurplusEstimate = SurplusEstimate()
+    weight: Annotated[float, describe("Value of a match at the sinks.")] = 1.0
     recall: Annotated[RecallEstimate | None, describe("null: unknown.")] = None
 
 

@@ -54,6 +54,65 @@ operators:
       - {{name: milestone, pattern: 'SEQ(finished{{{MILESTONE}}})', within_seconds: {WITHIN_SECONDS}}}
 """
 ENDS = {"finished": "FINISH", "killed": "KILL", "failed": "FAIL"}
+# Two patterns: of one, ten A come for each match; of the other, what a match needs. Nothing is ever EXTRA: it makes
+# them be found event by event, too.
+SURPLUS_DECLARATION = f"""
+name: exact
+queues: [telemetry]
+sink: alert
+lateness_seconds: 1.0
+operators:
+  - name: jobs
+    key: source
+    patterns:
+      - {{name: many, pattern: SEQ(A; EXTRA?; B), within_seconds: {WITHIN_SECONDS}}}
+      - {{name: one, pattern: SEQ(C; EXTRA?; D), within_seconds: {WITHIN_SECONDS}}}
+"""
+SURPLUS = 10
+
+
+def rows_to_match(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """What was published, as matchers take it."""
+    table = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    rows = block.from_columns(table, 0)
+    rows = rows.set_column(1, "time", rows.column("time").cast(pa.int64()))
+    keys = rows.column("source")
+    rows = rows.append_column("match_key", keys)
+    return rows.append_column("group", pa.array(compute_key_groups(keys), pa.int32()))
+
+
+def count_matches(text: str, rows: pa.RecordBatch) -> int:
+    """Matches of one look at all of it."""
+    return len(match_all(pattern_of(text, within_us=round(WITHIN_SECONDS * SECOND_US)), rows))
+
+
+class SurplusStream:
+    """Keys with ten A and a B, and as many with a C and a D, some of each at a time."""
+
+    TYPES = np.array([*["A"] * SURPLUS, "B", "C", "D"])
+
+    def __init__(self, at_a_time: int = 100) -> None:
+        self._at_a_time = at_a_time
+
+    def events(self, first: int, count: int, times_us: np.ndarray) -> pa.RecordBatch:
+        """`count` events from place `first` on, at these times."""
+        places = np.arange(first, first + count)
+        rounds, at = np.divmod(places, self._at_a_time * len(self.TYPES))
+        step, number = np.divmod(at, self._at_a_time)
+        numbers = (rounds * self._at_a_time + number).astype(str)
+        names = np.char.add(np.where(step <= SURPLUS, "many-", "one-"), numbers)
+        columns = {
+            "id": pa.array(places.astype(str)),
+            "time": pa.array(times_us, pa.timestamp("us", "UTC")),
+            "type": pa.array(self.TYPES[step]),
+            "source": pa.array(names),
+        }
+        return pa.RecordBatch.from_pydict(columns)
+
+    def expected(self, batches: list[pa.RecordBatch]) -> dict[str, int]:
+        """Sink → matches if nothing is dropped."""
+        rows = rows_to_match(batches)
+        return {"many": count_matches("SEQ(A; B)", rows), "one": count_matches("SEQ(C; D)", rows)}
 
 
 @dataclass(frozen=True)
@@ -83,11 +142,18 @@ class Trace:
         }
         return pa.RecordBatch.from_pydict(columns)
 
+    def expected(self, batches: list[pa.RecordBatch]) -> dict[str, int]:
+        """Sink → matches if nothing is dropped. SCHEDULE+ matches where one SCHEDULE does."""
+        rows = rows_to_match(batches)
+        found = {name: count_matches(f"SEQ(SUBMIT; SCHEDULE; {kind})", rows) for name, kind in ENDS.items()}
+        return {"killed": found["killed"], "failed": found["failed"], "milestone": found["finished"] // MILESTONE}
+
 
 @dataclass
 class Phase:
     """What was published in a while, at a steady rate. begin_us, end_us: event times."""
 
+    trace: Trace | SurplusStream
     begin_us: int
     first: int
     rate: float
@@ -99,29 +165,18 @@ class Phase:
 
     @cached_property
     def expected(self) -> dict[str, int]:
-        """Sink → matches of one look at all of it. SCHEDULE+ matches where one SCHEDULE does."""
-        table = pa.Table.from_batches(self.batches).combine_chunks().to_batches()[0]
-        rows = block.from_columns(table, 0)
-        rows = rows.set_column(1, "time", rows.column("time").cast(pa.int64()))
-        keys = rows.column("source")
-        rows = rows.append_column("match_key", keys)
-        rows = rows.append_column("group", pa.array(compute_key_groups(keys), pa.int32()))
-        within_us = round(WITHIN_SECONDS * SECOND_US)
-        found = {
-            name: len(match_all(pattern_of(f"SEQ(SUBMIT; SCHEDULE; {kind})", within_us=within_us), rows))
-            for name, kind in ENDS.items()
-        }
-        return {"killed": found["killed"], "failed": found["failed"], "milestone": found["finished"] // MILESTONE}
+        """Sink → matches of one look at all of it."""
+        return self.trace.expected(self.batches)
 
 
 class Producer(threading.Thread):
     """Publishes at a rate, in event time as on the clock, until it is stopped."""
 
-    def __init__(self, url: str, trace: Trace, rate: float, first: int) -> None:
+    def __init__(self, url: str, trace: Trace | SurplusStream, rate: float, first: int) -> None:
         super().__init__(daemon=True)
         self._url, self._trace, self._rate = url, trace, rate
         self._over = threading.Event()
-        self.phase = Phase(round(time.time() * SECOND_US), first, rate)
+        self.phase = Phase(trace, round(time.time() * SECOND_US), first, rate)
         self.next = first
 
     def run(self) -> None:
@@ -150,7 +205,7 @@ class Overload:
     control_url: str
     control: object
     nodes: Mapping[str, object]
-    trace: Trace
+    trace: Trace | SurplusStream
     bound_seconds: float
     next: int = 0
     baseline: bool = False
@@ -235,6 +290,7 @@ class Overload:
             "rung": ladder.actuator if ladder else None,
             "recall": {name: each.recall.estimate if each.recall else None for name, each in row.patterns.items()},
             "waiting": row.waiting_events,
+            "table": row.controls.shed,
         }
 
     def _shed_at_random(self, snapshot: Snapshot) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
-from controllers.shedding.inputs import PatternRow, SheddingObservation
+from controllers.shedding.inputs import PatternRow, ReducedTakes, SheddingObservation
 from controllers.shedding.ladder import LEVELS
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import check_measurement, find_application, list_application_targets
@@ -59,7 +59,11 @@ def measure_target(
             for operator, types in work.compute_arrivals().items()
         },
         patterns=tuple(_build_pattern(name, work, yields[name]) for name in names),
-        sinks={row.patterns[name].emits: 1.0 for name in names if row.sinks.get(row.patterns[name].emits)},
+        sinks={
+            row.patterns[name].emits: row.patterns[name].weight
+            for name in names
+            if row.sinks.get(row.patterns[name].emits)
+        },
         service_cv2=row.batch_overhead_cv2,
         batch_seconds=round(work.batch_seconds, 3),
         latency_seconds=row.latency_p95_seconds,
@@ -112,6 +116,9 @@ def _build_pattern(name: str, work: OperatorLoad, found: PatternYield) -> Patter
     operator, wanted = row.operator, work.compute_wanted(name)
     rates = work.compute_rates(operator)
     takes = found.takes(wanted)
+    ways = [takes]
+    for kept, survival in found.list_reduced(wanted) if takes else ():
+        ways.append({event_type: takes[event_type] * share / survival for event_type, share in kept.items()})
     # The law knows one rate of a type at an operator, but a pattern may need only a part of it. If a pattern
     # receives all events, each match consumes proportionally more of them and each event costs proportionally
     # less.
@@ -119,6 +126,14 @@ def _build_pattern(name: str, work: OperatorLoad, found: PatternYield) -> Patter
     whole = sum(rates[event_type] for event_type in wanted)
     part = sum(wanted.values()) / whole if whole else 1.0
     share = part * found.seconds / work.count_tasks(operator) / work.compute_availability(operator)
+    rounded = [
+        {
+            event_type: _round_significant(events / parts[event_type])
+            for event_type, events in way.items()
+            if parts.get(event_type)
+        }
+        for way in ways
+    ]
     return PatternRow(
         operator=operator,
         name=name,
@@ -126,11 +141,8 @@ def _build_pattern(name: str, work: OperatorLoad, found: PatternYield) -> Patter
         emits=row.emits,
         seconds=_round_significant(share),
         correction=_round_significant(found.compute_correction(row.expression)),
-        takes={
-            event_type: _round_significant(takes[event_type] / parts[event_type])
-            for event_type in takes
-            if parts.get(event_type)
-        },
+        takes=rounded[0],
+        reduced=tuple(ReducedTakes(takes=takes) for takes in rounded[1:]),
     )
 
 
@@ -147,16 +159,18 @@ def _round_significant(value: float) -> float:
 
 
 def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Replace the table in force with the entry's table; a share of 0 needs no row.
+    """Replace the table in force with the entry's table; a pattern that sheds nothing needs no row.
 
-    Events are shed by key where the law counts arrivals per match: the share of kept matches then equals the share of
-    kept events.
+    Where the law counts arrivals per match, events are shed by key: the share of kept matches then equals the share of
+    kept keys. The smallest share of a pattern is that of the keys (`patterns.shedding`), so a protected type, of which
+    nothing is shed, is left out of the table.
     """
-    shares = {
-        pattern: {name: share for name, share in types.items() if share > 0}
+    protected = {name for name, is_protected in entry.parameters["never_shed"].items() if is_protected}
+    table = {
+        pattern: {name: share for name, share in types.items() if name.partition("[")[0] not in protected}
         for pattern, types in entry.action["shed"].items()
+        if any(share > 0 for share in types.values())
     }
-    table = {pattern: types for pattern, types in shares.items() if types}
     unit = "key" if entry.parameters["needs"] == "measured" else "event"
     until = {"shed_until_seconds": _compute_end(entry, loop)}
     plant.steer_pipeline(loop.target["application"], {"shed": table, "shed_by": unit, **until})
@@ -201,7 +215,7 @@ KIND = LoopKind(
     keeper=keep_table,
     targets=list_targets,
     interval_seconds=2,
-    # Patterns of an application have keys: an event serves its own key, and none is surplus.
+    # Patterns of an application have keys, and an event serves its own key only.
     defaults=LoopDefaults(parameters={"latency_bound_seconds": 15.0, "needs": "measured"}),
     display=Display(
         Lanes("Age of processed events, p95, s", "Share of the work shed", "shed"),

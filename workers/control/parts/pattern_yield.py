@@ -1,4 +1,7 @@
-"""Arrivals per match and time per event of a pattern, measured over time.
+"""Arrivals per match, surplus, and time per event of a pattern, measured over time.
+
+Events of a pattern are no surplus only because they are more than its matches need: each serves only its own key. How
+many of them its matches could do without is measured within the keys (`matching.surplus`).
 
 The measures are running sums with a half-life, of arrivals and emitted events. While a pattern is shed, the sums
 continue with its control keys only: the events missing from other keys would make each match seem more expensive than
@@ -7,15 +10,18 @@ a fixed cost, so a pattern that is nearly completely shed would seem too expensi
 """
 
 from collections.abc import Mapping
+from math import prod
 
 from common.errors import BadInput
 from controllers.framework.sensed import Counters
 from controllers.patterns.selectivity import compute_output_rate, needs_of
-from workers.documents.pipeline import ControlKeys, PatternStatus
+from workers.documents.pipeline import KEPT_SHARES, ControlKeys, PatternStatus
 
 HALF_LIFE_SECONDS = 60.0
 # A pattern that has emitted nothing yet is taken to have its first match next.
 PRIOR_MATCHES = 0.5
+# Until this many matches have been sampled, most events are not taken for surplus.
+PRIOR_SAMPLED_MATCHES = 4.0
 MAX_SECONDS = 10.0  # maximum length of a step: rates only describe their window
 
 
@@ -28,7 +34,9 @@ class PatternYield:
         kept = {key[len(prefix) :]: value for key, value in (before or {}).items() if key.startswith(prefix)}
         self._made = kept.pop("", 0.0)
         self._worked, self._seconds = kept.pop("|worked", 0.0), kept.pop("|seconds", 0.0)
-        self._events = kept
+        self._sampled = kept.pop("|sampled", 0.0)
+        self._survivors = {key: value for key, value in kept.items() if key.startswith("|kept/")}
+        self._events = {key: value for key, value in kept.items() if key not in self._survivors}
 
     def add(self, row: PatternStatus, seconds: float) -> None:
         """Add the pattern's input and output of some more seconds. row: its part of the status."""
@@ -41,6 +49,16 @@ class PatternYield:
         self._made = self._made * fade + seen.out_per_second * seconds
         for name in {*self._events, *seen.types}:
             self._events[name] = self._events.get(name, 0.0) * fade + seen.types.get(name, 0.0) * seconds
+        sampled = row.surplus.matches_per_second
+        self._sampled = self._sampled * fade + sampled * seconds
+        survivors = {
+            _build_survivor_key(share, name): kept
+            for name, counts in row.surplus.kept_per_second.items()
+            for share, kept in zip(KEPT_SHARES, counts, strict=True)
+        }
+        for key in {*self._survivors, *survivors}:
+            # A type that no match of the sample has had in its window costs none of them.
+            self._survivors[key] = self._survivors.get(key, 0.0) * fade + survivors.get(key, sampled) * seconds
 
     @property
     def seconds(self) -> float:
@@ -56,6 +74,40 @@ class PatternYield:
         events = sum(self._events.values())
         matches = sum(rates.values()) * (self._made + PRIOR_MATCHES) / events if events > 0 else 0.0
         return {name: rate / matches for name, rate in sorted(rates.items()) if rate > 0 and matches > 0}
+
+    def list_reduced(self, rates: Mapping[str, float]) -> list[tuple[dict[str, float], float]]:
+        """Return ways to keep fewer events, each with more matches per event than the one before.
+
+        A way has the kept share of each type, and the share of the matches that stays. At least one type is kept as a
+        whole: to drop a part of all events, dropping whole keys is better.
+        """
+        kept, ways = {name: 1.0 for name, rate in rates.items() if rate > 0}, list[tuple[dict[str, float], float]]()
+        best = self._compute_yield(kept, rates)
+        while True:
+            tries = [
+                {**kept, name: share}
+                for name in kept
+                for share in KEPT_SHARES
+                if share == kept[name] / 2 and any(kept[other] == 1.0 for other in kept if other != name)
+            ]
+            kept = max(tries, key=lambda each: self._compute_yield(each, rates), default=kept)
+            if self._compute_yield(kept, rates) <= best:
+                return ways
+            best = self._compute_yield(kept, rates)
+            ways.append((kept, self._compute_survival(kept)))
+
+    def _compute_yield(self, kept: Mapping[str, float], rates: Mapping[str, float]) -> float:
+        """Return the share of the matches that stays, per event that is kept."""
+        events = sum(share * rates[name] for name, share in kept.items())
+        return self._compute_survival(kept) / events if events > 0 else 0.0
+
+    def _compute_survival(self, kept: Mapping[str, float]) -> float:
+        whole = self._sampled + PRIOR_SAMPLED_MATCHES
+        return prod(
+            (self._survivors.get(_build_survivor_key(share, name), 0.0) + PRIOR_SAMPLED_MATCHES * share) / whole
+            for name, share in kept.items()
+            if share < 1
+        )
 
     def compute_correction(self, expression: str) -> float:
         """Return emitted matches divided by the expression's selectivity (ERRATA E24).
@@ -74,5 +126,9 @@ class PatternYield:
     def get_counters(self) -> dict[str, float]:
         prefix = f"yield/{self._name}/"
         kept = {prefix + name: round(events, 3) for name, events in self._events.items() if events >= 1e-3}
-        sums = {"": self._made, "|worked": self._worked, "|seconds": self._seconds}
-        return {**{prefix + name: round(value, 6) for name, value in sums.items()}, **kept}
+        sums = {"": self._made, "|worked": self._worked, "|seconds": self._seconds, "|sampled": self._sampled}
+        return {**{prefix + name: round(value, 6) for name, value in {**sums, **self._survivors}.items()}, **kept}
+
+
+def _build_survivor_key(share: float, event_type: str) -> str:
+    return f"|kept/{share}/{event_type}"

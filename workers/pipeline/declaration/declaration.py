@@ -29,7 +29,8 @@ A rule has a name and one of `discard` or `keep`: a condition (`rule_language` l
 
 A pattern has name, pattern (`SEQ(A; B+; C)`, `AND(A, B)`, `OR(A, B)`, in the syntax of `match`), define {symbol:
 condition} (an undefined symbol is an event type), key (column), within_seconds, contiguity (relaxed), consume (once),
-quiet_seconds (0), emits (type of the complex event; the name), severity (warning).
+quiet_seconds (0), emits (type of the complex event; the name), severity (warning), weight (value of a match for load
+shedding, 1; the same for all patterns that emit a type).
 """
 
 import re
@@ -82,6 +83,7 @@ MAX_TYPES = 1_000
 MAX_ATTRIBUTES = 64
 MAX_CRITERIA = 64
 MAX_MONITORED = 32
+MAX_WEIGHT = 1e6
 _GENERAL_KEYS = ("name", "queues", "replicas", "lateness_seconds", "attributes", "criteria", "monitor", "rules")
 KEYS = (*_GENERAL_KEYS, "key", "operators", "patterns", "types", "sink", "sinks")
 COLUMN = re.compile(r"\A[A-Za-z]\w{0,63}\Z", re.ASCII)
@@ -259,7 +261,21 @@ def _build_graph(document: Mapping[str, Any]) -> Graph:
         raise BadInput("patterns", "must be a list of at least one pattern, here or in operators")
     fields.check_distinct_names([operator.name for operator in operators], "operators")
     fields.check_distinct_names([pattern.name for operator in operators for pattern in operator.patterns], "patterns")
-    return Graph(tuple(operators))
+    graph = Graph(tuple(operators))
+    _check_weights(graph, _locate_patterns(document))
+    return graph
+
+
+def _check_weights(graph: Graph, places: Mapping[str, str]) -> None:
+    """Raise `BadInput` if patterns give one type different weights."""
+    weights: dict[str, Pattern] = {}
+    for pattern in graph.patterns:
+        first = weights.setdefault(pattern.emits, pattern)
+        if pattern.weight != first.weight:
+            raise BadInput(
+                f"{places[pattern.name]}.weight",
+                f"must be {first.weight:g}, as for {first.name}, which also emits {pattern.emits}",
+            )
 
 
 def _parse_operator(document: object, where: str, key: object) -> Operator:
@@ -316,7 +332,7 @@ def _parse_sink(value: object, where: str, queues: list[str]) -> str:
 def _parse_pattern(document: object, where: str, key: object) -> Pattern:
     keys = ("name", "pattern", "define", "key", "within_seconds", "quiet_seconds", "emits", "severity")
     needed = ("name", "pattern", "within_seconds")
-    document = fields.check_mapping(document, where, (*keys, "contiguity", "consume"), required=needed)
+    document = fields.check_mapping(document, where, (*keys, "contiguity", "consume", "weight"), required=needed)
     name = fields.validate_name(document["name"], f"{where}.name", checks.PLANT_NAME)
     expression = parse_expression(document["pattern"], f"{where}.pattern")
     if expression.at_first or expression.at_last:
@@ -336,6 +352,7 @@ def _parse_pattern(document: object, where: str, key: object) -> Pattern:
         severity=severity,
         contiguity=validate_choice(document.get("contiguity", "relaxed"), CONTIGUITIES, f"{where}.contiguity"),
         consume=validate_choice(document.get("consume", "once"), CONSUMPTIONS, f"{where}.consume"),
+        weight=float(checks.accept_number(0, MAX_WEIGHT).validate(document.get("weight", 1.0), f"{where}.weight")),
     )
     check_states(pattern, f"{where}.pattern")
     return pattern

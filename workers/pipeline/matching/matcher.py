@@ -15,7 +15,8 @@ a search event by event, but a tenth of that of one in arrays. The array matcher
 left out (`is_rare`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +32,7 @@ from workers.pipeline.matching.sequence_once import SequenceOnceMatcher
 from workers.pipeline.matching.sequence_rows import SequenceRows
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.predicate import format_previous_name
+from workers.pipeline.patterns.shedding import label_events
 
 # Per key (text, distinct) whether a matcher has something of it open.
 OpenKeys = Callable[[pa.Array], np.ndarray]
@@ -295,6 +297,24 @@ class Matcher:
     def finish(self) -> Matches:
         """Close everything: no further event will arrive."""
         return self._suppression.mark_suppressed(self._raw_matcher.finish())
+
+
+@dataclass(frozen=True)
+class LabeledRows:
+    """Rows with the masks and labels (`label_events`) that they have for a pattern.
+
+    masks: None if the matcher has to compute them, since the predicates read previous events.
+    """
+
+    rows: pa.RecordBatch
+    masks: np.ndarray | None
+    labels: pa.DictionaryArray
+
+    @classmethod
+    def build(cls, pattern: Pattern, rows: pa.RecordBatch, whole_types: Collection[str]) -> "LabeledRows":
+        """Build from rows. whole_types: types whose label does not name symbols."""
+        masks = None if pattern.reads_previous else compute_masks(pattern, rows)
+        return cls(rows, masks, label_events(pattern, rows, masks, whole_types))
 
 
 def compute_masks(

@@ -50,6 +50,7 @@ class Pattern:
     related). within_us: maximum time from the first to the last event, both inclusive.
     suppression_us: after a match of a key, further matches of that key within this time are counted but not emitted (0:
     every match is emitted). emits: the type of the complex event. contiguity, consume: as CONTRACT says of `match`.
+    weight: value of a match at the sinks, for load shedding.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Pattern:
     severity: str = "warning"
     contiguity: str = "relaxed"
     consume: str = "once"
+    weight: float = 1.0
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
@@ -71,6 +73,16 @@ class Pattern:
     @cached_property
     def bits(self) -> dict[str, int]:
         return {symbol: 1 << index for index, symbol in enumerate(self.symbols)}
+
+    def list_symbols(self, mask: int) -> list[str]:
+        """Return the symbols whose bits a mask has."""
+        return [symbol for symbol, bit in self.bits.items() if mask & bit]
+
+    @cached_property
+    def has_types_of_one_symbol(self) -> bool:
+        """Return whether each event type satisfies one symbol at most, whatever the values of the event."""
+        types = [self.defines[symbol].types for symbol in self.symbols]
+        return all(types) and sum(map(len, types)) == len(frozenset().union(*types))
 
     @cached_property
     def absent_bits(self) -> int:

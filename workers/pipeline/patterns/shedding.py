@@ -1,13 +1,15 @@
 """The events that a pattern sheds while its operator receives more than it can process.
 
-The table gives, per pattern and type, the share that is dropped. The shed decision of an event follows from its id
-alone (`rank_texts`), so it is the same in every replay. An event that one pattern drops is dropped by every pattern
-that drops at least as much, so that events that no pattern needs are not sent.
+The table gives, per pattern and label, the share that is dropped. The label of an event is its type, and also the
+symbols that it satisfies if events of that type differ in them (`label_events`). The shed decision of an event follows
+from its id or key alone (`rank_texts`), so it is the same in every replay. An event that one pattern drops is dropped
+by every pattern that drops at least as much, so that events that no pattern needs are not sent.
 
 Dropped *by event*, a pattern keeps the product of the kept shares of its matches: next to nothing if each key has few
-events. *By key*, the events of a key share their shed decision, and a pattern whose types have the same share keeps
-that share of its matches. The selected keys change every ROTATION_WINDOWS windows of the pattern, or of the longest
-later pattern that continues with its keys (`traced_keys`), so that no key is left out for good.
+events. *By key*, the pattern drops whole keys, as many as the smallest share of its row in the table says, and keeps
+that share of its matches. Of the other keys it drops single events of the labels with a larger share: their surplus. A
+label without a share loses nothing. The selected keys change every ROTATION_WINDOWS windows of the pattern, or of the
+longest later pattern that continues with its keys (`traced_keys`), so that no key is left out for good.
 
 A small share of the keys are *control keys*: all their events go to all patterns, which shows what the other keys lose
 (`recall`).
@@ -37,7 +39,7 @@ _SPARED_SALT, _GROUP_SALT, _WHOLE = crc32(b"spared"), crc32(b"group"), float(1 <
 class Shedder:
     """A shedding table.
 
-    shares: pattern → type → share dropped. control_share: share of the keys whose events are never dropped.
+    shares: pattern → label → share dropped. control_share: share of the keys whose events are never dropped.
     by: the unit of the shed decision, one of UNITS.
     """
 
@@ -45,9 +47,12 @@ class Shedder:
     control_share: float = 0.0
     by: str = "event"
 
+    def is_shedding(self, pattern: str) -> bool:
+        return any(share > 0 for share in self.shares.get(pattern, {}).values())
+
     @cached_property
     def sheds(self) -> bool:
-        return any(share > 0 for types in self.shares.values() for share in types.values())
+        return any(map(self.is_shedding, self.shares))
 
 
 @dataclass(frozen=True)
@@ -74,13 +79,22 @@ class KeyRanks:
     @cached_property
     def control(self) -> np.ndarray:
         """Return whether each key is a control key (bool per key)."""
-        return self._rank_keys(_SPARED_SALT) < self._shedder.control_share
+        return self.select_sample(0.0)
+
+    def select_sample(self, share: float) -> np.ndarray:
+        """Return whether each key is one of this share of the keys, which includes the control keys (bool per key)."""
+        sampled: np.ndarray = self._control_ranks < max(share, self._shedder.control_share)
+        return sampled
 
     @cached_property
     def groups(self) -> np.ndarray:
         """Return the group in which each key is counted if it is a control key."""
         groups: np.ndarray = (self._rank_keys(_GROUP_SALT) * CONTROL_GROUPS).astype(np.int64)
         return groups
+
+    @cached_property
+    def _control_ranks(self) -> np.ndarray:
+        return self._rank_keys(_SPARED_SALT)
 
     def _rank_keys(self, salt: int) -> np.ndarray:
         ranks = rank_texts(self._keys.dictionary, salt)
@@ -105,27 +119,33 @@ class ShedDecisions(KeyRanks):
         self._ranks = np.full(rows.num_rows, np.nan)
         self._in_periods: dict[tuple[DecisionPeriod, int], np.ndarray] = {}
 
-    def select_dropped(self, pattern: Pattern, masks: np.ndarray) -> np.ndarray:
-        """Return whether the pattern sheds each row (bool per row). masks: see `masks_of`.
+    def select_dropped(self, pattern: Pattern, masks: np.ndarray, labels: pa.DictionaryArray) -> np.ndarray:
+        """Return whether the pattern sheds each row (bool per row). masks: `compute_masks`. labels: `label_events`.
 
         Only events that add to a match are ever dropped. If a NOT waits for an event, or every event counts, dropping
         one would create false matches.
         """
         shares = self._shedder.shares.get(pattern.name, {})
-        if not is_sheddable(pattern) or not any(share > 0 for share in shares.values()):
+        if not is_sheddable(pattern) or not self._shedder.is_shedding(pattern.name):
             return np.zeros(self._rows.num_rows, bool)
-        of_types = np.array([shares.get(name, 0.0) for name in self._types.dictionary.to_pylist()])
-        of_rows = of_types[self._types.indices.to_numpy(zero_copy_only=False)]
+        of_labels = np.array([shares.get(name, 0.0) for name in labels.dictionary.to_pylist()])
+        of_rows = of_labels[labels.indices.to_numpy(zero_copy_only=False)]
         concerned = (masks != 0) & (masks & pattern.absent_bits == 0) & (of_rows > 0) & ~self.control
-        if self._shedder.by == "key":
-            ranks = self._compute_key_ranks(pattern, concerned)
-        else:
-            new = np.flatnonzero(concerned & np.isnan(self._ranks))
-            if len(new):
-                self._ranks[new] = rank_texts(self._rows.column("id").take(pa.array(new)).fill_null(""))
-            ranks = self._ranks
-        dropped: np.ndarray = concerned & (ranks < of_rows)
+        by_key = min(shares.values()) if self._shedder.by == "key" else 0.0
+        dropped: np.ndarray = np.zeros(self._rows.num_rows, bool)
+        if by_key > 0:
+            dropped = concerned & (self._compute_key_ranks(pattern, concerned) < by_key)
+        if by_key < max(shares.values()):
+            surplus = concerned & ~dropped & (of_rows > by_key)
+            dropped |= surplus & (self._compute_event_ranks(surplus) < (of_rows - by_key) / (1 - by_key))
         return dropped
+
+    def _compute_event_ranks(self, concerned: np.ndarray) -> np.ndarray:
+        """Return the rank of each of these rows by its id."""
+        new = np.flatnonzero(concerned & np.isnan(self._ranks))
+        if len(new):
+            self._ranks[new] = rank_texts(self._rows.column("id").take(pa.array(new)).fill_null(""))
+        return self._ranks
 
     def _compute_key_ranks(self, pattern: Pattern, concerned: np.ndarray) -> np.ndarray:
         """Return, per row, the rank of its key in the period of its time."""
@@ -138,10 +158,6 @@ class ShedDecisions(KeyRanks):
                 self._in_periods[period, number] = self._rank_keys(period.salt(number))
             ranks = np.where(numbers == number, self._in_periods[period, number], ranks)
         return ranks
-
-    @cached_property
-    def _types(self) -> pa.DictionaryArray:
-        return self._rows.column("type").fill_null("").dictionary_encode()
 
 
 def is_sheddable(pattern: Pattern) -> bool:
@@ -163,11 +179,50 @@ def rank_texts(texts: pa.Array, salt: int = 0) -> np.ndarray:
     return checks / _WHOLE
 
 
-def count_by_type(rows: pa.RecordBatch, chosen: np.ndarray) -> dict[str, int]:
-    if not chosen.any():
-        return {}
-    counts = rows.column("type").filter(pa.array(chosen)).value_counts()
-    return {count["values"].as_py(): count["counts"].as_py() for count in counts}
+def label_events(
+    pattern: Pattern, rows: pa.RecordBatch, masks: np.ndarray | None, whole_types: Collection[str] = ()
+) -> pa.DictionaryArray:
+    """Return the label of each row: its type, and its symbols if events of this type may satisfy different ones.
+
+    masks: `compute_masks`; None: the labels are types. whole_types: types that are not split, since other patterns emit
+    them.
+    """
+    types = rows.column("type").fill_null("").dictionary_encode()
+    if masks is None or pattern.has_types_of_one_symbol:
+        return types
+    codes, (sets, places) = types.indices.to_numpy(), np.unique(masks, return_inverse=True)
+    pairs, labels = np.unique(codes * len(sets) + places, return_inverse=True)
+    names = types.dictionary.to_pylist()
+    texts = [
+        _label_event(pattern, names[pair // len(sets)], int(sets[pair % len(sets)]), whole_types)
+        for pair in pairs.tolist()
+    ]
+    return pa.DictionaryArray.from_arrays(pa.array(labels, pa.int32()), pa.array(texts, pa.string()))
+
+
+def _label_event(pattern: Pattern, event_type: str, mask: int, whole_types: Collection[str]) -> str:
+    possible = len(list_label_symbols(pattern, event_type))
+    label = f"{event_type}[{'+'.join(pattern.list_symbols(mask))}]"
+    is_split = mask and possible > 1 and event_type not in whole_types and len(label) <= MAX_NAME
+    return label if is_split else event_type
+
+
+def list_label_symbols(pattern: Pattern, label: str) -> list[str]:
+    """Return the symbols that an event of this label may satisfy."""
+    symbols = label.rpartition("[")[2].removesuffix("]").split("+")
+    if label.endswith("]") and set(symbols) <= set(pattern.symbols):
+        return symbols
+    requested = ((symbol, pattern.defines[symbol].types) for symbol in pattern.symbols)
+    return [symbol for symbol, types in requested if not types or label in types]
+
+
+def count_by_label(labels: pa.DictionaryArray, chosen: np.ndarray) -> dict[str, int]:
+    counts = np.bincount(labels.indices.to_numpy(zero_copy_only=False)[chosen], minlength=len(labels.dictionary))
+    sums: dict[str, int] = {}
+    for name, count in zip(labels.dictionary.to_pylist(), counts.tolist(), strict=True):
+        if count:  # two entries of a split dictionary may have the same text
+            sums[name] = sums.get(name, 0) + count
+    return sums
 
 
 BY_KEY_BEFORE = "source"  # the column of a complex event that holds the key it was found by

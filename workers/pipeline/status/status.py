@@ -48,6 +48,7 @@ from workers.documents.pipeline import (
     RestartStatus,
     ResultQueueStatus,
     RuleStatus,
+    SurplusEstimate,
 )
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.assignment import Assignment
@@ -424,6 +425,15 @@ class StatusBoard:
                 types=window.compute_rates_by_type(limit_types(given.control_types)),
                 out_per_second=window.compute_rate(given.control_matches),
             ),
+            surplus=SurplusEstimate(
+                matches_per_second=window.compute_rate([given.survivors.matches]),
+                kept_per_second={
+                    label: [window.compute_rate([kept]) for kept in counts]
+                    for label, counts in sorted(given.survivors.kept.items())
+                    if label in types or label in lately
+                },
+            ),
+            weight=pattern.weight,
             recall=self._shed.recall(name),
         )
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from workers.pipeline.matching.surplus import Survivors
 from workers.pipeline.patterns.graph import Graph, Operator
 from workers.pipeline.patterns.shedding import ShedCounts
 from workers.pipeline.tiers.combining import CombinedOffset
@@ -31,7 +32,7 @@ class PatternCount:
     suppressed: matches that were not emitted. partnerless: received events that could add to no match
     (`matching.partners`). forgotten_bytes: bytes of open matches that were dropped for lack of room. shed: event type →
     events that were shed. control_types: received events of control keys; control_events, control_matches (without
-    suppressed ones): the same by group (`shedder`), empty while nothing is shed.
+    suppressed ones): the same by group (`shedder`), empty while nothing is shed. survivors: see `matching.surplus`.
     """
 
     types: dict[str, int] = field(default_factory=dict)
@@ -44,12 +45,14 @@ class PatternCount:
     control_matches: list[int] = field(default_factory=list)
     partnerless: int = 0
     forgotten_bytes: int = 0
+    survivors: Survivors = field(default_factory=Survivors)
 
     def add(self, other: "PatternCount") -> None:
         for name in ("matches", "suppressed", "partnerless", "forgotten_bytes", "seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("types", "shed", "control_types"):
             add_types(getattr(self, name), getattr(other, name))
+        self.survivors.add(other.survivors)
         self.control_events = add_counts(self.control_events, other.control_events)
         self.control_matches = add_counts(self.control_matches, other.control_matches)
 

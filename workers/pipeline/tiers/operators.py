@@ -19,8 +19,9 @@ from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.containers import control_of
 from workers.pipeline.events.layout import unify_types
 from workers.pipeline.matching.complex_event import build_complex_events
-from workers.pipeline.matching.matcher import Matcher, compute_masks
+from workers.pipeline.matching.matcher import LabeledRows, Matcher
 from workers.pipeline.matching.retained import Matches, concatenate
+from workers.pipeline.matching.surplus import SAMPLED_ROWS, SurplusSample, Survivors
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, compute_key_groups, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.shedding import (
@@ -28,7 +29,8 @@ from workers.pipeline.patterns.shedding import (
     KeyRanks,
     ShedDecisions,
     compute_periods,
-    count_by_type,
+    count_by_label,
+    is_sheddable,
     limit_types,
 )
 from workers.pipeline.tiers.combining import CombinedOffset
@@ -191,14 +193,15 @@ class Work:
         """
         started = time.perf_counter()
         matcher = Matcher.resume(pattern, memory.get_states(pattern.signature))
+        labeled = None if due is None else LabeledRows.build(pattern, due, self.graph.inner_types)
         parts = []
-        if due is not None:
-            masks = None if pattern.reads_previous else compute_masks(pattern, due)
+        if labeled is not None:
+            masks = labeled.masks
             if decisions is not None:
-                masks = _apply_shedding(pattern, due, masks, decisions, count)
-            parts.append(matcher.take(due, masks))
-            of_use = np.ones(due.num_rows, bool) if masks is None else masks != 0
-            add_types(count.types, limit_types(count_by_type(due, of_use), list_named_types(pattern)))
+                masks = _apply_shedding(pattern, labeled, decisions, count)
+            parts.append(matcher.take(labeled.rows, masks))
+            of_use = np.ones(labeled.rows.num_rows, bool) if masks is None else masks != 0
+            add_types(count.types, limit_types(count_by_label(labeled.labels, of_use), list_named_types(pattern)))
         if self.combined.watermark_us is not None:
             parts.append(matcher.advance(self.combined.watermark_us + 1))
         matches = concatenate(parts)
@@ -208,7 +211,24 @@ class Work:
         memory.keep(pattern.signature, matcher.save(), matcher.compute_timers())
         count.partnerless += matcher.partnerless
         count.seconds += time.perf_counter() - started
+        if is_sheddable(pattern):
+            count.survivors = self._sample_surplus(pattern, memory, labeled, matches)
         return matches
+
+    def _sample_surplus(
+        self, pattern: Pattern, memory: OperatorMemory, labeled: LabeledRows | None, matches: Matches
+    ) -> Survivors:
+        """Return the survivors among the matches of sampled keys: while the pattern is shed, of the control keys."""
+        signature, survivors = f"{pattern.signature}~sample", Survivors()
+        sample, shedder = SurplusSample(pattern, memory.get_states(signature)), self.combined.controls.shedder
+        if labeled is not None:
+            share = 0.0 if shedder.is_shedding(pattern.name) else SAMPLED_ROWS / labeled.rows.num_rows
+            sampled = KeyRanks(shedder, labeled.rows.column("match_key")).select_sample(share)
+            survivors = sample.add(labeled, sampled, matches)
+        if self.combined.watermark_us is not None:
+            sample.advance(self.combined.watermark_us + 1)
+        memory.keep(signature, sample.save(), sample.compute_timers())
+        return survivors
 
     def _group_outputs(
         self, places: list[str], made: list[pa.RecordBatch]
@@ -263,27 +283,30 @@ def _mark_rows(rows: pa.RecordBatch, groups: tuple[int, ...], fresh: bool) -> pa
 
 
 def _apply_shedding(
-    pattern: Pattern, due: pa.RecordBatch, masks: np.ndarray | None, decisions: ShedDecisions, count: PatternCount
+    pattern: Pattern, labeled: LabeledRows, decisions: ShedDecisions, count: PatternCount
 ) -> np.ndarray | None:
     """Return the masks without the events that the pattern sheds, and count the shed and the control events.
 
-    masks: None if the pattern needs every event, whatever symbols it satisfies. The events of control keys are counted
-    in that case too.
+    Without masks, the events of control keys are counted too.
     """
-    named = list_named_types(pattern)
+    named, labels, masks = list_named_types(pattern), labeled.labels, labeled.masks
     if masks is None:
-        _count_control_events(due, decisions.control, named, decisions, count)
+        _count_control_events(labels, decisions.control, named, decisions, count)
         return None
-    dropped = decisions.select_dropped(pattern, masks)
-    add_types(count.shed, limit_types(count_by_type(due, dropped), named))
-    _count_control_events(due, decisions.control & (masks != 0), named, decisions, count)
+    dropped = decisions.select_dropped(pattern, masks, labels)
+    add_types(count.shed, limit_types(count_by_label(labels, dropped), named))
+    _count_control_events(labels, decisions.control & (masks != 0), named, decisions, count)
     return np.where(dropped, 0, masks)
 
 
 def _count_control_events(
-    due: pa.RecordBatch, control: np.ndarray, named: Collection[str], decisions: ShedDecisions, count: PatternCount
+    labels: pa.DictionaryArray,
+    control: np.ndarray,
+    named: Collection[str],
+    decisions: ShedDecisions,
+    count: PatternCount,
 ) -> None:
-    add_types(count.control_types, limit_types(count_by_type(due, control), named))
+    add_types(count.control_types, limit_types(count_by_label(labels, control), named))
     count.control_events = add_counts(count.control_events, _group_rows(decisions.groups[control]))
 
 

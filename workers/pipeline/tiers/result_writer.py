@@ -24,7 +24,8 @@ from workers.pipeline.patterns.shedding import (
     Shedder,
     add_count,
     compute_periods,
-    count_by_type,
+    count_by_label,
+    label_events,
     limit_types,
     to_text,
 )
@@ -96,20 +97,21 @@ class ResultWriter:
             if self.shedder.sheds
             else None
         )
-        dropped: dict[str, np.ndarray] = {}
+        dropped: dict[str, tuple[pa.DictionaryArray, np.ndarray]] = {}
         for pattern in patterns:
             if pattern.needs_every_event:
                 held[:] = True
                 continue
             masks = compute_masks(pattern, batch)
             wanted = masks != 0
-            if decisions is not None:
-                dropped[pattern.name] = decisions.select_dropped(pattern, masks)
-                wanted &= ~dropped[pattern.name]
+            if decisions is not None and self.shedder.is_shedding(pattern.name):
+                labels = label_events(pattern, batch, masks, self.graph.inner_types)
+                dropped[pattern.name] = labels, decisions.select_dropped(pattern, masks, labels)
+                wanted &= ~dropped[pattern.name][1]
             held |= wanted
-        for name, rows in dropped.items():
+        for name, (labels, rows) in dropped.items():
             # An event that stays for another pattern is dropped, and counted, at the operator.
-            add_count(shed, name, limit_types(count_by_type(batch, rows & present & ~held)))
+            add_count(shed, name, limit_types(count_by_label(labels, rows & present & ~held)))
         usable: np.ndarray = held & present
         return usable
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from tests.workers.pipeline.tiers.test_operators import Tier, batch_of
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.matching.matcher import compute_masks
+from workers.pipeline.matching.matcher import LabeledRows
 from workers.pipeline.patterns.graph import Graph, Operator
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.shedding import (
@@ -46,10 +46,13 @@ EVENTS = st.lists(
 
 
 def kept_of(pattern: Pattern, rows: pa.RecordBatch, shedder: Shedder) -> pa.RecordBatch:
-    dropped = ShedDecisions(shedder, rows, rows.column("match_key")).select_dropped(
-        pattern, compute_masks(pattern, rows)
-    )
-    return rows.filter(pa.array(~dropped))
+    return rows.filter(pa.array(~dropped_of(pattern, rows, shedder)))
+
+
+def dropped_of(pattern: Pattern, rows: pa.RecordBatch, shedder: Shedder) -> np.ndarray:
+    labeled = LabeledRows.build(pattern, rows, ())
+    decisions = ShedDecisions(shedder, rows, rows.column("match_key"))
+    return decisions.select_dropped(pattern, labeled.masks, labeled.labels)
 
 
 def worked(control, events: list[tuple], shedder: Shedder, cuts: list[int]) -> Tier:
@@ -117,17 +120,15 @@ def test_a_row_that_a_rule_has_left_without_its_time_or_id_changes_no_decision_o
     at = rows.schema.get_field_index(column)
     values = [None, *rows.column(column).to_pylist()[1:]]
     lacking = rows.set_column(at, column, pa.array(values, rows.schema.field(column).type))
-    shedder, masks = Shedder({"ab": {"A": 0.5, "B": 0.5}}, 0.0, unit), compute_masks(AB, rows)
-    all_there, one_lacks = (
-        ShedDecisions(shedder, each, each.column("match_key")).select_dropped(AB, masks) for each in (rows, lacking)
-    )
+    shedder = Shedder({"ab": {"A": 0.5, "B": 0.5}}, 0.0, unit)
+    all_there, one_lacks = (dropped_of(AB, each, shedder) for each in (rows, lacking))
     assert all_there[1:].any() and (all_there[1:] == one_lacks[1:]).all()
 
 
 def test_control_keys_lose_nothing_and_all_others_their_share():
     rows = rows_of([(place, "A", 1.0, chr(0x4E00 + place % 997)) for place in range(20_000)])
-    fates = ShedDecisions(Shedder({"ab": {"A": 0.4}}, 0.1), rows, rows.column("match_key"))
-    dropped = fates.select_dropped(AB, np.ones(rows.num_rows, np.int64))
+    shedder = Shedder({"ab": {"A": 0.4}}, 0.1)
+    fates, dropped = ShedDecisions(shedder, rows, rows.column("match_key")), dropped_of(AB, rows, shedder)
     assert not dropped[fates.control].any()
     assert 0.06 < fates.control.mean() < 0.14
     assert abs(dropped[~fates.control].mean() - 0.4) < 0.02
