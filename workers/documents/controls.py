@@ -49,5 +49,6 @@ class ControlValues(StoredDocument, frozen=True, kw_only=True):
     ] = {}
     shed_until_seconds: Annotated[Instant | None, describe("When shedding expires; null: no expiry.")] = None
     shed_by: Annotated[str, describe("The unit of a shedding decision.")] = "event"
+    shed_events_of: Annotated[Mapping[str, bool], describe("Patterns that shed single events in any case.")] = {}
     spared_keys_share: Annotated[Share, describe("Share of control keys, of which nothing is shed.")] = 0.02
     revision: Annotated[int, describe("Number of changes.")] = 0

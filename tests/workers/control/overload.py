@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,9 @@ import pyarrow as pa
 
 from controllers import catalog
 from controllers.baselines import shedders
+from controllers.framework.law import decide_next, start_state
 from controllers.shedding.latency_bound import WaitingTimeModel
+from controllers.shedding.law import LAW as SHEDDING
 from queues.events import block
 from queues.nodes.agent import Agent
 from queues.publishing.client import Client
@@ -28,7 +30,9 @@ from workers.control.kinds import shedding
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
+from workers.pipeline.matching.matcher import LabeledRows
 from workers.pipeline.patterns.graph import compute_key_groups
+from workers.pipeline.patterns.shedding import ShedDecisions, Shedder
 from workers.snapshot.local import LocalPlant
 
 KINDS = {0: "SUBMIT", 1: "SCHEDULE", 2: "EVICT", 3: "FAIL", 4: "FINISH", 5: "KILL", 6: "LOST"}
@@ -86,6 +90,35 @@ def count_matches(text: str, rows: pa.RecordBatch) -> int:
     return len(match_all(pattern_of(text, within_us=round(WITHIN_SECONDS * SECOND_US)), rows))
 
 
+SURPLUS_PATTERNS = {"many": "SEQ(A; B)", "one": "SEQ(C; D)"}
+
+
+def kept_by(table: dict, rows: pa.RecordBatch) -> float:
+    """The matches that stay by a table that is in force all the time, dropping by event."""
+    found = 0
+    for name, text in SURPLUS_PATTERNS.items():
+        pattern = replace(pattern_of(text), name=name)
+        labeled, decisions = (
+            LabeledRows.build(pattern, rows, ()),
+            ShedDecisions(Shedder(table), rows, rows["match_key"]),
+        )
+        dropped = decisions.select_dropped(pattern, labeled.masks, labeled.labels)
+        found += count_matches(text, rows.filter(pa.array(~dropped)))
+    return found
+
+
+def lab_table(rates: dict[str, float], event_seconds: float, budget: float) -> dict:
+    """What the law decides with the lab's parameters and true rates."""
+    rows = [
+        {"operator": "jobs", "name": name, "expression": text, "emits": name, "seconds": event_seconds}
+        for name, text in SURPLUS_PATTERNS.items()
+    ]
+    given = {"arrivals": {"jobs": rates}, "patterns": rows, "sinks": dict.fromkeys(SURPLUS_PATTERNS, 1.0)}
+    parameters = catalog.read_parameters(SHEDDING, {"utilisation_budget": budget, "spare": "admit"})
+    seen = catalog.read_observation(SHEDDING, given)
+    return decide_next(SHEDDING, parameters, start_state(SHEDDING, parameters), seen)[1].action["shed"]
+
+
 class SurplusStream:
     """Keys with ten A and a B, and as many with a C and a D, some of each at a time."""
 
@@ -112,7 +145,7 @@ class SurplusStream:
     def expected(self, batches: list[pa.RecordBatch]) -> dict[str, int]:
         """Sink → matches if nothing is dropped."""
         rows = rows_to_match(batches)
-        return {"many": count_matches("SEQ(A; B)", rows), "one": count_matches("SEQ(C; D)", rows)}
+        return {name: count_matches(text, rows) for name, text in SURPLUS_PATTERNS.items()}
 
 
 @dataclass(frozen=True)
@@ -317,7 +350,7 @@ class Overload:
 
     def steer_law(self, **parameters: object) -> None:
         law = catalog.get_law("shedding")
-        given = {"needs": "measured", "latency_bound_seconds": self.bound_seconds, **parameters}
+        given = {**shedding.KIND.defaults.parameters, "latency_bound_seconds": self.bound_seconds, **parameters}
         catalog.read_parameters(law, given)
         Loop.objects.filter(law="shedding").update(parameters=given, state=None)
 

@@ -25,7 +25,7 @@ from workers.objectives.error_budget import list_budgets
 from workers.plants.plant import Plant
 from workers.steering import scope
 
-LASTING_INTERVALS = 10.0
+LASTING_INTERVALS = 20.0
 SIGNIFICANT = 4  # digits of a share; a change of the fifth digit is not worth a new table
 
 
@@ -115,7 +115,8 @@ def _build_pattern(name: str, work: OperatorLoad, found: PatternYield) -> Patter
     row = work.row.patterns[name]
     operator, wanted = row.operator, work.compute_wanted(name)
     rates = work.compute_rates(operator)
-    takes = found.takes(wanted)
+    counts_events = found.is_crowded and found.knows_needs(row.expression)
+    takes = {} if counts_events else found.takes(wanted)
     ways = [takes]
     for kept, survival in found.list_reduced(wanted) if takes else ():
         ways.append({event_type: takes[event_type] * share / survival for event_type, share in kept.items()})
@@ -162,8 +163,8 @@ def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Replace the table in force with the entry's table; a pattern that sheds nothing needs no row.
 
     Where the law counts arrivals per match, events are shed by key: the share of kept matches then equals the share of
-    kept keys. The smallest share of a pattern is that of the keys (`patterns.shedding`), so a protected type, of which
-    nothing is shed, is left out of the table.
+    kept keys. Where it counts the events that an expression needs, single events are shed. The smallest share of a
+    pattern is that of the keys (`patterns.shedding`), so a protected type, of which nothing is shed, is left out.
     """
     protected = {name for name, is_protected in entry.parameters["never_shed"].items() if is_protected}
     table = {
@@ -173,7 +174,10 @@ def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     }
     unit = "key" if entry.parameters["needs"] == "measured" else "event"
     until = {"shed_until_seconds": _compute_end(entry, loop)}
-    plant.steer_pipeline(loop.target["application"], {"shed": table, "shed_by": unit, **until})
+    rows = entry.observation["patterns"]
+    events_of = {row["name"]: True for row in rows if row["name"] in table and not row.get("takes")}
+    how = {"shed": table, "shed_by": unit, "shed_events_of": events_of}
+    plant.steer_pipeline(loop.target["application"], {**how, **until})
 
 
 def keep_table(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
@@ -214,9 +218,10 @@ KIND = LoopKind(
     actuator=shed,
     keeper=keep_table,
     targets=list_targets,
-    interval_seconds=2,
+    # With each snapshot: the law itself reacts only to what has changed.
+    interval_seconds=1,
     # Patterns of an application have keys, and an event serves its own key only.
-    defaults=LoopDefaults(parameters={"latency_bound_seconds": 15.0, "needs": "measured"}),
+    defaults=LoopDefaults(parameters={"latency_bound_seconds": 15.0, "needs": "measured", "spare": "admit"}),
     display=Display(
         Lanes("Age of processed events, p95, s", "Share of the work shed", "shed"),
         of_each="application",

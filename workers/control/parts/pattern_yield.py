@@ -1,7 +1,8 @@
 """Arrivals per match, surplus, and time per event of a pattern, measured over time.
 
 Events of a pattern are no surplus only because they are more than its matches need: each serves only its own key. How
-many of them its matches could do without is measured within the keys (`matching.surplus`).
+many of them its matches could do without is measured within the keys (`matching.surplus`). Only if keys have many
+matches in a window, any event that its expression does not need is surplus, and single events can be dropped.
 
 The measures are running sums with a half-life, of arrivals and emitted events. While a pattern is shed, the sums
 continue with its control keys only: the events missing from other keys would make each match seem more expensive than
@@ -22,6 +23,7 @@ HALF_LIFE_SECONDS = 60.0
 PRIOR_MATCHES = 0.5
 # Until this many matches have been sampled, most events are not taken for surplus.
 PRIOR_SAMPLED_MATCHES = 4.0
+CROWD = 5.0  # matches of a key in a window
 MAX_SECONDS = 10.0  # maximum length of a step: rates only describe their window
 
 
@@ -34,7 +36,7 @@ class PatternYield:
         kept = {key[len(prefix) :]: value for key, value in (before or {}).items() if key.startswith(prefix)}
         self._made = kept.pop("", 0.0)
         self._worked, self._seconds = kept.pop("|worked", 0.0), kept.pop("|seconds", 0.0)
-        self._sampled = kept.pop("|sampled", 0.0)
+        self._sampled, self._crowd = kept.pop("|sampled", 0.0), kept.pop("|crowd", 0.0)
         self._survivors = {key: value for key, value in kept.items() if key.startswith("|kept/")}
         self._events = {key: value for key, value in kept.items() if key not in self._survivors}
 
@@ -45,12 +47,14 @@ class PatternYield:
         given = sum(row.types.values()) * seconds
         self._worked = self._worked * fade + given
         self._seconds = self._seconds * fade + given * (row.seconds or 0.0)
-        seen: PatternStatus | ControlKeys = row.spared if any(row.shed_per_second.values()) else row
+        sheds_keys = any(row.shed_per_second.values()) and not self.is_crowded
+        seen: PatternStatus | ControlKeys = row.spared if sheds_keys else row
         self._made = self._made * fade + seen.out_per_second * seconds
         for name in {*self._events, *seen.types}:
             self._events[name] = self._events.get(name, 0.0) * fade + seen.types.get(name, 0.0) * seconds
         sampled = row.surplus.matches_per_second
         self._sampled = self._sampled * fade + sampled * seconds
+        self._crowd = self._crowd * fade + row.surplus.matches_per_window * sampled * seconds
         survivors = {
             _build_survivor_key(share, name): kept
             for name, counts in row.surplus.kept_per_second.items()
@@ -59,6 +63,11 @@ class PatternYield:
         for key in {*self._survivors, *survivors}:
             # A type that no match of the sample has had in its window costs none of them.
             self._survivors[key] = self._survivors.get(key, 0.0) * fade + survivors.get(key, sampled) * seconds
+
+    @property
+    def is_crowded(self) -> bool:
+        """Return whether the keys have so many matches in a window that any event can serve several."""
+        return self._crowd >= CROWD * self._sampled > 0
 
     @property
     def seconds(self) -> float:
@@ -109,17 +118,18 @@ class PatternYield:
             if share < 1
         )
 
-    def compute_correction(self, expression: str) -> float:
-        """Return emitted matches divided by the expression's selectivity (ERRATA E24).
-
-        The result is 1 while that is unknown, for example where its symbols are conditions rather than types.
-        """
+    def knows_needs(self, expression: str) -> bool:
+        """Return whether the events of each symbol are counted, which they are if it is the name of a type."""
         try:
-            needs = needs_of(expression)
+            return set(needs_of(expression).symbols) <= self._events.keys()
         except BadInput:
+            return False
+
+    def compute_correction(self, expression: str) -> float:
+        """Return emitted matches divided by the expression's selectivity (ERRATA E24); 1 while that is unknown."""
+        if not self._made or not self.knows_needs(expression):
             return 1.0
-        if not self._made or not set(needs.symbols) <= self._events.keys():
-            return 1.0
+        needs = needs_of(expression)
         said = compute_output_rate(needs, self._events)
         return min(1e3, self._made / said) if said > 0 else 1.0
 
@@ -127,6 +137,7 @@ class PatternYield:
         prefix = f"yield/{self._name}/"
         kept = {prefix + name: round(events, 3) for name, events in self._events.items() if events >= 1e-3}
         sums = {"": self._made, "|worked": self._worked, "|seconds": self._seconds, "|sampled": self._sampled}
+        sums["|crowd"] = self._crowd
         return {**{prefix + name: round(value, 6) for name, value in {**sums, **self._survivors}.items()}, **kept}
 
 

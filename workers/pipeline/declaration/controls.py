@@ -66,7 +66,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
 
     @property
     def shedder(self) -> Shedder:
-        return Shedder(self.shed, self.spared_keys_share, self.shed_by)
+        return Shedder(self.shed, self.spared_keys_share, self.shed_by, self.shed_events_of)
 
     def count_tasks(self, operator: str) -> int:
         return self.tasks.get(operator, self.parallelism)
@@ -131,6 +131,7 @@ _CHECKS: dict[str, checks.Check] = {
     "shed": checks.accept_mapping(checks.accept_mapping(_SHARE)),
     "shed_until_seconds": _UNTIL,
     "shed_by": checks.accept_choice(UNITS, " or ".join(UNITS)),
+    "shed_events_of": checks.accept_mapping(checks.FLAG),
     "spared_keys_share": _SHARE,
     "revision": checks.accept_whole_number(0, 2**62),
 }

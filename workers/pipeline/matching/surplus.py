@@ -6,7 +6,8 @@ share of the matches stays:
 
     (1 - (1 - p)^max(1, n / (c m)))^c
 
-Events of keys without a match are no surplus by this measure: it is not known before that they will have none.
+Events of keys without a match are no surplus by this measure: it is not known before that they will have none. If a key
+has many matches in a window, an event can serve any of them, and it is enough to count events (`crowd`).
 """
 
 from collections.abc import Mapping
@@ -31,9 +32,13 @@ _SCHEMA = pa.schema([("time", pa.int64()), ("match_key", pa.string()), ("group",
 
 @dataclass
 class Survivors:
-    """The matches of the sample, and label → how many of them stay at each of `KEPT_SHARES`."""
+    """The matches of the sample, and label → how many of them stay at each of `KEPT_SHARES`.
+
+    crowd: the sum over these matches of how many their key has in their window.
+    """
 
     matches: int = 0
+    crowd: int = 0
     kept: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, other: "Survivors") -> None:
@@ -42,6 +47,7 @@ class Survivors:
             own, others = (part.kept.get(label, [float(part.matches)] * len(KEPT_SHARES)) for part in (self, other))
             self.kept[label] = [a + b for a, b in zip(own, others, strict=True)]
         self.matches += other.matches
+        self.crowd += other.crowd
 
 
 class SurplusSample:
@@ -102,6 +108,7 @@ class SurplusSample:
         starts = codes[-matches:] * span + np.maximum(times[-matches:] - self._pattern.within_us, 0)
         labels = rows.column("label")
         made = _count_between(places[labels.is_null().to_numpy(zero_copy_only=False)], starts, ends)
+        survivors.crowd = int(made.sum())
         for label in pc.unique(labels.drop_null()).to_pylist():
             of_label = pc.fill_null(pc.equal(labels, label), False).to_numpy(zero_copy_only=False)
             events, needed = _count_between(places[of_label], starts, ends), self._count_needed(label)

@@ -40,12 +40,18 @@ class Shedder:
     """A shedding table.
 
     shares: pattern → label → share dropped. control_share: share of the keys whose events are never dropped.
-    by: the unit of the shed decision, one of UNITS.
+    by: the unit of the shed decision, one of UNITS. events_of: patterns whose unit is the event in any case.
     """
 
     shares: Shares = field(default_factory=dict)
     control_share: float = 0.0
     by: str = "event"
+    events_of: Mapping[str, bool] = field(default_factory=dict)
+
+    def find_key_share(self, pattern: str) -> float:
+        """Return the share of the keys that a pattern drops as a whole."""
+        is_by_key = self.by == "key" and not self.events_of.get(pattern, False)
+        return min(self.shares.get(pattern, {}).values(), default=0.0) if is_by_key else 0.0
 
     def is_shedding(self, pattern: str) -> bool:
         return any(share > 0 for share in self.shares.get(pattern, {}).values())
@@ -131,7 +137,7 @@ class ShedDecisions(KeyRanks):
         of_labels = np.array([shares.get(name, 0.0) for name in labels.dictionary.to_pylist()])
         of_rows = of_labels[labels.indices.to_numpy(zero_copy_only=False)]
         concerned = (masks != 0) & (masks & pattern.absent_bits == 0) & (of_rows > 0) & ~self.control
-        by_key = min(shares.values()) if self._shedder.by == "key" else 0.0
+        by_key = self._shedder.find_key_share(pattern.name)
         dropped: np.ndarray = np.zeros(self._rows.num_rows, bool)
         if by_key > 0:
             dropped = concerned & (self._compute_key_ranks(pattern, concerned) < by_key)

@@ -427,6 +427,7 @@ class StatusBoard:
             ),
             surplus=SurplusEstimate(
                 matches_per_second=window.compute_rate([given.survivors.matches]),
+                matches_per_window=round(given.survivors.crowd / max(1, given.survivors.matches), 2),
                 kept_per_second={
                     label: [window.compute_rate([kept]) for kept in counts]
                     for label, counts in sorted(given.survivors.kept.items())

@@ -4,7 +4,7 @@ are offered twice what they can do on any machine. All else is real: rows, table
 
 import random
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,16 +13,12 @@ import pyarrow as pa
 import pytest
 
 from common.stored_document import convert_to_plain, encode_document
-from controllers import catalog
-from controllers.framework.law import decide_next, start_state
-from controllers.shedding.law import LAW
 from queues import keys
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.workers.control import overload
 from tests.workers.control.overload import ENDS, MILESTONE, SECOND_US
 from tests.workers.loops import ensured
-from tests.workers.pipeline.matching.patterns import pattern_of
 from tests.workers.pipeline.tiers.test_operators import APPLICATION, Tier
 from workers.control.engine import tick_due
 from workers.control.kinds import shedding
@@ -32,8 +28,6 @@ from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.dispatch.assignment import Dispatches
 from workers.pipeline.dispatch.result_queue import ResultQueue
-from workers.pipeline.matching.matcher import LabeledRows
-from workers.pipeline.patterns.shedding import ShedDecisions, Shedder
 from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount, ReplicaBatch
 from workers.plants.steered import PublishedPlant
@@ -73,6 +67,7 @@ class Virtual:
     events: list[tuple[int, str, str]]
     partnerless_share: float = 1.0
     declaration: str = DECLARATION
+    batch_events: int = BATCH_EVENTS
     now: float = 0.0
     taken: int = 0
     ages: list[tuple[float, float]] = field(default_factory=list)  # (event time, s; age when worked, s)
@@ -106,7 +101,7 @@ class Virtual:
         """What has come is worked, by the table that is steered now; then that much time has passed."""
         steered = self.control.get(keys.PIPELINE_CONTROLS.build(APPLICATION))
         self.tier.controls = Controls.read(steered, self.application.controls)
-        end = min(self.arrived(self.now), self.taken + BATCH_EVENTS)
+        end = min(self.arrived(self.now), self.taken + self.batch_events)
         fresh, self.taken = self.events[self.taken : end], end
         shed = {name: dict(types) for name, types in self.tier.shed.items()}
         if fresh:
@@ -200,6 +195,7 @@ def worked(
     events: list[tuple[int, str, str]] | None = None,
     partnerless_share: float = 1.0,
     declaration: str = DECLARATION,
+    batch_events: int = BATCH_EVENTS,
 ) -> Virtual:
     control.flushall()
     Loop.objects.all().delete()
@@ -209,7 +205,7 @@ def worked(
     parameters = {"latency_bound_seconds": BOUND_SECONDS, "perspective": perspective}
     begun = shedding.KIND.begin(LoopStart({"application": APPLICATION}, parameters=parameters))
     Loop.objects.create(name=f"shedding/{APPLICATION}", **begun)
-    virtual = Virtual(control, events or events_of(seconds), partnerless_share, declaration)
+    virtual = Virtual(control, events or events_of(seconds), partnerless_share, declaration, batch_events)
     virtual.run(seconds + 25)
     return virtual
 
@@ -233,35 +229,6 @@ def test_at_twice_the_capacity_the_bound_is_kept_and_the_sinks_lose_least_by_the
     assert recall >= local + 0.2, (recall, local)
 
 
-PATTERNS = {"many": "SEQ(A; B)", "one": "SEQ(C; D)"}
-
-
-def kept_by(table: dict, rows: pa.RecordBatch) -> float:
-    """The matches that stay by a table that is in force all the time, dropping by event."""
-    found = 0
-    for name, text in PATTERNS.items():
-        pattern = replace(pattern_of(text), name=name)
-        labeled, decisions = (
-            LabeledRows.build(pattern, rows, ()),
-            ShedDecisions(Shedder(table), rows, rows["match_key"]),
-        )
-        dropped = decisions.select_dropped(pattern, labeled.masks, labeled.labels)
-        found += overload.count_matches(text, rows.filter(pa.array(~dropped)))
-    return found
-
-
-def lab_table(rates: dict[str, float], budget: float) -> dict:
-    """What the law decides with the lab's parameters and true rates."""
-    rows = [
-        {"operator": "jobs", "name": name, "expression": text, "emits": name, "seconds": EVENT_SECONDS}
-        for name, text in PATTERNS.items()
-    ]
-    given = {"arrivals": {"jobs": rates}, "patterns": rows, "sinks": dict.fromkeys(PATTERNS, 1.0)}
-    parameters = catalog.read_parameters(LAW, {"utilisation_budget": budget, "spare": "admit"})
-    seen = catalog.read_observation(LAW, given)
-    return decide_next(LAW, parameters, start_state(LAW, parameters), seen)[1].action["shed"]
-
-
 @pytest.mark.slow
 def test_surplus_of_one_pattern_is_dropped_before_matches_of_another_as_in_the_lab(control):
     seconds, rate = 60.0, 2 / EVENT_SECONDS
@@ -269,14 +236,17 @@ def test_surplus_of_one_pattern_is_dropped_before_matches_of_another_as_in_the_l
     batch = overload.SurplusStream(at_a_time=10).events(0, len(times_us), times_us)
     events = list(zip(times_us.tolist(), batch["type"].to_pylist(), batch["source"].to_pylist(), strict=True))
     declaration = overload.SURPLUS_DECLARATION.replace("lateness_seconds: 1.0", "lateness_seconds: 0")
-    ours = worked(control, "global", seconds=seconds, events=events, declaration=declaration)
+    # A batch takes all that waits, as the law says.
+    ours = worked(control, "global", seconds=seconds, events=events, declaration=declaration, batch_events=10_000)
     rows = overload.rows_to_match([batch])
-    whole = sum(overload.count_matches(text, rows) for text in PATTERNS.values())
+    whole = sum(overload.count_matches(text, rows) for text in overload.SURPLUS_PATTERNS.values())
     budget = 1 - 2 * BATCH_SECONDS / BOUND_SECONDS
     kinds = {kind: rate / 13 * (overload.SURPLUS if kind == "A" else 1) for kind in "ABCD"}
-    lab = kept_by(lab_table(kinds, budget), rows) / whole
+    lab = overload.kept_by(overload.lab_table(kinds, EVENT_SECONDS, budget), rows) / whole
     random_share = 1 - budget / 2
-    at_random = kept_by(dict.fromkeys(PATTERNS, dict.fromkeys("ABCD", random_share)), rows) / whole
+    at_random = (
+        overload.kept_by(dict.fromkeys(overload.SURPLUS_PATTERNS, dict.fromkeys("ABCD", random_share)), rows) / whole
+    )
     recall, late = sum(ours.found().values()) / whole, [p95 > BOUND_SECONDS for p95 in ours.p95_by_window()]
     figures = {"shipped": recall, "lab": lab, "random": at_random, "late": late}
     assert recall >= 0.9 * lab and recall >= 2 * at_random, figures

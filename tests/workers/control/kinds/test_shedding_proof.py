@@ -10,7 +10,7 @@ import pytest
 from tests.shared_data import DATA
 from tests.waiting import until
 from tests.workers.control import overload
-from tests.workers.control.overload import Overload, Trace, outcome, told
+from tests.workers.control.overload import Overload, SurplusStream, Trace, outcome, told
 from tests.workers.loops import PIPELINE, ensured
 from tests.workers.pipeline.test_exactness import START_SECONDS, Running
 from workers.models import Loop
@@ -20,20 +20,16 @@ TRACE = DATA / "events" / "google2011_job_events_parts_000_039.csv.gz"
 BOUND_SECONDS, OVERLOAD_SECONDS = 20.0, 50.0
 MORE_THAN_ENOUGH = 18_000.0  # events/s
 WARM, MAX_ROUNDS = 1.1, 4
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.timeout(1_200),
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(not TRACE.exists(), reason=f"the trace is not here: {TRACE}"),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_200), pytest.mark.django_db(transaction=True)]
+needs_trace = pytest.mark.skipif(not TRACE.exists(), reason=f"the trace is not here: {TRACE}")
 
 
 @pytest.fixture
-def plant(tmp_path, control_server, control, nodes, plant_topology):
+def plant(tmp_path, control_server, control, nodes, plant_topology, request):
+    declaration, stream = request.param()
     running = Running(tmp_path, control_server.url, control)
-    (tmp_path / "exact.yaml").write_text(overload.DECLARATION)
-    made = Overload(control_server.url, control, nodes, Trace.read(TRACE), BOUND_SECONDS)
+    (tmp_path / "exact.yaml").write_text(declaration)
+    made = Overload(control_server.url, control, nodes, stream, BOUND_SECONDS)
     running.start()
     until(lambda: running.works_past(-1), START_SECONDS)
     made.plant.steer_pipeline(
@@ -73,6 +69,8 @@ def _worked_per_second(plant: Overload) -> float:
     return median(worked)
 
 
+@needs_trace
+@pytest.mark.parametrize("plant", [lambda: (overload.DECLARATION, Trace.read(TRACE))], indirect=True)
 def test_at_twice_the_capacity_the_global_table_keeps_most_matches_and_the_bound(plant, nodes):
     capacity, outcomes = capacity_of(plant), {}
     for name in ("global", "local", "random"):
@@ -88,3 +86,24 @@ def test_at_twice_the_capacity_the_global_table_keeps_most_matches_and_the_bound
     assert recall["global"] >= recall["local"], figures
     assert recall["global"] >= recall["random"] + 0.15, figures
     assert outcomes["global"].share_within(BOUND_SECONDS) >= 0.99, figures
+
+
+@pytest.mark.parametrize("plant", [lambda: (overload.SURPLUS_DECLARATION, SurplusStream())], indirect=True)
+def test_at_twice_the_capacity_surplus_is_dropped_first_as_in_the_lab(plant, nodes):
+    capacity, outcomes, lab = capacity_of(plant), {}, 0.0
+    for name in ("shipped", "random"):
+        plant.baseline = name == "random"
+        plant.steer_law()
+        phase = plant.publish(2 * capacity, OVERLOAD_SECONDS)
+        plant.drain(phase)
+        outcomes[name] = outcome(phase, nodes)
+        if name == "shipped":
+            rows = overload.rows_to_match(phase.batches)
+            rates = {kind: (overload.SURPLUS if kind == "A" else 1) / 6.5 for kind in "ABCD"}  # 2 s of work a second
+            lab = overload.kept_by(overload.lab_table(rates, 1.0, 1.0), rows) / sum(phase.expected.values())
+    figures = f"lab: {lab:.3f}, {told(outcomes, capacity)}"
+    logger.warning("%s", figures)
+    logger.info("%s", json.dumps(plant.log))
+    recall = {name: each.recall for name, each in outcomes.items()}
+    assert recall["shipped"] >= 0.9 * lab and recall["shipped"] >= 2 * recall["random"], figures
+    assert outcomes["shipped"].share_within(BOUND_SECONDS) >= 0.99, figures

@@ -153,6 +153,18 @@ def test_by_key_so_many_matches_are_left_as_is_kept_of_each_type_and_every_key_h
     assert len(set(found["key"])) > 970, "in eight turns nearly every key is kept once"
 
 
+def test_by_key_the_smallest_share_drops_keys_and_the_rest_of_a_share_drops_events_of_the_other_keys():
+    keys = [chr(0x4E00 + number) for number in range(2_000)]
+    rows = rows_of([(0, kind, 1.0, key) for key in keys for kind in "AAAAB"])
+    kept = kept_of(AB, rows, Shedder({"ab": {"A": 0.8, "B": 0.6}}, 0.0, "key"))
+    kinds, of_keys = kept.column("type").to_pylist(), kept.column("match_key").to_pylist()
+    assert abs(kinds.count("B") / 2_000 - 0.4) < 0.03 and abs(kinds.count("A") / 8_000 - 0.2) < 0.02
+    with_b = {key for key, kind in zip(of_keys, kinds, strict=True) if kind == "B"}
+    assert set(of_keys) == with_b, "a key that is dropped is dropped as a whole"
+    singly = kept_of(AB, rows, Shedder({"ab": {"A": 0.8, "B": 0.6}}, 0.0, "key", {"ab": True}))
+    assert len(set(singly.column("match_key").to_pylist())) > 1.5 * len(with_b), "events of nearly all keys are left"
+
+
 def test_ranks_are_even_over_ids_that_count_on_and_the_same_for_ever():
     ranks = rank_texts(pa.array([f"host-1:{number}" for number in range(20_000)]))
     for share in (0.1, 0.5, 0.9):
